@@ -6,6 +6,7 @@ every effect of the key has been committed, and none follows.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeAlias
 
@@ -13,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from app.access.roles import Principal, Role
 from app.access.tables import KeyRow
+from app.core import clock
 from app.core.errors import Unauthenticated
 from app.db import name_locks
 
@@ -35,12 +37,15 @@ def confirm(session: Session, principal: Principal, *, now: Now) -> Principal:
     """The present authority of a caller that was authenticated some time ago.
 
     Raises:
-        Unauthenticated: the key was revoked, has expired, or has another secret than the caller sent.
+        Unauthenticated: the key was revoked, has expired, or has another secret than the caller sent; or the token
+            that the caller sent has expired.
     """
     present = read(session, principal.key_id, now=now)
     if present.rotated_at != principal.rotated_at:
         raise Unauthenticated
-    return present
+    if principal.token_expires_at is not None and principal.token_expires_at <= clock.now():
+        raise Unauthenticated
+    return replace(present, token_expires_at=principal.token_expires_at)
 
 
 def read(session: Session, key_id: str, *, now: Now) -> Principal:

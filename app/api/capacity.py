@@ -16,6 +16,7 @@ class Work(StrEnum):
     """A kind of work with separate threads."""
 
     AUTHENTICATION = "authentication"
+    PROVIDER = "provider"
     READINESS = "readiness"
     READ = "read"
     WRITE = "write"
@@ -27,6 +28,7 @@ class Work(StrEnum):
 
 THREADS: Mapping[Work, int] = {
     Work.AUTHENTICATION: limits.MAX_AUTHENTICATIONS_AT_ONCE,
+    Work.PROVIDER: limits.MAX_TOKENS_AT_ONCE,
     Work.READINESS: 1,
     Work.READ: limits.MAX_READS_AT_ONCE,
     Work.WRITE: limits.MAX_WRITES_AT_ONCE,

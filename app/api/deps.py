@@ -18,7 +18,8 @@ from app.services.ledger.heads import Heads
 from app.services.pages import PageRequest
 
 _KEY = re.compile(rf"[\x21-\x7e]{{1,{limits.MAX_IDEMPOTENCY_KEY_CHARS}}}")
-_bearer = HTTPBearer(auto_error=False, description="`Authorization: Bearer <key>`")  # documented; see middleware
+# The middleware authenticates; this documents it.
+_bearer = HTTPBearer(auto_error=False, description="`Authorization: Bearer <key or token>`")
 
 
 def installation(request: Request) -> Installation:

@@ -82,7 +82,4 @@ def _refuse(_: str) -> NoReturn:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(pairs) > limits.MAX_JSON_MEMBERS:
         raise TooLarge("the number of members of an object", limits.MAX_JSON_MEMBERS)
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise ValueError("a duplicate key")
-    return result
+    return json_text.unique(pairs)

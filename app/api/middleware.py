@@ -19,7 +19,7 @@ from app.api.capacity import Capacities, Work
 from app.api.readiness import DISK_RETRY_S, confirm_ready, confirm_upgraded
 from app.core import limits
 from app.core.errors import GrovekeeperError, NotFound, TooManyRequests, Unavailable
-from app.services.authenticate import authenticate
+from app.services.authenticate import IdentityProvider, authenticate, is_token
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 
@@ -43,6 +43,7 @@ class EveryRequest:
 
     def __init__(self, app: ASGIApp, *, installation: Installation, heads: Heads, capacities: Capacities) -> None:
         self._app = app
+        self._provider = IdentityProvider.of(installation.settings)
         self._heads = heads
         self._installation = installation
         self._capacities = capacities
@@ -102,15 +103,15 @@ class EveryRequest:
             raise TooManyRequests
         keys = [value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"]
         text = keys[0] if len(keys) == 1 else None  # with two keys the caller is ambiguous
-        scope["state"]["principal"] = await self._capacities.run(
-            Work.AUTHENTICATION, lambda: self._authenticated(text, scope["path"])
-        )
+        # A token may wait for the provider, and no key waits for tokens.
+        work = Work.PROVIDER if self._provider is not None and is_token(text) else Work.AUTHENTICATION
+        scope["state"]["principal"] = await self._capacities.run(work, lambda: self._authenticated(text, scope["path"]))
         if not scope["path"].isprintable():  # ids and names are printable, and PostgreSQL rejects a NUL in a query
             raise NotFound("path")
 
     def _authenticated(self, authorization: str | None, path: str) -> Any:
         (confirm_upgraded if _RELEASED_MODEL.fullmatch(path) else confirm_ready)(self._heads)
-        return authenticate(self._installation, authorization)
+        return authenticate(self._installation, authorization, provider=self._provider)
 
 
 def _answer_to_unexpected(error: Exception, request_id: str) -> Response:

@@ -7,12 +7,9 @@ import typer
 from app.cli.arguments import KeyArgument
 from app.cli.command import Remote, command
 from app.cli.installation import HomeOptions
+from app.core.settings import GLOBAL_ROLES
 
 app = typer.Typer(help="Make, list, rotate and revoke keys.", no_args_is_help=True)
-
-
-_EVERYWHERE = frozenset({"admin", "owner", "auditor"})
-"""Roles that take effect without a grant. The other roles need a grant on a dataset."""
 
 
 Expires = Annotated[
@@ -36,7 +33,7 @@ def create(
     with call.client() as client:
         made = client.create_key(name, role or [], expires_at=expires_at)
     _show_secret(call, made)
-    if not _EVERYWHERE.intersection(role or ()):
+    if not set(GLOBAL_ROLES).intersection(role or ()):
         call.output.hint(f"grovekeeper datasets grant DATASET {made['id']} {(role or ['analyst'])[0]}")
 
 

@@ -14,6 +14,7 @@ MODEL = "md"
 PROFILE = "pf"
 EVALUATION = "ev"
 KEY = "key"
+SUBJECT = "sub"
 POPULATION = "pop"
 
 _REFERENCE = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.MAX_DATASET_NAME_CHARS}}}", re.ASCII)

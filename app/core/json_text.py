@@ -1,6 +1,7 @@
-"""Counts the values of a JSON text before a parser builds them."""
+"""Counts the values of a JSON text before a parser builds them, and refuses names that an object has twice."""
 
 import re
+from typing import Any
 
 from app.core.errors import TooLarge
 
@@ -25,6 +26,18 @@ def check_nodes(text: bytes, limit: int) -> None:
     n_strings = marks_and_quotes.count(b'"') // 2
     if n_strings > limit or len(marks_and_quotes) - _length_of_strings(marks_and_quotes) >= limit:
         raise TooLarge("the number of values and names in the body", limit)
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of a JSON text, as the ``object_pairs_hook`` of a parser.
+
+    Raises:
+        ValueError: a name occurs twice, so that two readers may disagree about its value.
+    """
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a duplicate name")
+    return members
 
 
 def _length_of_strings(text: bytes) -> int:

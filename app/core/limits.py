@@ -76,6 +76,27 @@ MAX_PAGE_SIZE = 500
 MAX_PAGE_WEIGHT = 600_000
 """Features, categories and classes of all datasets on a page, unless the first dataset alone has more."""
 
+# Tokens of an identity provider
+
+MAX_TOKEN_CHARS = 8_192
+"""Characters of a token."""
+MAX_TOKEN_LIFETIME_S = 15 * 60
+"""Seconds from the issue of a token to its expiry: the provider cannot take a token back."""
+TOKEN_LEEWAY_S = 30
+"""Seconds by which the clock of the provider may be ahead."""
+MAX_SUBJECT_CHARS = 255
+"""Characters of the subject of a token, as OpenID Connect Core limits them."""
+MIN_RSA_BITS = 2_048
+"""Bits of an RSA key that signs tokens."""
+MAX_KEY_SET_BYTES = 256 * 1024
+"""Bytes of the provider's keys."""
+KEY_SET_WAIT_S = 5.0
+"""Seconds that the provider may take to send its keys."""
+KEY_SET_AGE_S = 600
+"""Seconds for which the provider's keys are believed; then they are read again."""
+KEY_SET_PAUSE_S = 10
+"""Seconds between two attempts to read the provider's keys, whatever tokens arrive."""
+
 # Uploads
 
 MAX_UPLOAD_BODY_BYTES = 4 * 1024**3
@@ -128,6 +149,8 @@ REQUEST_HEAD_S = 30
 """Seconds that a client may take for the head of a request."""
 MAX_AUTHENTICATIONS_AT_ONCE = 3
 """Threads of one API process that check keys, and grants before an upload."""
+MAX_TOKENS_AT_ONCE = 2
+"""Threads of one API process that check tokens, which may wait for the identity provider."""
 MAX_READS_AT_ONCE = 12
 """Threads of one API process that answer requests without a body."""
 MAX_WRITES_AT_ONCE = 8

@@ -4,15 +4,19 @@
 takes precedence over the variable of the same name. A secret may come from a file: ``GROVEKEEPER_ADMIN_KEY_FILE``.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
+from urllib.parse import urlsplit
 
-from app.core import limits
+from app.core import json_text, limits
 from app.core.errors import InstallationError
 
 PREFIX = "GROVEKEEPER_"
+GLOBAL_ROLES = ("admin", "owner", "auditor")
+"""Roles that take effect without a grant."""
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -42,6 +46,24 @@ class Setting:
 
 def _read_path(text: str) -> Path:
     return Path(text).expanduser().absolute()
+
+
+def _read_location(text: str) -> str | Path:
+    """An address whose answer nobody between can change, or a file."""
+    if "://" not in text:
+        return _read_path(text)
+    address = urlsplit(text)
+    is_here = address.scheme == "http" and address.hostname in ("127.0.0.1", "::1", "localhost")
+    if not address.hostname or not (address.scheme == "https" or is_here):
+        raise ValueError("not an address with TLS")
+    return text
+
+
+def _read_roles(text: str) -> dict[str, str]:
+    roles = json.loads(text, object_pairs_hook=json_text.unique)
+    if not isinstance(roles, dict) or not all(role in GLOBAL_ROLES for role in roles.values()):
+        raise ValueError("not an object of roles")
+    return roles
 
 
 SETTINGS: tuple[Setting, ...] = (
@@ -95,6 +117,27 @@ SETTINGS: tuple[Setting, ...] = (
         "backup is detected. When unset, `<home>/checkpoints`. Machines of one installation share one folder.",
         _read_path,
     ),
+    Setting(
+        "oidc_issuer",
+        "",
+        "The `iss` claim of the tokens that are accepted beside keys. When unset, keys alone are accepted.",
+    ),
+    Setting("oidc_audience", "", "The only audience in the `aud` claim of a token."),
+    Setting(
+        "oidc_jwks",
+        "",
+        "The public keys of the identity provider, a JSON Web Key Set: an `https://` address (on this machine also "
+        "`http://`), or a file.",
+        _read_location,
+    ),
+    Setting("oidc_roles_claim", "roles", "The claim that names roles: a text, or a list of texts."),
+    Setting(
+        "oidc_roles",
+        "{}",
+        'Global roles by value of that claim, as a JSON object: `{"stewards": "owner"}`. The roles are '
+        f"{', '.join(GLOBAL_ROLES)}; other values of the claim give no role.",
+        _read_roles,
+    ),
     Setting("url", "http://127.0.0.1:8731", "Address of the service that the client commands use."),
     Setting(
         "api_key",
@@ -126,6 +169,11 @@ class Settings:
     log_level: str = "INFO"
     signing_key_file: Path | None = None
     checkpoint_dir: Path | None = None
+    oidc_issuer: str | None = None
+    oidc_audience: str | None = None
+    oidc_jwks: str | Path | None = None
+    oidc_roles_claim: str = "roles"
+    oidc_roles: Mapping[str, str] = field(default_factory=dict)
     url: str = "http://127.0.0.1:8731"
     api_key: str | None = field(default=None, repr=False)
 
@@ -140,6 +188,10 @@ class Settings:
         for name, holds in in_range.items():
             if not holds:
                 raise InstallationError(f"{PREFIX}{name.upper()} is outside its range; see docs/settings.md")
+        provider = {"oidc_issuer": self.oidc_issuer, "oidc_audience": self.oidc_audience, "oidc_jwks": self.oidc_jwks}
+        unset = [f"{PREFIX}{name.upper()}" for name, value in provider.items() if value is None]
+        if 0 < len(unset) < len(provider):
+            raise InstallationError(f"{', '.join(unset)} must be set, too, for tokens of an identity provider")
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], **overrides: object) -> Self:

@@ -98,9 +98,9 @@ class Scene:
         request = IdempotentRequest(OWNER.key_id, "POST", key, key.encode().ljust(32, b"."))
         return change_cap(self.installation, OWNER, self.dataset_id, body, request=request)
 
-    def submit_job(self, *, key: str, epsilon: str = "0.01", scope: dict[str, Any] | None = None) -> str:
-        """Submits a training and returns the job's id."""
-        return str(json.loads(self.submit(key=key, epsilon=epsilon, scope=scope).body)["job_id"])
+    def submit_job(self, **request: Any) -> str:
+        """Submits a training as :meth:`submit` does, and returns the job's id."""
+        return str(json.loads(self.submit(**request).body)["job_id"])
 
     def job(self, job_id: str) -> JobRow:
         """The row of a job."""

@@ -69,6 +69,14 @@ def test_only_secrets_are_read_from_a_file(tmp_path: Path) -> None:
         {"GROVEKEEPER_POLL_INTERVAL_S": "nan"},
         {"GROVEKEEPER_POLL_INTERVAL_S": "0"},
         {"GROVEKEEPER_LOG_LEVEL": "LOUD-SECRET"},
+        {"GROVEKEEPER_OIDC_JWKS": "http://login.example.org/keys"},
+        {"GROVEKEEPER_OIDC_JWKS": "ftp://login.example.org/keys"},
+        {"GROVEKEEPER_OIDC_JWKS": "https:///keys"},
+        {"GROVEKEEPER_OIDC_ROLES": "stewards"},
+        {"GROVEKEEPER_OIDC_ROLES": '["owner"]'},
+        {"GROVEKEEPER_OIDC_ROLES": '{"stewards": "analyst"}'},
+        {"GROVEKEEPER_OIDC_ROLES": '{"stewards": {}}'},
+        {"GROVEKEEPER_OIDC_ROLES": '{"stewards": "owner", "stewards": "admin"}'},
         {"GROVEKEEPER_ADMIN_KEY": "SECRET", "GROVEKEEPER_ADMIN_KEY_FILE": "/nowhere"},
         {"GROVEKEEPER_ADMIN_KEY_FILE": "/nowhere/at/all"},
         {"GROVEKEEPER_ADMIN_KEY_FILE": "/dev/null"},
@@ -80,6 +88,21 @@ def test_an_invalid_value_is_refused_by_name_and_not_shown(environ: dict[str, st
     message = str(raised.value)
     assert next(iter(environ)).removesuffix("_FILE") in message
     assert not any(value in message for value in environ.values() if len(value) > 2)
+
+
+def test_the_keys_of_a_provider_come_from_an_address_or_a_file() -> None:
+    provider = {"GROVEKEEPER_OIDC_ISSUER": "https://login.example.org", "GROVEKEEPER_OIDC_AUDIENCE": "grovekeeper"}
+    for location in ("https://login.example.org/keys", "http://127.0.0.1:8080/keys"):
+        assert Settings.from_environment(provider | {"GROVEKEEPER_OIDC_JWKS": location}).oidc_jwks == location
+    settings = Settings.from_environment(provider | {"GROVEKEEPER_OIDC_JWKS": "/etc/keys.json"})
+    assert settings.oidc_jwks == Path("/etc/keys.json")
+
+
+@pytest.mark.parametrize("left_out", ["ISSUER", "AUDIENCE", "JWKS"])
+def test_a_provider_is_named_completely_or_not_at_all(left_out: str) -> None:
+    environ = {f"GROVEKEEPER_OIDC_{name}": "a" for name in ("ISSUER", "AUDIENCE", "JWKS") if name != left_out}
+    with pytest.raises(InstallationError, match=f"GROVEKEEPER_OIDC_{left_out} must be set"):
+        Settings.from_environment(environ)
 
 
 def test_an_override_of_an_unknown_setting_raises() -> None:
