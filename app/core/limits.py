@@ -111,6 +111,8 @@ MAX_CSV_LINE_BYTES = 1024 * 1024
 """Bytes of one line of an upload."""
 MAX_ROWS_PER_DATASET = 2**31 - 1
 """Rows of all uploads to a dataset together; the proofs of sums and counts assume this bound."""
+MAX_DATASET_BYTES = 64 * 1024**3
+"""Bytes on the disk of all uploads to a dataset together, those that still run included."""
 
 # Amounts and events
 

@@ -117,7 +117,7 @@ def ingest_csv(
     Raises:
         RowsInvalid: the declaration cannot read the upload. Nothing was stored, as with every other error.
         MalformedRequest: the body should be gzip and is not, or is cut off.
-        TooLarge: the unpacked body or its number of rows is over the limit.
+        TooLarge: the unpacked body, its number of rows or the bytes of all uploads to the dataset are over the limit.
     """
     max_bytes, line_bytes = _most_unpacked_bytes(source), limits.MAX_CSV_LINE_BYTES
     text = CsvSource(source, is_gzip=gzip, max_bytes=max_bytes, max_line_bytes=line_bytes)
@@ -130,14 +130,29 @@ def ingest_csv(
             durable.new_file(prints.destination, existing="refuse") as printed,
         ):
             upload = _Upload(rules, book, on_stored=partial(prints.write, printed))
-            upload.store(text, file)
+            for _ in upload.store(text, file):
+                _refuse_when_full(destination, prints)
+            # After the last byte was written: of uploads at the same time, at least the last one counts all.
             file.flush()
+            printed.flush()
+            _refuse_when_full(destination, prints)
             file.seek(0)
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         reports = tuple(column.report for column in upload.columns)
         return IngestReport(reports, upload.n_rows, digest, upload.dropped)
     finally:
         text.close()
+
+
+def _refuse_when_full(destination: Path, prints: Fingerprints) -> None:
+    """Tests the limit on the bytes of a dataset.
+
+    Raises:
+        TooLarge: the files in the dataset's folders have more bytes.
+    """
+    folders = (destination.parent, prints.destination.parent)
+    if sum(map(row_files.size_bytes, folders)) > limits.MAX_DATASET_BYTES:
+        raise TooLarge("the stored bytes of the dataset", limits.MAX_DATASET_BYTES)
 
 
 def _most_unpacked_bytes(source: BinaryIO) -> int:
@@ -196,8 +211,8 @@ class _Upload:
         """Rows that were not stored; ``None`` where the unit is the row, so that no row is dropped."""
         return None if self._unit is None else DroppedRows(self._n_without_unit, self._n_over_bound)
 
-    def store(self, text: CsvSource, file: BufferedRandom) -> None:
-        """Reads the upload to its end and writes its rows, until a cell has to be refused.
+    def store(self, text: CsvSource, file: BufferedRandom) -> Iterator[None]:
+        """Reads the upload to its end and writes its rows, until a cell has to be refused. Yields before row groups.
 
         Raises:
             RowsInvalid, MalformedRequest, TooLarge: see :func:`ingest_csv`.
@@ -214,12 +229,14 @@ class _Upload:
                     continue
                 group.append(self._admitted(block, arrays, units))
                 if sum(batch.num_rows for batch in group) >= group_rows:
+                    yield
                     writer.write_table(pa.Table.from_batches(group))
                     group.clear()
             problems = self._problems()
             if problems:
                 raise RowsInvalid(problems)
             if group:
+                yield
                 writer.write_table(pa.Table.from_batches(group))
 
     def _blocks(self, text: CsvSource) -> Iterator[pa.RecordBatch]:

@@ -107,6 +107,15 @@ def count_rows(home: Path, dataset_id: str, epoch_ids: Iterable[str]) -> int:
     return sum(pq.read_metadata(file).num_rows for file in files if file.is_file())
 
 
+def size_bytes(folder: Path) -> int:
+    """PRIVATE: bytes of all files in a folder, unfinished ones included. For limits only; never part of an answer."""
+    size = 0
+    for file in folder.iterdir():
+        with suppress(FileNotFoundError):  # an upload that ended meanwhile
+            size += file.stat().st_size
+    return size
+
+
 def erase_epoch(home: Path, dataset_id: str, epoch_id: str) -> None:
     """Erases the rows of one upload, durably, after its transaction failed. Safe to repeat."""
     for file in (epoch_file(home, dataset_id, epoch_id), prints_file(home, dataset_id, epoch_id)):

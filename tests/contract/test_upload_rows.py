@@ -1,4 +1,6 @@
-"""The bound on rows covers all uploads of a dataset together; jobs read them all, and the proofs rely on it."""
+"""The bounds on rows and bytes cover all uploads of a dataset together; jobs read all rows."""
+
+from pathlib import Path
 
 import pytest
 
@@ -21,3 +23,52 @@ def test_no_number_of_uploads_passes_the_bound_on_rows(scene: Scene, monkeypatch
     assert len(epochs) == 2
     assert row_files.count_rows(home, scene.dataset_id, epochs) == 2 * ROWS_OF_AN_UPLOAD
     assert {file.stem for file in (home / "rows").glob("*/*")} == set(epochs), "the refused rows are gone"
+
+
+def test_no_number_of_uploads_passes_the_bound_on_bytes(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_DATASET_BYTES", _size_bytes(scene) + 100)
+    with pytest.raises(TooLarge):
+        scene.upload()
+    assert _is_within_the_bound(scene, n_uploads=1)
+    monkeypatch.setattr(limits, "MAX_DATASET_BYTES", limits.MAX_DATASET_BYTES * 3 + 500)
+    scene.upload()
+    scene.upload()
+    with pytest.raises(TooLarge):
+        scene.upload()
+    assert _is_within_the_bound(scene, n_uploads=3)
+
+
+def test_of_two_uploads_at_once_only_those_that_fit_are_stored(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second upload begins and ends after the first one has written its rows, and before it is committed."""
+    monkeypatch.setattr(limits, "MAX_DATASET_BYTES", 2 * _size_bytes(scene) + 500)
+    sizes, size_bytes = list[int](), row_files.size_bytes
+
+    def with_another(folder: Path) -> int:
+        sizes.append(size_bytes(folder))
+        if len(sizes) == 4:  # two folders before the rows are written, and two afterwards
+            with pytest.raises(TooLarge):
+                scene.upload()
+        return sizes[-1] if len(sizes) < 4 else size_bytes(folder)
+
+    monkeypatch.setattr(row_files, "size_bytes", with_another)
+    scene.upload()
+    monkeypatch.setattr(row_files, "size_bytes", size_bytes)
+    assert _is_within_the_bound(scene, n_uploads=2)
+
+
+def _size_bytes(scene: Scene) -> int:
+    home = scene.installation.home
+    return sum(row_files.size_bytes(home / kind / scene.dataset_id) for kind in ("rows", "prints"))
+
+
+def _epochs(scene: Scene) -> list[str]:
+    with scene.installation.database.read() as session:
+        return [epoch.id for epoch in catalog.epochs(session, scene.dataset_id)]
+
+
+def _is_within_the_bound(scene: Scene, *, n_uploads: int) -> bool:
+    """Whether exactly the files of so many uploads are on the disk, and within the bound."""
+    home, epochs = scene.installation.home, _epochs(scene)
+    files = [file for kind in ("rows", "prints") for file in (home / kind / scene.dataset_id).iterdir()]
+    names = {file.stem for file in files}
+    return len(epochs) == n_uploads and names == set(epochs) and _size_bytes(scene) <= limits.MAX_DATASET_BYTES

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from app.core import limits
+from app.datasets import row_files
 from tests.support.server import CSV, Server, csv_rows, declaration, new_idempotency_key, training
 
 AS_JSON = {"Content-Type": "application/json"}
@@ -128,6 +129,17 @@ def test_an_upload_fits_its_limit_exactly(server: Server, monkeypatch: pytest.Mo
     assert server.footprint() == before, "no epoch, no file"
     answer = server.admin.http.post(rows, content=_chunks(content) if chunked else content, headers=CSV)
     assert answer.status_code == 201
+
+
+def test_uploads_of_a_dataset_end_at_the_limit_of_their_files(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    full, other, rows = server.uploaded()["id"], server.declared()["id"], csv_rows(200)
+    home = server.settings.home
+    limit = sum(row_files.size_bytes(home / kind / full) for kind in ("rows", "prints")) * 3 // 2
+    monkeypatch.setattr(limits, "MAX_DATASET_BYTES", limit)
+    before = server.footprint()
+    assert _is_too_large(server.admin.http.post(f"/datasets/{full}/rows", content=rows, headers=CSV), limit)
+    assert server.footprint() == before
+    assert server.admin.http.post(f"/datasets/{other}/rows", content=rows, headers=CSV).status_code == 201
 
 
 def test_a_gzip_bomb_ends_at_the_limit_of_what_it_unpacks_to(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ class World:
     server: Server
     dataset: str
     owner: Caller
-    left: list[tuple[str, int, dict[str, str], bytes]] = field(default_factory=list)
+    left: list[tuple[str, int, dict[str, bytes], bytes]] = field(default_factory=list)
     _order: dict[bytes, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
