@@ -17,9 +17,17 @@ from app.db.engine import ACCESS, DialectName, database_file, dialect_of, open_e
 from app.db.locks import WriteLock
 
 _TEMPORARY_ON_SQLITE = frozenset(
-    (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN)
-)
+    (
+        sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN,
+    )
+)  # fmt: skip
 """Codes of temporary errors. The driver's ``OperationalError`` also covers bugs, such as a missing table."""
+
+_READ_ONLY_ON_SQLITE = sqlite3.SQLITE_READONLY
+_READ_ONLY_ON_POSTGRESQL = "25006"
+_BROKEN_SERVER = "XX"
+"""Class of PostgreSQL's internal errors, such as a damaged page. Its other failures are operational errors."""
 
 
 class Database:
@@ -88,12 +96,12 @@ class Database:
 
     @contextmanager
     def _write(self) -> Iterator[Session]:
-        with self._exclusive(), _unavailable_if_unreachable(), self._writers.begin() as session:
+        with self._exclusive(), _unavailable_if_unreachable(writes=True), self._writers.begin() as session:
             yield session
 
     @contextmanager
     def _read(self) -> Iterator[Session]:
-        with _unavailable_if_unreachable(), self._readers() as session:
+        with _unavailable_if_unreachable(writes=False), self._readers() as session:
             yield session
 
     def _exclusive(self) -> AbstractContextManager[None]:
@@ -106,20 +114,32 @@ class Database:
 
 
 @contextmanager
-def _unavailable_if_unreachable() -> Iterator[None]:
+def _unavailable_if_unreachable(*, writes: bool) -> Iterator[None]:
     try:
         yield
     except PoolExhausted as error:
         raise Unavailable("the database is busy") from error
     except DBAPIError as error:
-        if not _is_temporary(error):
+        if not (_is_temporary(error) or (writes and _accepts_no_writes(error))):
             raise
         raise Unavailable("the database cannot answer at the moment") from error
 
 
 def _is_temporary(error: DBAPIError) -> bool:
-    """Whether a later attempt may succeed: a limit of time was reached, or the connection or the disk is gone."""
+    """Whether a later attempt may succeed: a limit of time was reached, or the connection, disk or server failed."""
     if isinstance(error.orig, sqlite3.OperationalError):
         return error.orig.sqlite_errorcode & 0xFF in _TEMPORARY_ON_SQLITE
     # The end of a transaction that was idle for too long is an InternalError of the driver.
-    return isinstance(error, OperationalError) or error.connection_invalidated
+    is_broken = _state_on_postgresql(error).startswith(_BROKEN_SERVER)
+    return isinstance(error, OperationalError) or error.connection_invalidated or is_broken
+
+
+def _accepts_no_writes(error: DBAPIError) -> bool:
+    """Whether the disk or the server became read-only. In a read transaction, the same error shows a bug."""
+    if isinstance(error.orig, sqlite3.OperationalError):
+        return error.orig.sqlite_errorcode & 0xFF == _READ_ONLY_ON_SQLITE
+    return _state_on_postgresql(error) == _READ_ONLY_ON_POSTGRESQL
+
+
+def _state_on_postgresql(error: DBAPIError) -> str:
+    return getattr(error.orig, "sqlstate", None) or ""

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core import ids, limits
-from app.core.errors import DatasetDeleted, TooLarge, Unavailable
+from app.core.errors import TooLarge, Unavailable
 from app.datasets import admission, catalog, fingerprints, ingest, row_files
 from app.datasets.admission import AdmissionBook
 from app.datasets.fingerprints import Fingerprints
@@ -78,8 +78,10 @@ def upload_rows(
             return _Upload(installation, principal, dataset, book=None).run(body, request)
         with admission.opened(installation.home, dataset.id, max_rows=dataset.max_rows) as book:
             return _Upload(installation, principal, dataset, book).run(body, request)
-    except FileNotFoundError:  # the dataset was erased meanwhile
-        raise DatasetDeleted from None
+    except FileNotFoundError:
+        with installation.database.read() as session:
+            catalog.find(session, dataset.id).living()  # if the dataset was erased meanwhile, this is the error
+        raise
 
 
 def _keyed(installation: Installation, request: IdempotentRequest) -> IdempotentRequest:
