@@ -31,6 +31,8 @@ from app.services.datasets.erase_unit import erase_unit as erase_rows_of
 from app.services.datasets.join_population import join_population as join
 from app.services.datasets.upload_rows import SpooledBody, may_upload
 from app.services.datasets.upload_rows import upload_rows as upload
+from app.services.rules.change_rules import change_rules as put_rules
+from app.services.rules.show_rules import show_rules as rules_of
 from app.wire.datasets import (
     DatasetIn,
     DatasetList,
@@ -44,6 +46,7 @@ from app.wire.datasets import (
     UploadOut,
 )
 from app.wire.populations import JoinIn
+from app.wire.rules import RulesIn, RulesOut
 
 router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
 
@@ -129,6 +132,22 @@ def put_grant(installation: CurrentInstallation, caller: Caller, dataset: str, k
 def delete_grant(installation: CurrentInstallation, caller: Caller, dataset: str, key_id: str) -> None:
     """Revoke a key's role on the dataset."""
     grants.remove_grant(installation, caller, dataset, key_id)
+
+
+@router.get("/{dataset}/rules", operation_id="show_rules", responses=problems.documented(NotFound, RoleMissing))
+def show_rules(installation: CurrentInstallation, caller: Caller, dataset: str) -> RulesOut:
+    """Show the rules of the dataset, what is spent of its quotas, and a proposal of looser rules. For owners."""
+    return rules_of(installation, caller, dataset)
+
+
+@router.put(
+    "/{dataset}/rules",
+    operation_id="change_rules",
+    responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, NotSupported, *problems.JSON_BODY),
+)
+def change_rules(installation: CurrentInstallation, caller: Caller, dataset: str, body: RulesIn) -> RulesOut:
+    """Replace the rules of the dataset. Looser rules are in force once a second owner or an admin sends them."""
+    return put_rules(installation, caller, dataset, body)
 
 
 @router.post(
