@@ -28,10 +28,6 @@ class ActOut(Answer):
         "population-opened",
         "population-joined",
         "signer-pinned",
-        "rules-changed",
-        "rules-proposed",
-        "job-approved",
-        "job-rejected",
     ]
     amount: DecimalText
     scope: JsonObject
