@@ -15,6 +15,7 @@ from app.api.job_events import JobEvents
 from app.api.middleware import EveryRequest
 from app.api.readiness import Readiness
 from app.api.routes import (
+    approvals,
     audit,
     datasets,
     evaluations,
@@ -64,7 +65,7 @@ def openapi_text() -> str:
 
 def _application() -> FastAPI:
     app = FastAPI(title="Grovekeeper", docs_url=None, redoc_url=None, redirect_slashes=False, strict_content_type=False)
-    modules = (health, keys, datasets, populations, training, profiles, models, evaluations)
+    modules = (health, keys, datasets, populations, training, approvals, profiles, models, evaluations)
     for module in (*modules, ledger, reservations, evidence, audit):
         app.include_router(module.router)
     app.add_exception_handler(GrovekeeperError, problems.on_named_error)

@@ -35,7 +35,8 @@ _log = logging.getLogger(__name__)
 class EveryRequest:
     """ASGI middleware around the whole application.
 
-    * ``X-Request-Id`` on every answer; an unexpected error becomes a 500 with this id and nothing else.
+    * ``X-Request-Id`` on every answer; an unexpected error becomes a 500 with this id and nothing else, or a 503 if the
+      system refused an operation on a file.
     * At most ``limits.MAX_REQUESTS_IN_FLIGHT`` requests at once, ``limits.MAX_REQUESTS_PER_KEY`` of one key; then 429.
     * 503 until the database is at this program's revision and agrees with every head outside it.
     * 401 without a valid key, before the body is read.
@@ -115,8 +116,10 @@ class EveryRequest:
 
 
 def _answer_to_unexpected(error: Exception, request_id: str) -> Response:
-    if isinstance(error, OSError) and error.errno in _DISK_FULL:
-        return problems.response_to(Unavailable("the disk is full", DISK_RETRY_S))
+    if isinstance(error, OSError):
+        is_full = error.errno in _DISK_FULL
+        why = "the disk is full" if is_full else "a file of the service cannot be read or written"
+        return problems.response_to(Unavailable(why, DISK_RETRY_S))
     return problems.internal_error(request_id)
 
 

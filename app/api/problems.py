@@ -37,10 +37,15 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.IdempotencyKeyMissing: ProblemType(400, "idempotency-key-missing", "An Idempotency-Key is needed"),
     errors.Unauthenticated: ProblemType(401, "unauthenticated", "A valid key is needed"),
     errors.RoleMissing: ProblemType(403, "role-missing", "The key lacks a role"),
+    errors.SameSubmitter: ProblemType(403, "same-submitter", "Another owner decides"),
     errors.NotFound: ProblemType(404, "not-found", "Nothing there"),
     errors.MethodNotAllowed: ProblemType(405, "method-not-allowed", "No such method here"),
     errors.BodyTooSlow: ProblemType(408, "body-too-slow", "The body did not arrive in time"),
     errors.BudgetExceeded: ProblemType(409, "budget-exceeded", "The budget does not cover this job"),
+    errors.QuotaExceeded: ProblemType(409, "quota-exceeded", "The rules of the dataset refuse this job"),
+    errors.NeedsApproval: ProblemType(409, "needs-approval", "The charge needs an approval"),
+    errors.Frozen: ProblemType(409, "frozen", "The dataset is frozen"),
+    errors.NotWaiting: ProblemType(409, "not-waiting", "The job does not wait for a decision"),
     errors.NoRowsYet: ProblemType(409, "no-rows-yet", "No rows were uploaded yet"),
     errors.NameTaken: ProblemType(409, "name-taken", "The name is taken"),
     errors.PopulationMismatch: ProblemType(409, "population-mismatch", "The dataset cannot join the population"),
@@ -69,6 +74,8 @@ REPEATABLE = (errors.IdempotencyKeyReused, errors.IdempotencyInFlight)
 
 SPENDING = (
     errors.DatasetDeleted,
+    errors.Frozen,
+    errors.QuotaExceeded,
     errors.BudgetExceeded,
     errors.BalanceMismatch,
     errors.IdempotencyKeyMissing,
@@ -109,6 +116,8 @@ _REFUSAL = (
     "dataset", "dataset_name", "accountant", "unit", "cap", "charged", "reserved", "remaining", "requested",
     "tightest_cell", "largest_that_fits", "population", "exact",
 )  # fmt: skip
+
+_RULES_REFUSAL = ("dataset", "dataset_name", "accountant", "unit", "requested", "largest_that_fits")
 
 
 def problem_of(error: GrovekeeperError) -> tuple[dict[str, Any], ProblemType]:
@@ -214,6 +223,10 @@ def _members(error: GrovekeeperError) -> dict[str, Any]:
             }
         case errors.BudgetExceeded():
             return {name: getattr(error, name) for name in _REFUSAL}
+        case errors.QuotaExceeded():
+            return {name: getattr(error, name) for name in _RULES_REFUSAL}
+        case errors.Frozen():
+            return {"dataset": error.dataset, "dataset_name": error.dataset_name}
         case errors.AccountantMismatch():
             return {"accountant": error.accountant, "accepted_by": list(error.accepted_by)}
         case errors.AdjacencyMismatch():

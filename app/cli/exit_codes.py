@@ -11,15 +11,19 @@ class ExitCode(IntEnum):
     """The command failed, or the evidence was not verified."""
     WRONG_USE = 2
     REFUSED = 3
-    """The budget does not cover the request."""
+    """The budget or the rules of the dataset do not admit the request."""
     NOT_ALLOWED = 4
     UNREACHABLE = 5
 
 
 _BY_TYPE = {
     "budget-exceeded": ExitCode.REFUSED,
+    "quota-exceeded": ExitCode.REFUSED,
+    "needs-approval": ExitCode.REFUSED,
+    "frozen": ExitCode.REFUSED,
     "unauthenticated": ExitCode.NOT_ALLOWED,
     "role-missing": ExitCode.NOT_ALLOWED,
+    "same-submitter": ExitCode.NOT_ALLOWED,
     "unavailable": ExitCode.UNREACHABLE,
     "too-many-requests": ExitCode.UNREACHABLE,
     "unexpected-answer": ExitCode.UNREACHABLE,

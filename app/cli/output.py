@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from app.cli import field_problems
+from app.cli.exit_codes import ExitCode, of_problem
 
 if TYPE_CHECKING:  # rich takes 0.05 s of CPU to import, which ``--json`` and ``--help`` need not spend
     from rich.console import Console
@@ -98,7 +99,7 @@ class Output:
         if self.as_json:
             self.json(body)
             return
-        word = "refused" if body.get("type") == "budget-exceeded" else "not done"
+        word = "refused" if of_problem(str(body.get("type"))) is ExitCode.REFUSED else "not done"
         self.complain(f"{word}: {sentence}")
         if "largest_that_fits" in body:
             self.complain(f"  largest ε that fits: {body['largest_that_fits']}")

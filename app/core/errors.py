@@ -10,6 +10,11 @@
     ├── NotFound                     no such resource, or none that the key may see
     ├── MethodNotAllowed             the path exists, the method does not
     ├── BudgetExceeded               the account cannot pay for the request
+    ├── QuotaExceeded                the rules of a dataset admit less
+    │   └── NeedsApproval            the charge needs an approval, and cannot wait
+    ├── Frozen                       an owner froze the dataset
+    ├── NotWaiting                   the job does not wait for a decision
+    ├── SameSubmitter                the submitter of a job may not decide about it
     ├── NoRowsYet                    the dataset has no upload yet
     ├── NameTaken                    a dataset or a population has this name
     ├── PopulationMismatch           the dataset cannot become a member of the population
@@ -133,6 +138,68 @@ class BudgetExceeded(GrovekeeperError):
             where = f"cell {cell} of {where}"
         symbol = _SYMBOLS[self.unit]
         return f"{self.requested} {symbol} requested, {self.remaining} {symbol} left for {where}"
+
+
+@dataclass(eq=False)
+class QuotaExceeded(GrovekeeperError):
+    """The request is above a limit of one job, or of what its key and other keys may spend together.
+
+    The error states what would fit, and neither the rules nor the other keys.
+
+    Attributes:
+        what_fits: computes :attr:`largest_that_fits`, as in :class:`BudgetExceeded`.
+    """
+
+    dataset: str
+    dataset_name: str
+    accountant: str
+    unit: str
+    requested: str
+    what_fits: Callable[[], str]
+
+    @cached_property
+    def largest_that_fits(self) -> str:
+        """The largest ε with which the same request would be admitted at once; computed at the first access."""
+        return self.what_fits()
+
+    def __str__(self) -> str:
+        return f"{self.requested} {_SYMBOLS[self.unit]} requested, the rules of dataset {self.dataset_name} admit less"
+
+
+class NeedsApproval(QuotaExceeded):
+    """The charge is above what needs an approval, and a charge at once cannot wait."""
+
+    def __str__(self) -> str:
+        symbol = _SYMBOLS[self.unit]
+        return (
+            f"{self.requested} {symbol} on dataset {self.dataset_name} needs an approval, and a charge for an external "
+            "mechanism cannot wait; an owner can raise approval_above"
+        )
+
+
+@dataclass(eq=False)
+class Frozen(GrovekeeperError):
+    """An owner froze the dataset: nothing is admitted, and queued jobs wait."""
+
+    dataset: str
+    dataset_name: str
+
+    def __str__(self) -> str:
+        return f"the dataset {self.dataset_name} is frozen"
+
+
+class NotWaiting(GrovekeeperError):
+    """The job does not wait for a decision: it was decided, cancelled, or has expired."""
+
+    def __str__(self) -> str:
+        return "the job does not wait for a decision"
+
+
+class SameSubmitter(GrovekeeperError):
+    """Another owner than the submitter decides about a job."""
+
+    def __str__(self) -> str:
+        return "an owner other than the submitter decides about this job"
 
 
 class NoRowsYet(GrovekeeperError):

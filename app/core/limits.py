@@ -221,10 +221,23 @@ MAX_SCORE_BINS = 256
 MAX_COMPARED_MODELS = 64
 """Models among which one evaluation chooses the best."""
 
+# Rules
+
+MAX_QUOTAS = 100
+"""Quotas of a dataset."""
+MAX_QUOTA_KEYS = 100
+"""Keys of a quota."""
+MAX_PROPOSAL_S = 7 * 86_400
+"""Seconds in which a second owner may confirm looser rules."""
+MAX_WAITING_JOBS_PER_KEY = 3
+"""Jobs of one key that wait for an approval; further submissions that need an approval are answered 429."""
+MAX_APPROVAL_S = 7 * 86_400
+"""Seconds that a job waits for an approval before it expires."""
+
 # Jobs
 
 MAX_UNFINISHED_JOBS_PER_KEY = 10_000
-"""Queued and running jobs of one key; further submissions are answered 429. Requests at once may
+"""Waiting, queued and running jobs of one key; further submissions are answered 429. Requests at once may
 exceed it by their number."""
 FULL_QUEUE_RETRY_S = 30
 """Seconds after which a key with too many unfinished jobs is told to submit again."""

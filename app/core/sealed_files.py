@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal, cast
+from typing import BinaryIO, Literal
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -53,8 +53,7 @@ class SealedFile:
         with durable.new_file(self.path, existing=existing) as file:
             writer = Writer(file, self.key)
             yield writer
-            if not writer.closed:
-                writer.finish()
+            writer.finish()
 
     def open(self) -> "Reader":
         """Opens the file for reading; the caller closes it.
@@ -107,7 +106,6 @@ class Writer:
     def finish(self) -> None:
         """Writes the last chunk."""
         self._put(is_last=True)
-        self._file.flush()
         self.closed = True
 
     def _put(self, *, is_last: bool) -> None:
@@ -209,10 +207,11 @@ class Spool:
         """Appends bytes."""
         return self._writer.write(text)
 
-    def reader(self) -> BinaryIO:
+    def reader(self) -> Reader:
         """Ends writing and opens the text for reading."""
         self._writer.finish()
-        return cast(BinaryIO, Reader(self._file, self._key))
+        self._file.flush()
+        return Reader(self._file, self._key)
 
 
 class _Seal:

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import Self
 
@@ -16,13 +16,18 @@ from app.core.errors import Unavailable
 from app.db.engine import ACCESS, DialectName, database_file, dialect_of, open_engine, parse_url
 from app.db.locks import WriteLock
 
-LOG_WAIT_S = 1.0
-"""Seconds for which all writers wait while :meth:`Database.forget_deleted` waits for readers."""
-
 _TEMPORARY_ON_SQLITE = frozenset(
-    (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN)
-)
+    (
+        sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN,
+    )
+)  # fmt: skip
 """Codes of temporary errors. The driver's ``OperationalError`` also covers bugs, such as a missing table."""
+
+_READ_ONLY_ON_SQLITE = sqlite3.SQLITE_READONLY
+_READ_ONLY_ON_POSTGRESQL = "25006"
+_BROKEN_SERVER = "XX"
+"""Class of PostgreSQL's internal errors, such as a damaged page. Its other failures are operational errors."""
 
 
 class Database:
@@ -85,30 +90,18 @@ class Database:
         at: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
         return at.astimezone(UTC)
 
-    def forget_deleted(self) -> None:
-        """Empties the write-ahead log of a SQLite database, which still has what was deleted.
-
-        Waits for readers for :data:`LOG_WAIT_S` at most; then the log stays until a later call. PostgreSQL removes
-        deleted content by vacuum and recycles its log; docs/guides/operator.md says what that means for keys.
-        """
-        if self.dialect == "sqlite":
-            with self._exclusive(), closing(self.engine.raw_connection()) as connection:
-                connection.execute(f"PRAGMA busy_timeout = {int(LOG_WAIT_S * 1000)}")
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                connection.execute(f"PRAGMA busy_timeout = {int(limits.DATABASE_WRITE_WAIT_S * 1000)}")
-
     def close(self) -> None:
         """Closes every idle connection. May be called twice."""
         self.engine.dispose()
 
     @contextmanager
     def _write(self) -> Iterator[Session]:
-        with self._exclusive(), _unavailable_if_unreachable(), self._writers.begin() as session:
+        with self._exclusive(), _unavailable_if_unreachable(writes=True), self._writers.begin() as session:
             yield session
 
     @contextmanager
     def _read(self) -> Iterator[Session]:
-        with _unavailable_if_unreachable(), self._readers() as session:
+        with _unavailable_if_unreachable(writes=False), self._readers() as session:
             yield session
 
     def _exclusive(self) -> AbstractContextManager[None]:
@@ -121,20 +114,32 @@ class Database:
 
 
 @contextmanager
-def _unavailable_if_unreachable() -> Iterator[None]:
+def _unavailable_if_unreachable(*, writes: bool) -> Iterator[None]:
     try:
         yield
     except PoolExhausted as error:
         raise Unavailable("the database is busy") from error
     except DBAPIError as error:
-        if not _is_temporary(error):
+        if not (_is_temporary(error) or (writes and _accepts_no_writes(error))):
             raise
         raise Unavailable("the database cannot answer at the moment") from error
 
 
 def _is_temporary(error: DBAPIError) -> bool:
-    """Whether a later attempt may succeed: a limit of time was reached, or the connection or the disk is gone."""
+    """Whether a later attempt may succeed: a limit of time was reached, or the connection, disk or server failed."""
     if isinstance(error.orig, sqlite3.OperationalError):
         return error.orig.sqlite_errorcode & 0xFF in _TEMPORARY_ON_SQLITE
     # The end of a transaction that was idle for too long is an InternalError of the driver.
-    return isinstance(error, OperationalError) or error.connection_invalidated
+    is_broken = _state_on_postgresql(error).startswith(_BROKEN_SERVER)
+    return isinstance(error, OperationalError) or error.connection_invalidated or is_broken
+
+
+def _accepts_no_writes(error: DBAPIError) -> bool:
+    """Whether the disk or the server became read-only. In a read transaction, the same error shows a bug."""
+    if isinstance(error.orig, sqlite3.OperationalError):
+        return error.orig.sqlite_errorcode & 0xFF == _READ_ONLY_ON_SQLITE
+    return _state_on_postgresql(error) == _READ_ONLY_ON_POSTGRESQL
+
+
+def _state_on_postgresql(error: DBAPIError) -> str:
+    return getattr(error.orig, "sqlstate", None) or ""

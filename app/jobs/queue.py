@@ -7,16 +7,16 @@ A transaction that locks several rows locks keys first, then datasets, jobs and 
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import Select, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Select, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import LeaseLost, NotFound
-from app.jobs.states import UNFINISHED, EndReason, JobState
+from app.jobs.states import ENDED, UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobDatasetRow, JobRow
 
 
@@ -28,32 +28,36 @@ class Claim:
     token: str
 
 
-def enqueue(session: Session, row: JobRow, *, at: datetime) -> None:
-    """Adds a queued job: its row with the facts of the submission, and a row for each dataset that it reads."""
-    row.submitted_at, row.state, row.trees_done = at, JobState.QUEUED.value, 0
+def enqueue(session: Session, row: JobRow, *, state: JobState, at: datetime) -> None:
+    """Adds a queued or waiting job: its row with the facts of the submission, and a row for each dataset it reads."""
+    row.submitted_at, row.waits_since, row.state, row.trees_done = at, at, state.value, 0
     session.add(row)
     for dataset_id in sorted({part.dataset for part in row.parts}):
         session.add(JobDatasetRow(job_id=row.id, dataset_id=dataset_id))
     session.flush()
 
 
-def has_queued(session: Session) -> bool:
-    """Whether any job waits; an idle worker reads this without the write lock."""
-    return session.execute(select(JobRow.id).where(JobRow.state == JobState.QUEUED.value).limit(1)).first() is not None
+def has_queued(session: Session, *, closed: Collection[str] = ()) -> bool:
+    """Whether any job can be claimed; an idle worker reads this without the write lock."""
+    return session.execute(select(JobRow.id).where(_claimable(closed)).limit(1)).first() is not None
 
 
-def claim(session: Session, *, at: datetime, ttl_s: float) -> Claim | None:
-    """Takes the oldest job of the submitter who waits longest for a turn; ``None`` if no job waits.
+def claim(session: Session, *, at: datetime, ttl_s: float, closed: Collection[str] = ()) -> Claim | None:
+    """Takes the oldest job of the submitter who waits longest for a turn; ``None`` if no job can be claimed.
 
     A job that another transaction is claiming counts as its submitter's turn: the next claim passes to the next
     submitter.
+
+    Args:
+        session: of the caller's write transaction.
+        at: the present time.
+        ttl_s: seconds until the lease ends.
+        closed: datasets whose jobs stay in the queue.
     """
-    oldest = session.execute(
-        select(func.min(JobRow.submitted_at)).where(JobRow.state == JobState.QUEUED.value)
-    ).scalar()
+    oldest = session.execute(select(func.min(JobRow.submitted_at)).where(_claimable(closed))).scalar()
     if oldest is None:
         return None
-    job_id = session.execute(_in_turn(oldest).limit(1).with_for_update(skip_locked=True, of=JobRow)).scalar()
+    job_id = session.execute(_in_turn(oldest, closed).limit(1).with_for_update(skip_locked=True, of=JobRow)).scalar()
     if job_id is None:
         return None
     row = session.get_one(JobRow, job_id, populate_existing=True)
@@ -65,21 +69,31 @@ def claim(session: Session, *, at: datetime, ttl_s: float) -> Claim | None:
     return Claim(row.id, token)
 
 
-def _in_turn(oldest: datetime) -> Select[str]:
+def _claimable(closed: Collection[str]) -> ColumnElement[bool]:
+    queued = JobRow.state == JobState.QUEUED.value
+    return queued & JobRow.id.not_in(_reading(closed)) if closed else queued
+
+
+def _reading(dataset_ids: Collection[str]) -> Select[str]:
+    """Ids of the jobs that read one of several datasets."""
+    return select(JobDatasetRow.job_id).where(JobDatasetRow.dataset_id.in_(sorted(dataset_ids)))
+
+
+def _in_turn(oldest: datetime, closed: Collection[str]) -> Select[str]:
     """Ids of the queued jobs in the order of their claims.
 
     The first jobs of all submitters come before the second ones, and among these the submitter comes first whose last
     job left the queue longest ago. No job waits for longer than ``limits.MAX_QUEUE_S``, so a job that left the queue
     after ``oldest``, the time of the oldest queued job, was submitted at most that long before.
     """
-    queued = JobRow.state == JobState.QUEUED.value
+    queued = _claimable(closed)
     in_order = func.row_number().over(partition_by=JobRow.submitted_by, order_by=(JobRow.submitted_at, JobRow.id))
     waiting = select(JobRow.id, in_order.label("turn")).where(queued).subquery()
     left_at = func.max(func.coalesce(JobRow.charged_at, JobRow.lease_until, JobRow.finished_at))
     last = (
         select(JobRow.submitted_by, left_at.label("left_at"))
         .where(
-            JobRow.state.in_([state.value for state in JobState if state is not JobState.QUEUED]),
+            JobRow.state.in_([JobState.RUNNING.value, *(state.value for state in ENDED)]),
             JobRow.submitted_at >= oldest - timedelta(seconds=limits.MAX_QUEUE_S),
         )
         .group_by(JobRow.submitted_by)
@@ -147,6 +161,12 @@ def finish(row: JobRow, *, state: JobState, reason: EndReason | None, at: dateti
         row.trees_done = row.n_trees
 
 
+def admit(row: JobRow, *, at: datetime) -> None:
+    """Queues a job that waited for an approval; the caller has locked it."""
+    row.state = JobState.QUEUED.value
+    row.waits_since = at
+
+
 def requeue(row: JobRow) -> None:
     """Puts a claimed but uncharged job back into the queue; the caller has locked it."""
     row.state = JobState.QUEUED.value
@@ -155,16 +175,29 @@ def requeue(row: JobRow) -> None:
     row.lease_until = None
 
 
-def overdue(session: Session, *, at: datetime, max_queue_s: int, limit: int = 100) -> list[str]:
-    """Ids of jobs whose lease ran out, or that waited in the queue for too long."""
-    waited_since = at - timedelta(seconds=max_queue_s)
+def restart_waits(session: Session, dataset_id: str, *, at: datetime) -> None:
+    """Locks the unfinished jobs that read a dataset, and counts the time of the queued ones in the queue anew."""
+    for job_id in unfinished_of(session, dataset_id):
+        row = locked(session, job_id)
+        if row.state == JobState.QUEUED:
+            row.waits_since = at
+
+
+def overdue(session: Session, *, at: datetime, closed: Collection[str] = (), limit: int = 100) -> list[str]:
+    """Ids of jobs whose lease ran out, or that waited in the queue or for an approval for too long.
+
+    Jobs that read one of the datasets ``closed`` cannot be claimed, so their time in the queue has no limit.
+    """
+    queued_since = at - timedelta(seconds=limits.MAX_QUEUE_S)
+    asked_since = at - timedelta(seconds=limits.MAX_APPROVAL_S)
     return list(
         session.execute(
             select(JobRow.id)
             .where(
                 or_(
                     (JobRow.state == JobState.RUNNING.value) & (JobRow.lease_until < at),
-                    (JobRow.state == JobState.QUEUED.value) & (JobRow.submitted_at < waited_since),
+                    _claimable(closed) & (JobRow.submitted_at < queued_since) & (JobRow.waits_since < queued_since),
+                    (JobRow.state == JobState.WAITING.value) & (JobRow.submitted_at < asked_since),
                 )
             )
             .order_by(JobRow.submitted_at)
@@ -204,14 +237,12 @@ def jobs(session: Session, *, dataset_ids: Sequence[str] | None, before: str | N
 
 def unfinished_of(session: Session, dataset_id: str) -> list[str]:
     """Ids of the unfinished jobs that read a dataset, in the order in which they are to be locked."""
-    reads = JobRow.id.in_(select(JobDatasetRow.job_id).where(JobDatasetRow.dataset_id == dataset_id))
-    return list(
-        session.execute(select(JobRow.id).where(reads, JobRow.state.in_(UNFINISHED)).order_by(JobRow.id)).scalars()
-    )
+    unfinished = select(JobRow.id).where(JobRow.id.in_(_reading([dataset_id])), JobRow.state.in_(UNFINISHED))
+    return list(session.execute(unfinished.order_by(JobRow.id)).scalars())
 
 
 def n_unfinished_by(session: Session, submitter: str) -> int:
-    """Number of queued and running jobs that a key submitted."""
+    """Number of waiting, queued and running jobs that a key submitted."""
     unfinished = select(func.count()).where(JobRow.state.in_(UNFINISHED), JobRow.submitted_by == submitter)
     return session.execute(unfinished).scalar_one()
 

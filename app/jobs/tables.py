@@ -47,6 +47,7 @@ class JobRow(Base):
         task: ``work``, the child's instructions, and ``parts``, the JSON forms of :attr:`parts`.
         state: a :class:`app.jobs.states.JobState`; ``reason`` is an :class:`app.jobs.states.EndReason`.
         lease_token: of the worker that runs the job; a worker with another token writes nothing.
+        waits_since: when the present wait began: the submission, the approval, or the end of a freeze.
         charged_at: set in the transaction that commits the charge.
     """
 
@@ -61,6 +62,7 @@ class JobRow(Base):
     task: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
     submitted_by: Mapped[str]
     submitted_at: Mapped[datetime]
+    waits_since: Mapped[datetime]
     state: Mapped[str]
     reason: Mapped[str | None]
     trees_done: Mapped[int]
@@ -75,7 +77,9 @@ class JobRow(Base):
 
     __table_args__ = (
         Index("ix_jobs_state_submitted_at", "state", "submitted_at"),
-        CheckConstraint("state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')", name="state_known"),
+        CheckConstraint(
+            "state IN ('waiting', 'queued', 'running', 'succeeded', 'failed', 'cancelled')", name="state_known"
+        ),
         CheckConstraint("kind IN ('train', 'profile', 'evaluation')", name="kind_known"),
         CheckConstraint("(kind = 'train') = (algorithm IS NOT NULL)", name="training_names_its_algorithm"),
         CheckConstraint("(state = 'running') = (lease_token IS NOT NULL)", name="running_is_leased"),
@@ -95,3 +99,28 @@ class JobDatasetRow(Base):
 
     job_id: Mapped[str] = mapped_column(primary_key=True)
     dataset_id: Mapped[str] = mapped_column(primary_key=True, index=True)
+
+
+class ApprovalRow(Base):
+    """A dataset whose rules make a job wait for a decision of an owner.
+
+    Attributes:
+        decision: ``approve`` or ``reject``; ``None`` while the job waits, and if it ended without a decision.
+        decided_by: the owner's key.
+    """
+
+    __tablename__ = "approvals"
+
+    job_id: Mapped[str] = mapped_column(primary_key=True)
+    dataset_id: Mapped[str] = mapped_column(primary_key=True, index=True)
+    decision: Mapped[str | None]
+    decided_by: Mapped[str | None]
+    decided_at: Mapped[datetime | None]
+
+    __table_args__ = (
+        CheckConstraint("decision IN ('approve', 'reject')", name="decision_known"),
+        CheckConstraint(
+            "(decision IS NULL) = (decided_by IS NULL) AND (decision IS NULL) = (decided_at IS NULL)",
+            name="decision_is_of_a_key",
+        ),
+    )

@@ -46,6 +46,10 @@ class EntryKind(StrEnum):
     POPULATION_OPENED = "population-opened"
     POPULATION_JOINED = "population-joined"
     SIGNER_PINNED = "signer-pinned"
+    RULES_CHANGED = "rules-changed"
+    RULES_PROPOSED = "rules-proposed"
+    JOB_APPROVED = "job-approved"
+    JOB_REJECTED = "job-rejected"
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from sqlalchemy.orm import Session
 
 from app.core import ids
-from app.core.errors import BudgetExceeded, NotFound
-from app.ledger import account_facts, repository, service, state
+from app.core.errors import BudgetExceeded, NeedsApproval, NotFound
+from app.ledger import account_facts, repository, service, state, stored_rules
 from app.ledger.service import NewReservation
 from app.ledger.state import CellDelta
 from app.ledger.tables import AccountRow, ReservationRow
+from app.privacy import accountants
 from app.privacy.accountants import zcdp
 from app.privacy.composition import Scope
 
@@ -48,6 +49,9 @@ def charge(session: Session, new_reservation: NewReservation, *, delta: int = 0,
 
     Raises:
         BudgetExceeded: the account refuses the amount or the δ; nothing was changed.
+        Frozen: the dataset is frozen; nothing was changed.
+        QuotaExceeded: the rules refuse the amount; nothing was changed.
+        NeedsApproval: the amount is above what needs an approval; the caller rolls back.
     """
     if new_reservation.job_id is not None:
         raise ValueError("the reservation of a job is charged when a worker starts it")
@@ -60,6 +64,8 @@ def charge(session: Session, new_reservation: NewReservation, *, delta: int = 0,
         details = {**(new_reservation.details or {}), "delta": account_facts.delta_text(delta)}
         new_reservation = replace(new_reservation, details=details)
     [reservation_id] = service.reserve(session, [new_reservation], actor=actor)
+    for excess in stored_rules.above_approval(session, [row.id], actor).values():
+        raise _needs_approval(row, new_reservation, excess)
     service.charge(session, reservation_id, actor=actor)
     if delta:
         state.move(session, row.id, new_reservation.scope, delta_charged=delta)
@@ -101,6 +107,17 @@ def _spent(session: Session, row: AccountRow, scope: Scope) -> CellDelta:
     """The spent δ; an inexact sum is bounded by the part that is set aside, as every charge was within it."""
     tightest = state.tightest_delta(session, row, scope)
     return CellDelta(tightest.cell, min(tightest.charged, _set_aside(row)), tightest.is_exact)
+
+
+def _needs_approval(row: AccountRow, part: NewReservation, excess: int) -> NeedsApproval:
+    return NeedsApproval(
+        dataset=row.id,
+        dataset_name=row.name,
+        accountant=row.accountant,
+        unit=accountants.by_name(row.accountant).UNIT,
+        requested=account_facts.amount_text(row.accountant, part.amount),
+        what_fits=service.largest_epsilon(row, part, max(part.amount - excess, 0)),
+    )
 
 
 def _refusal(row: AccountRow, spent: CellDelta, delta: int) -> BudgetExceeded:

@@ -5,7 +5,7 @@ charged. A reservation is written if :mod:`app.ledger.admission` admits it under
 member is followed by an entry of the population in the same transaction (:mod:`app.ledger.population_totals`).
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -14,12 +14,24 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.core import amounts, ids
-from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
-from app.ledger import account_facts, admission, chain, population_totals, reconciliation, repository, state, statements
+from app.core.errors import BudgetExceeded, Frozen, NotFound, QuotaExceeded, ReservationSettled
+from app.ledger import (
+    account_facts,
+    admission,
+    chain,
+    population_totals,
+    reconciliation,
+    repository,
+    rules,
+    state,
+    statements,
+    stored_rules,
+)
 from app.ledger.account_facts import amount_text
-from app.ledger.admission import Placed, Refused, Request
+from app.ledger.admission import Budgets, Placed, Refused, Request
 from app.ledger.entries import EntryKind
 from app.ledger.limit import Limit
+from app.ledger.rules import Allowance
 from app.ledger.tables import AccountRow, ReservationRow
 from app.privacy import accountants
 from app.privacy.composition import Partitions
@@ -99,6 +111,8 @@ def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str) ->
         The reservations' ids, in the order of ``parts``.
 
     Raises:
+        Frozen: the dataset of an account is frozen; nothing was written.
+        QuotaExceeded: the rules of an account refuse its part; nothing was written.
         BudgetExceeded: the first account, in order of their ids, that does not admit its part; nothing was written.
         BalanceMismatch: the balance of an account or a population differs from its entries; nothing was written.
         Unverified: an account is still being compared with its entries; nothing was written.
@@ -109,10 +123,12 @@ def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str) ->
     populations = population_totals.locked_rows(session, rows)
     budgets = statements.budgets_of(session, rows, populations)
     reconciliation.confirm(session, {**rows, **populations}, budgets)
+    allowances = stored_rules.allowances(session, rows, actor)
+    _require_rules(rows, allowances, budgets, parts)
     [decision] = admission.admit(budgets, [parts])
     if isinstance(decision, Refused):
-        part = parts[decision.position]
-        raise _refusal(rows[part.account_id], part, decision)
+        part, ruled = parts[decision.position], rules.room_beside(allowances, parts, decision.position)
+        raise _refusal(rows[part.account_id], part, decision, ruled=ruled)
     reservation_ids: dict[int, str] = {}
     for placed in decision:
         part = parts[placed.position]
@@ -187,6 +203,7 @@ def _write(
         event=part.event,
         state="reserved",
         details=part.details or None,
+        reserved_by=actor,
     )
     session.add(reservation)
     state.move(session, row.id, part.scope, reserved=part.amount)
@@ -231,11 +248,45 @@ def _settle(session: Session, reservation_id: str, *, kind: EntryKind, end: str,
         population_totals.record(session, population, row, entry, total=total)
 
 
-def _refusal(row: AccountRow, part: NewReservation, refused: Refused) -> BudgetExceeded:
-    """Names the cap that leaves less, the account's or the population's, and the largest ε that would fit."""
+def _require_rules(
+    rows: Mapping[str, AccountRow],
+    allowances: Mapping[str, Allowance],
+    budgets: Budgets,
+    parts: Sequence[NewReservation],
+) -> None:
+    for position, part in sorted(enumerate(parts), key=lambda item: item[1].account_id):
+        allowance, row = allowances.get(part.account_id), rows[part.account_id]
+        if allowance is None:
+            continue
+        if allowance.is_frozen:
+            raise Frozen(row.id, row.name)
+        ruled = rules.room_beside(allowances, parts, position)
+        if ruled is not None and part.amount > ruled:
+            fits = min(ruled, admission.rooms(budgets, parts)[position].amount)
+            raise QuotaExceeded(
+                dataset=row.id,
+                dataset_name=row.name,
+                accountant=row.accountant,
+                unit=accountants.by_name(row.accountant).UNIT,
+                requested=amount_text(row.accountant, part.amount),
+                what_fits=largest_epsilon(row, part, fits),
+            )
+
+
+def largest_epsilon(row: AccountRow, part: NewReservation, steps: int) -> Callable[[], str]:
+    """Computes the largest ε of a part that costs no more than some steps."""
     accountant = accountants.by_name(row.accountant)
     delta = part.delta if part.delta is not None else Limit.of(row).split.converted_at
     largest_within = part.largest_within or partial(accountant.largest_that_fits, delta=delta)
+    return lambda: amounts.to_text(largest_within(steps))
+
+
+def _refusal(row: AccountRow, part: NewReservation, refused: Refused, *, ruled: int | None) -> BudgetExceeded:
+    """Names the cap that leaves less, the account's or the population's, and the largest ε that would fit.
+
+    ``ruled`` is what the rules admit of the part, where a rule sets a limit.
+    """
+    accountant = accountants.by_name(row.accountant)
     tightest, population = refused.room.tightest, refused.room.population
     cap, charged, reserved = row.cap, tightest.charged, tightest.reserved
     refusing = population if refused.room.amount < max(cap - charged - reserved, 0) else None
@@ -252,7 +303,7 @@ def _refusal(row: AccountRow, part: NewReservation, refused: Refused) -> BudgetE
         remaining=amount_text(row.accountant, max(cap - charged - reserved, 0)),
         requested=amount_text(row.accountant, part.amount),
         tightest_cell=dict(tightest.cell) if refusing is None else {},
-        what_fits=lambda: amounts.to_text(largest_within(refused.fits)),
+        what_fits=largest_epsilon(row, part, refused.fits if ruled is None else min(refused.fits, ruled)),
         population=None if refusing is None else refusing.name,
         exact=tightest.is_exact if refusing is None else refusing.is_exact,
     )

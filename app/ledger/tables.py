@@ -6,7 +6,7 @@ Amounts are whole steps of the account's unit: 10⁻⁹ ε (``pure``), 10⁻¹²
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, UniqueConstraint
+from sqlalchemy import CheckConstraint, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.base import Base
@@ -128,6 +128,8 @@ class ReservationRow(Base):
     Attributes:
         job_id: the job that will spend it; ``None`` for a mechanism that runs outside the service.
         part: position of the part in the job.
+        reserved_by: the key that submitted the job, or that attested the external mechanism.
+        is_approved: whether an approval of the key's jobs covers the reservation (:mod:`app.ledger.stored_rules`).
     """
 
     __tablename__ = "reservations"
@@ -141,11 +143,42 @@ class ReservationRow(Base):
     event: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
     state: Mapped[str]
     details: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
+    reserved_by: Mapped[str]
+    is_approved: Mapped[bool] = mapped_column(default=False)
 
     __table_args__ = (
         UniqueConstraint("account_id", "job_id", "part"),
+        Index("ix_reservations_account_id_reserved_by", "account_id", "reserved_by"),
         CheckConstraint("amount > 0", name="amount_positive"),
         CheckConstraint("state IN ('reserved', 'charged', 'void', 'expired')", name="state_known"),
+    )
+
+
+class RulesRow(Base):
+    """The rules of a dataset (:mod:`app.ledger.rules`). Every change is made under the account's lock.
+
+    Attributes:
+        account_id: the account of the dataset; a dataset without rules has no row.
+        quotas: a list of ``{"keys": [id, …], "cap": steps as text}``.
+        proposal: rules that one owner proposed and that need a second owner, with the owner and the time.
+        changed_by: the key that put the rules in force.
+    """
+
+    __tablename__ = "rules"
+
+    account_id: Mapped[str] = mapped_column(primary_key=True)
+    largest_job: Mapped[int | None]
+    approval_above: Mapped[int | None]
+    quotas: Mapped[list[dict[str, Any]]] = mapped_column(CanonicalJson)
+    is_frozen: Mapped[bool]
+    erase_rows_at: Mapped[datetime | None]
+    proposal: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
+    changed_by: Mapped[str]
+    changed_at: Mapped[datetime]
+
+    __table_args__ = (
+        CheckConstraint("largest_job > 0", name="largest_job_positive"),
+        CheckConstraint("approval_above > 0", name="approval_above_positive"),
     )
 
 

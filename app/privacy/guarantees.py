@@ -15,6 +15,7 @@ from app.privacy import accountants
 from app.privacy.accountants import gdp, pure, zcdp
 from app.privacy.accountants.enclosures import enclosure, upper_end
 from app.privacy.adjacency import Adjacency
+from app.privacy.odds import right_guesses
 
 Output: TypeAlias = Literal["model", "profile", "evaluation"]
 
@@ -73,8 +74,8 @@ def guarantee(
         max_rows: rows of one unit that were admitted at most.
 
     Returns:
-        ``{"add_remove": {"epsilon", "delta"}, "replace_one": {"epsilon", "delta"}, "text"}``, amounts as exact
-        decimal text, rounded up where they are not exact.
+        ``{"add_remove": {"epsilon", "delta"}, "replace_one": {"epsilon", "delta"}, "odds", "text"}``, amounts as exact
+        decimal text, rounded up where they are not exact; ``odds`` by adjacency, see :mod:`app.privacy.odds`.
     """
     unit = accountants.by_name(accountant)
     split = _split(delta)
@@ -94,6 +95,7 @@ def guarantee(
     return {
         Adjacency.ADD_REMOVE_ONE.value: {"epsilon": single, "delta": shown_delta},
         Adjacency.REPLACE_ONE.value: {"epsilon": replaced, "delta": replaced_delta},
+        "odds": _odds(accountant, amount, split),
         "text": text,
     }
 
@@ -119,7 +121,7 @@ def guarantee_of_labels(
         max_rows: see :func:`guarantee`.
 
     Returns:
-        ``{"label": {"epsilon", "delta"}, "add_remove": None, "replace_one": None, "text"}``.
+        ``{"label": {"epsilon", "delta"}, "add_remove": None, "replace_one": None, "odds", "text"}``.
     """
     split = _split(delta)
     epsilon = amounts.to_text(accountants.by_name(accountant).epsilon_of(amount, split.converted_at))
@@ -135,6 +137,7 @@ def guarantee_of_labels(
         Adjacency.LABEL.value: {"epsilon": epsilon, "delta": shown_delta},
         Adjacency.ADD_REMOVE_ONE.value: None,
         Adjacency.REPLACE_ONE.value: None,
+        "odds": {Adjacency.LABEL.value: right_guesses(accountant, amount, set_aside=split.set_aside)},
         "text": text,
     }
 
@@ -162,8 +165,8 @@ def addition(
         max_rows: see :func:`guarantee`.
 
     Returns:
-        ``{"unit", "add_remove", "replace_one", "text"}``, amounts as exact decimal text; on a ``label`` account with
-        ``label``, and ``None`` for the other two.
+        ``{"unit", "add_remove", "replace_one", "odds", "text"}``, amounts as exact decimal text, and ``odds`` by
+        adjacency; on a ``label`` account with ``label``, and ``None`` for the other two.
     """
     unit = accountants.by_name(accountant)
     single, replaced = (
@@ -177,6 +180,7 @@ def addition(
             Adjacency.LABEL.value: single,
             Adjacency.ADD_REMOVE_ONE.value: None,
             Adjacency.REPLACE_ONE.value: None,
+            "odds": {Adjacency.LABEL.value: right_guesses(accountant, amount)},
             "text": f"{_LABELS_ONLY} {condition} {loss} where {_labels(unit_column, max_rows)} "
             f"{'changes' if unit_column is None else 'change'}.",
         }
@@ -184,6 +188,7 @@ def addition(
         "unit": unit.UNIT,
         Adjacency.ADD_REMOVE_ONE.value: single,
         Adjacency.REPLACE_ONE.value: replaced,
+        "odds": _odds(accountant, amount, SplitDelta(None)),
         "text": f"{condition} {loss} where {_unit(unit_column, max_rows)} is added or removed, and at most {replaced} "
         f"where one is replaced by another.",
     }
@@ -208,7 +213,7 @@ def guarantee_of_population(
             statement a person has at most one row in each.
 
     Returns:
-        ``{"epsilon", "delta", "text"}``: for one person who is in all members, or whose labels change in all of them.
+        ``{"epsilon", "delta", "odds", "text"}``: for one person who is in all members, or whose labels change in all.
     """
     unit = accountants.by_name(accountant)
     epsilon, shown_delta = amounts.to_text(unit.epsilon_of(amount, delta)), amounts.to_text(delta or 0)
@@ -225,7 +230,7 @@ def guarantee_of_population(
         f"population's cap is raised or a dataset that was spent on joins. It assumes that the owner's statement about "
         f"the people in them is true, and what the guarantees of the single datasets assume."
     )
-    return {"epsilon": epsilon, "delta": shown_delta, "text": text}
+    return {"epsilon": epsilon, "delta": shown_delta, "odds": right_guesses(accountant, amount), "text": text}
 
 
 def of_two_parts(*, is_one_dataset: bool) -> str:
@@ -235,6 +240,16 @@ def of_two_parts(*, is_one_dataset: bool) -> str:
         is_one_dataset: whether both parts are of one dataset, on cells that no row is in both of.
     """
     return _TWO_PARTS_OF_ONE_DATASET if is_one_dataset else _PARTS_OF_TWO_DATASETS
+
+
+def _odds(accountant: str, amount: int, delta: SplitDelta) -> dict[str, str]:
+    """Odds of a right guess about an added or removed unit, and about a replaced one."""
+    replaced = accountants.by_name(accountant).replace_one(amount)
+    beside = _replaced_delta(amount, delta) if delta.set_aside else Fraction(0)
+    return {
+        Adjacency.ADD_REMOVE_ONE.value: right_guesses(accountant, amount, set_aside=delta.set_aside),
+        Adjacency.REPLACE_ONE.value: right_guesses(accountant, replaced, set_aside=beside),
+    }
 
 
 def _split(delta: Fraction | SplitDelta | None) -> SplitDelta:

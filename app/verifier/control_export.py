@@ -37,6 +37,10 @@ _DETAILS = {
     "population-opened": {"population"},
     "population-joined": {"population", "dataset", "sequence"},
     "signer-pinned": {"verifier_key"},
+    "rules-changed": {"dataset", "rules", "proposed_by"},
+    "rules-proposed": {"dataset", "rules"},
+    "job-approved": {"job", "datasets", "reason"},
+    "job-rejected": {"job", "datasets", "reason"},
 }
 _OPTIONAL_DETAILS = {"key-made": {"expires_at"}, "key-rotated": {"expires_at"}}
 

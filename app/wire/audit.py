@@ -28,6 +28,10 @@ class ActOut(Answer):
         "population-opened",
         "population-joined",
         "signer-pinned",
+        "rules-changed",
+        "rules-proposed",
+        "job-approved",
+        "job-rejected",
     ]
     amount: DecimalText
     scope: JsonObject

@@ -18,7 +18,8 @@ class BalanceOut(AccountNamed):
 
     ``cap = charged + reserved + remaining``, unless the cap was lowered below what is spent, or a dataset that had
     spent joined the population: then nothing remains. ``available``, the most that one job may reserve, is less than
-    ``remaining`` where a population's cap leaves less. ``dataset`` and ``dataset_name`` are null for a population.
+    ``remaining`` where a population's cap leaves less, and for one account also where the rules leave less to the key.
+    ``dataset`` and ``dataset_name`` are null for a population.
     """
 
     dataset: str | None

@@ -70,7 +70,9 @@ class ReusedProfileOut(Answer):
 class AccountPlanOut(Answer):
     """A job's scope, price and event on one account, and whether it fits.
 
-    ``population`` is the name of the dataset's population if the population's cap leaves less than the dataset's cap.
+    ``largest_that_fits`` is the minimum over budget, population and rules. ``population`` is the name of the dataset's
+    population if the population's cap leaves less than the dataset's cap. With ``needs_approval`` an accepted job waits
+    for the approval of an owner.
     """
 
     dataset: str
@@ -81,6 +83,7 @@ class AccountPlanOut(Answer):
     receipt: str
     fits: bool
     largest_that_fits: DecimalText
+    needs_approval: bool
     population: str | None
 
 
@@ -106,8 +109,13 @@ class UnlabelledOut(Answer):
     price: PriceOut
 
 
+JobState: TypeAlias = Literal["waiting", "queued", "running", "succeeded", "failed", "cancelled"]
+"""The state of a job; ``waiting``: for the approval of an owner."""
+
+
 class TrainOut(Answer):
     job_id: str
+    state: Literal["waiting", "queued"]
     reservation_id: str
     price: PriceOut
     unlabelled: UnlabelledOut | None
@@ -122,8 +130,8 @@ class JobOut(Answer):
     kind: Literal["train", "profile", "evaluation"]
     algorithm: str | None
     name: str | None
-    state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
-    reason: Literal["cancelled", "expired", "lost", "revoked", "failed"] | None
+    state: JobState
+    reason: Literal["cancelled", "rejected", "expired", "lost", "revoked", "failed"] | None
     charged: bool
     progress: float
     trees_done: int

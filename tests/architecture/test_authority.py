@@ -22,6 +22,7 @@ OF_THE_SERVICE = {
     ("app/services/execution/run_job.py", "charge_job"),
     ("app/services/execution/run_job.py", "heartbeat"),
     ("app/services/execution/run_job.py", "_give_back"),
+    ("app/services/execution/run_job.py", "_put_back"),
     ("app/services/execution/run_job.py", "_fail"),
     ("app/services/execution/run_job.py", "_register"),
     # the comparison of balances with entries, which locks an account and changes nothing

@@ -19,7 +19,7 @@ OPERATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 VERB_NOUN = re.compile(
     "predict|"
-    "(cancel|change|check|create|declare|delete|download|erase|evaluate|export|join|list|put|quote|release|revoke"
+    "(cancel|change|check|create|decide|declare|delete|download|erase|evaluate|export|join|list|put|quote|release|revoke"
     "|rotate|select|show|train|upload|watch)"
     "_[a-z]+"
 )
@@ -27,13 +27,14 @@ PUBLIC = {"check_health", "check_readiness"}
 PUBLISHED = {
     400: {"malformed-request", "idempotency-key-missing"},
     401: {"unauthenticated"},
-    403: {"role-missing"},
+    403: {"role-missing", "same-submitter"},
     404: {"not-found"},
     405: {"method-not-allowed"},
     408: {"body-too-slow"},
     409: {
         "budget-exceeded", "no-rows-yet", "name-taken", "dataset-deleted", "job-finished", "idempotency-in-flight",
-        "accountant-mismatch", "adjacency-mismatch", "population-mismatch",
+        "accountant-mismatch", "adjacency-mismatch", "population-mismatch", "quota-exceeded", "frozen",
+        "needs-approval", "not-waiting",
     },
     413: {"too-large"},
     415: {"unsupported-media-type"},

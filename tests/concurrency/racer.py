@@ -33,6 +33,7 @@ from app.ledger import service as ledger
 from app.services.execution import run_job
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
+from tests.concurrency.rule_races import RULE_RACES
 from tests.support import people
 from tests.support.crash_scene import CELLS, EVENT, OWNER, Scene, open_installation
 from tests.support.settling import ENDS
@@ -301,7 +302,7 @@ RACES: dict[str, Callable[[Installation, int, Options], Any]] = {
         upload_same,
         reserve_members,
     )
-}
+} | RULE_RACES
 
 
 def main() -> None:

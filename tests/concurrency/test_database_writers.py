@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,27 @@ def test_a_thread_that_waits_too_long_gets_an_error(tmp_path: Path) -> None:
     release.set()
     holder.join()
     assert taken(lock)
+
+
+def test_a_process_that_waits_too_long_for_another_gets_an_error_and_later_the_lock(tmp_path: Path) -> None:
+    lock, n_threads = WriteLock(tmp_path / "lock", wait_s=0.05), threading.active_count()
+    with (tmp_path / "lock").open("wb") as other_process:
+        fcntl.flock(other_process, fcntl.LOCK_EX)
+        for _ in range(3):
+            with pytest.raises(Unavailable):
+                taken(lock)
+        assert threading.active_count() <= n_threads + 1, "waits that ended must not add up"
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(taken, WriteLock(tmp_path / "lock"))
+            fcntl.flock(other_process, fcntl.LOCK_UN)
+            assert waiting.result(timeout=60)
+    assert taken(WriteLock(tmp_path / "lock")), "a wait that ended must not keep the lock"
+    assert taken(lock)
+
+
+def test_a_lock_file_that_cannot_be_opened_is_temporary(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable):
+        taken(WriteLock(tmp_path / "absent" / "lock"))
 
 
 def test_nested_writers_raise(tmp_path: Path) -> None:

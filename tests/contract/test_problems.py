@@ -52,6 +52,11 @@ EXAMPLES: list[GrovekeeperError] = [
         tightest_cell={"region": "EU"},
         what_fits=lambda: "0.7",
     ),
+    errors.QuotaExceeded("ds_x", "census", "pure", "epsilon", "2", what_fits=lambda: "0.7"),
+    errors.NeedsApproval("ds_x", "census", "pure", "epsilon", "2", what_fits=lambda: "0.7"),
+    errors.Frozen("ds_x", "census"),
+    errors.NotWaiting(),
+    errors.SameSubmitter(),
     errors.BalanceMismatch("ds_x", "totals"),
     errors.NoRowsYet(),
     errors.NameTaken(),
@@ -76,6 +81,10 @@ EXAMPLES: list[GrovekeeperError] = [
     errors.TooManyRequests(retry_after_s=7),
     errors.Unavailable("the database is busy", 3),
 ]
+_RULES_REFUSE = {
+    "dataset": "ds_x", "dataset_name": "census", "accountant": "pure", "unit": "epsilon", "requested": "2",
+    "largest_that_fits": "0.7",
+}  # fmt: skip
 MEMBERS: dict[type[GrovekeeperError], dict[str, Any]] = {
     errors.InvalidRequest: {
         "errors": [
@@ -88,6 +97,9 @@ MEMBERS: dict[type[GrovekeeperError], dict[str, Any]] = {
     errors.AccountantMismatch: {"accountant": "pure", "accepted_by": ["zcdp"]},
     errors.AdjacencyMismatch: {"adjacency": "add_remove", "accepted_by": ["label"]},
     errors.PopulationMismatch: {"differs": ["accountant", "delta"]},
+    errors.QuotaExceeded: _RULES_REFUSE,
+    errors.NeedsApproval: _RULES_REFUSE,
+    errors.Frozen: {"dataset": "ds_x", "dataset_name": "census"},
     errors.TooLarge: {"limit": 10},
     errors.NotSupported: {"what": "visibility public"},
     errors.BudgetExceeded: {

@@ -74,7 +74,7 @@ def test_a_job_that_runs_for_longer_than_the_queues_limit_is_left_alone(scene: S
     run_job.charge_job(scene.installation, claim)
     with scene.installation.database.write() as session:
         row = queue.leased(session, claim)
-        row.submitted_at -= THE_QUEUE_LIMIT + timedelta(hours=1)
+        row.submitted_at = row.waits_since = row.submitted_at - THE_QUEUE_LIMIT - timedelta(hours=1)
     assert expire_jobs(scene.installation) == 0
     assert scene.end(job_id) == ("running", None, ["reserve", "charge"])
 

@@ -41,6 +41,7 @@ def _row(number: int, submitter: str, *, at: datetime, **state: Any) -> dict[str
         "task": {"work": {}, "parts": []},
         "submitted_by": submitter,
         "submitted_at": at + timedelta(microseconds=number),
+        "waits_since": at + timedelta(microseconds=number),
         "state": JobState.QUEUED.value,
         "trees_done": 0,
         "n_trees": 0,

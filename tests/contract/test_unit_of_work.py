@@ -194,6 +194,25 @@ def test_a_missing_table_is_a_bug_and_not_unavailable(notes: Database) -> None:
         session.execute(text("SELECT * FROM no_such_table"))
 
 
+def test_a_database_that_accepts_no_writes_is_unavailable(notes: Database) -> None:
+    read_only = {"sqlite": "PRAGMA query_only = ON", "postgresql": "SET TRANSACTION READ ONLY"}[notes.dialect]
+    with pytest.raises(Unavailable), notes.write() as session:
+        session.execute(text(read_only))
+        session.add(_Note())
+    assert _count(notes) == 0
+
+
+@pytest.mark.parametrize("code", ["53100", "58030", "XX000", "XX001"])
+def test_a_failure_of_the_server_is_unavailable(postgresql_database_url: str, code: str) -> None:
+    """A full disk, a disk that fails, an internal error, a damaged page."""
+    database = Database.open(postgresql_database_url)
+    fail = f"DO $$ BEGIN RAISE EXCEPTION 'a test' USING ERRCODE = '{code}'; END $$"
+    for transaction in (database.read, database.write):
+        with pytest.raises(Unavailable), transaction() as session:
+            session.execute(text(fail))
+    database.close()
+
+
 def test_foreign_keys_hold(notes: Database) -> None:
     with notes.write() as session:
         session.execute(text("CREATE TABLE answers (note_id BIGINT REFERENCES notes (id))"))

@@ -1,4 +1,4 @@
-"""A full disk is 503 with ``Retry-After``: nothing of an upload is stored, and the process is not ready."""
+"""A disk that is full or fails is 503 with ``Retry-After``: nothing of an upload is stored, and it can be repeated."""
 
 import errno
 import os
@@ -14,18 +14,28 @@ from tests.support.server import CSV, Server, csv_rows
 _Usage = namedtuple("_Usage", "total used free")
 
 
-def full(*_arguments: Any, **_options: Any) -> NoReturn:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+_RECEIVED, _STORED = (os, "fdopen"), (durable, "new_file")
 
 
-@pytest.mark.parametrize("step", [(os, "fdopen"), (durable, "new_file")], ids=["received", "stored"])
+@pytest.mark.parametrize(
+    ("step", "code"),
+    [
+        (_RECEIVED, errno.ENOSPC), (_STORED, errno.ENOSPC), (_STORED, errno.EFBIG), (_STORED, errno.EROFS),
+        (_RECEIVED, errno.EIO), (_STORED, errno.EIO), (_STORED, errno.ENOTDIR), (_RECEIVED, errno.EMFILE),
+        (_STORED, errno.ENOENT),
+    ],
+    ids=lambda value: value[1] if isinstance(value, tuple) else errno.errorcode[value],
+)  # fmt: skip
 def test_an_upload_to_a_full_disk_can_be_repeated(
-    server: Server, monkeypatch: pytest.MonkeyPatch, step: tuple[Any, str]
+    server: Server, monkeypatch: pytest.MonkeyPatch, step: tuple[Any, str], code: int
 ) -> None:
+    def fail(*_arguments: Any, **_options: Any) -> NoReturn:
+        raise OSError(code, os.strerror(code))
+
     rows = f"/datasets/{server.declared()['id']}/rows"
     before = server.footprint()
-    with monkeypatch.context() as filled:
-        filled.setattr(*step, full)
+    with monkeypatch.context() as broken:
+        broken.setattr(*step, fail)
         answer = server.admin.http.post(rows, content=csv_rows(3), headers=CSV)
     assert (answer.status_code, answer.json()["type"]) == (503, "unavailable")
     assert int(answer.headers["Retry-After"]) > 1

@@ -57,6 +57,8 @@ STATUSES: dict[str, tuple[int, ...]] = {
     "list_jobs": (200, 200, 200, 200, 200, 200, 200, 200),
     "show_job": (404, 403, 200, 403, 200, 403, 404, 200),
     "cancel_job": (404, 403, 403, 403, 200, 403, 404, 200),
+    "list_approvals": (200, 200, 200, 200, 200, 200, 200, 200),
+    "decide_job": (404, 403, 403, 403, 200, 403, 404, 200),
     "watch_job": (404, 403, 200, 403, 200, 403, 404, 200),
     "list_models": (200, 200, 200, 200, 200, 200, 200, 200),
     "show_model": (404, 200, 200, 403, 200, 403, 404, 200),
@@ -75,6 +77,8 @@ STATUSES: dict[str, tuple[int, ...]] = {
     "export_acts": (403, 403, 403, 403, 403, 200, 403, 200),
     "show_head": (403, 403, 403, 403, 403, 200, 403, 200),
     "erase_unit": (404, 403, 403, 403, 200, 403, 404, 200),
+    "show_rules": (404, 403, 403, 403, 200, 403, 404, 200),
+    "change_rules": (404, 403, 403, 403, 200, 403, 404, 200),
     "show_overlaps": (404, 403, 403, 403, 200, 403, 404, 200),
     "join_population": (404, 403, 403, 403, 200, 403, 404, 200),
     "create_population": (403, 403, 403, 403, 403, 403, 201, 201),
@@ -113,6 +117,8 @@ def _fresh(estate: Estate, operation: str, caller: Caller, name: str) -> Targets
         return replace(targets, key=server.caller().id)
     if operation == "cancel_job":
         return replace(targets, job=server.submitted(targets.dataset).json()["job_id"])
+    if operation == "decide_job":
+        return replace(targets, job=_waiting_job(server, caller, name))
     if operation == "delete_model":
         return replace(targets, model=_twin(server, targets.model))
     if operation in ("delete_dataset", "erase_unit", "join_population"):
@@ -122,6 +128,19 @@ def _fresh(estate: Estate, operation: str, caller: Caller, name: str) -> Targets
             server.admin.http.put(f"/datasets/{dataset}/grants/{caller.id}", json={"role": name})
         return replace(targets, dataset=dataset)
     return targets
+
+
+def _waiting_job(server: Server, decider: Caller, name: str) -> str:
+    """A job of another key that waits for an approval, on a dataset where the caller has its role."""
+    dataset = server.uploaded()["id"]
+    rules = {"largest_job": None, "approval_above": "0.1", "quotas": [], "frozen": False, "erase_rows_at": None}
+    assert server.admin.http.put(f"/datasets/{dataset}/rules", json=rules).status_code == 200
+    if name == "owner":
+        server.admin.http.put(f"/datasets/{dataset}/grants/{decider.id}", json={"role": name})
+    analyst = server.granted(dataset, "analyst")
+    accepted = analyst.http.post("/train", json=training(dataset), headers=new_idempotency_key()).json()
+    assert accepted["state"] == "waiting"
+    return str(accepted["job_id"])
 
 
 def _twin(server: Server, model_id: str) -> str:

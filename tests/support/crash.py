@@ -215,7 +215,11 @@ def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> 
     original = service.grow_forest
 
     def witnessed(task: Any, **named: Any) -> None:
-        before(private_rows, "read", lambda: note(journal, f"read {task.job_id} {_visible(database_url, task.job_id)}"))
+        before(
+            private_rows,
+            "read",
+            lambda: note(journal, f"read {task.job_id} {visible_kinds(database_url, task.job_id)}"),
+        )
         original(task, **named)
 
     service.grow_forest = witnessed
@@ -362,7 +366,7 @@ def _head_places(scene: Any, kill: Callable[..., None]) -> dict[str, tuple[Calla
     return places
 
 
-def _visible(database_url: str, job_id: str) -> str:
+def visible_kinds(database_url: str, job_id: str) -> str:
     """The kinds of the job's committed entries.
 
     SQLite is read in a new process, because a fork must not open a database that its parent has open.

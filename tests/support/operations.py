@@ -36,6 +36,15 @@ def _lower_cap() -> dict[str, str]:
     return {"cap": str(next(_caps)), "reason": "a test"}
 
 
+_largest_jobs = count(990, -1)
+
+
+def _tighter_rules() -> dict[str, Any]:
+    """Rules that are tighter than all before."""
+    largest = str(next(_largest_jobs))
+    return {"largest_job": largest, "approval_above": None, "quotas": [], "frozen": False, "erase_rows_at": None}
+
+
 EXTERNAL = {
     "description": "a mean", "per": "row", "declared": {"adjacency": "add_remove", "epsilon": "0.001"},
 }  # fmt: skip
@@ -82,6 +91,8 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "list_jobs": lambda it: ("GET", "/jobs", {}),
     "show_job": lambda it: ("GET", f"/jobs/{it.job}", {}),
     "cancel_job": lambda it: ("DELETE", f"/jobs/{it.job}", {}),
+    "list_approvals": lambda it: ("GET", "/approvals", {}),
+    "decide_job": lambda it: ("POST", f"/approvals/{it.job}", {"json": {"decision": "approve", "reason": "a test"}}),
     "watch_job": lambda it: ("GET", f"/jobs/{it.job}/events", {}),
     "list_models": lambda it: ("GET", "/models", {}),
     "show_model": lambda it: ("GET", f"/models/{it.model}", {}),
@@ -100,6 +111,8 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "export_acts": lambda it: ("GET", "/audit/export", {}),
     "show_head": lambda it: ("GET", "/audit/checkpoint", {}),
     "erase_unit": lambda it: ("POST", f"/datasets/{it.dataset}/erasures", {"json": {"unit": "ann"}}),
+    "show_rules": lambda it: ("GET", f"/datasets/{it.dataset}/rules", {}),
+    "change_rules": lambda it: ("PUT", f"/datasets/{it.dataset}/rules", {"json": _tighter_rules()}),
     "show_overlaps": lambda it: ("GET", f"/datasets/{it.dataset}/overlaps", {}),
     "join_population": lambda it: (
         "PUT", f"/datasets/{it.dataset}/population", {"json": {"population": new_population()["name"]}},
@@ -125,6 +138,8 @@ ACTS: dict[str, tuple[str, ...]] = {
     "delete_dataset": ("dataset-deleted",),
     "erase_unit": ("unit-erased",),
     "change_cap": ("cap-changed",),
+    "change_rules": ("rules-changed",),
+    "decide_job": ("job-approved",),
     "create_population": ("population-opened",),
     "join_population": ("population-opened", "population-joined"),
     "upload_rows": (),

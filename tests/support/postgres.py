@@ -13,16 +13,18 @@ import pwd
 import re
 import secrets
 import shutil
+import signal
 import stat
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypedDict
 
+import psutil
 import psycopg
 from psycopg import sql
 from sqlalchemy import URL, make_url
@@ -43,7 +45,15 @@ _SERVER_OPTIONS = {
     "synchronous_commit": "off",
 }
 
-_WATCH = 'read _; kill -INT "$0"; while kill -0 "$0"; do sleep 0.1; done; rm -rf "$1"'
+_DURABLE = {"synchronous_commit": "on"}
+"""For servers that are killed: what was committed is in the system's files, though not on the disk."""
+
+_WATCH = """
+read _
+pid=$(head -n 1 "$0/data/postmaster.pid") && kill -INT "$pid"
+while kill -0 "$pid"; do sleep 0.1; done
+rm -rf "$0"
+"""
 
 
 class PostgresMissing(Exception):
@@ -57,8 +67,15 @@ def running_server() -> Iterator[str]:
     if named:
         yield named
         return
+    with restartable_server(_SERVER_OPTIONS) as server:
+        yield server.url
+
+
+@contextmanager
+def restartable_server(options: Mapping[str, str] = _SERVER_OPTIONS | _DURABLE) -> Iterator["PostgresServer"]:
+    """Runs a server that a test may kill and start again."""
     with _server_folder() as folder:
-        yield from _serve(_binaries(folder), folder)
+        yield from _serve(_binaries(folder), folder, options)
 
 
 def client_program(name: str) -> Path:
@@ -147,7 +164,69 @@ def _binaries(folder: Path) -> Path:
     return copy / "bin"
 
 
-def _serve(binaries: Path, folder: Path) -> Iterator[str]:
+class PostgresServer:
+    """A PostgreSQL server on a port that stays the same when the server starts again."""
+
+    def __init__(self, binaries: Path, folder: Path, *, port: int, password: str, options: Mapping[str, str]) -> None:
+        self.url = f"postgresql://postgres:{password}@127.0.0.1:{port}/postgres"
+        self._folder, self._port = folder, port
+        self._command = [str(binaries / "postgres"), "-D", str(folder / "data"), "-c", f"port={port}"]
+        self._command += [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def processes(self) -> list[psutil.Process]:
+        """The server's processes: the first one, then those that serve connections and the background."""
+        if self._process is None or self._process.poll() is not None:
+            return []
+        first = psutil.Process(self._process.pid)
+        return [first, *first.children(recursive=True)]
+
+    def limit_file_size(self, limit: str) -> None:
+        """Makes every write beyond an offset of its file fail, as on a full disk; ``unlimited`` ends that.
+
+        The server's account sets the limit, because root may lack the right to limit processes of another account.
+        """
+        for process in self.processes():
+            command = ["prlimit", "--pid", str(process.pid), f"--fsize={limit}:unlimited"]
+            subprocess.run(command, cwd="/", capture_output=True, check=False, **_account())  # it may have ended
+
+    def start(self) -> None:
+        """Starts the server unless it runs, and waits until it accepts connections.
+
+        Raises:
+            PostgresMissing: the server ended, for example because its port is in use.
+        """
+        log = self._folder / "log"
+        if self._process is None or self._process.poll() is not None:
+            with log.open("wb") as output:
+                self._process = subprocess.Popen(
+                    self._command, cwd="/", env=_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                    start_new_session=True, **_account(),
+                )  # fmt: skip
+        if not _answers(self._process, self._port):
+            raise PostgresMissing(f"the server did not start: {log.read_text(errors='replace')[-2000:]}")
+
+    def stop(self) -> None:
+        """Ends every session, and the server in good order (SIGINT: fast shutdown)."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def kill(self) -> None:
+        """Kills every process of the server, as a power cut would."""
+        processes = self.processes()
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(processes, timeout=60)
+        if self._process is not None:
+            self._process.wait()
+
+
+def _serve(binaries: Path, folder: Path, options: Mapping[str, str]) -> Iterator[PostgresServer]:
     password, data = secrets.token_hex(16), folder / "data"
     password_file = folder / "password"
     password_file.write_text(password, encoding="ascii")
@@ -159,25 +238,22 @@ def _serve(binaries: Path, folder: Path) -> Iterator[str]:
     )
     if completed.returncode != 0:
         raise PostgresMissing(f"initdb failed: {completed.stderr.strip()}")
-    process, port = _start(binaries, folder)
-    with _stopped_with_this_process(process, folder):
-        yield f"postgresql://postgres:{password}@127.0.0.1:{port}/postgres"
+    server = _started(binaries, folder, password=password, options=options)
+    with _stopped_with_this_process(server, folder):
+        yield server
 
 
-def _start(binaries: Path, folder: Path) -> tuple["subprocess.Popen[bytes]", int]:
-    log = folder / "log"
-    for _ in range(_PORT_ATTEMPTS):
-        port = free_port()
-        command = [str(binaries / "postgres"), "-D", str(folder / "data"), "-c", f"port={port}"]
-        command += [part for name, value in _SERVER_OPTIONS.items() for part in ("-c", f"{name}={value}")]
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                command, cwd="/", env=_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                start_new_session=True, **_account(),
-            )  # fmt: skip
-        if _answers(process, port):
-            return process, port
-    raise PostgresMissing(f"the server did not start: {log.read_text(errors='replace')[-2000:]}")
+def _started(binaries: Path, folder: Path, *, password: str, options: Mapping[str, str]) -> PostgresServer:
+    for attempt in range(_PORT_ATTEMPTS):
+        server = PostgresServer(binaries, folder, port=free_port(), password=password, options=options)
+        try:
+            server.start()
+        except PostgresMissing:  # another program took the port
+            if attempt == _PORT_ATTEMPTS - 1:
+                raise
+        else:
+            return server
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _answers(process: "subprocess.Popen[bytes]", port: int) -> bool:
@@ -196,25 +272,21 @@ def _answers(process: "subprocess.Popen[bytes]", port: int) -> bool:
 
 
 @contextmanager
-def _stopped_with_this_process(process: "subprocess.Popen[bytes]", folder: Path) -> Iterator[None]:
-    """Stops the server (SIGINT: fast shutdown) at the end, even if this process is killed.
+def _stopped_with_this_process(server: PostgresServer, folder: Path) -> Iterator[None]:
+    """Stops the server at the end, even if this process is killed.
 
     A shell process reads from a pipe that closes when this process ends; it stops the server and removes the folder.
     """
     watch = subprocess.Popen(
-        ["/bin/sh", "-c", _WATCH, str(process.pid), str(folder)],
+        ["/bin/sh", "-c", _WATCH, str(folder)],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, cwd="/",
     )  # fmt: skip
     try:
         yield
     finally:
+        server.stop()
         assert watch.stdin is not None
         watch.stdin.close()
-        try:
-            process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
         watch.wait(timeout=120)
 
 

@@ -82,8 +82,7 @@ def _to_json(value: Any) -> Any:
 
 
 def _from_json(value: Any, column: Column[Any]) -> Any:
-    is_binary = isinstance(column.type, LargeBinary) and value is not None
-    return bytes.fromhex(value) if is_binary else value
+    return bytes.fromhex(value) if isinstance(column.type, LargeBinary) else value
 
 
 def _write(rows: Rows, file: Path) -> None:
@@ -108,6 +107,7 @@ def _use(server: Server, log: Path) -> None:
     _charge_outside(server, labs, epsilon="0.5")
     server.granted(labs, "analyst")
     _change_caps(server)
+    _reject_a_job(server)
     cancelled = server.submitted(labs).json()["job_id"]
     assert server.admin.http.delete(f"/jobs/{cancelled}").is_success
     erased = server.uploaded(name="erased")["id"]
@@ -144,6 +144,17 @@ def _change_caps(server: Server) -> None:
     for number in range(_N_CAP_CHANGES):
         answer = server.admin.http.post(f"/ledger/{dataset}/cap", json={"cap": str(101 + number), "reason": "r"})
         assert answer.is_success, answer.text
+
+
+def _reject_a_job(server: Server) -> None:
+    """Sets rules and rejects a job that waits for an approval."""
+    dataset = server.uploaded(name="ruled")["id"]
+    analyst = server.granted(dataset, "analyst")
+    quotas = [{"keys": [analyst.id], "cap": "2"}]
+    rules = {"largest_job": "2", "approval_above": "0.1", "quotas": quotas, "frozen": False, "erase_rows_at": None}
+    assert server.admin.http.put(f"/datasets/{dataset}/rules", json=rules).is_success
+    waiting = analyst.http.post("/train", json=training(dataset), headers=new_idempotency_key()).json()
+    _post(server, f"/approvals/{waiting['job_id']}", decision="reject", reason="not needed")
 
 
 def _post(server: Server, path: str, **body: object) -> dict[str, Any]:

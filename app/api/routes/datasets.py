@@ -1,7 +1,7 @@
 """Defines the routes of ``/datasets``: declare, list, show and delete datasets, upload and erase rows, grant roles."""
 
 import hashlib
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 from anyio import to_thread
 from fastapi import APIRouter, Header, Request, Response
@@ -23,7 +23,6 @@ from app.core.errors import (
     RowsInvalid,
     UnsupportedMediaType,
 )
-from app.core.sealed_files import Spool
 from app.services import grants
 from app.services.datasets import overlaps, show_datasets
 from app.services.datasets.declare_dataset import register_dataset
@@ -32,6 +31,8 @@ from app.services.datasets.erase_unit import erase_unit as erase_rows_of
 from app.services.datasets.join_population import join_population as join
 from app.services.datasets.upload_rows import SpooledBody, may_upload
 from app.services.datasets.upload_rows import upload_rows as upload
+from app.services.rules.change_rules import change_rules as put_rules
+from app.services.rules.show_rules import show_rules as rules_of
 from app.wire.datasets import (
     DatasetIn,
     DatasetList,
@@ -45,6 +46,7 @@ from app.wire.datasets import (
     UploadOut,
 )
 from app.wire.populations import JoinIn
+from app.wire.rules import RulesIn, RulesOut
 
 router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
 
@@ -132,6 +134,22 @@ def delete_grant(installation: CurrentInstallation, caller: Caller, dataset: str
     grants.remove_grant(installation, caller, dataset, key_id)
 
 
+@router.get("/{dataset}/rules", operation_id="show_rules", responses=problems.documented(NotFound, RoleMissing))
+def show_rules(installation: CurrentInstallation, caller: Caller, dataset: str) -> RulesOut:
+    """Show the rules of the dataset, what is spent of its quotas, and a proposal of looser rules. For owners."""
+    return rules_of(installation, caller, dataset)
+
+
+@router.put(
+    "/{dataset}/rules",
+    operation_id="change_rules",
+    responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, NotSupported, *problems.JSON_BODY),
+)
+def change_rules(installation: CurrentInstallation, caller: Caller, dataset: str, body: RulesIn) -> RulesOut:
+    """Replace the rules of the dataset. Looser rules are in force once a second owner or an admin sends them."""
+    return put_rules(installation, caller, dataset, body)
+
+
 @router.post(
     "/{dataset}/erasures",
     operation_id="erase_unit",
@@ -184,9 +202,8 @@ async def upload_rows(
     key = checked_key(request, idempotency_key)
     dataset_id = await capacities(request).run(Work.AUTHENTICATION, lambda: may_upload(installation, caller, dataset))
     with installation.spool() as file:
-        spool = Spool(file)
-        digest = await _receive(request, spool)
-        body = SpooledBody(await to_thread.run_sync(spool.reader), is_gzip=is_gzip)
+        digest = await _receive(request, file)
+        body = SpooledBody(file, is_gzip=is_gzip)
         # By id, so that an idempotency key does not depend on whether the URL names the dataset by id or by name.
         route = f"POST /datasets/{dataset_id}/rows"
         identity = None if key is None else IdempotentRequest(caller.key_id, route, key, digest)
@@ -197,12 +214,13 @@ async def upload_rows(
         )
 
 
-async def _receive(request: Request, spool: Spool) -> bytes:
-    """Write the body to a spool as it arrives, and return its digest."""
+async def _receive(request: Request, file: BinaryIO) -> bytes:
+    """Write the body to a file as it arrives, and return its digest."""
     digest = hashlib.sha256()
     async for chunk in request.stream():
         digest.update(chunk)
-        await to_thread.run_sync(spool.write, chunk)
+        await to_thread.run_sync(file.write, chunk)
+    await to_thread.run_sync(file.flush)
     return digest.digest()
 
 

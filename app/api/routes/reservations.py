@@ -5,7 +5,7 @@ from fastapi import APIRouter, Response
 from app.api import problems
 from app.api.bodies import BodyRoute
 from app.api.deps import Caller, CurrentInstallation, Idempotency, Page, sent
-from app.core.errors import AccountantMismatch, DatasetDeleted, NotFound, RoleMissing
+from app.core.errors import AccountantMismatch, DatasetDeleted, NeedsApproval, NotFound, RoleMissing
 from app.services.ledger import external
 from app.wire.external_charges import ExternalIn, ExternalQuote, ReservationList, ReservationOut
 
@@ -27,7 +27,7 @@ def create_quote(installation: CurrentInstallation, caller: Caller, dataset: str
     operation_id="create_reservation",
     status_code=201,
     response_model=ReservationOut,
-    responses=problems.documented(NotFound, RoleMissing, AccountantMismatch, *problems.SPENDING),
+    responses=problems.documented(NotFound, RoleMissing, AccountantMismatch, NeedsApproval, *problems.SPENDING),
 )
 def create_reservation(
     installation: CurrentInstallation, caller: Caller, dataset: str, body: ExternalIn, request: Idempotency

@@ -1,9 +1,6 @@
 """Serves ``DELETE /datasets/{id}``: erases the rows of a dataset; spend, ledger and models stay."""
 
-from contextlib import suppress
-
 from app.access.roles import MANAGE_DATASET, Principal
-from app.core.errors import Unavailable
 from app.datasets import catalog, row_files
 from app.jobs import queue
 from app.ledger import control
@@ -14,7 +11,7 @@ from app.services.jobs import show_jobs
 
 
 def delete_dataset(installation: Installation, principal: Principal, reference: str) -> None:
-    """Marks a dataset as deleted, destroys its data key and erases its rows. Deleting a deleted dataset succeeds.
+    """Marks a dataset as deleted and erases its rows. Deleting a deleted dataset succeeds.
 
     Queued jobs are cancelled and their reservations voided; running jobs are cancelled and stay charged. The mark is
     committed first: if the process dies before the files are erased, the sweeper erases them.
@@ -34,5 +31,3 @@ def delete_dataset(installation: Installation, principal: Principal, reference: 
             catalog.mark_deleted(row, at=at)
             control.record(session, EntryKind.DATASET_DELETED, actor=principal.key_id, dataset=row.id)
     row_files.erase_dataset(installation.home, dataset.id)
-    with suppress(Unavailable):  # the sweeper repeats it
-        installation.database.forget_deleted()

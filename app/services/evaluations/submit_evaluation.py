@@ -74,7 +74,7 @@ def show_evaluation_quote(
         subject = _authorize(session, principal, model_ids, body)
         subject.dataset.living()
         planned = _plan_evaluation(installation, session, subject, body)
-        [quote] = quote_parts(session, [planned.part])
+        [quote] = quote_parts(session, principal, [planned.part])
     return EvaluationQuoteOut(
         **quote.fields,
         models=[row.id for row in planned.models],

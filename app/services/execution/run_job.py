@@ -9,27 +9,21 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from types import MappingProxyType
 
 from sqlalchemy.orm import Session
 
 from app.access import authority, grants
 from app.access.roles import TRAIN
-from app.core.errors import (
-    DatasetDeleted,
-    GrovekeeperError,
-    LeaseLost,
-    NotFound,
-    RoleMissing,
-    Unauthenticated,
-    Unavailable,
-)
+from app.core.errors import Frozen, GrovekeeperError, LeaseLost, NotFound, RoleMissing, Unauthenticated, Unavailable
 from app.datasets import catalog, row_files
 from app.jobs import queue
 from app.jobs.queue import Claim
 from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobPart, JobRow
 from app.ledger import service as ledger
+from app.ledger import stored_rules
 from app.services.evaluations.released_evaluation import EvaluationKind
 from app.services.execution.paid import TaskNotPaid, require_paid
 from app.services.installation import Installation
@@ -71,13 +65,15 @@ class JobFailed(GrovekeeperError):
 
 
 def claim_next(installation: Installation) -> Claim | None:
-    """Takes the oldest queued job under a lease; ``None`` if no job waits."""
+    """Takes the oldest queued job under a lease; ``None`` if no job waits, or only jobs of frozen datasets."""
     database = installation.database
     with database.read() as session:
-        if not queue.has_queued(session):
+        if not queue.has_queued(session, closed=stored_rules.closed_accounts(session, at=database.now(session))):
             return None
     with database.write() as session:
-        return queue.claim(session, at=database.now(session), ttl_s=installation.settings.lease_ttl_s)
+        at = database.now(session)
+        closed = stored_rules.closed_accounts(session, at=at)
+        return queue.claim(session, at=at, ttl_s=installation.settings.lease_ttl_s, closed=closed)
 
 
 def run_job(installation: Installation, claim: Claim, run: Callable[[JobTask], None]) -> None:
@@ -101,8 +97,8 @@ def run_job(installation: Installation, claim: Claim, run: Callable[[JobTask], N
     except SubmitterRevoked:
         _give_back(installation, claim, reason=EndReason.REVOKED)
         return
-    except DatasetDeleted:
-        _give_back(installation, claim, reason=EndReason.FAILED)
+    except Frozen:
+        _put_back(installation, claim)
         return
     try:
         _run_and_settle(installation, claim, task=task, run=run)
@@ -120,7 +116,7 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
         LeaseLost: another worker has the job, or the job ended; nothing was charged.
         SubmitterRevoked: the submitter may not train on a dataset of the job any more; nothing was charged.
         TaskNotPaid: the job's reservations do not pay for the job's task; nothing was charged.
-        DatasetDeleted: the data key of a dataset was destroyed; nothing was charged.
+        Frozen: a dataset of the job was frozen since the claim; nothing was charged.
     """
     with installation.database.write() as session:
         _hold_submitter(installation, session, queue.job(session, claim.job_id))
@@ -130,7 +126,8 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
         require_paid(session, row)
         if row.parts:
             ledger.charge_job(session, row.id, actor=WORKER)
-        row.charged_at = installation.database.now(session)
+        row.charged_at = at = installation.database.now(session)
+        _require_open(session, row, at=at)
         return _task(installation, session, row)
 
 
@@ -143,6 +140,14 @@ def _hold_submitter(installation: Installation, session: Session, row: JobRow) -
             grants.require(session, submitter, dataset_id, TRAIN, kind="dataset")
     except (Unauthenticated, NotFound, RoleMissing):
         raise SubmitterRevoked from None
+
+
+def _require_open(session: Session, row: JobRow, *, at: datetime) -> None:
+    """Checks the rules under the locks of the job's accounts, which a change of rules takes, too."""
+    closed = stored_rules.closed_accounts(session, at=at)
+    for part in row.parts:
+        if part.dataset in closed:
+            raise Frozen(part.dataset, part.dataset_name)
 
 
 def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
@@ -178,6 +183,13 @@ def _give_back(installation: Installation, claim: Claim, *, reason: EndReason) -
         row = queue.leased(session, claim)
         ledger.void_jobs(session, [row.id], actor=WORKER)
         queue.finish(row, state=JobState.FAILED, reason=reason, at=installation.database.now(session))
+    shutil.rmtree(installation.job_folder(claim.job_id), ignore_errors=True)
+
+
+def _put_back(installation: Installation, claim: Claim) -> None:
+    """Returns a job of a frozen dataset to the queue before its charge."""
+    with installation.database.write() as session:
+        queue.requeue(queue.leased(session, claim))
     shutil.rmtree(installation.job_folder(claim.job_id), ignore_errors=True)
 
 
@@ -217,7 +229,6 @@ def _rows(installation: Installation, session: Session, part: JobPart) -> PartRo
         row_files=tuple(row_files.epoch_file(installation.home, dataset.id, epoch) for epoch in part.epochs),
         partitions=dataset.row.partitions,
         scope={name: tuple(cells) for name, cells in part.scope.items()},
-        data_key=dataset.data_key(installation.storage_keys),
     )
 
 

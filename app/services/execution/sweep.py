@@ -6,6 +6,7 @@ may have resumed.
 
 import hashlib
 import shutil
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from app.jobs import queue
 from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobRow
 from app.ledger import service as ledger
+from app.ledger import stored_rules
 from app.ledger.reconciliation import Unverified
 from app.registry import models
 from app.services.installation import Installation
@@ -34,18 +36,21 @@ def expire_jobs(installation: Installation) -> int:
     """Settles every job whose lease ran out or that waited for too long.
 
     Claimed but not charged: back to the queue. Charged: failed, reason ``lost``, the charge stays. Queued for longer
-    than the limit: failed, reason ``expired``, and its reservation expires in the same transaction.
+    than the limit, or waiting for an approval for longer than its limit: failed, reason ``expired``, and its
+    reservation expires in the same transaction.
 
     Returns:
         Number of jobs settled.
     """
     database = installation.database
     with database.read() as session:
-        overdue = queue.overdue(session, at=database.now(session), max_queue_s=limits.MAX_QUEUE_S)
+        at = database.now(session)
+        closed = stored_rules.closed_accounts(session, at=at)
+        overdue = queue.overdue(session, at=at, closed=closed)
     settled = 0
     for job_id in overdue:
         with suppress(BalanceMismatch, Unverified), database.write() as session:  # other accounts' jobs go on
-            settled += _settle(session, queue.locked(session, job_id), at=database.now(session))
+            settled += _settle(session, queue.locked(session, job_id), at=database.now(session), closed=closed)
     return settled
 
 
@@ -84,7 +89,6 @@ def tidy_rows(installation: Installation) -> None:
                 with suppress(ValueError):  # the name is not the id of an epoch
                     row_files.erase_epoch(installation.home, folder.name, file.stem)
     row_files.erase_remains(installation.home)
-    installation.database.forget_deleted()
     row_files.erase_unfinished(installation.home, before=stale_before)
 
 
@@ -109,8 +113,9 @@ def _is_older(file: Path, than: datetime) -> bool:
         return False
 
 
-def _settle(session: Session, row: JobRow, *, at: datetime) -> bool:
-    waited_too_long = row.submitted_at < at - timedelta(seconds=limits.MAX_QUEUE_S)
+def _settle(session: Session, row: JobRow, *, at: datetime, closed: Collection[str]) -> bool:
+    can_start = all(part.dataset not in closed for part in row.parts)
+    waited_too_long = can_start and row.waits_since < at - timedelta(seconds=limits.MAX_QUEUE_S)
     if row.state == JobState.RUNNING and row.lease_until is not None and row.lease_until < at:
         if row.charged_at is not None:
             queue.finish(row, state=JobState.FAILED, reason=EndReason.LOST, at=at)
@@ -118,7 +123,8 @@ def _settle(session: Session, row: JobRow, *, at: datetime) -> bool:
         queue.requeue(row)
         if not waited_too_long:
             return True
-    if row.state == JobState.QUEUED and waited_too_long:
+    is_undecided = row.state == JobState.WAITING and row.waits_since < at - timedelta(seconds=limits.MAX_APPROVAL_S)
+    if is_undecided or (row.state == JobState.QUEUED and waited_too_long):
         ledger.expire_job(session, row.id, actor=SWEEPER)
         queue.finish(row, state=JobState.FAILED, reason=EndReason.EXPIRED, at=at)
         return True

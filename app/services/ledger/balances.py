@@ -1,6 +1,7 @@
 """Serves ``GET /ledger`` and ``GET /ledger/{account}``: shows balances of accounts."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
@@ -9,7 +10,7 @@ from app.access.roles import SEE_BALANCE, SEE_LEDGER, Principal, Role
 from app.core.errors import InvalidRequest, RoleMissing
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
-from app.ledger import account_facts, caps, external, population_totals, statements
+from app.ledger import account_facts, caps, external, population_totals, statements, stored_rules
 from app.ledger.admission import CellBalance, Population
 from app.ledger.limit import Limit
 from app.ledger.tables import PopulationRow
@@ -56,7 +57,7 @@ def show_balance(
     with installation.database.read() as session:
         account = find_account(session, principal, reference, SEE_BALANCE)
         if isinstance(account.holder, Dataset):
-            return _of_dataset(session, account.holder, scope)
+            return _of_dataset(session, principal, account.holder, scope)
         if scope:
             raise InvalidRequest.at("/scope", "unknown-partition")
         return _of_population(session, account.holder)
@@ -91,7 +92,9 @@ def balance_of_population(population: Population, limit: Limit) -> statements.Ba
     )
 
 
-def _of_dataset(session: Session, dataset: Dataset, scope: Mapping[str, object]) -> AccountBalance:
+def _of_dataset(
+    session: Session, principal: Principal, dataset: Dataset, scope: Mapping[str, object]
+) -> AccountBalance:
     box = scopes.resolved(session, dataset, scopes.read_scope(session, dataset, scope))
     detail, highest = (
         statements.detail(session, dataset.id, box),
@@ -106,9 +109,11 @@ def _of_dataset(session: Session, dataset: Dataset, scope: Mapping[str, object])
         )
         for partition in dataset.partitions.declared
     ]
+    allowance = stored_rules.allowance(session, dataset.id, principal.key_id)
+    balance = replace(detail.balance, room=allowance.at_most(detail.balance.room))
     return AccountBalance.model_validate(
         {
-            **_members(Account(dataset), detail.balance),
+            **_members(Account(dataset), balance),
             "scope": {name: list(listed) for name, listed in box.items()},
             "partitions": partitions,
             "guarantee": guarantee_of(dataset, caps.printable_at(highest, cap=detail.balance.cap, load=detail.load)),

@@ -35,7 +35,7 @@ def quote_external(installation: Installation, principal: Principal, reference: 
     """
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, ATTEST).living()
-        charge = price_external(session, dataset, body)
+        charge = price_external(session, principal, dataset, body)
     return ExternalQuote(
         dataset=dataset.id,
         dataset_name=dataset.name,
@@ -77,7 +77,7 @@ def charge_external(
         Steps(
             authorize=lambda session, principal: authorized_dataset(session, principal, reference, ATTEST),
             route=lambda dataset: f"POST /ledger/{dataset.id}/reservations",
-            quote=lambda session, dataset: price_external(session, dataset, body),
+            quote=lambda session, dataset: price_external(session, principal, dataset, body),
             write=write,
         ),
         request=request,

@@ -1,17 +1,18 @@
 """Prices an external mechanism from public facts: its cells, amount, δ and receipt."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
 
+from app.access.roles import Principal
 from app.core import amounts
 from app.core.errors import AccountantMismatch, InvalidRequest
 from app.datasets.catalog import Dataset
-from app.ledger import account_facts, external, statements
+from app.ledger import account_facts, external, statements, stored_rules
 from app.privacy import accountants, declared, events, receipts
 from app.privacy.accountants.accountant import steps_up
 from app.privacy.adjacency import Adjacency
@@ -29,6 +30,7 @@ class ExternalCharge:
     Attributes:
         dataset: the dataset whose account pays.
         balance: the account's balance in the charged cells.
+        room: the largest amount that budget, population and rules admit without an approval.
         scope: the cells that are charged.
         amount: whole steps of the account's unit.
         delta: steps of 10⁻¹⁸, paid out of the part of δ that is set aside.
@@ -39,6 +41,7 @@ class ExternalCharge:
 
     dataset: Dataset
     balance: statements.Balance
+    room: int
     scope: Scope
     amount: int
     delta: int
@@ -54,7 +57,7 @@ class ExternalCharge:
     @property
     def fits(self) -> bool:
         """Whether the account admits the charge now."""
-        return self.amount <= self.balance.room and self.delta <= self.delta_room
+        return self.amount <= self.room and self.delta <= self.delta_room
 
     @property
     def largest_within(self) -> Callable[[int], Fraction] | None:
@@ -78,8 +81,8 @@ class ExternalCharge:
         if self.delta > self.delta_room:
             return "0"
         if self.largest_within is None:
-            return self.balance.largest_that_fits
-        return amounts.to_text(self.largest_within(self.balance.room))
+            return replace(self.balance, room=self.room).largest_that_fits
+        return amounts.to_text(self.largest_within(self.room))
 
     @property
     def receipt(self) -> str:
@@ -87,8 +90,8 @@ class ExternalCharge:
         return receipt_of(self.dataset, self.balance.accountant, self.stated, per=self.per)
 
 
-def price_external(session: Session, dataset: Dataset, body: ExternalIn) -> ExternalCharge:
-    """Prices a request from public facts and the balance.
+def price_external(session: Session, principal: Principal, dataset: Dataset, body: ExternalIn) -> ExternalCharge:
+    """Prices a request of a key from public facts, the balance and the rules.
 
     Raises:
         InvalidRequest: the event, the declared loss or the scope breaks a rule.
@@ -104,6 +107,7 @@ def price_external(session: Session, dataset: Dataset, body: ExternalIn) -> Exte
     return ExternalCharge(
         dataset=dataset,
         balance=balance,
+        room=stored_rules.allowance(session, dataset.id, principal.key_id).at_once(balance.room),
         scope=scope,
         amount=amount,
         delta=_delta(dataset, stated, per=body.per),

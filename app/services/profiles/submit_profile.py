@@ -35,7 +35,7 @@ def show_profile_quote(
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, TRAIN).living()
         plan, part = _plan_profile(session, dataset, body)
-        [quote] = quote_parts(session, [part])
+        [quote] = quote_parts(session, principal, [part])
     features = dataset.schema.features
     return ProfileQuoteOut(
         **quote.fields,

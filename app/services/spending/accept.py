@@ -13,9 +13,12 @@ from app.access.roles import TRAIN, Principal
 from app.core import ids, limits
 from app.core.errors import NoRowsYet, TooManyRequests
 from app.datasets import catalog
-from app.jobs import queue
+from app.db import name_locks
+from app.jobs import approvals, queue
+from app.jobs.states import JobState
 from app.jobs.tables import JobPart, JobRow
 from app.ledger import service as ledger
+from app.ledger import stored_rules
 from app.services.jobs.part_fields import part_fields
 from app.services.spending import scopes
 from app.services.spending.price import PricedPart
@@ -49,6 +52,9 @@ class Job:
 def accept(session: Session, principal: Principal, job: Job, *, at: datetime) -> Answer:
     """Reserves the price of every part and queues the job: all or nothing, since the caller rolls back.
 
+    Where the submitter has spent more since its last approval than the rules of a dataset allow, the job waits for the
+    approval of another owner before it is queued.
+
     Args:
         session: a write transaction of :func:`app.services.authorization.acting`.
         principal: the submitter with its present roles.
@@ -60,7 +66,10 @@ def accept(session: Session, principal: Principal, job: Job, *, at: datetime) ->
         RoleMissing: the submitter may not train on a dataset of the job any more.
         DatasetDeleted: a dataset of the job was erased.
         NoRowsYet: a dataset of the job has no upload.
-        TooManyRequests: the submitter has ``limits.MAX_UNFINISHED_JOBS_PER_KEY`` unfinished jobs.
+        TooManyRequests: the submitter has ``limits.MAX_UNFINISHED_JOBS_PER_KEY`` unfinished jobs, or
+            ``limits.MAX_WAITING_JOBS_PER_KEY`` that wait for an approval.
+        Frozen: a dataset of the job is frozen.
+        QuotaExceeded: the rules of a dataset refuse.
         BudgetExceeded: an account refuses; the error names it.
     """
     job_id = ids.new(ids.JOB)
@@ -82,8 +91,22 @@ def accept(session: Session, principal: Principal, job: Job, *, at: datetime) ->
         submitted_by=principal.key_id,
         n_trees=job.n_trees,
     )
-    queue.enqueue(session, row, at=at)
-    return Answer.of(202, TrainOut(job_id=job_id, **part_fields(parts)), location=f"/jobs/{job_id}")
+    asked = stored_rules.above_approval(session, {part.dataset.id for part in priced}, principal.key_id)
+    if asked:
+        _require_few_waiting(session, principal.key_id)
+    state = JobState.WAITING if asked else JobState.QUEUED
+    queue.enqueue(session, row, state=state, at=at)
+    approvals.ask(session, job_id, asked)
+    accepted = TrainOut.model_validate({"job_id": job_id, "state": state.value, **part_fields(parts)})
+    return Answer.of(202, accepted, location=f"/jobs/{job_id}")
+
+
+def _require_few_waiting(session: Session, key_id: str) -> None:
+    """Counts the waiting jobs of a key, one submission at a time. The last lock of the transaction."""
+    name = f"waiting jobs of {key_id}"
+    name_locks.lock(session, shared=name, exclusive=name)
+    if len(approvals.waiting_of(session, key_id)) >= limits.MAX_WAITING_JOBS_PER_KEY:
+        raise TooManyRequests("jobs of this key that wait for an approval", retry_after_s=limits.FULL_QUEUE_RETRY_S)
 
 
 def _lock_datasets(session: Session, principal: Principal, dataset_ids: Sequence[str]) -> None:

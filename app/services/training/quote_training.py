@@ -23,7 +23,7 @@ def show_plan(installation: Installation, principal: Principal, body: PlanIn) ->
     with installation.database.read() as session:
         datasets = [dataset.living() for dataset in authorized_datasets(session, principal, body)]
         planned = plan_training(session, principal, datasets, body)
-        labelled, *unlabelled = quote_parts(session, planned.parts)
+        labelled, *unlabelled = quote_parts(session, principal, planned.parts)
     warnings = [*planned.plan.warnings, *labelled.warnings]
     for quote in unlabelled:
         warnings += [sentence for sentence in quote.warnings if sentence not in warnings]

@@ -42,6 +42,7 @@ def test_an_output_adds_its_charge_to_what_was_released_before() -> None:
         "unit": "epsilon",
         "add_remove": "0.7",
         "replace_one": "1.4",
+        "odds": {"add_remove": "0.6682", "replace_one": "0.8022"},
         "text": "Given everything that was released before, whatever that was, this model adds a privacy loss of at "
         "most ε = 0.7 where one row is added or removed, and at most 1.4 where one is replaced by another.",
     }

@@ -1,0 +1,40 @@
+"""Defines the types of ``/approvals``."""
+
+from typing import Literal
+
+from app.wire.base import Answer, JsonObject, PublicSentence, Request
+from app.wire.training import JobState, PriceOut
+
+
+class DecisionIn(Request):
+    """A decision about a waiting job, and a reason that the control chain keeps."""
+
+    decision: Literal["approve", "reject"]
+    reason: PublicSentence
+
+
+class WaitingPart(Answer):
+    """A part of a waiting job on a dataset of the caller."""
+
+    dataset: str
+    dataset_name: str
+    scope: JsonObject
+    price: PriceOut
+
+
+class ApprovalOut(Answer):
+    """A job that waits for a decision. Shown are its parts on the datasets for which the caller decides."""
+
+    job: str
+    kind: Literal["train", "profile", "evaluation"]
+    algorithm: str | None
+    state: JobState
+    submitted_by: str
+    submitted_at: str
+    expires_at: str
+    parts: list[WaitingPart]
+
+
+class ApprovalList(Answer):
+    approvals: list[ApprovalOut]
+    next: str | None
