@@ -54,7 +54,7 @@ def upload(
     attempt = one_attempt(output, idempotency_key)
     with call.client() as client:
         accountant = "" if output.as_json else client.dataset(dataset)["account"]["accountant"]
-        with attempt as key, output.progress(unit="bytes") as progress:
+        with attempt as key, output.progress_of_bytes() as progress:
             bar = progress.add_task(file.name, total=file.stat().st_size)
             report = client.upload_rows(
                 dataset,

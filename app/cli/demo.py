@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli import demo_dataset, ledger, models, own_process, training
+from app.cli import demo_dataset, ledger, own_process, training
 from app.cli.command import Plain, command
 from app.cli.demo_dataset import DemoDataset
 from app.cli.demo_server import DemoServer, running
@@ -167,8 +167,10 @@ class _Tour:
     def _predict(self) -> tuple[float, float]:
         self._title("A service asks for predictions. They are free, for ever")
         self._command(f"predict {self.model_id} ROWS.csv")
+        from grovekeeper_client.predictions import predict_rows
+
         truth = self._dataset.held_out_labels
-        answer = models.predict_all(self._client, self.model_id, self._dataset.held_out)
+        answer = predict_rows(self._client, self.model_id, self._dataset.held_out)
         rows = [
             [
                 *(row[name] for name in _SHOWN_COLUMNS),

@@ -6,8 +6,9 @@ import typer
 
 from app.cli.arguments import JobArgument
 from app.cli.command import Remote, command
-from app.cli.training import FINISHED, ended, finish, follow, made, next_command, price_of
-from app.jobs.states import SENTENCES
+from app.cli.training import ended, finish, follow, made, next_command, price_of
+from app.jobs.states import ENDED
+from grovekeeper_client.errors import REASONS
 
 app = typer.Typer(help="Look at jobs, and cancel them.", no_args_is_help=True)
 
@@ -40,7 +41,7 @@ def show(
     with call.client() as client:
         job = client.job(job_id)
         if wait:
-            finish(output, job if job["state"] in FINISHED else follow(client, job_id, output))
+            finish(output, job if job["state"] in ENDED else follow(client, job_id, output))
             return
     if output.as_json:
         output.json(job)
@@ -49,7 +50,7 @@ def show(
         {
             "job": job["id"],
             "state": job["state"],
-            "reason": SENTENCES.get(job["reason"], job["reason"]),
+            "reason": REASONS.get(job["reason"], job["reason"]),
             "kind": job["kind"],
             "trees": f"{job['trees_done']} of {job['n_trees']}" if job["n_trees"] else None,
             "dataset": job["dataset_name"],

@@ -1,7 +1,7 @@
 """Implements ``grovekeeper models`` and ``predict``: shows, downloads and deletes models, and predicts rows."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,10 +9,9 @@ from app.cli import prediction_rows
 from app.cli.arguments import ModelArgument, check_new, confirm
 from app.cli.command import Remote, command
 from app.cli.exit_codes import ExitCode
-from app.core import limits
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
-    from grovekeeper_client.client import Client
+    pass
 
 app = typer.Typer(help="Look at model cards, take models away.", no_args_is_help=True)
 
@@ -117,9 +116,11 @@ def predict(
     read_out: Annotated[str | None, typer.Option(help="Read-out: mv, ta or pa, if the model has them.")] = None,
 ) -> None:
     """Predict rows. Predictions cost no budget, and nothing is stored."""
+    from grovekeeper_client.predictions import predict_rows
+
     with call.client() as client:
         schema = client.model(model_id)["schema"]
-        answer = predict_all(client, model_id, prediction_rows.read(file, schema), read_out=read_out)
+        answer = predict_rows(client, model_id, prediction_rows.read(file, schema), read_out=read_out)
     output = call.output
     if output.as_json:
         output.json(answer)
@@ -131,19 +132,3 @@ def predict(
         )
     ]
     output.table(["row", "label", *(f"P({name})" for name in answer["classes"])], rows, empty="no rows")
-
-
-def predict_all(
-    client: "Client", model_id: str, rows: prediction_rows.Rows, *, read_out: str | None = None
-) -> dict[str, Any]:
-    """Predictions for any number of rows, in requests within the public limit."""
-    options = {} if read_out is None else {"read_out": read_out}
-    answer: dict[str, Any] = {}
-    for start in range(0, max(len(rows), 1), limits.MAX_PREDICTION_ROWS):
-        part = client.predict(model_id, {"rows": rows[start : start + limits.MAX_PREDICTION_ROWS], **options})
-        if not answer:
-            answer = part
-        else:
-            answer["labels"] += part["labels"]
-            answer["probabilities"] += part["probabilities"]
-    return answer

@@ -73,7 +73,7 @@ class Output:
         if table.row_count == 0:
             print(" " * indent + empty)
         else:
-            _console(error=False).print(Padding(table, (0, 0, 0, indent), expand=False))
+            console(error=False).print(Padding(table, (0, 0, 0, indent), expand=False))
 
     def guarantee(self, guarantee: Mapping[str, Any]) -> None:
         """Prints the numbers of a guarantee, then the statement that holds for them.
@@ -110,20 +110,12 @@ class Output:
             self.complain(f"  {column['name'] or '(not declared)'}: {column['problem'].replace('-', ' ')}{times}")
 
     @contextmanager
-    def progress(self, *, unit: str | None) -> Iterator["Progress"]:
-        """A progress bar on stderr that redraws only on a terminal.
+    def progress_of_bytes(self) -> Iterator["Progress"]:
+        """A progress bar of bytes on stderr that redraws only on a terminal."""
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
-        Args:
-            unit: ``bytes``, a plural noun, or ``None`` where the count is private.
-        """
-        from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
-
-        columns: list[ProgressColumn] = [TextColumn("{task.description}", markup=False), BarColumn()]
-        if unit == "bytes":
-            columns.append(DownloadColumn())
-        elif unit is not None:
-            columns += [MofNCompleteColumn(), TextColumn(unit, markup=False)]
-        with Progress(*columns, console=_console(error=True), disable=self.as_json) as progress:
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
+        with Progress(*columns, console=console(error=True), disable=self.as_json) as progress:
             yield progress
 
 
@@ -149,7 +141,8 @@ def budget_bar(*, cap: str, charged: str, reserved: str) -> str:
     return "#" * spent + "=" * held + "." * (_BAR_CELLS - spent - held)
 
 
-def _console(*, error: bool) -> "Console":
+def console(*, error: bool) -> "Console":
+    """Standard output or standard error, as wide as the terminal."""
     from rich.console import Console
 
     is_terminal = (sys.stderr if error else sys.stdout).isatty()

@@ -13,15 +13,13 @@ import typer
 from app.cli.arguments import DatasetArgument, ScopeOption, as_typed, read_scope
 from app.cli.command import Remote, WrongUse, command, one_attempt
 from app.cli.exit_codes import ExitCode
-from app.cli.output import Output, amount
-from app.jobs.states import SENTENCES
+from app.cli.output import Output, amount, console
+from grovekeeper_client.errors import REASONS
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
     from grovekeeper_client.client import Client
 
-FINISHED = ("succeeded", "failed", "cancelled")
 _DONE = {"train": "trained model", "profile": "released profile", "evaluation": "released evaluation"}
-_AT_WORK = {"profile": "counting rows for a profile", "evaluation": "counting answers for an evaluation"}
 _SHOWN_BY = {"train": "models", "profile": "profiles", "evaluation": "evaluations"}
 
 
@@ -220,16 +218,10 @@ def _of_profile(reused: Mapping[str, Any]) -> str:
 
 def follow(client: "Client", job_id: str, output: Output) -> dict[str, Any]:
     """Waits for a job with a progress bar of finished trees, if it grows any; returns it in its last state."""
+    from grovekeeper_client import progress
+
     try:
-        work = _AT_WORK.get(client.job(job_id)["kind"])
-        with output.progress(unit=None if work else "trees") as progress:
-            bar = progress.add_task("queued", total=None)
-
-            def show(job: dict[str, Any]) -> None:
-                doing = work if work and job["state"] == "running" else job["state"]
-                counted = {} if work else {"completed": job["trees_done"], "total": job["n_trees"]}
-                progress.update(bar, description=doing, **counted)
-
+        with progress.shown(console(error=True), hidden=output.as_json) as show:
             return client.wait_for_job(job_id, on_change=show)
     except KeyboardInterrupt:
         output.complain(f"the job goes on; follow it with: grovekeeper jobs show {job_id} --wait")
@@ -250,7 +242,7 @@ def finish(output: Output, job: dict[str, Any]) -> None:
 
 def ended(job: Mapping[str, Any]) -> str:
     """Why a job ended without an output, and whether its price is spent."""
-    why = SENTENCES.get(job["reason"], job["reason"])
+    why = REASONS.get(job["reason"], job["reason"])
     spent = f"{price_of(job)} spent for good" if job["charged"] else "nothing was charged"
     return f"job {job['id']} {job['state']}: {why}; {spent}"
 

@@ -5,10 +5,7 @@ A job is ``queued``, then ``running``, then ``succeeded``, ``failed`` or ``cance
 queued job ends as ``failed`` (it expired) or ``cancelled``.
 """
 
-from collections.abc import Mapping
 from enum import StrEnum
-
-from app.core import limits
 
 
 class JobState(StrEnum):
@@ -29,7 +26,7 @@ class JobState(StrEnum):
 
 
 class EndReason(StrEnum):
-    """Why a job ended without an output; :data:`SENTENCES` explains each. A reason reveals nothing about rows."""
+    """Why a job ended without an output; ``grovekeeper_client.errors.REASONS`` explains each. None reveals a row."""
 
     CANCELLED = "cancelled"
     REJECTED = "rejected"
@@ -37,20 +34,6 @@ class EndReason(StrEnum):
     LOST = "lost"
     REVOKED = "revoked"
     FAILED = "failed"
-
-
-SENTENCES: Mapping[EndReason, str] = {
-    EndReason.CANCELLED: "somebody cancelled the job or erased its dataset",
-    EndReason.REJECTED: "an owner of a dataset rejected the job, so its reservation is void",
-    EndReason.EXPIRED: (
-        f"no worker took the job within {limits.MAX_QUEUE_S // 3_600} hours, or no owner approved it within "
-        f"{limits.MAX_APPROVAL_S // 86_400} days, so its reservation expired"
-    ),
-    EndReason.LOST: "its worker stopped, or was out of reach for too long, after the charge",
-    EndReason.REVOKED: "the key that submitted it was revoked, or lost its role, before the charge",
-    EndReason.FAILED: "it broke while running, or an input was gone; the cause may depend on rows and is not recorded",
-}
-"""What happened, for people, by reason."""
 
 
 UNFINISHED = (JobState.WAITING, JobState.QUEUED, JobState.RUNNING)

@@ -112,4 +112,6 @@ def test_the_client_has_the_version_the_licence_and_the_bounds_of_the_service() 
     for name in ("version", "license", "authors", "requires-python"):
         assert client[name] == service[name]
     assert (_CLIENT / "LICENSE").read_bytes() == (_ROOT / "LICENSE").read_bytes()
-    assert set(client["dependencies"]) <= set(service["dependencies"])
+    extras = [line for lines in client["optional-dependencies"].values() for line in lines]
+    known = {*service["dependencies"], *service["optional-dependencies"]["test"]}
+    assert {*client["dependencies"], *extras} <= known

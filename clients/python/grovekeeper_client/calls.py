@@ -87,6 +87,17 @@ class Calls:
             if cursor is None:
                 return
 
+    def _events(self, path: str) -> Iterator[Json]:
+        """The objects of a stream of server-sent events; an event that broke off is left out."""
+        with self._transport.stream(Request("GET", path, attempts=1)) as response:
+            text = ""
+            for line in response.iter_lines():
+                if line.startswith("data:"):
+                    text += line.removeprefix("data:")
+                elif not line and text:
+                    yield json.loads(text)
+                    text = ""
+
     def _download(self, request: Request, file: Path) -> str:
         digest = hashlib.sha256()
         with self._transport.stream(request) as response:

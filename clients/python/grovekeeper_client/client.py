@@ -5,21 +5,25 @@ Every method raises :class:`~grovekeeper_client.errors.ApiProblem` when the serv
 ``Idempotency-Key``, which is new for every call unless the caller gives the key of an earlier attempt.
 """
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from grovekeeper_client.calls import CHUNK_BYTES, Calls, Json, read_object, segment
+from grovekeeper_client.calls import CHUNK_BYTES, Json, read_object, segment
+from grovekeeper_client.errors import ApiProblem, Unreachable
+from grovekeeper_client.ledger_calls import LedgerCalls
 from grovekeeper_client.transport import Request, new_idempotency_key
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _UPLOAD_TIMEOUT_S = 3_600.0
-_POLL_INTERVAL_S = 0.25
-_FINISHED = ("succeeded", "failed", "cancelled")
+_POLL_INTERVAL_S = 0.5
+_POLLS_WITHOUT_ANSWER = 10
+"""Polls without an answer, each of several attempts, after which the waiting for a job ends."""
+FINISHED = ("succeeded", "failed", "cancelled")
+"""States of a job that never change."""
 
 
-class Client(Calls):
+class Client(LedgerCalls):
     """A synchronous client for one service and one key.
 
     Args:
@@ -150,20 +154,39 @@ class Client(Calls):
         return self._json("DELETE", f"/jobs/{segment(job_id)}")
 
     def wait_for_job(self, job_id: str, *, on_change: Callable[[Json], None] = lambda _job: None) -> Json:
-        """Polls a job until it has finished; returns its last answer, whatever the state.
+        """Follows a job until it has finished; returns its last answer, whatever the state.
 
         Args:
             job_id: the job.
             on_change: called with the job at the start and whenever its answer changes.
         """
-        seen: Json | None = None
-        while True:
-            job = self.job(job_id)
-            if job != seen:
+        last: Json = {}
+        for job in self.follow_job(job_id):
+            if job != last:
                 on_change(job)
-                seen = job
-            if job["state"] in _FINISHED:
-                return job
+            last = job
+        return last
+
+    def follow_job(self, job_id: str) -> Iterator[Json]:
+        """``GET /jobs/{id}/events`` until the job has finished, connected again if lost; between streams, one poll."""
+        n_without_answer = 0
+        while True:
+            with suppress(ApiProblem, Unreachable):  # the poll says whether the problem lasts
+                for job in self._events(f"/jobs/{segment(job_id)}/events"):
+                    yield job
+                    if job["state"] in FINISHED:
+                        return
+            try:
+                job = self.job(job_id)
+            except Unreachable:
+                n_without_answer += 1
+                if n_without_answer == _POLLS_WITHOUT_ANSWER:
+                    raise
+                continue
+            n_without_answer = 0
+            yield job
+            if job["state"] in FINISHED:
+                return
             self._sleep(_POLL_INTERVAL_S)
 
     # Profiles
@@ -218,9 +241,9 @@ class Client(Calls):
         params = {"format": artifact_format} | ({} if read_out is None else {"read_out": read_out})
         return self._download(Request("GET", path, params=params), file)
 
-    def predict(self, model_id: str, body: Mapping[str, Any]) -> Json:
-        """``POST /models/{id}/predict``: costs nothing and stores nothing."""
-        return self._json("POST", f"/models/{segment(model_id)}/predict", body=dict(body), repeatable=True)
+    def predict(self, model_id: str, body: Json | bytes) -> Json:
+        """``POST /models/{id}/predict``, within the limits of one request: costs nothing and stores nothing."""
+        return self._json("POST", f"/models/{segment(model_id)}/predict", body=body, repeatable=True)
 
     # Evaluations
 
@@ -248,88 +271,6 @@ class Client(Calls):
     def evaluation(self, evaluation_id: str) -> Json:
         """``GET /evaluations/{id}``: the released numbers."""
         return self._json("GET", f"/evaluations/{segment(evaluation_id)}")
-
-    # Ledger: an account is a dataset, by id or name, or a population, by id.
-
-    def balances(self) -> Iterator[Json]:
-        """``GET /ledger``, all pages: the datasets' balances."""
-        return self._pages("/ledger", "datasets")
-
-    def balance(self, account: str, *, scope: Mapping[str, Any] | None = None) -> Json:
-        """``GET /ledger/{account}``: of a dataset the tightest joint cell, within a scope if one is given."""
-        params = {"scope": None if scope is None else json.dumps(scope)}
-        return self._json("GET", f"/ledger/{segment(account)}", params=params)
-
-    def entries(self, account: str) -> Iterator[Json]:
-        """``GET /ledger/{account}/entries``, all pages, in order."""
-        return self._pages(f"/ledger/{segment(account)}/entries", "entries")
-
-    def export_ledger(self, account: str, file: Path, *, export_format: str = "jsonl") -> str:
-        """``GET /ledger/{account}/export`` into a file, which appears only when it is complete.
-
-        Returns:
-            SHA-256 of the bytes, in lower-case hexadecimal.
-        """
-        params = {"format": None if export_format == "jsonl" else export_format}
-        return self._download(Request("GET", f"/ledger/{segment(account)}/export", params=params), file)
-
-    def change_cap(self, account: str, cap: str, *, reason: str, idempotency_key: str | None = None) -> Json:
-        """``POST /ledger/{account}/cap``: a new lifetime cap, an ε as exact decimal text; once per key."""
-        body = {"cap": cap, "reason": reason}
-        key = idempotency_key or new_idempotency_key()
-        return self._json("POST", f"/ledger/{segment(account)}/cap", body=body, key=key)
-
-    def checkpoint(self, account: str) -> str:
-        """``GET /ledger/{account}/checkpoint``: the signed note."""
-        return self._transport.send(Request("GET", f"/ledger/{segment(account)}/checkpoint")).text
-
-    def inclusion(self, account: str, sequence: int, *, size: int | None = None) -> Json:
-        """``GET /ledger/{account}/proofs``: that an entry is among the first ``size``, or among all."""
-        return self._json("GET", f"/ledger/{segment(account)}/proofs", params={"sequence": sequence, "size": size})
-
-    def consistency(self, account: str, from_size: int, *, size: int | None = None) -> Json:
-        """``GET /ledger/{account}/proofs``: that the log only grew since it had ``from_size`` entries."""
-        return self._json("GET", f"/ledger/{segment(account)}/proofs", params={"from_size": from_size, "size": size})
-
-    def acts(self) -> Iterator[Json]:
-        """``GET /audit``, all pages, in order: the administrative acts."""
-        return self._pages("/audit", "acts")
-
-    def export_acts(self, file: Path) -> str:
-        """``GET /audit/export`` into a file, which appears only when it is complete.
-
-        Returns:
-            SHA-256 of the bytes, in lower-case hexadecimal.
-        """
-        return self._download(Request("GET", "/audit/export"), file)
-
-    def checkpoint_of_acts(self) -> str:
-        """``GET /audit/checkpoint``: the signed head of the administrative acts."""
-        return self._transport.send(Request("GET", "/audit/checkpoint")).text
-
-    def signer(self) -> Json:
-        """``GET /signer``: the public key that checkpoints are checked with."""
-        return self._json("GET", "/signer")
-
-    def quote_external(self, dataset: str, request: Json) -> Json:
-        """``POST /ledger/{dataset}/quotes``: the price of an external mechanism; it costs nothing."""
-        return self._json("POST", f"/ledger/{segment(dataset)}/quotes", body=request, repeatable=True)
-
-    def charge_external(self, dataset: str, request: Json, *, idempotency_key: str | None = None) -> Json:
-        """``POST /ledger/{dataset}/reservations``: charges for an external mechanism, once per key and for good.
-
-        Call it before the mechanism reads a row.
-        """
-        key = idempotency_key or new_idempotency_key()
-        return self._json("POST", f"/ledger/{segment(dataset)}/reservations", body=request, key=key)
-
-    def reservations(self, dataset: str) -> Iterator[Json]:
-        """``GET /ledger/{dataset}/reservations``, all pages: the charges for external mechanisms."""
-        return self._pages(f"/ledger/{segment(dataset)}/reservations", "reservations")
-
-    def reservation(self, dataset: str, reservation_id: str) -> Json:
-        """``GET /ledger/{dataset}/reservations/{id}``."""
-        return self._json("GET", f"/ledger/{segment(dataset)}/reservations/{segment(reservation_id)}")
 
     # Keys
 

@@ -1,11 +1,24 @@
-"""Defines the errors of the client: a problem that the service reports, and a service that cannot be reached."""
+"""Defines the errors of the client: problems that the service reports, jobs without an output, missing answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
+REASONS: Mapping[str, str] = {
+    "cancelled": "somebody cancelled the job or erased its dataset",
+    "rejected": "an owner of a dataset rejected the job, so its reservation is void",
+    "expired": (
+        "no worker took the job within 24 hours, or no owner approved it within 7 days, so its reservation expired"
+    ),
+    "lost": "its worker stopped, or was out of reach for too long, after the charge",
+    "revoked": "the key that submitted it was revoked, or lost its role, before the charge",
+    "failed": "it broke while running, or an input was gone; the cause may depend on rows and is not recorded",
+}
+"""Why a job ended without an output, for people, by the ``reason`` of the job."""
 
-@dataclass
+
+@dataclass(eq=False)
 class ApiProblem(Exception):
     """The service answered with problem details (RFC 9457).
 
@@ -27,12 +40,105 @@ class ApiProblem(Exception):
         return f"{self.detail} ({self.type}, {self.status})"
 
 
-@dataclass
+class Refused(ApiProblem):
+    """The budget, or a rule of the dataset, does not cover the request. Nothing was charged.
+
+    Amounts are exact and in the account's unit; :attr:`largest_that_fits` is an ε. An amount is ``None`` where the key
+    may not learn it.
+    """
+
+    @property
+    def unit(self) -> str:
+        """Unit of the amounts: ``epsilon``, ``rho`` or ``mu_squared``."""
+        return str(self.body["unit"])
+
+    @property
+    def requested(self) -> Decimal | None:
+        """Price of the request."""
+        return self._amount("requested")
+
+    @property
+    def largest_that_fits(self) -> Decimal | None:
+        """The largest ε with which the same request would be accepted."""
+        return self._amount("largest_that_fits")
+
+    @property
+    def cap(self) -> Decimal | None:
+        """Lifetime cap of the account that refuses."""
+        return self._amount("cap")
+
+    @property
+    def charged(self) -> Decimal | None:
+        """What is spent for good, at the tightest joint cell."""
+        return self._amount("charged")
+
+    @property
+    def reserved(self) -> Decimal | None:
+        """What accepted jobs that have not begun hold there."""
+        return self._amount("reserved")
+
+    @property
+    def remaining(self) -> Decimal | None:
+        """What is left there."""
+        return self._amount("remaining")
+
+    def __str__(self) -> str:
+        return f"{self.detail}; the largest ε that fits is {self.largest_that_fits}"
+
+    def _amount(self, name: str) -> Decimal | None:
+        text = self.body.get(name)
+        return None if text is None else Decimal(str(text))
+
+
+@dataclass(eq=False)
 class Unreachable(Exception):
-    """No answer arrived in any attempt."""
+    """No answer arrived in any attempt.
+
+    Attributes:
+        url: address of the service.
+        why: a phrase.
+        idempotency_key: key of the request, if it has one. The request may have arrived; a call with this key continues
+            it and has no second effect.
+    """
 
     url: str
     why: str
+    idempotency_key: str | None = None
 
     def __str__(self) -> str:
-        return f"no answer from {self.url}: {self.why}"
+        sentence = f"no answer from {self.url}: {self.why}"
+        if self.idempotency_key is None:
+            return sentence
+        return f"{sentence}; to continue the request, pass idempotency_key={self.idempotency_key!r}"
+
+
+class NoKey(Exception):
+    """No key is configured."""
+
+    def __str__(self) -> str:
+        return "no key: set GROVEKEEPER_API_KEY, or GROVEKEEPER_API_KEY_FILE to the name of a file"
+
+
+@dataclass(eq=False)
+class JobFailed(Exception):
+    """A job ended without an output.
+
+    Attributes:
+        job: the job as the service shows it.
+    """
+
+    job: Mapping[str, Any]
+
+    @property
+    def reason(self) -> str:
+        """Why the job ended: a key of :data:`REASONS`."""
+        return str(self.job["reason"])
+
+    @property
+    def charged(self) -> bool:
+        """Whether the price is spent, for good."""
+        return bool(self.job["charged"])
+
+    def __str__(self) -> str:
+        spent = "its price is spent for good" if self.charged else "nothing was charged"
+        return f"job {self.job['id']} {self.job['state']}: {REASONS.get(self.reason, self.reason)}; {spent}"

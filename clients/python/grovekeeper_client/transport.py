@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from grovekeeper_client.addresses import is_loopback
-from grovekeeper_client.errors import ApiProblem, Unreachable
+from grovekeeper_client.errors import ApiProblem, Refused, Unreachable
 
 ATTEMPTS = 5
 """Largest number of attempts for a request that may be repeated."""
@@ -37,6 +37,7 @@ class Request:
         content: returns the body, anew for each attempt.
         repeatable: repeating the request has no second effect.
         read_timeout_s: longest wait for the answer.
+        attempts: largest number of attempts.
     """
 
     method: str
@@ -46,6 +47,7 @@ class Request:
     content: Callable[[], bytes | Iterator[bytes]] | None = None
     repeatable: bool = False
     read_timeout_s: float = 60.0
+    attempts: int = ATTEMPTS
 
     @property
     def may_arrive_twice(self) -> bool:
@@ -102,13 +104,13 @@ class Transport:
         try:
             yield response
         except httpx.TransportError as error:
-            raise Unreachable(self.url, "the answer broke off") from error
+            raise Unreachable(self.url, "the answer broke off", request.headers.get("Idempotency-Key")) from error
         finally:
             response.close()
 
     def _answered(self, request: Request) -> httpx.Response:
-        for attempt in range(1, ATTEMPTS + 1):
-            last = attempt == ATTEMPTS
+        for attempt in range(1, request.attempts + 1):
+            last = attempt == request.attempts
             try:
                 response = self._http.send(self._build(request), stream=True)
                 if response.is_success:
@@ -116,7 +118,7 @@ class Transport:
                 problem = _problem(response)
             except httpx.TransportError as error:
                 if last or not (isinstance(error, _NEVER_SENT) or request.may_arrive_twice):
-                    raise Unreachable(self.url, _reason(error)) from error
+                    raise Unreachable(self.url, _reason(error), request.headers.get("Idempotency-Key")) from error
                 self._sleep(_backoff_s(attempt))
                 continue
             if last or not _is_worth_repeating(problem, request):
@@ -153,7 +155,8 @@ def _problem(response: httpx.Response) -> ApiProblem:
     request_id = response.headers.get("x-request-id")
     if isinstance(body, dict) and isinstance(body.get("type"), str):
         detail = str(body.get("detail") or body.get("title") or body["type"])
-        return ApiProblem(response.status_code, body["type"], detail, body, request_id)
+        problem = Refused if "largest_that_fits" in body else ApiProblem
+        return problem(response.status_code, body["type"], detail, body, request_id)
     return not_grovekeeper(response)
 
 

@@ -325,6 +325,9 @@ class FakeService:
         self.requests.append(request)
         if self.is_down:
             raise httpx.ConnectError("x")
+        if request.url.path.endswith("/events"):
+            _, job = self.answers[request.method, request.url.path.removesuffix("/events")]
+            return httpx.Response(200, content=f"event: job\ndata: {json.dumps(job)}\n\n")
         status, body = self.answers[request.method, request.url.path]
         if isinstance(body, bytes):
             return httpx.Response(status, content=body)

@@ -7,8 +7,6 @@ import pytest
 
 from app.cli import prediction_rows
 from app.cli.command import WrongUse
-from app.cli.models import predict_all
-from app.core import limits
 
 SCHEMA: dict[str, Any] = {
     "features": [
@@ -58,29 +56,3 @@ def test_an_unusable_prediction_file_is_invalid_usage(tmp_path: Path, name: str,
     (tmp_path / name).write_bytes(content)
     with pytest.raises(WrongUse):
         prediction_rows.read(tmp_path / name, SCHEMA)
-
-
-class _Counting:
-    """A client that predicts each row's number."""
-
-    def __init__(self) -> None:
-        self.sizes: list[int] = []
-
-    def predict(self, _model_id: str, body: dict[str, Any]) -> dict[str, Any]:
-        self.sizes.append(len(body["rows"]))
-        return {
-            "classes": ["a"],
-            "labels": [str(row["n"]) for row in body["rows"]],
-            "probabilities": [[1.0] for _ in body["rows"]],
-        }
-
-
-@pytest.mark.parametrize("extra", [-limits.MAX_PREDICTION_ROWS, -1, 0, 1, limits.MAX_PREDICTION_ROWS])
-def test_a_list_may_request_any_number_of_items_up_to_the_limit(extra: int) -> None:
-    n_rows = limits.MAX_PREDICTION_ROWS + extra
-    client = _Counting()
-    answer = predict_all(client, "md_1", [{"n": n} for n in range(n_rows)])  # type: ignore[arg-type]
-    assert answer["labels"] == [str(n) for n in range(n_rows)]
-    assert len(answer["probabilities"]) == n_rows
-    assert max(client.sizes) <= limits.MAX_PREDICTION_ROWS
-    assert len(client.sizes) == max(-(-n_rows // limits.MAX_PREDICTION_ROWS), 1)

@@ -80,8 +80,9 @@ def test_jobs_that_grow_no_trees_say_what_they_do(
 ) -> None:
     ended = {**service.answers["GET", "/jobs/jb_1"][1], "kind": kind, "trees_done": n_trees, "n_trees": n_trees}
     running = {**ended, "state": "running", "trees_done": 0}
-    answers = iter([running, running, running, ended])
-    monkeypatch.setattr("grovekeeper_client.client.Client.func.job", lambda *_: next(answers))
+    answers = [running, running, running, ended]
+    monkeypatch.setattr("grovekeeper_client.client.Client.func.follow_job", lambda *_: iter(answers))
+    service.answers["GET", "/jobs/jb_1"] = (200, running)
     reports: list[str] = []
     update = Progress.update
 

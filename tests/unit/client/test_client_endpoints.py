@@ -144,17 +144,6 @@ def test_an_upload_that_broke_off_starts_again_from_the_first_byte_with_the_same
     assert keys[0] == keys[1]
 
 
-def test_waiting_reports_every_change_once_and_returns_the_last_state() -> None:
-    states = [("queued", 0), ("queued", 0), ("running", 0.5), ("running", 0.5), ("succeeded", 1)]
-    answers = iter([{"id": "jb_1", "state": state, "progress": progress} for state, progress in states])
-    reports: list[str] = []
-    job = _client(lambda _request: httpx.Response(200, json=next(answers))).wait_for_job(
-        "jb_1", on_change=lambda job: reports.append(job["state"])
-    )
-    assert job["state"] == "succeeded"
-    assert reports == ["queued", "running", "succeeded"]
-
-
 def test_a_download_appears_whole_with_its_digest(tmp_path: Path) -> None:
     content = b"m" * 700_000
     file = tmp_path / "model.safetensors"

@@ -4,9 +4,12 @@ from typing import get_args
 
 from sqlalchemy import CheckConstraint
 
-from app.jobs.states import ENDED, SENTENCES, UNFINISHED, EndReason, JobState
+from app.core import limits
+from app.jobs.states import ENDED, UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
 from app.wire.training import JobOut
+from grovekeeper_client.client import FINISHED
+from grovekeeper_client.errors import REASONS
 
 
 def test_clients_are_told_every_state_and_reason() -> None:
@@ -14,7 +17,10 @@ def test_clients_are_told_every_state_and_reason() -> None:
     assert set(get_args(state)) == set(JobState)
     reported = {value for choice in get_args(reason) for value in get_args(choice)}
     assert reported == set(EndReason)
-    assert set(SENTENCES) == set(EndReason)
+    assert set(REASONS) == set(EndReason)
+    assert f"within {limits.MAX_QUEUE_S // 3_600} hours" in REASONS["expired"]
+    assert f"within {limits.MAX_APPROVAL_S // 86_400} days" in REASONS["expired"]
+    assert set(FINISHED) == set(ENDED)
 
 
 def test_the_table_accepts_every_state_and_no_other() -> None:

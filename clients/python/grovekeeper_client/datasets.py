@@ -1,0 +1,186 @@
+"""Represents datasets: prices, training, balances and the ledger of rows that the service keeps."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Self, TypedDict, Unpack
+
+from grovekeeper_client.amounts import Amount, to_text
+from grovekeeper_client.client import Client
+from grovekeeper_client.jobs import Job
+from grovekeeper_client.models import Model, Quote, model_of
+from grovekeeper_client.plain import plain
+
+
+class TrainingOptions(TypedDict, total=False):
+    """Options of a training job and of its quote.
+
+    Attributes:
+        delta: δ, on ``zcdp`` and ``gdp`` accounts.
+        parameters: of the algorithm, by name; default the public rules.
+        scope: cells to train on, such as ``{"shard": [0, 1]}``; default all.
+        profile: id of a profile to reuse at no privacy cost.
+        unlabelled: the second part of ``sspe-1``: ``{"dataset", "epsilon", "delta", "scope"}``.
+    """
+
+    delta: Amount
+    parameters: Mapping[str, Any]
+    scope: Mapping[str, Any]
+    profile: str
+    unlabelled: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Balance:
+    """The budget of an account, exact, at its tightest joint cell.
+
+    Attributes:
+        unit: ``epsilon``, ``rho`` or ``mu_squared``.
+        cap: lifetime cap.
+        charged: spent for good.
+        reserved: held by accepted jobs that have not begun.
+        remaining: the rest of the cap.
+        available: the most that one job may cost now: less than the rest where a population's cap leaves less.
+        largest_that_fits: the largest ε of one job.
+        tightest_cell: cell by partition.
+    """
+
+    unit: str
+    cap: Decimal
+    charged: Decimal
+    reserved: Decimal
+    remaining: Decimal
+    available: Decimal
+    largest_that_fits: Decimal
+    tightest_cell: Mapping[str, Any]
+
+    @classmethod
+    def from_json(cls, answer: Mapping[str, Any]) -> Self:
+        """Reads the answer of ``GET /ledger/{account}``."""
+        names = ("cap", "charged", "reserved", "remaining", "available", "largest_that_fits")
+        amounts = {name: Decimal(answer[name]) for name in names}
+        return cls(unit=answer["unit"], tightest_cell=answer["tightest_cell"], **amounts)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One immutable line of the ledger.
+
+    Attributes:
+        sequence: number in the account, from 1.
+        kind: ``open``, ``reserve``, ``charge``, ``void``, ``expire``, ``cap`` and others.
+        amount: exact, in the account's unit.
+        scope: cells that the entry is about; empty for all.
+        job_id: job that the entry is about.
+        actor: id of the key that acted.
+        at: time in UTC.
+        hash: SHA-256 that chains the entry to the entry before it.
+    """
+
+    sequence: int
+    kind: str
+    amount: Decimal
+    scope: Mapping[str, Any]
+    job_id: str | None
+    actor: str
+    at: str
+    hash: str
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> Self:
+        """Reads an entry of ``GET /ledger/{account}/entries``."""
+        names = ("sequence", "kind", "scope", "job_id", "actor", "at", "hash")
+        return cls(amount=Decimal(entry["amount"]), **{name: entry[name] for name in names})
+
+
+class Dataset:
+    """A dataset of the service: public facts, budget and training, never a row.
+
+    Args:
+        client: calls the service.
+        facts: answer of ``GET /datasets/{id}``.
+    """
+
+    def __init__(self, client: Client, facts: Mapping[str, Any]) -> None:
+        self.facts = facts
+        self._client = client
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name!r})"
+
+    @property
+    def id(self) -> str:
+        """Id of the dataset."""
+        return str(self.facts["id"])
+
+    @property
+    def name(self) -> str:
+        """Name of the dataset."""
+        return str(self.facts["name"])
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The public schema: features and label."""
+        return dict(self.facts["schema"])
+
+    def balance(self, *, scope: Mapping[str, Any] | None = None) -> Balance:
+        """The budget, at the tightest joint cell of a scope or of the dataset."""
+        return Balance.from_json(self._client.balance(self.id, scope=None if scope is None else plain(scope)))
+
+    def ledger(self) -> list[Entry]:
+        """Every entry of the dataset's account, in order."""
+        return [Entry.from_json(entry) for entry in self._client.entries(self.id)]
+
+    def plan(self, algorithm: str, epsilon: Amount, **options: Unpack[TrainingOptions]) -> Quote:
+        """The price of a training job. Reads no row and costs nothing.
+
+        Args:
+            algorithm: slug, such as ``rpf``; ``auto`` chooses.
+            epsilon: ε of the job. Text and ``Decimal`` are exact.
+            options: see :class:`TrainingOptions`.
+        """
+        return Quote.from_json(self._client.plan(self._training(algorithm, epsilon, options)))
+
+    def train(
+        self,
+        algorithm: str,
+        epsilon: Amount,
+        *,
+        name: str | None = None,
+        idempotency_key: str | None = None,
+        **options: Unpack[TrainingOptions],
+    ) -> Job[Model]:
+        """Reserves the price and queues the job; ``wait`` gives the model.
+
+        One call pays once: after a lost connection, the request is repeated with the same idempotency key.
+
+        Args:
+            algorithm: slug, such as ``rpf``; ``auto`` chooses.
+            epsilon: ε of the job. Text and ``Decimal`` are exact.
+            name: a name for the model.
+            idempotency_key: the key of an earlier attempt, whose job is then returned.
+            options: see :class:`TrainingOptions`.
+
+        Raises:
+            Refused: the budget does not cover the price; nothing was charged.
+            Unreachable: no answer arrived. Its ``idempotency_key`` continues the request.
+        """
+        body = self._training(algorithm, epsilon, options) | {"name": name}
+        accepted = self._client.train(body, idempotency_key=idempotency_key)
+        return Job(self._client, accepted["job_id"], lambda job: model_of(self._client, job))
+
+    def upload(self, file: Path | str) -> Mapping[str, Any]:
+        """Uploads a CSV file as the owner, and returns the owner's report."""
+        return self._client.upload_rows(self.id, Path(file))
+
+    def _training(self, algorithm: str, epsilon: Amount, options: TrainingOptions) -> dict[str, Any]:
+        body = {"dataset": self.id, "algorithm": algorithm, "epsilon": epsilon, **options}
+        return _exact({name: value for name, value in body.items() if value is not None})
+
+
+def _exact(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A body whose amounts are exact text, also those of its second part."""
+    exact = {name: to_text(body[name]) for name in ("epsilon", "delta") if name in body}
+    second = {"unlabelled": _exact(body["unlabelled"])} if "unlabelled" in body else {}
+    return plain({**body, **exact, **second})  # type: ignore[no-any-return]

@@ -1,0 +1,74 @@
+"""Follows jobs to their end and gives their output."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from grovekeeper_client import progress as progress_display
+from grovekeeper_client.amounts import Price
+from grovekeeper_client.client import FINISHED, Client
+from grovekeeper_client.errors import JobFailed
+
+T = TypeVar("T")
+
+
+class Job(Generic[T]):
+    """A job that the service runs. Its price is reserved until it begins and then charged, for good.
+
+    Args:
+        client: calls the service.
+        job_id: id of the job.
+        output: makes the output from the answer for a job that succeeded.
+    """
+
+    def __init__(self, client: Client, job_id: str, output: Callable[[dict[str, Any]], T]) -> None:
+        self.id = job_id
+        self._client = client
+        self._output = output
+
+    def __repr__(self) -> str:
+        return f"Job({self.id!r})"
+
+    def show(self) -> dict[str, Any]:
+        """The job as the service shows it now."""
+        return self._client.job(self.id)
+
+    @property
+    def state(self) -> str:
+        """``queued``, ``running``, ``succeeded``, ``failed`` or ``cancelled``, now."""
+        return str(self.show()["state"])
+
+    @property
+    def price(self) -> Price:
+        """What the job costs."""
+        return Price.from_json(self.show()["price"])
+
+    def cancel(self) -> bool:
+        """Cancels the job and returns whether its price stays charged: a running job keeps its charge."""
+        return bool(self._client.cancel_job(self.id)["charged"])
+
+    def wait(self, *, progress: bool = True) -> T:
+        """Waits until the job has ended and returns its output: a model, or an evaluation.
+
+        An interrupt (Ctrl-C) ends the waiting and not the job.
+
+        Args:
+            progress: show a bar, in a terminal or in a notebook.
+
+        Raises:
+            JobFailed: the job ended without an output.
+        """
+        try:
+            with progress_display.shown(hidden=not progress) as show:
+                job = self._client.wait_for_job(self.id, on_change=show)
+        except KeyboardInterrupt:
+            sys.stderr.write(f"the job goes on; wait for it again with Grovekeeper().job({self.id!r}).wait()\n")
+            raise
+        if job["state"] != "succeeded":
+            raise JobFailed(job)
+        return self._output(job)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the job has ended, with or without an output."""
+        return self.state in FINISHED

@@ -1,0 +1,93 @@
+"""Calls the endpoints of the ledger, of its evidence and of external charges."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from grovekeeper_client.calls import Calls, Json, segment
+from grovekeeper_client.transport import Request, new_idempotency_key
+
+
+class LedgerCalls(Calls):
+    """Methods for ``/ledger``, ``/audit`` and ``/signer``. An account is a dataset, by id or name, or a population."""
+
+    def balances(self) -> Iterator[Json]:
+        """``GET /ledger``, all pages: the datasets' balances."""
+        return self._pages("/ledger", "datasets")
+
+    def balance(self, account: str, *, scope: Mapping[str, Any] | None = None) -> Json:
+        """``GET /ledger/{account}``: of a dataset the tightest joint cell, within a scope if one is given."""
+        params = {"scope": None if scope is None else json.dumps(scope)}
+        return self._json("GET", f"/ledger/{segment(account)}", params=params)
+
+    def entries(self, account: str) -> Iterator[Json]:
+        """``GET /ledger/{account}/entries``, all pages, in order."""
+        return self._pages(f"/ledger/{segment(account)}/entries", "entries")
+
+    def export_ledger(self, account: str, file: Path, *, export_format: str = "jsonl") -> str:
+        """``GET /ledger/{account}/export`` into a file, which appears only when it is complete.
+
+        Returns:
+            SHA-256 of the bytes, in lower-case hexadecimal.
+        """
+        params = {"format": None if export_format == "jsonl" else export_format}
+        return self._download(Request("GET", f"/ledger/{segment(account)}/export", params=params), file)
+
+    def change_cap(self, account: str, cap: str, *, reason: str, idempotency_key: str | None = None) -> Json:
+        """``POST /ledger/{account}/cap``: a new lifetime cap, an ε as exact decimal text; once per key."""
+        body = {"cap": cap, "reason": reason}
+        key = idempotency_key or new_idempotency_key()
+        return self._json("POST", f"/ledger/{segment(account)}/cap", body=body, key=key)
+
+    def checkpoint(self, account: str) -> str:
+        """``GET /ledger/{account}/checkpoint``: the signed note."""
+        return self._transport.send(Request("GET", f"/ledger/{segment(account)}/checkpoint")).text
+
+    def inclusion(self, account: str, sequence: int, *, size: int | None = None) -> Json:
+        """``GET /ledger/{account}/proofs``: that an entry is among the first ``size``, or among all."""
+        return self._json("GET", f"/ledger/{segment(account)}/proofs", params={"sequence": sequence, "size": size})
+
+    def consistency(self, account: str, from_size: int, *, size: int | None = None) -> Json:
+        """``GET /ledger/{account}/proofs``: that the log only grew since it had ``from_size`` entries."""
+        return self._json("GET", f"/ledger/{segment(account)}/proofs", params={"from_size": from_size, "size": size})
+
+    def acts(self) -> Iterator[Json]:
+        """``GET /audit``, all pages, in order: the administrative acts."""
+        return self._pages("/audit", "acts")
+
+    def export_acts(self, file: Path) -> str:
+        """``GET /audit/export`` into a file, which appears only when it is complete.
+
+        Returns:
+            SHA-256 of the bytes, in lower-case hexadecimal.
+        """
+        return self._download(Request("GET", "/audit/export"), file)
+
+    def checkpoint_of_acts(self) -> str:
+        """``GET /audit/checkpoint``: the signed head of the administrative acts."""
+        return self._transport.send(Request("GET", "/audit/checkpoint")).text
+
+    def signer(self) -> Json:
+        """``GET /signer``: the public key that checkpoints are checked with."""
+        return self._json("GET", "/signer")
+
+    def quote_external(self, dataset: str, request: Json) -> Json:
+        """``POST /ledger/{dataset}/quotes``: the price of an external mechanism; it costs nothing."""
+        return self._json("POST", f"/ledger/{segment(dataset)}/quotes", body=request, repeatable=True)
+
+    def charge_external(self, dataset: str, request: Json, *, idempotency_key: str | None = None) -> Json:
+        """``POST /ledger/{dataset}/reservations``: charges for an external mechanism, once per key and for good.
+
+        Call it before the mechanism reads a row.
+        """
+        key = idempotency_key or new_idempotency_key()
+        return self._json("POST", f"/ledger/{segment(dataset)}/reservations", body=request, key=key)
+
+    def reservations(self, dataset: str) -> Iterator[Json]:
+        """``GET /ledger/{dataset}/reservations``, all pages: the charges for external mechanisms."""
+        return self._pages(f"/ledger/{segment(dataset)}/reservations", "reservations")
+
+    def reservation(self, dataset: str, reservation_id: str) -> Json:
+        """``GET /ledger/{dataset}/reservations/{id}``."""
+        return self._json("GET", f"/ledger/{segment(dataset)}/reservations/{segment(reservation_id)}")

@@ -1,0 +1,217 @@
+"""Represents trained models: prediction in the kind of the rows, private evaluation, download."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Self, TypedDict, Unpack
+
+from grovekeeper_client import rows as row_kinds
+from grovekeeper_client.amounts import Amount, Price, to_text
+from grovekeeper_client.client import Client
+from grovekeeper_client.jobs import Job
+from grovekeeper_client.plain import plain
+from grovekeeper_client.predictions import predict_columns
+
+
+class EvaluationOptions(TypedDict, total=False):
+    """Options of an evaluation.
+
+    Attributes:
+        delta: δ, on ``zcdp`` and ``gdp`` accounts.
+        metrics: of ``accuracy``, ``confusion`` and ``auroc``, which share the price; default the first.
+        dataset: id or name of another dataset to evaluate on.
+        scope: cells to evaluate on, such as ``{"shard": [4]}``; default all.
+        name: a name for the evaluation.
+    """
+
+    delta: Amount
+    metrics: Sequence[str]
+    dataset: str
+    scope: Mapping[str, Any]
+    name: str
+
+
+@dataclass(frozen=True)
+class Quote:
+    """What a job would cost. A quote reads no row and costs nothing.
+
+    Attributes:
+        price: exact price.
+        fits: whether the account covers the price now.
+        largest_that_fits: the largest ε that the account covers for this request.
+        receipt: each draw that the job would make, and why they cost no more than the price.
+        warnings: sentences.
+        answer: the whole answer of the service.
+    """
+
+    price: Price
+    fits: bool
+    largest_that_fits: Decimal
+    receipt: str = field(repr=False)
+    warnings: tuple[str, ...]
+    answer: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def from_json(cls, answer: Mapping[str, Any]) -> Self:
+        """Reads the answer to a request for a quote."""
+        return cls(
+            price=Price.from_json(answer["price"]),
+            fits=answer["fits"] and (answer.get("unlabelled") is None or answer["unlabelled"]["fits"]),
+            largest_that_fits=Decimal(answer["largest_that_fits"]),
+            receipt=answer["receipt"],
+            warnings=tuple(answer["warnings"]),
+            answer=answer,
+        )
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A released evaluation of a model; its numbers carry noise.
+
+    Attributes:
+        id: of the evaluation.
+        accuracy: share of rows that the model answers correctly, or ``None`` if nothing can be said.
+        interval: covers the accuracy on the evaluated rows with probability 0.95.
+        population_interval: covers, too, the accuracy on other rows of the same kind.
+        confusion: noisy numbers of rows by true class and then by answered class, if requested.
+        auroc: area under the ROC curve, if requested and defined.
+        answer: the whole answer of the service.
+    """
+
+    id: str
+    accuracy: float | None
+    interval: tuple[float, float] | None
+    population_interval: tuple[float, float] | None
+    confusion: Mapping[str, Mapping[str, float]] | None
+    auroc: float | None
+    answer: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def from_json(cls, answer: Mapping[str, Any]) -> Self:
+        """Reads the answer of ``GET /evaluations/{id}``."""
+        accuracy, matrix, auroc = answer["accuracy"], answer["confusion"], answer["auroc"]
+        return cls(
+            id=answer["id"],
+            accuracy=None if accuracy is None else accuracy["estimate"],
+            interval=None if accuracy is None else _ends(accuracy["interval"]),
+            population_interval=None if accuracy is None else _ends(accuracy["population_interval"]),
+            confusion=None if matrix is None else _by_class(matrix),
+            auroc=None if auroc is None else auroc["estimate"],
+            answer=answer,
+        )
+
+
+class Model:
+    """A trained forest that the service keeps. Predictions cost no budget, however many are requested.
+
+    Args:
+        client: calls the service.
+        card: answer of ``GET /models/{id}``.
+    """
+
+    def __init__(self, client: Client, card: Mapping[str, Any]) -> None:
+        self.card = card
+        self._client = client
+
+    def __repr__(self) -> str:
+        return f"Model({self.id!r}, algorithm={self.card['algorithm']!r})"
+
+    @property
+    def id(self) -> str:
+        """Id of the model."""
+        return str(self.card["id"])
+
+    @property
+    def classes(self) -> list[str]:
+        """Classes of the label, in the order of probabilities."""
+        return list(self.card["schema"]["label"]["classes"])
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the features, in declared order."""
+        return [feature["name"] for feature in self.card["schema"]["features"]]
+
+    @property
+    def guarantee(self) -> Mapping[str, Any]:
+        """The privacy guarantee, in numbers and in words."""
+        return dict(self.card["guarantee"])
+
+    def predict(self, rows: Any, *, read_out: str | None = None) -> Any:
+        """Labels of rows, in the kind of the rows.
+
+        Args:
+            rows: a DataFrame, an Arrow table, an array, a mapping of columns, or a list of rows; any number of them.
+            read_out: one of the card's ``read_outs``; default the model's.
+
+        Returns:
+            A Series, an Arrow array, a NumPy array, or a list.
+
+        Raises:
+            ValueError: the columns are not those of the model.
+            TypeError: a cell has a type that its feature does not take.
+        """
+        table = row_kinds.read(rows, self.card["schema"])
+        labels = self._answer(table, read_out)["labels"]
+        return table.labels(labels, name=self.card["schema"]["label"]["name"])
+
+    def predict_proba(self, rows: Any, *, read_out: str | None = None) -> Any:
+        """Probabilities by row and class, in the kind of the rows; see :meth:`predict`."""
+        table = row_kinds.read(rows, self.card["schema"])
+        return table.probabilities(self._answer(table, read_out)["probabilities"], classes=self.classes)
+
+    def quote_evaluation(self, epsilon: Amount, **options: Unpack[EvaluationOptions]) -> Quote:
+        """The price of an evaluation; costs nothing."""
+        return Quote.from_json(self._client.quote_evaluation(self.id, _evaluation(epsilon, options)))
+
+    def evaluate(
+        self, epsilon: Amount, *, idempotency_key: str | None = None, **options: Unpack[EvaluationOptions]
+    ) -> Job[Evaluation]:
+        """Evaluates the model privately. Evaluate on held-out cells, whose rows alone pay.
+
+        Args:
+            epsilon: ε of the evaluation.
+            idempotency_key: the key of an earlier attempt, whose job is then returned.
+            options: see :class:`EvaluationOptions`.
+
+        Raises:
+            Refused: the budget does not cover the price; nothing was charged.
+        """
+        body = _evaluation(epsilon, options)
+        accepted = self._client.evaluate(self.id, body, idempotency_key=idempotency_key)
+        return Job(self._client, accepted["job_id"], lambda job: evaluation_of(self._client, job))
+
+    def download(self, file: Path | str, *, artifact_format: str = "safetensors", read_out: str | None = None) -> str:
+        """Writes the model to a file, as ``safetensors`` or ``onnx``, and returns the SHA-256 of its bytes."""
+        return self._client.download_model(self.id, Path(file), artifact_format=artifact_format, read_out=read_out)
+
+    def _answer(self, table: row_kinds.Rows, read_out: str | None) -> dict[str, Any]:
+        return predict_columns(self._client, self.id, table.columns, n_rows=table.n_rows, read_out=read_out)
+
+
+def model_of(client: Client, job: Mapping[str, Any]) -> Model:
+    """The model that a training job made."""
+    return Model(client, client.model(job["model_id"]))
+
+
+def evaluation_of(client: Client, job: Mapping[str, Any]) -> Evaluation:
+    """The evaluation that a job released."""
+    return Evaluation.from_json(client.evaluation(job["evaluation_id"]))
+
+
+def _evaluation(epsilon: Amount, options: EvaluationOptions) -> dict[str, Any]:
+    body = plain({name: value for name, value in options.items() if value is not None and name != "delta"})
+    delta = options.get("delta")
+    return {"epsilon": to_text(epsilon), **body, **({} if delta is None else {"delta": to_text(delta)})}
+
+
+def _ends(interval: Mapping[str, float]) -> tuple[float, float]:
+    return interval["low"], interval["high"]
+
+
+def _by_class(matrix: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    classes = matrix["classes"]
+    return {
+        true_class: dict(zip(classes, counts, strict=True))
+        for true_class, counts in zip(classes, matrix["counts"], strict=True)
+    }

@@ -1,0 +1,68 @@
+"""Predicts any number of rows, in requests within the limits of the API."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from grovekeeper_client.calls import Json
+from grovekeeper_client.client import Client
+
+MAX_ROWS = 10_000
+"""Rows of one request."""
+MAX_VALUES = 5_000_000
+"""Values and names of members in one request."""
+MAX_BYTES = 16 * 1024 * 1024
+"""Bytes of one request."""
+_VALUES_OF_THE_FRAME = 10_000
+"""More than the values and names of a request besides those of its rows."""
+
+
+def predict_rows(
+    client: Client, model_id: str, rows: Sequence[Mapping[str, Any]], *, read_out: str | None = None
+) -> Json:
+    """Predictions for rows, each a mapping from feature to cell; ``read_out``: default the model's."""
+    n_values = 1 + 2 * max(map(len, rows), default=0)
+    return _in_parts(client, model_id, lambda start, stop: {"rows": rows[start:stop]}, (len(rows), n_values), read_out)
+
+
+def predict_columns(
+    client: Client, model_id: str, columns: Mapping[str, Sequence[Any]], *, n_rows: int, read_out: str | None = None
+) -> Json:
+    """Predictions for columns of equal length."""
+
+    def part(start: int, stop: int) -> Json:
+        return {"columns": {name: column[start:stop] for name, column in columns.items()}}
+
+    return _in_parts(client, model_id, part, (n_rows, len(columns)), read_out)
+
+
+def _in_parts(
+    client: Client,
+    model_id: str,
+    part: Callable[[int, int], Json],
+    shape: tuple[int, int],
+    read_out: str | None,
+) -> Json:
+    """Sends parts of rows; a part with too many bytes is halved.
+
+    Args:
+        client: calls the service.
+        model_id: of a model.
+        part: the body with the rows from the first number up to the second.
+        shape: number of rows, and of values and names in each.
+        read_out: default the model's.
+    """
+    options = {} if read_out is None else {"read_out": read_out}
+    n_rows, n_values = shape
+    size = max(1, min(MAX_ROWS, (MAX_VALUES - _VALUES_OF_THE_FRAME) // max(n_values, 1)))
+    answers: list[Json] = []
+    start = 0
+    while start < n_rows or not answers:
+        body = json.dumps({**part(start, start + size), **options}, allow_nan=False).encode()
+        if len(body) > MAX_BYTES and size > 1:
+            size //= 2
+            continue
+        answers.append(client.predict(model_id, body))
+        start += size
+    together = {name: [item for answer in answers for item in answer[name]] for name in ("labels", "probabilities")}
+    return answers[0] | together

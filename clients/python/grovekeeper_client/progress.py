@@ -1,0 +1,74 @@
+"""Shows the progress of a job: a bar in a terminal, or below the cell of a notebook."""
+
+import html
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+Show: TypeAlias = Callable[[dict[str, Any]], None]
+"""Shows the state of a job as ``GET /jobs/{id}`` answers it."""
+
+_AT_WORK = {"profile": "counting rows for a profile", "evaluation": "counting answers for an evaluation"}
+"""What a running job does that grows no trees, by kind."""
+
+
+@contextmanager
+def shown(console: Console | None = None, *, hidden: bool = False) -> Iterator[Show]:
+    """A function that shows a job whenever it is called.
+
+    Args:
+        console: where the bar goes; ``None``: standard error, or the cell of a notebook.
+        hidden: show nothing.
+    """
+    if hidden:
+        yield lambda _job: None
+    elif console is None and _in_notebook():
+        yield _cell()
+    else:
+        with _terminal(console or Console(stderr=True)) as show:
+            yield show
+
+
+@contextmanager
+def _terminal(console: Console) -> Iterator[Show]:
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[count]}"))
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("queued", total=None, count="")
+
+        def show(job: dict[str, Any]) -> None:
+            total = {"completed": job["trees_done"], "total": job["n_trees"]} if job["n_trees"] else {}
+            progress.update(bar, description=_doing(job), count=_count(job), **total)
+
+        yield show
+
+
+def _cell() -> Show:
+    from IPython.display import HTML, display  # imported here, because only notebooks have it
+
+    handle = display(HTML(""), display_id=True)
+
+    def show(job: dict[str, Any]) -> None:
+        total = f' max="{job["n_trees"]}"' if job["n_trees"] else ""
+        bar = f'<progress value="{job["trees_done"]}"{total}></progress>'
+        handle.update(HTML(f"{bar} {html.escape(_doing(job))} {_count(job)}"))
+
+    return show
+
+
+def _doing(job: dict[str, Any]) -> str:
+    running = job["state"] == "running"
+    return _AT_WORK.get(job["kind"], job["state"]) if running else str(job["state"])
+
+
+def _count(job: dict[str, Any]) -> str:
+    return f"{job['trees_done']}/{job['n_trees']} trees" if job["n_trees"] else ""
+
+
+def _in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook, and not an IPython in a terminal."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return type(shell).__name__ == "ZMQInteractiveShell"

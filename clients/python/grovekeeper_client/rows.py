@@ -1,0 +1,158 @@
+"""Reads rows of pandas, Arrow, NumPy or plain Python for predictions, and gives answers of the same kind."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from grovekeeper_client.plain import Scalar, cells
+
+Kind: TypeAlias = Literal["pandas", "pyarrow", "numpy", "columns", "mappings", "lists"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a prediction.
+
+    Attributes:
+        columns: cells by feature, as the API reads them; features without cells are absent.
+        n_rows: number of rows.
+        source: the rows as they were given.
+        kind: their kind, which is the kind of the answers.
+    """
+
+    columns: dict[str, list[Scalar]]
+    n_rows: int
+    source: Any
+    kind: Kind
+
+    def labels(self, labels: list[str], *, name: str) -> Any:
+        """Labels as a Series, an Arrow or a NumPy array, or a list.
+
+        Args:
+            labels: one for each row.
+            name: column of the label.
+        """
+        match self.kind:
+            case "pandas":
+                import pandas
+
+                return pandas.Series(labels, index=self.source.index, name=name, dtype=object)
+            case "pyarrow":
+                import pyarrow
+
+                return pyarrow.array(labels, type=pyarrow.string())
+            case "numpy":
+                import numpy
+
+                return numpy.array(labels, dtype=str)
+            case _:
+                return labels
+
+    def probabilities(self, probabilities: list[list[float]], *, classes: list[str]) -> Any:
+        """Probabilities as a DataFrame, a Table, an array, lists by class, mappings by class, or lists.
+
+        Args:
+            probabilities: by row and class.
+            classes: of the label, in declared order.
+        """
+        by_class = dict(zip(classes, map(list, zip(*probabilities, strict=True)), strict=False))
+        match self.kind:
+            case "pandas":
+                import pandas
+
+                return pandas.DataFrame(probabilities, index=self.source.index, columns=classes, dtype=float)
+            case "pyarrow":
+                import pyarrow
+
+                return pyarrow.table({name: pyarrow.array(by_class.get(name, []), "float64") for name in classes})
+            case "numpy":
+                import numpy
+
+                return numpy.array(probabilities, dtype=float).reshape(self.n_rows, len(classes))
+            case "columns":
+                return {name: by_class.get(name, []) for name in classes}
+            case "mappings":
+                return [dict(zip(classes, row, strict=True)) for row in probabilities]
+            case _:
+                return probabilities
+
+
+def read(source: Any, schema: Mapping[str, Any]) -> Rows:
+    """Reads rows by the public schema of a model.
+
+    Args:
+        source: a DataFrame, a Table or RecordBatch, a NumPy array with two dimensions, a mapping from column to cells,
+            a sequence of mappings, or a sequence of sequences. Rows without names of columns have a cell for every
+            feature, in declared order.
+        schema: of the model card.
+
+    Raises:
+        ValueError: an unknown or repeated column, an absent column whose feature cannot be missing, or columns or rows
+            of unequal length.
+        TypeError: rows of another kind, or a cell of another type.
+    """
+    features = {feature["name"]: feature for feature in schema["features"]}
+    kind = kind_of(source)
+    by_name = _named(source, kind, list(features))
+    unknown = [name for name in by_name if name not in features]
+    if unknown:
+        raise ValueError(f"the model does not read these columns: {', '.join(map(str, unknown))}")
+    absent = [name for name, feature in features.items() if name not in by_name and not feature.get("missing")]
+    if absent:
+        raise ValueError(f"these columns are needed: {', '.join(absent)}")
+    lengths = {len(column) for column in by_name.values()}
+    if len(lengths) > 1:
+        raise ValueError("the columns have unequal lengths")
+    columns = {name: cells(features[name], column) for name, column in by_name.items()}
+    return Rows(columns, lengths.pop() if lengths else 0, source, kind)
+
+
+def kind_of(source: Any) -> Kind:
+    """The kind of rows, without importing the library that they are of."""
+    library = type(source).__module__.partition(".")[0]
+    if library == "pandas" and hasattr(source, "columns"):
+        return "pandas"
+    if library == "pyarrow" and hasattr(source, "schema"):
+        return "pyarrow"
+    if library == "numpy" and getattr(source, "ndim", 0) == 2:
+        return "numpy"
+    if isinstance(source, Mapping):
+        return "columns"
+    if isinstance(source, Sequence) and not isinstance(source, str | bytes):
+        return "mappings" if source and isinstance(source[0], Mapping) else "lists"
+    raise TypeError(f"rows are a table, a list or a mapping of columns, not {type(source).__name__}")
+
+
+def _named(source: Any, kind: Kind, features: list[str]) -> dict[str, list[Any]]:
+    match kind:
+        case "pandas":
+            if not source.columns.is_unique:
+                raise ValueError("a name of a column occurs twice")
+            columns = {name: source[name].tolist() for name in source.columns}
+            return _in_order(list(columns.values()), features) if _is_unnamed(source.columns) else columns
+        case "pyarrow":
+            if len(set(source.schema.names)) < len(source.schema.names):
+                raise ValueError("a name of a column occurs twice")
+            return {name: source.column(name).to_pylist() for name in source.schema.names}
+        case "numpy":
+            return _in_order(source.T.tolist(), features)
+        case "columns":
+            return {name: list(column) for name, column in source.items()}
+        case "mappings":
+            names = dict.fromkeys(name for row in source for name in row)
+            return {name: [row.get(name) for row in source] for name in names}
+        case "lists":
+            if not source:
+                return {name: [] for name in features}
+            return _in_order([list(column) for column in zip(*source, strict=True)], features)
+
+
+def _is_unnamed(names: Any) -> bool:
+    """Whether pandas numbered the columns, because a caller named none."""
+    return list(names) == list(range(len(names)))
+
+
+def _in_order(columns: list[list[Any]], features: list[str]) -> dict[str, list[Any]]:
+    if len(columns) != len(features):
+        raise ValueError(f"rows without names of columns need {len(features)} cells, not {len(columns)}")
+    return dict(zip(features, columns, strict=True))

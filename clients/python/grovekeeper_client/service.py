@@ -1,0 +1,78 @@
+"""Connects to a service and gives its datasets, jobs and models as objects."""
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from grovekeeper_client import access
+from grovekeeper_client.client import Client
+from grovekeeper_client.datasets import Dataset
+from grovekeeper_client.jobs import Job
+from grovekeeper_client.models import Evaluation, Model, evaluation_of, model_of
+
+
+class Grovekeeper:
+    """A connection to one service with one key.
+
+    The address and the key come from the arguments or, as for the command line, from ``GROVEKEEPER_URL``,
+    ``GROVEKEEPER_API_KEY``, ``GROVEKEEPER_API_KEY_FILE`` and the admin key of this machine's home. A connection can be
+    copied and pickled; a pickle holds the address and never the key, which is read from the environment again.
+
+    Args:
+        url: address of the service.
+        key: ``<id>.<secret>``.
+
+    Raises:
+        NoKey: no key is given or configured.
+        ValueError: the address or the key does not have the form of one.
+    """
+
+    def __init__(self, url: str | None = None, key: str | None = None) -> None:
+        self.client = Client(url or access.url_of(os.environ), key or access.key_of(os.environ))
+
+    def __repr__(self) -> str:
+        return f"Grovekeeper({self.url!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.url,)
+
+    @property
+    def url(self) -> str:
+        """Address of the service."""
+        return self.client.url
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self.client.close()
+
+    def dataset(self, name: str) -> Dataset:
+        """A dataset, by name or id."""
+        return Dataset(self.client, self.client.dataset(name))
+
+    def datasets(self) -> Iterator[Dataset]:
+        """The datasets that the key may see."""
+        return (Dataset(self.client, facts) for facts in self.client.datasets())
+
+    def declare(self, declaration: Mapping[str, Any]) -> Dataset:
+        """Declares a dataset, as its owner, from the body of ``POST /datasets``."""
+        return Dataset(self.client, self.client.declare_dataset(dict(declaration)))
+
+    def model(self, model_id: str) -> Model:
+        """A model, by id."""
+        return Model(self.client, self.client.model(model_id))
+
+    def job(self, job_id: str) -> Job[Model | Evaluation]:
+        """A training job or an evaluation, by id, also of another session."""
+        output = evaluation_of if self.client.job(job_id)["kind"] == "evaluation" else model_of
+        return Job(self.client, job_id, partial(output, self.client))

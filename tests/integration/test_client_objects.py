@@ -1,0 +1,153 @@
+"""The objects of the Python client, on a real service: quote, train, predict, evaluate, refusal, ledger."""
+
+import pickle
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from grovekeeper_client import Dataset, Grovekeeper, Refused, Unreachable
+from grovekeeper_client.client import Client
+from tests.support.server import Server
+
+SMALL = {"n_estimators": 2, "max_depth": 2}
+FRAME = pd.DataFrame({"age": [20, 80, None], "height": [1.5, np.nan, 1.7], "sex": ["Male", None, "other"]})
+
+
+@pytest.fixture(scope="module")
+def gk(server: Server) -> Iterator[Grovekeeper]:
+    with Grovekeeper(server.url, server.admin.key) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def dataset(gk: Grovekeeper, server: Server) -> Dataset:
+    schema = server.declared()["schema"]
+    features = [feature | {"missing": True} for feature in schema["features"]]
+    name = server.uploaded(schema={**schema, "features": features}, budget={"accountant": "pure", "epsilon": "90"})
+    return gk.dataset(name["name"])
+
+
+def test_a_model_is_quoted_trained_used_and_measured(
+    gk: Grovekeeper, dataset: Dataset, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quote = dataset.plan("rdt-ta", Decimal("0.1") + Decimal("0.2"), parameters=SMALL)
+    assert quote.price.amount == Decimal("0.3")
+    assert quote.fits
+    assert quote.largest_that_fits == dataset.balance().remaining == 90
+
+    job = dataset.train("rdt-ta", 20, parameters={name: np.int64(value) for name, value in SMALL.items()}, name="first")
+    model = job.wait()
+    assert "2/2 trees" in capsys.readouterr().err
+    assert job.is_finished
+    assert job.price.epsilon == 20
+    assert gk.model(model.id).card == model.card
+    assert gk.job(job.id).wait(progress=False).card == model.card  # type: ignore[union-attr]
+
+    labels = model.predict(FRAME)
+    assert labels.index.equals(FRAME.index)
+    assert labels.iloc[:2].tolist() == ["<=50K", ">50K"]
+    table = pa.Table.from_pandas(FRAME, preserve_index=False)
+    assert model.predict(table).to_pylist() == labels.tolist()
+    rows = table.to_pylist()
+    assert model.predict(rows) == model.predict([list(row.values()) for row in rows]) == labels.tolist()
+    shares = model.predict_proba(FRAME)
+    assert list(shares.columns) == model.classes
+    assert model.predict_proba(rows) == shares.to_dict("records")
+
+    evaluation = model.evaluate("30", metrics=["accuracy", "confusion"]).wait(progress=False)
+    assert evaluation.accuracy is not None
+    assert evaluation.accuracy > 0.8
+    assert evaluation.confusion is not None
+    assert set(evaluation.confusion) == set(model.classes)
+    assert model.quote_evaluation(1).warnings, "the rows were trained on"
+
+    charged = [entry.amount for entry in dataset.ledger() if entry.kind == "charge"]
+    assert charged == [20, 30]
+    balance = dataset.balance()
+    assert (balance.charged, balance.reserved, balance.remaining) == (50, 0, 40)
+
+
+def test_a_refusal_carries_its_numbers(dataset: Dataset) -> None:
+    before = dataset.balance()
+    with pytest.raises(Refused) as caught:
+        dataset.train("rdt-ta", "90.5", parameters=SMALL)
+    refused = caught.value
+    assert (refused.cap, refused.charged, refused.reserved) == (before.cap, before.charged, before.reserved)
+    assert refused.requested == Decimal("90.5")
+    assert refused.remaining == refused.largest_that_fits == before.remaining
+    assert refused.unit == "epsilon"
+    assert dataset.balance() == before
+    assert pickle.loads(pickle.dumps(refused)).remaining == refused.remaining
+
+
+class _Cut(httpx.HTTPTransport):
+    """Passes requests on, and loses the answers to the first ``n_lost`` of the training requests."""
+
+    def __init__(self, n_lost: int) -> None:
+        super().__init__()
+        self.n_lost = n_lost
+        self.keys: list[str] = []
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        response = super().handle_request(request)
+        if request.url.path == "/train":
+            self.keys.append(request.headers["Idempotency-Key"])
+            if len(self.keys) <= self.n_lost:
+                response.read()
+                response.close()
+                raise httpx.ReadError("the connection was cut after the request", request=request)
+        return response
+
+
+def _reserved(dataset: Dataset) -> list[Decimal]:
+    return [entry.amount for entry in dataset.ledger() if entry.kind == "reserve"]
+
+
+def test_a_connection_that_is_cut_after_the_request_never_pays_twice(server: Server) -> None:
+    cut = _Cut(n_lost=2)
+    with Client(server.url, server.admin.key, transport=cut, sleep=lambda _seconds: None) as client:
+        dataset = Dataset(client, server.uploaded())
+        job = dataset.train("rdt-ta", "1", parameters=SMALL)
+        assert (len(cut.keys), len(set(cut.keys))) == (3, 1)
+        assert _reserved(dataset) == [1]
+        job.wait(progress=False)
+        dataset.train("rdt-ta", "1", parameters=SMALL)
+        assert _reserved(dataset) == [1, 1], "another call is another job"
+
+
+def test_a_call_that_got_no_answer_is_continued_with_the_key_of_its_error(server: Server) -> None:
+    cut = _Cut(n_lost=5)
+    with Client(server.url, server.admin.key, transport=cut, sleep=lambda _seconds: None) as client:
+        dataset = Dataset(client, server.uploaded())
+        with pytest.raises(Unreachable, match="pass idempotency_key=") as caught:
+            dataset.train("rdt-ta", "1", parameters=SMALL)
+        assert _reserved(dataset) == [1]
+        job = dataset.train("rdt-ta", "1", parameters=SMALL, idempotency_key=caught.value.idempotency_key)
+        assert _reserved(dataset) == [1]
+        assert job.price.amount == 1
+
+
+def test_a_pickled_connection_holds_no_key(gk: Grovekeeper, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = pickle.dumps(gk)
+    assert server.admin.key.encode() not in stored
+    assert server.admin.key not in repr(gk)
+    monkeypatch.setenv("GROVEKEEPER_API_KEY", server.admin.key)
+    monkeypatch.delenv("GROVEKEEPER_API_KEY_FILE", raising=False)
+    with pickle.loads(stored) as again:
+        assert again.url == gk.url
+        assert next(again.datasets()).name
+
+
+def test_what_the_objects_take_is_what_the_service_takes(dataset: Dataset) -> None:
+    scope: dict[str, Any] = {}
+    body = dataset._training("auto", np.float64(0.25), {"delta": 1e-6, "scope": scope, "unlabelled": {"epsilon": 1}})
+    assert body == {
+        "dataset": dataset.id, "algorithm": "auto", "epsilon": "0.25", "delta": "1e-06", "scope": {},
+        "unlabelled": {"epsilon": "1"},
+    }  # fmt: skip

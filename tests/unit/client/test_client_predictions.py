@@ -1,0 +1,62 @@
+"""Predictions of any number of rows are requests within the limits of the API, in the order of the rows."""
+
+import json
+from typing import Any
+
+import pytest
+
+from app.core import limits
+from grovekeeper_client import predictions
+from grovekeeper_client.predictions import predict_columns, predict_rows
+
+
+class _Counting:
+    """A client that predicts each row's number."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.sizes: list[int] = []
+
+    def predict(self, _model_id: str, body: bytes) -> dict[str, Any]:
+        content = json.loads(body)
+        numbers = content["columns"]["n"] if "columns" in content else [row["n"] for row in content["rows"]]
+        self.bodies.append(body)
+        self.sizes.append(len(numbers))
+        return {"classes": ["a"], "labels": [str(n) for n in numbers], "probabilities": [[1.0] for _ in numbers]}
+
+
+def test_the_limits_are_those_of_the_service() -> None:
+    assert predictions.MAX_ROWS == limits.MAX_PREDICTION_ROWS
+    assert predictions.MAX_VALUES == limits.MAX_PREDICTION_BODY_NODES
+    assert predictions.MAX_BYTES == limits.MAX_PREDICTION_BODY_BYTES
+
+
+@pytest.mark.parametrize("extra", [-limits.MAX_PREDICTION_ROWS, -1, 0, 1, limits.MAX_PREDICTION_ROWS])
+def test_any_number_of_rows_is_predicted(extra: int) -> None:
+    n_rows = limits.MAX_PREDICTION_ROWS + extra
+    by_row, by_column = _Counting(), _Counting()
+    answer = predict_rows(by_row, "md_1", [{"n": n} for n in range(n_rows)])  # type: ignore[arg-type]
+    assert answer["labels"] == [str(n) for n in range(n_rows)]
+    assert answer == predict_columns(by_column, "md_1", {"n": list(range(n_rows))}, n_rows=n_rows)  # type: ignore[arg-type]
+    assert len(answer["probabilities"]) == n_rows
+    assert answer["classes"] == ["a"]
+    for client in (by_row, by_column):
+        assert max(client.sizes) <= limits.MAX_PREDICTION_ROWS
+        assert len(client.sizes) == max(-(-n_rows // limits.MAX_PREDICTION_ROWS), 1)
+
+
+def test_wide_rows_stay_below_the_limit_of_values() -> None:
+    client = _Counting()
+    wide = {"n": list(range(7_000)), **{f"c{n}": [None] * 7_000 for n in range(999)}}
+    predict_columns(client, "md_1", wide, n_rows=7_000)  # type: ignore[arg-type]
+    assert sum(client.sizes) == 7_000
+    assert max(body.count(b",") + body.count(b":") for body in client.bodies) < limits.MAX_PREDICTION_BODY_NODES
+
+
+def test_long_cells_stay_below_the_limit_of_bytes() -> None:
+    client = _Counting()
+    rows = [{"n": n, "text": "x" * 5_000} for n in range(9_000)]
+    answer = predict_rows(client, "md_1", rows, read_out="ta")  # type: ignore[arg-type]
+    assert answer["labels"] == [str(n) for n in range(9_000)]
+    assert max(map(len, client.bodies)) <= limits.MAX_PREDICTION_BODY_BYTES
+    assert {json.loads(body)["read_out"] for body in client.bodies} == {"ta"}

@@ -1,0 +1,173 @@
+"""Rows of every kind become the same request, and answers are of the kind of the rows."""
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from grovekeeper_client import plain, rows
+
+SCHEMA: dict[str, Any] = {
+    "features": [
+        {"name": "age", "type": "integer", "lower": 0, "upper": 120, "missing": True},
+        {"name": "height", "type": "numeric", "lower": 0.5, "upper": 2.5, "missing": True},
+        {"name": "code", "type": "categorical", "categories": ["1", "x", "true", "2.5"], "missing": True},
+    ],
+    "label": {"name": "income", "classes": ["low", "high"]},
+}
+NUMBER, REAL, CATEGORY = SCHEMA["features"]
+COLUMNS = {"age": [39, None], "height": [1.5, None], "code": ["x", None]}
+LABELS = ["low", "high"]
+PROBABILITIES = [[0.75, 0.25], [0.25, 0.75]]
+
+FRAME = pd.DataFrame({"age": [39, None], "height": [1.5, float("nan")], "code": ["x", None]}, index=["a", "b"])
+NULLABLE = pd.DataFrame(
+    {
+        "age": pd.array([39, None], dtype="Int64"),
+        "height": pd.array([1.5, None], dtype="Float32"),
+        "code": pd.Categorical(["x", None]),
+    }
+)
+KINDS: dict[str, Any] = {
+    "pandas": FRAME,
+    "pandas, nullable": NULLABLE,
+    "pyarrow": pa.table({"age": [39, None], "height": [1.5, None], "code": pa.array(["x", None]).dictionary_encode()}),
+    "pyarrow batch": pa.RecordBatch.from_pydict({"age": [39, None], "height": [1.5, None], "code": ["x", None]}),
+    "numpy": np.array([[39, 1.5, "x"], [None, np.nan, None]], dtype=object),
+    "columns": {"age": [39, None], "height": (1.5, float("nan")), "code": np.array(["x", None], dtype=object)},
+    "mappings": [{"age": 39, "height": 1.5, "code": "x"}, {"age": None, "code": pd.NA}],
+    "lists": [[39, 1.5, "x"], (None, pd.NaT, None)],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_every_kind_become_the_same_columns(kind: str) -> None:
+    table = rows.read(KINDS[kind], SCHEMA)
+    assert table.columns == COLUMNS
+    assert table.n_rows == 2
+    assert table.kind == kind.partition(",")[0].partition(" ")[0]
+    types = {type(cell) for column in table.columns.values() for cell in column}
+    assert types <= {int, float, str, type(None)}
+
+
+def test_numbers_of_a_frame_with_missing_values_stay_the_numbers_that_they_were() -> None:
+    """pandas makes floats of integers beside a missing value."""
+    assert FRAME["age"].dtype == float
+    assert rows.read(FRAME, SCHEMA).columns["age"] == [39, None]
+    frame = pd.DataFrame({"code": [1, None]})
+    assert rows.read(frame, SCHEMA).columns["code"] == ["1", None]
+
+
+def test_answers_are_of_the_kind_of_the_rows() -> None:
+    frame = rows.read(FRAME, SCHEMA)
+    labels, probabilities = _answers(frame)
+    assert isinstance(labels, pd.Series)
+    assert (labels.tolist(), list(labels.index), labels.name) == (LABELS, ["a", "b"], "income")
+    assert isinstance(probabilities, pd.DataFrame)
+    assert (probabilities.values.tolist(), list(probabilities.columns)) == (PROBABILITIES, ["low", "high"])
+    assert list(probabilities.index) == ["a", "b"]
+
+    labels, probabilities = _answers(rows.read(KINDS["pyarrow"], SCHEMA))
+    assert labels.equals(pa.array(LABELS))
+    assert probabilities.equals(pa.table({"low": [0.75, 0.25], "high": [0.25, 0.75]}))
+
+    labels, probabilities = _answers(rows.read(KINDS["numpy"], SCHEMA))
+    assert isinstance(labels, np.ndarray)
+    assert labels.tolist() == LABELS
+    assert probabilities.tolist() == PROBABILITIES
+
+    assert _answers(rows.read(KINDS["columns"], SCHEMA)) == (LABELS, {"low": [0.75, 0.25], "high": [0.25, 0.75]})
+    assert _answers(rows.read(KINDS["mappings"], SCHEMA)) == (
+        LABELS,
+        [{"low": 0.75, "high": 0.25}, {"low": 0.25, "high": 0.75}],
+    )
+    assert _answers(rows.read(KINDS["lists"], SCHEMA)) == (LABELS, PROBABILITIES)
+
+
+def _answers(table: rows.Rows) -> tuple[Any, Any]:
+    return table.labels(LABELS, name="income"), table.probabilities(PROBABILITIES, classes=["low", "high"])
+
+
+def test_no_rows_give_empty_answers_of_their_kind() -> None:
+    for source, is_empty in (
+        (FRAME.iloc[:0], lambda answer: answer.shape == (0, 2)),
+        (KINDS["pyarrow"].slice(0, 0), lambda answer: answer.shape == (0, 2)),
+        (np.empty((0, 3)), lambda answer: answer.shape == (0, 2)),
+        ([], lambda answer: answer == []),
+        ({"age": [], "height": [], "code": []}, lambda answer: answer == {"low": [], "high": []}),
+    ):
+        table = rows.read(source, SCHEMA)
+        assert table.n_rows == 0
+        assert is_empty(table.probabilities([], classes=["low", "high"]))
+
+
+def test_rows_without_names_are_in_the_declared_order() -> None:
+    assert rows.read(pd.DataFrame([[39, 1.5, "x"], [None, None, None]]), SCHEMA).columns == COLUMNS
+    with pytest.raises(ValueError, match="need 3 cells, not 2"):
+        rows.read([[1, 2]], SCHEMA)
+
+
+def test_columns_that_the_model_does_not_have_or_lacks_are_named() -> None:
+    with pytest.raises(ValueError, match="does not read these columns: income"):
+        rows.read({"age": [1], "income": ["low"]}, SCHEMA)
+    strict = {**SCHEMA, "features": [{**NUMBER, "missing": False}, REAL, CATEGORY]}
+    with pytest.raises(ValueError, match="are needed: age"):
+        rows.read({"code": ["x"]}, strict)
+    with pytest.raises(ValueError, match="occurs twice"):
+        rows.read(pd.DataFrame([[1, 2]], columns=["age", "age"]), SCHEMA)
+    with pytest.raises(ValueError, match="unequal lengths"):
+        rows.read({"age": [1], "code": []}, SCHEMA)
+
+
+@pytest.mark.parametrize("source", ["text", b"bytes", 7, None, np.zeros(3), pd.Series([1])])
+def test_what_is_not_rows_is_refused(source: Any) -> None:
+    with pytest.raises(TypeError, match="rows are"):
+        rows.read(source, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("cell", "value"),
+    [
+        (np.int64(7), 7), (np.float32(0.1), float(np.float32(0.1))), (np.float64(0.1), 0.1), (np.bool_(True), 1),
+        (True, 1), (2**70, 2**70), (Decimal("1.5"), 1.5), (float("inf"), 120), (float("-inf"), 0),
+        (np.float16("inf"), 120), (float("nan"), None), (np.datetime64("NaT"), None), (pd.NaT, None), (pd.NA, None),
+        (None, None), (Decimal("NaN"), None), (np.float32("nan"), None),
+    ],
+)  # fmt: skip
+def test_a_cell_of_a_number_column_keeps_its_value(cell: Any, value: Any) -> None:
+    (converted,) = plain.cells(NUMBER, [cell])
+    assert converted == value
+    assert type(converted) in (int, float, type(None))
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        ("x", "x"), (np.str_("x"), "x"), (1, "1"), (1.0, "1"), (np.int8(1), "1"), (2.5, "2.5"), (True, "true"),
+        (np.bool_(True), "true"), (False, "False"), (7.0, "7"), (0.1, "0.1"), (Decimal("2.5"), "2.5"), ("", ""),
+        (float("inf"), "inf"), (float("nan"), None), (pd.NaT, None),
+    ],
+)  # fmt: skip
+def test_a_cell_of_a_category_column_becomes_the_text_of_its_category(cell: Any, text: str | None) -> None:
+    (converted,) = plain.cells(CATEGORY, [cell])
+    assert converted == text
+    assert type(converted) in (str, type(None))
+
+
+@pytest.mark.parametrize("cell", ["39", datetime.date(2026, 1, 1), [1], b"1", 1j])
+def test_a_cell_of_another_type_is_refused_without_its_value(cell: Any) -> None:
+    with pytest.raises(TypeError, match="column 'age': a number is needed") as caught:
+        plain.cells(NUMBER, [cell])
+    assert "39" not in str(caught.value)
+    if not isinstance(cell, str):
+        with pytest.raises(TypeError, match="column 'code': text or a number is needed"):
+            plain.cells(CATEGORY, [cell])
+
+
+def test_parameters_of_numpy_become_plain() -> None:
+    value = {"depth": np.int64(4), "share": np.float64(0.5), "cells": np.array([1, 2]), "names": ("a", np.str_("b"))}
+    assert plain.plain(value) == {"depth": 4, "share": 0.5, "cells": [1, 2], "names": ["a", "b"]}
