@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING
 
 from app.cli.prepare import prepare, refuse_rewound
 from app.cli.worker_pool import WorkerPool
-from app.core import logging
+from app.core import limits, logging
 from app.core.errors import InstallationError
 from app.core.memory import forbid_core_dumps
+from app.core.periodic import Periodic
 from app.core.settings import PREFIX, Settings
-from app.services.ledger.balance_checks import BalanceChecks
-from app.services.ledger.heads import HeadWriter
+from app.services.datasets.erase_due import erase_due
+from app.services.installation import Installation
+from app.services.ledger.balance_checks import check_balances
+from app.services.ledger.heads import Heads, HeadWriter
 
 if TYPE_CHECKING:  # FastAPI and uvicorn are imported by the process that serves, not by its callers
     from fastapi import FastAPI
@@ -37,7 +40,7 @@ _OF_WORKERS = (
 
 
 class ApiThread:
-    """Three threads: uvicorn on a bound socket, the writer of heads, and the comparisons of balances with entries."""
+    """Threads: uvicorn on a bound socket, the writer of heads, comparisons of balances, and erasures that are due."""
 
     def __init__(self, application: "FastAPI", listener: socket.socket) -> None:
         import uvicorn
@@ -55,7 +58,7 @@ class ApiThread:
         )
         self._server = uvicorn.Server(config)
         self._heads = HeadWriter(application.state.heads)
-        self._balances = BalanceChecks(application.state.installation)
+        self._upkeep = upkeep(application.state.installation, application.state.heads)
         self._gone_at = 0.0
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="api", daemon=True)
 
@@ -67,7 +70,8 @@ class ApiThread:
         """Starts the threads."""
         self._thread.start()
         self._heads.start()
-        self._balances.start()
+        for task in self._upkeep:
+            task.start()
 
     def begin_stop(self) -> None:
         """Accepts no new requests; running requests have :data:`API_GRACE_S` seconds."""
@@ -77,8 +81,27 @@ class ApiThread:
     def join(self) -> None:
         """Waits for the end of the threads, but not for a request that does not end."""
         self._thread.join(timeout=max(self._gone_at - time.monotonic(), 0))
-        self._balances.stop()
+        for task in self._upkeep:
+            task.stop()
         self._heads.stop()
+
+
+def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
+    """The periodic tasks of a serving process; none runs before the database is at this program's revision."""
+
+    def check(stopping: threading.Event) -> None:
+        if heads.is_current:
+            check_balances(installation, stopping=stopping)
+
+    def erase(_: threading.Event) -> None:
+        if heads.is_current:
+            heads.confirm()  # nothing is erased on the word of a database that was rewound
+            erase_due(installation)
+
+    return [
+        Periodic("balances", check, interval_s=limits.BALANCE_CHECK_INTERVAL_S),
+        Periodic("erasures", erase, interval_s=limits.ERASURE_INTERVAL_S),
+    ]
 
 
 def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:

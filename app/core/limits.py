@@ -204,6 +204,11 @@ MAX_ENTRIES_VERIFIED_AT_ONCE = 2_000
 BALANCE_CHECK_INTERVAL_S = 60.0
 """Seconds between two comparisons of all accounts of an API process with their entries."""
 
+# Erasures
+
+ERASURE_INTERVAL_S = 60.0
+"""Seconds between two searches of an API process for datasets whose date of erasure has come."""
+
 # Models and evaluations
 
 MAX_TREES = 1_024

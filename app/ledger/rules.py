@@ -47,11 +47,13 @@ class Allowance:
 
     Attributes:
         is_frozen: whether the account admits nothing.
+        is_due: whether the rows are to be erased by now, so that the account admits nothing.
         room: the largest job that the rules admit; ``None`` where no rule sets a limit.
         room_without_approval: the largest job that needs no approval; ``None`` where no job needs one.
     """
 
     is_frozen: bool
+    is_due: bool
     room: int | None
     room_without_approval: int | None
 
@@ -69,7 +71,7 @@ class Allowance:
         return self.room_without_approval is not None and amount > self.room_without_approval
 
 
-UNLIMITED = Allowance(is_frozen=False, room=None, room_without_approval=None)
+UNLIMITED = Allowance(is_frozen=False, is_due=False, room=None, room_without_approval=None)
 """What an account without rules leaves to every key."""
 
 
@@ -91,19 +93,24 @@ class Rules:
     is_frozen: bool = False
     erase_rows_at: datetime | None = None
 
+    def is_due(self, at: datetime) -> bool:
+        """Whether the date of erasure has come, so that no row may be read."""
+        return self.erase_rows_at is not None and self.erase_rows_at <= at
+
     def keys_beside(self, key: str) -> frozenset[str]:
         """The keys that share a quota with a key, and the key itself."""
         return frozenset({key}).union(*(quota.keys for quota in self.quotas if key in quota.keys))
 
-    def allowance(self, key: str, usage: Usage) -> Allowance:
-        """What the rules leave to a key."""
+    def allowance(self, key: str, usage: Usage, *, at: datetime) -> Allowance:
+        """What the rules leave to a key at a time."""
         rooms = [] if self.largest_job is None else [self.largest_job]
         for quota in self.quotas:
             if key in quota.keys:
                 rooms.append(quota.cap - sum(usage.by_key.get(other, 0) for other in quota.keys))
         return Allowance(
             is_frozen=self.is_frozen,
-            room=0 if self.is_frozen else max(min(rooms), 0) if rooms else None,
+            is_due=self.is_due(at),
+            room=0 if self.is_frozen or self.is_due(at) else max(min(rooms), 0) if rooms else None,
             room_without_approval=(
                 None if self.approval_above is None else max(self.approval_above - usage.since_approval, 0)
             ),

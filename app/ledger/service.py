@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.core import amounts, ids
-from app.core.errors import BudgetExceeded, Frozen, NotFound, QuotaExceeded, ReservationSettled
+from app.core.errors import BudgetExceeded, DatasetDeleted, Frozen, NotFound, QuotaExceeded, ReservationSettled
 from app.ledger import (
     account_facts,
     admission,
@@ -111,6 +111,7 @@ def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str) ->
         The reservations' ids, in the order of ``parts``.
 
     Raises:
+        DatasetDeleted: the rows of an account are to be erased by now; nothing was written.
         Frozen: the dataset of an account is frozen; nothing was written.
         QuotaExceeded: the rules of an account refuse its part; nothing was written.
         BudgetExceeded: the first account, in order of their ids, that does not admit its part; nothing was written.
@@ -258,6 +259,8 @@ def _require_rules(
         allowance, row = allowances.get(part.account_id), rows[part.account_id]
         if allowance is None:
             continue
+        if allowance.is_due:
+            raise DatasetDeleted
         if allowance.is_frozen:
             raise Frozen(row.id, row.name)
         ruled = rules.room_beside(allowances, parts, position)

@@ -10,6 +10,7 @@ from datetime import datetime
 from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
 
+from app.core import clock
 from app.ledger.rules import UNLIMITED, Allowance, Quota, Rules, Usage
 from app.ledger.tables import ReservationRow, RulesRow
 
@@ -59,7 +60,9 @@ def allowances(session: Session, account_ids: Collection[str], key: str) -> dict
     found = {}
     for row in rows:
         rules = rules_of(row)
-        found[row.account_id] = rules.allowance(key, usage(session, row.account_id, rules.keys_beside(key), key=key))
+        found[row.account_id] = rules.allowance(
+            key, usage(session, row.account_id, rules.keys_beside(key), key=key), at=clock.now()
+        )
     return found
 
 
@@ -130,6 +133,12 @@ def approve(session: Session, account_id: str, key: str, *, waiting: Collection[
         .values(is_approved=True)
         .execution_options(synchronize_session=False)
     )
+
+
+def due_accounts(session: Session, *, at: datetime) -> list[str]:
+    """Ids of the accounts whose date of erasure has come, in order; deleted datasets among them."""
+    due = select(RulesRow.account_id).where(RulesRow.erase_rows_at <= at)
+    return list(session.execute(due.order_by(RulesRow.account_id)).scalars())
 
 
 def closed_accounts(session: Session, *, at: datetime) -> frozenset[str]:

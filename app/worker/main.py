@@ -10,6 +10,7 @@ from app.core.errors import GrovekeeperError, InstallationError, LeaseLost
 from app.core.logging import configure
 from app.core.memory import forbid_core_dumps
 from app.core.settings import Settings
+from app.services.datasets.erase_due import erase_due
 from app.services.execution.run_job import claim_next, run_job
 from app.services.execution.sweep import expire_jobs, tidy_artifacts, tidy_jobs, tidy_rows
 from app.services.installation import Installation
@@ -96,6 +97,7 @@ class _Loop:
         if time.monotonic() - self._swept_at >= SWEEP_INTERVAL_S:
             self._swept_at = time.monotonic()
             self._publish_heads()
+            erase_due(self._installation)
             expire_jobs(self._installation)
             tidy_jobs(self._installation)
         if time.monotonic() - self._tidied_rows_at >= TIDY_ROWS_INTERVAL_S:

@@ -27,6 +27,8 @@ OF_THE_SERVICE = {
     ("app/services/execution/run_job.py", "_register"),
     # the comparison of balances with entries, which locks an account and changes nothing
     ("app/services/ledger/balance_checks.py", "_is_equal_when_locked"),
+    # dates of erasure, which owners set
+    ("app/services/datasets/erase_due.py", "_is_deleted_now"),
     # the sweeper
     ("app/services/execution/sweep.py", "expire_jobs"),
 }

@@ -8,9 +8,12 @@ from typing import Any, TypeAlias
 from unittest.mock import patch
 
 from app.access.roles import Principal
+from app.core import clock
 from app.core.errors import Frozen, JobFinished, LeaseLost, NotWaiting, QuotaExceeded, TooManyRequests
 from app.jobs import queue
 from app.jobs.queue import Claim
+from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.erase_due import erase_due
 from app.services.execution import run_job
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
@@ -85,6 +88,15 @@ def charge_or_freeze(installation: Installation, number: int, options: Options) 
     return 0
 
 
+def erase_due_dataset(installation: Installation, number: int, options: Options) -> list[str]:
+    """Searches for due datasets as if the date had come; an owner deletes the dataset in every fourth process."""
+    if number % 4 == 3:
+        delete_dataset(installation, OWNER, options["dataset"])
+        return []
+    with patch.object(type(installation.database), "now", lambda *_: clock.from_text(options["at"])):
+        return erase_due(installation)
+
+
 RULE_RACES: dict[str, Callable[[Installation, int, Options], Any]] = {
-    race.__name__: race for race in (submit_ruled, end_waiting_jobs, charge_or_freeze)
+    race.__name__: race for race in (submit_ruled, end_waiting_jobs, charge_or_freeze, erase_due_dataset)
 }

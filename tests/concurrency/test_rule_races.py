@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import pytest
 from app.access import keys
 from app.access.roles import Principal
 from app.core import clock, limits
+from app.services.ledger.audit import list_acts
+from app.services.pages import PageRequest
 from tests.concurrency.conftest import Race
-from tests.support.crash_scene import OWNER, Scene, opened
+from tests.support.crash_scene import ADMIN, OWNER, Scene, opened
 from tests.support.job_kinds import claimed
 from tests.support.ruled import SECOND, grant, set_rules
 from tests.support.two_datasets import Pair
@@ -84,4 +87,17 @@ def test_no_job_is_charged_after_the_answer_to_a_freeze(race: Race, scene: Scene
         scene.installation, "charge_or_freeze", dataset=scene.dataset_id, claims=claims, n_processes=6
     )
     assert sum(entry.kind == "charge" for entry in scene.entries()) == after_freeze
+    scene.verified()
+
+
+def test_a_due_dataset_is_erased_once(race: Race, scene: Scene) -> None:
+    """By one of many sweepers, or by its owner at the same moment."""
+    job_id = scene.submit_job(key="k")
+    at = clock.to_text(clock.now() + timedelta(days=1))
+    set_rules(scene, erase_rows_at=at)
+    results = race(scene.installation, "erase_due_dataset", dataset=scene.dataset_id, at=at, n_processes=8)
+    assert sum(map(len, results)) <= 1
+    assert scene.end(job_id) == ("cancelled", "cancelled", ["reserve", "void"])
+    acts = list_acts(scene.installation, ADMIN, PageRequest(limit=500)).acts
+    assert sum(act.kind == "dataset-deleted" for act in acts) == 1
     scene.verified()

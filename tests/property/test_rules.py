@@ -82,8 +82,8 @@ def test_a_stricter_rule_alone_is_no_loosening(before: Rules, quota: Quota) -> N
 
 @given(rules=rules, key=st.sampled_from(KEYS), usage=usages, amount=amounts)
 def test_an_allowance_admits_what_each_rule_admits(rules: Rules, key: str, usage: Usage, amount: int) -> None:
-    allowance = rules.allowance(key, usage)
-    expected = _outcome(replace(rules, erase_rows_at=None), key, usage, amount, START)
+    allowance = rules.allowance(key, usage, at=START)
+    expected = _outcome(rules, key, usage, amount, START)
     is_within = allowance.room is None or amount <= allowance.room
     is_at_once = allowance.room_without_approval is None or amount <= allowance.room_without_approval
     assert (ADMITTED if is_at_once else WAITS) * is_within == expected
@@ -93,7 +93,7 @@ def test_an_allowance_admits_what_each_rule_admits(rules: Rules, key: str, usage
 @given(room=st.integers(0, 20), parts=st.lists(st.tuples(st.sampled_from(["ds_1", "ds_2"]), amounts), min_size=1))
 def test_parts_of_a_job_on_one_account_add_up(room: int, parts: list[tuple[str, int]]) -> None:
     requests = [Request(account_id, amount, {}) for account_id, amount in parts]
-    allowances = {"ds_1": Allowance(is_frozen=False, room=room, room_without_approval=None)}
+    allowances = {"ds_1": Allowance(is_frozen=False, is_due=False, room=room, room_without_approval=None)}
     for position, request in enumerate(requests):
         ruled = room_beside(allowances, requests, position)
         if request.account_id == "ds_2":

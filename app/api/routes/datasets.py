@@ -143,7 +143,7 @@ def show_rules(installation: CurrentInstallation, caller: Caller, dataset: str) 
 @router.put(
     "/{dataset}/rules",
     operation_id="change_rules",
-    responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, NotSupported, *problems.JSON_BODY),
+    responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY),
 )
 def change_rules(installation: CurrentInstallation, caller: Caller, dataset: str, body: RulesIn) -> RulesOut:
     """Replace the rules of the dataset. Looser rules are in force once a second owner or an admin sends them."""

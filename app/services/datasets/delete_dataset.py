@@ -1,5 +1,9 @@
 """Serves ``DELETE /datasets/{id}``: erases the rows of a dataset; spend, ledger and models stay."""
 
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
 from app.access.roles import MANAGE_DATASET, Principal
 from app.datasets import catalog, row_files
 from app.jobs import queue
@@ -22,12 +26,20 @@ def delete_dataset(installation: Installation, principal: Principal, reference: 
     """
     with acting(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
-        row = catalog.locked(session, dataset.id).row  # locked before its jobs, so that no job is added meanwhile
-        at = installation.database.now(session)
-        # All jobs are locked before the account: a worker that holds a job may be waiting for the account.
-        unfinished = [queue.locked(session, job_id) for job_id in queue.unfinished_of(session, dataset.id)]
-        show_jobs.cancel_locked(session, unfinished, actor=principal.key_id, at=at)
-        if row.deleted_at is None:
-            catalog.mark_deleted(row, at=at)
-            control.record(session, EntryKind.DATASET_DELETED, actor=principal.key_id, dataset=row.id)
+        mark_deleted(session, dataset.id, actor=principal.key_id, at=installation.database.now(session))
     row_files.erase_dataset(installation.home, dataset.id)
+
+
+def mark_deleted(session: Session, dataset_id: str, *, actor: str, at: datetime) -> None:
+    """Turns a dataset into a tombstone, cancels its jobs, and records the act. The files of rows are erased afterwards.
+
+    Raises:
+        BalanceMismatch: the balance of a member of a population differs from its entries; nothing was written.
+    """
+    row = catalog.locked(session, dataset_id).row  # locked before its jobs, so that no job is added meanwhile
+    # All jobs are locked before the account: a worker that holds a job may be waiting for the account.
+    unfinished = [queue.locked(session, job_id) for job_id in queue.unfinished_of(session, dataset_id)]
+    show_jobs.cancel_locked(session, unfinished, actor=actor, at=at)
+    if row.deleted_at is None:
+        catalog.mark_deleted(row, at=at)
+        control.record(session, EntryKind.DATASET_DELETED, actor=actor, dataset=dataset_id)

@@ -1,47 +1,15 @@
-"""Compares the balances of all accounts with their entries when a process starts to serve, and at intervals."""
+"""Compares the balances of all accounts with their entries; a serving process does so at its start and at intervals."""
 
-import logging
 import threading
 from contextlib import suppress
 
-from app.core import limits
 from app.core.errors import BalanceMismatch
-from app.db import migrate
 from app.ledger import control, reconciliation, repository
 from app.ledger.reconciliation import Unverified
 from app.services.installation import Installation
 
 _PAUSE_S = 0.01
 """Seconds between two accounts, or two parts of a long account, in which requests have the processor."""
-
-_log = logging.getLogger(__name__)
-
-
-class BalanceChecks:
-    """A thread of a serving process that compares all balances until it is stopped."""
-
-    def __init__(self, installation: Installation) -> None:
-        self._installation = installation
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="balances", daemon=True)
-
-    def start(self) -> None:
-        """Starts the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ends the thread after the transaction that it is in."""
-        self._stopping.set()
-        self._thread.join(timeout=1.0)
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                if migrate.is_current(self._installation.database):
-                    check_balances(self._installation, stopping=self._stopping)
-            except Exception:  # noqa: BLE001 - no database now; the next turn tries again
-                _log.exception("balances were not compared; will try again")
-            self._stopping.wait(limits.BALANCE_CHECK_INTERVAL_S)
 
 
 def check_balances(installation: Installation, *, stopping: threading.Event | None = None) -> list[str]:

@@ -5,7 +5,7 @@ from sqlalchemy.orm import Session
 from app.access import authority, grants, keys
 from app.access.roles import MANAGE_DATASET, Principal, Role
 from app.core import clock
-from app.core.errors import InvalidRequest, NotFound, NotSupported, Unauthenticated
+from app.core.errors import DatasetDeleted, InvalidRequest, NotFound, Unauthenticated
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.jobs import queue
@@ -29,14 +29,12 @@ def change_rules(installation: Installation, principal: Principal, reference: st
     Raises:
         NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: only owners change rules.
-        DatasetDeleted: the dataset's rows are erased.
+        DatasetDeleted: the dataset's rows are erased, or their date has come.
         InvalidRequest: an amount or a date is out of range, or a quota names an unknown key.
     """
     with acting(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         catalog.locked(session, dataset.id).living()
-        if body.erase_rows_at is not None:
-            raise NotSupported("erase_rows_at")
         _require_keys(session, body)
         change = _Change(session, principal, dataset, installation.database.now)
         change.request(rules_of(body, change.accountant))
@@ -55,12 +53,14 @@ class _Change:
         self.accountant = repository.account(session, dataset.id).accountant
         self._row = stored_rules.row_of(session, dataset.id)
         self._before = stored_rules.rules_of(self._row)
+        if self._before.is_due(self.at):
+            raise DatasetDeleted
         self._proposal = living_proposal(self._row, at=self.at)
 
     def request(self, rules: Rules) -> None:
         """Puts rules in force or proposes them."""
         erase_at = rules.erase_rows_at
-        if erase_at is not None and erase_at <= self.at and erase_at != self._before.erase_rows_at:
+        if erase_at is not None and erase_at <= self.at:
             raise InvalidRequest.at("/erase_rows_at", "past")
         if self._principal.is_admin or not loosens(self._before, rules):
             if rules != self._before or self._proposal is not None:

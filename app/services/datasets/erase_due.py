@@ -1,0 +1,48 @@
+"""Erases the rows of datasets whose rules name a date of erasure that has come."""
+
+from contextlib import suppress
+
+from app.core.errors import BalanceMismatch
+from app.datasets import catalog, row_files
+from app.ledger import stored_rules
+from app.ledger.reconciliation import Unverified
+from app.services.datasets.delete_dataset import mark_deleted
+from app.services.installation import Installation
+
+SWEEPER = "sweeper"
+"""The actor of the erasure in the control chain: the date was set by the owners' rules."""
+
+
+def erase_due(installation: Installation) -> list[str]:
+    """Deletes every dataset whose date has come: the rows go, and the spend, the ledger and the models stay.
+
+    Workers and API processes repeat the search. Each dataset has its own transaction, which reads the dataset again
+    under its lock, so several processes may search at once. If the process dies before the files are erased,
+    :func:`app.services.execution.sweep.tidy_rows` erases them.
+
+    Returns:
+        Ids of the datasets that this call deleted. A dataset whose jobs cannot be cancelled, because a balance differs
+        from its entries, is left to a later call.
+    """
+    database, erased = installation.database, list[str]()
+    with database.read() as session:
+        due = stored_rules.due_accounts(session, at=database.now(session))
+        named = catalog.named(session, due)
+        living = [dataset_id for dataset_id in due if named[dataset_id].deleted_at is None]
+    for dataset_id in living:
+        with suppress(BalanceMismatch, Unverified):
+            if _is_deleted_now(installation, dataset_id):
+                row_files.erase_dataset(installation.home, dataset_id)
+                erased.append(dataset_id)
+    return erased
+
+
+def _is_deleted_now(installation: Installation, dataset_id: str) -> bool:
+    """Deletes a dataset unless another process did, or an admin moved the date."""
+    with installation.database.write() as session:
+        at = installation.database.now(session)
+        is_deleted = catalog.locked(session, dataset_id).is_deleted
+        if is_deleted or dataset_id not in stored_rules.due_accounts(session, at=at):
+            return False
+        mark_deleted(session, dataset_id, actor=SWEEPER, at=at)
+        return True

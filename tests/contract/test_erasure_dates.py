@@ -1,0 +1,148 @@
+"""Dates of erasure on both databases: what goes, what stays, and what happens between the date and the sweep."""
+
+from datetime import datetime, timedelta
+from unittest.mock import patch
+
+import pytest
+
+from app.cli.serve import upkeep
+from app.core import clock
+from app.core.errors import DatasetDeleted, InvalidRequest
+from app.datasets import row_files
+from app.ledger import stored_rules
+from app.services.datasets.erase_due import erase_due
+from app.services.execution import run_job
+from app.services.execution.sweep import tidy_rows
+from app.services.jobs.task import JobTask
+from app.services.ledger.audit import list_acts
+from app.services.ledger.heads import Heads
+from app.services.models import list_models
+from app.services.pages import PageRequest
+from tests.crash.conftest import eventually
+from tests.support import job_kinds
+from tests.support.crash_scene import ADMIN, OWNER, Scene
+from tests.support.job_kinds import claimed
+from tests.support.ruled import SECOND, grant, set_rules
+from tests.support.two_datasets import Pair
+
+A_MICROSECOND = timedelta(microseconds=1)
+
+
+def _dated(scene: Scene) -> datetime:
+    """Sets a date of erasure in an hour."""
+    date = clock.now() + timedelta(hours=1)
+    set_rules(scene, erase_rows_at=clock.to_text(date))
+    return date
+
+
+def _due(scene: Scene) -> None:
+    """Lets the date of erasure have come."""
+    _dated(scene)
+    with scene.installation.database.write() as session:
+        row = stored_rules.row_of(session, scene.dataset_id)
+        assert row is not None
+        row.erase_rows_at = clock.now() - timedelta(seconds=1)
+
+
+def _has_rows(scene: Scene) -> bool:
+    return any((scene.installation.home / row_files.ROWS_FOLDER).rglob("*.parquet"))
+
+
+def _deletions(scene: Scene) -> list[tuple[str, dict[str, object]]]:
+    acts = list_acts(scene.installation, ADMIN, PageRequest(limit=500)).acts
+    return [(act.actor, act.details) for act in acts if act.kind == "dataset-deleted"]
+
+
+def test_rows_are_erased_at_the_date_and_spend_and_models_stay(scene: Scene) -> None:
+    job_kinds.model(scene, "m")
+    queued = scene.submit_job(key="k")
+    date = _dated(scene)
+    with patch.object(type(scene.installation.database), "now", lambda *_: date - A_MICROSECOND):
+        assert erase_due(scene.installation) == []
+    assert _has_rows(scene)
+    with patch.object(type(scene.installation.database), "now", lambda *_: date):
+        assert erase_due(scene.installation) == [scene.dataset_id]
+        assert erase_due(scene.installation) == []
+    assert not _has_rows(scene)
+    assert scene.end(queued) == ("cancelled", "cancelled", ["reserve", "void"])
+    assert scene.verified().tightest.load == 10_000_000, "the charge of the model"
+    assert len(list_models(scene.installation, OWNER, PageRequest()).models) == 1
+    assert _deletions(scene) == [("sweeper", {"dataset": scene.dataset_id})]
+    with pytest.raises(DatasetDeleted):
+        scene.submit(key="l")
+
+
+def test_between_the_date_and_the_sweep_no_row_is_read(scene: Scene) -> None:
+    claim_of = scene.submit_job(key="a")
+    claim = claimed(scene.installation)
+    waiting = scene.submit_job(key="b")
+    _due(scene)
+    for spend in (lambda: scene.submit(key="c"), lambda: scene.charge_external(key="d")):
+        with pytest.raises(DatasetDeleted):
+            spend()
+    assert run_job.claim_next(scene.installation) is None
+
+    def must_not_run(_: JobTask) -> None:
+        raise AssertionError("rows would be read")
+
+    run_job.run_job(scene.installation, claim, must_not_run)
+    assert scene.job(claim_of).state == "queued"
+    erase_due(scene.installation)
+    assert [scene.end(job_id)[::2] for job_id in (claim_of, waiting)] == [("cancelled", ["reserve", "void"])] * 2
+
+
+def test_a_date_that_has_come_cannot_be_moved(scene: Scene) -> None:
+    _due(scene)
+    with pytest.raises(DatasetDeleted):
+        set_rules(scene, by=ADMIN)
+
+
+def test_an_earlier_date_is_a_tightening_and_a_later_date_is_not(scene: Scene) -> None:
+    grant(scene, "owner")
+    date = _dated(scene)
+    for later in (clock.to_text(date + A_MICROSECOND), None):
+        assert set_rules(scene, erase_rows_at=later).erase_rows_at == clock.to_text(date)
+    earlier = date - timedelta(minutes=30)
+    assert set_rules(scene, erase_rows_at=clock.to_text(earlier)).erase_rows_at == clock.to_text(earlier)
+    set_rules(scene)
+    assert set_rules(scene, by=SECOND).erase_rows_at is None
+
+
+def test_a_past_date_is_rejected(scene: Scene) -> None:
+    with pytest.raises(InvalidRequest):
+        set_rules(scene, erase_rows_at="2020-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize("text", ["2030-01-01", "2030-01-01T00:00:00", "tomorrow", "9999-12-31T23:59:59-23:59", 1])
+def test_a_date_states_its_zone(scene: Scene, text: object) -> None:
+    with pytest.raises(ValueError, match="not-a-time"):
+        set_rules(scene, erase_rows_at=text)
+
+
+def test_a_process_that_dies_before_the_files_are_erased_leaves_them_to_the_next_sweep(scene: Scene) -> None:
+    _due(scene)
+    with patch.object(row_files, "erase_dataset", side_effect=OSError), pytest.raises(OSError):
+        erase_due(scene.installation)
+    assert _has_rows(scene)
+    assert erase_due(scene.installation) == []
+    tidy_rows(scene.installation)
+    assert not _has_rows(scene)
+
+
+def test_a_job_on_two_datasets_ends_with_the_erasure_of_one(scene: Scene) -> None:
+    pair = Pair.beside(scene)
+    job_id = pair.submit(key="k")
+    _due(pair.second)
+    erase_due(scene.installation)
+    assert pair.kinds_of(job_id) == (["reserve", "void"], ["reserve", "void"])
+    pair.verify()
+
+
+def test_a_serving_process_erases_at_its_start(scene: Scene) -> None:
+    _due(scene)
+    tasks = upkeep(scene.installation, Heads(scene.installation))
+    for task in tasks:
+        task.start()
+    assert eventually(lambda: not _has_rows(scene), within_s=60)
+    for task in tasks:
+        task.stop()
