@@ -19,6 +19,13 @@ from app.privacy.events import (
 
 Leaf: TypeAlias = PermuteAndFlip | DiscreteLaplace | ExponentialMechanism | RoundedGaussian
 
+COARSE_BELOW, COARSE_ABOVE = Fraction(1, 10**14), Fraction(10**6)
+"""Outside these ε, a simple bound on ρ and μ² is the price: the verifier's decimals compute no better one."""
+
+VERIFIABLE = 1 + Fraction(1, 10**30)
+"""Enlarges a computed ρ or μ² beyond the rounding of the verifier, which computes with fewer digits. Without it, an
+attester could choose an event with a loss just below a whole step, and the ledger could not be verified any more."""
+
 EPSILON_PLACES = 9
 """A computed ε (of a guarantee, or the largest that fits) is a multiple of 10⁻⁹."""
 

@@ -19,7 +19,9 @@ from functools import lru_cache, partial
 from flint import arb
 
 from app.privacy.accountants.accountant import (
+    COARSE_BELOW,
     EPSILON_PLACES,
+    VERIFIABLE,
     Leaf,
     checked_delta,
     composed,
@@ -69,7 +71,9 @@ def _leaf(leaf: Leaf) -> Fraction:
 @lru_cache(maxsize=1024)
 def of_pure(epsilon: Fraction) -> Fraction:
     """ε·tanh(ε/2), rounded up: the ρ of every ε-DP mechanism. At most ε²/2 and at most ε."""
-    return min(upper_end(_tanh_cost(epsilon)), epsilon**2 / 2, epsilon)
+    if epsilon < COARSE_BELOW:
+        return epsilon**2 / 2
+    return min(upper_end(_tanh_cost(epsilon)) * VERIFIABLE, epsilon**2 / 2, epsilon)
 
 
 def price(epsilon: Fraction, delta: Fraction | None) -> int:

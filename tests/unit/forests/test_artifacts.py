@@ -132,6 +132,8 @@ BROKEN: dict[str, Callable[[dict[str, Any], dict[str, np.ndarray]], object]] = {
     "a schema of fewer features": lambda m, a: (m["schema"]["features"].pop(), a["feature"].fill(1)),
     "a schema that is no object": lambda m, a: m.update(schema="census"),
     "a bound beyond any double": lambda m, a: m["schema"]["features"][0].update(lower=-(10**400)),
+    "half of a surrogate pair": lambda m, a: m.update(receipt="\ud800"),
+    "a number that JSON does not have": lambda m, a: replace_in(m, "guarantee", "epsilon", value=float("nan")),
     "features that are no list": lambda m, a: m["schema"].update(features=7),
 }
 

@@ -28,19 +28,24 @@ from app.verifier.events import NotAnEvent, total
 AR = Adjacency.ADD_REMOVE_ONE
 
 wide = st.floats(min_value=-10, max_value=4, allow_nan=False).map(lambda power: Fraction(10**power))
+wider = st.floats(min_value=-20, max_value=20, allow_nan=False).map(lambda power: Fraction(10**power))
 
 
 @settings(max_examples=60, deadline=None)
-@given(wide)
+@given(wider)
 @example(Fraction(1, 2**32))
 @example(Fraction(55452225, 2**32))
 @example(Fraction(64 * 512))
+@example(Fraction(1, 10**14))
+@example(Fraction(10**6))
+@example(Fraction(10**6) + Fraction(1, 10**30))
 def test_the_verifier_and_the_service_convert_epsilon_alike(epsilon: Fraction) -> None:
+    """A price covers the verifier's bound: otherwise an honest ledger with that price would not be verified."""
     for own, service in (
         (conversions.rho_of_pure(epsilon), zcdp.of_pure(epsilon)),
         (conversions.mu_squared_of_pure(epsilon), gdp.of_pure(epsilon)),
     ):
-        assert abs(own - service) <= service * Fraction(1, 10**20)
+        assert 0 <= service - own <= service * Fraction(1, 10**20)
 
 
 @settings(max_examples=30, deadline=None)
@@ -62,9 +67,8 @@ def test_exact_values_from_other_sources() -> None:
 def test_ends_of_the_range_are_covered_by_plain_bounds() -> None:
     assert conversions.rho_of_pure(Fraction(0)) == conversions.mu_squared_of_pure(Fraction(0)) == 0
     for tiny in (Fraction(1, 10**15), Fraction(1, 10**99)):
-        assert 0 <= conversions.rho_of_pure(tiny) - zcdp.of_pure(tiny) <= tiny**2 * Fraction(1, 10**25)
-    tiny, huge = Fraction(1, 10**15), Fraction(10**7)
-    assert gdp.of_pure(tiny) <= conversions.mu_squared_of_pure(tiny) * (1 + Fraction(1, 10**25))
+        assert conversions.rho_of_pure(tiny) == zcdp.of_pure(tiny) == tiny**2 / 2
+    huge = Fraction(10**7)
     assert conversions.mu_squared_of_pure(huge) == 8 * huge
     assert conversions.rho_of_pure(huge) == huge
 
