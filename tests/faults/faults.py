@@ -23,6 +23,7 @@ Fault: TypeAlias = Callable[[Deployment, random.Random], AbstractContextManager[
 
 _HOUR_S = 3_600.0
 _CUT_WITHIN_S = 2.0
+_RECOVERED_WITHIN_S = 120.0
 
 
 @contextmanager
@@ -159,7 +160,7 @@ def commit_is_cut(cut: Cut) -> Fault:
 
 @contextmanager
 def sessions_are_terminated(deployment: Deployment, chance: random.Random) -> Iterator[bool]:
-    with suppress(psycopg.OperationalError):
+    with suppress(psycopg.Error):
         _execute(
             deployment,
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -203,9 +204,13 @@ def disk_of_database_is_full(deployment: Deployment, chance: random.Random) -> I
 @contextmanager
 def database_is_read_only(deployment: Deployment, chance: random.Random) -> Iterator[bool]:
     """PostgreSQL accepts no writes, as after a failover to a standby."""
-    _set_read_only(deployment, "on")
-    yield True
-    _set_read_only(deployment, "off")
+    has_struck = _set_read_only(deployment, "on")
+    yield has_struck
+    _postgres(deployment).limit_file_size("unlimited")  # or the configuration could not be written
+    deadline = time.monotonic() + _RECOVERED_WITHIN_S
+    while not _set_read_only(deployment, "off"):
+        assert time.monotonic() < deadline, "PostgreSQL does not recover"
+        time.sleep(0.2)
 
 
 ON_ANY_DATABASE: tuple[Fault, ...] = (
@@ -241,10 +246,14 @@ def _postgres(deployment: Deployment) -> PostgresServer:
     return deployment.postgres
 
 
-def _set_read_only(deployment: Deployment, value: str) -> None:
+def _set_read_only(deployment: Deployment, value: str) -> bool:
     _postgres(deployment).start()  # another fault may have ended it
-    _execute(deployment, f"ALTER SYSTEM SET default_transaction_read_only = {value}")
-    _execute(deployment, "SELECT pg_reload_conf()")
+    try:
+        _execute(deployment, f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+        _execute(deployment, "SELECT pg_reload_conf()")
+    except psycopg.Error:
+        return False
+    return True
 
 
 def _execute(deployment: Deployment, statement: str) -> None:

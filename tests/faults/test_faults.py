@@ -8,14 +8,13 @@ import os
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.faults import checks, traffic
-from tests.faults.deployment import Deployment, Fork, embedded, forking, replicated
+from tests.faults.deployment import Deployment, Fork, embedded, replicated
 from tests.faults.faults import Fault, possible_in
 
 _DEPLOYMENTS = {"sqlite": embedded, "postgresql": replicated}
@@ -25,13 +24,6 @@ _MOST = 0.7
 """A part of the faults that certainly finds what it breaks."""
 
 _LONG_ROUNDS = int(os.environ.get("TEST_FAULT_ROUNDS", "32"))
-
-
-@pytest.fixture(scope="module")
-def fork(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fork]:
-    """Starts processes of the product."""
-    with forking(tmp_path_factory.mktemp("forks") / "errors") as start:
-        yield start
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])

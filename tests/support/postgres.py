@@ -35,6 +35,8 @@ _START_TIMEOUT_S = 240
 _MEMORY = Path("/dev/shm")
 _MEMORY_BYTES = 2**31
 _PORT_ATTEMPTS = 5
+_START_ATTEMPTS = 2
+"""A server that runs at the first attempt may be ending."""
 _SERVER_OPTIONS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -196,15 +198,20 @@ class PostgresServer:
         Raises:
             PostgresMissing: the server ended, for example because its port is in use.
         """
-        log = self._folder / "log"
-        if self._process is None or self._process.poll() is not None:
-            with log.open("wb") as output:
-                self._process = subprocess.Popen(
-                    self._command, cwd="/", env=_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                    start_new_session=True, **_account(),
-                )  # fmt: skip
-        if not _answers(self._process, self._port):
-            raise PostgresMissing(f"the server did not start: {log.read_text(errors='replace')[-2000:]}")
+        for _ in range(_START_ATTEMPTS):
+            if self._process is None or self._process.poll() is not None:
+                self._process = self._started()
+            if _answers(self._process, self._port):
+                return
+        log = (self._folder / "log").read_text(errors="replace")
+        raise PostgresMissing(f"the server did not start: {log[-2000:]}")
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        with (self._folder / "log").open("wb") as output:
+            return subprocess.Popen(
+                self._command, cwd="/", env=_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                start_new_session=True, **_account(),
+            )  # fmt: skip
 
     def stop(self) -> None:
         """Ends every session, and the server in good order (SIGINT: fast shutdown)."""
