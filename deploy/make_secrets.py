@@ -1,8 +1,9 @@
-"""Secrets of ``docker-compose.yml``: random passwords, database addresses and the first admin key in ``secrets/``.
+"""Secrets of ``docker-compose.yml``: random passwords and keys, and database addresses, in ``secrets/``.
 
 ``python3 deploy/make_secrets.py [folder]`` needs nothing but Python and never overwrites a file.
 """
 
+import base64
 import secrets
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ def main(folder: Path) -> None:
         "migration_url": f"postgresql://grovekeeper_owner:{owner}@database/grovekeeper",
         "database_url": f"postgresql://grovekeeper_service:{service}@database/grovekeeper",
         "admin_key": f"key_first.{secrets.token_urlsafe(32)}",
+        "storage_key": base64.b64encode(secrets.token_bytes(32)).decode("ascii"),
     }
     present = [name for name in contents if (folder / name).exists()]
     if present:

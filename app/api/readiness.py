@@ -12,7 +12,7 @@ from app.services.ledger.heads import Heads
 DISK_RETRY_S = 60
 """Seconds after which a request that met a full disk may be sent again."""
 _REWOUND = "the ledger contradicts the heads that were written outside the database"
-_NO_HEADS = "heads outside the database cannot be read or written"
+_NO_HEADS = "heads outside the database cannot be read or written, or a key is missing"
 
 
 class Readiness:

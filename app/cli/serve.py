@@ -35,8 +35,9 @@ API_GRACE_S = 4
 WORKER_GRACE_S = 5.0
 _TICK_S = 0.1
 _OF_WORKERS = (
-    "home", "database_url", "lease_ttl_s", "poll_interval_s", "log_level", "signing_key_file", "checkpoint_dir",
+    "home", "lease_ttl_s", "poll_interval_s", "log_level", "signing_key_file", "checkpoint_dir",
 )  # fmt: skip
+_SECRETS_OF_WORKERS = ("database_url", "storage_key")
 
 
 class ApiThread:
@@ -119,7 +120,7 @@ def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
     forbid_core_dumps()
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
         prepare(settings)
-        pool = WorkerPool(settings.workers, environ=worker_environment(settings))
+        pool = WorkerPool(settings.workers, environ=worker_environment(settings), secrets=worker_secrets(settings))
         api = _api(settings, listener)
         try:
             pool.tend()
@@ -200,10 +201,16 @@ def address(host: str, listener: socket.socket) -> str:
 
 
 def worker_environment(settings: Settings) -> dict[str, str]:
-    """The environment of a worker: this process's, with the settings that a worker needs and without keys."""
+    """The environment of a worker: this process's, with the settings that a worker needs and without secrets."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     values = {name: getattr(settings, name) for name in _OF_WORKERS}
     return environ | {f"{PREFIX}{name.upper()}": str(value) for name, value in values.items() if value is not None}
+
+
+def worker_secrets(settings: Settings) -> dict[str, str]:
+    """The settings that a worker reads from its standard input, because other processes may see an environment."""
+    values = {name: getattr(settings, name) for name in _SECRETS_OF_WORKERS}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _api(settings: Settings, listener: socket.socket) -> ApiThread:

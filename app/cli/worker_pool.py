@@ -1,5 +1,6 @@
 """Manages a pool of worker processes: starts them, restarts dead ones, and ends all of them in bounded time."""
 
+import json
 import logging
 import os
 import signal
@@ -33,11 +34,13 @@ class WorkerPool:
     """A fixed number of worker processes.
 
     Each worker runs in its own session, so that Ctrl-C in a terminal reaches only the supervisor, which then ends the
-    workers. The stdin of each worker is a pipe from the supervisor, so that a worker notices the supervisor's end.
+    workers. The stdin of each worker is a pipe from the supervisor: it carries the secrets as one line of JSON, and its
+    end is the supervisor's end.
 
     Args:
         n_workers: number of processes.
         environ: the complete environment of the workers.
+        secrets: settings by name that are in no environment.
         command: the command of a worker.
         clock: a monotonic clock, in seconds.
     """
@@ -47,11 +50,13 @@ class WorkerPool:
         n_workers: int,
         *,
         environ: Mapping[str, str],
+        secrets: Mapping[str, str],
         command: Sequence[str] = WORKER_COMMAND,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._slots = [_Slot() for _ in range(n_workers)]
         self._environ = own_process.environment(environ)
+        self._secrets_line = json.dumps(dict(secrets)).encode() + b"\n"
         self._command = list(command)
         self._clock = clock
 
@@ -66,6 +71,7 @@ class WorkerPool:
                     self._command, stdin=subprocess.PIPE, env=self._environ, start_new_session=True
                 )
                 slot.started_at = now
+                self._hand_over_secrets(slot.process)
 
     def stop(self, *, grace_s: float) -> None:
         """Asks every worker to end, waits, and kills the rest together with their children."""
@@ -83,6 +89,12 @@ class WorkerPool:
             _close_stdin(process)
         for slot in self._slots:
             slot.process = None
+
+    def _hand_over_secrets(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):  # a worker that has ended already is started again
+            process.stdin.write(self._secrets_line)
+            process.stdin.flush()
 
     def _bury(self, slot: _Slot, now: float) -> None:
         assert slot.process is not None, "only a process that was started can have died"

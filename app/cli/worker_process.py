@@ -1,9 +1,10 @@
 """Runs a worker that ends with the process that started it (``python -m app.cli.worker_process``).
 
-``serve`` holds the other end of this process's stdin. When ``serve`` ends, even by ``kill -9``, stdin ends and the
-worker stops as at SIGTERM; the lease of its job then runs out.
+``serve`` holds the other end of this process's stdin. The first line has the secret settings. When ``serve`` ends, even
+by ``kill -9``, stdin ends and the worker stops as at SIGTERM; the lease of its job then runs out.
 """
 
+import json
 import os
 import signal
 import sys
@@ -20,12 +21,24 @@ def main() -> int:
     """Runs the worker of this installation until it is told to stop."""
     from app.worker.main import run
 
+    secrets_line = _first_line()
     threading.Thread(target=_follow_supervisor, name="follow-supervisor", daemon=True).start()
     try:
-        return run(Settings.from_environment(os.environ))
+        return run(Settings.from_environment(os.environ, **json.loads(secrets_line)))
     except InstallationError as error:
         print(error, file=sys.stderr)
         return 1
+
+
+def _first_line() -> bytes:
+    """The first line of stdin, read without a buffer that would keep what follows. Empty JSON if stdin has ended."""
+    line = b""
+    while not line.endswith(b"\n"):
+        part = os.read(0, 4096)
+        if not part:
+            return b"{}"
+        line += part
+    return line
 
 
 def _follow_supervisor() -> None:

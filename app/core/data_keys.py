@@ -63,18 +63,18 @@ class DataKey:
         """
         return HKDF(algorithm=SHA256(), length=n_bytes, salt=salt, info=purpose).derive(self.secret)
 
-    def seal(self, text: bytes, *, purpose: bytes, context: bytes) -> bytes:
-        """Encrypts a short text. ``context`` names its place; :meth:`open` needs the same."""
+    def seal(self, text: bytes, *, purpose: bytes) -> bytes:
+        """Encrypts a short text with the key of a purpose."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        return nonce + AESGCM(self.derived(purpose)).encrypt(nonce, text, context)
+        return nonce + AESGCM(self.derived(purpose)).encrypt(nonce, text, None)
 
-    def open(self, sealed: bytes, *, purpose: bytes, context: bytes) -> bytes:
+    def open(self, sealed: bytes, *, purpose: bytes) -> bytes:
         """Inverse of :meth:`seal`.
 
         Raises:
-            SealBroken: the text is of another key, purpose or context, or damaged.
+            SealBroken: the text is of another key or purpose, or damaged.
         """
-        return _decrypted(self.derived(purpose), sealed, context)
+        return _decrypted(self.derived(purpose), sealed, None)
 
 
 class StorageKeys:
@@ -160,7 +160,7 @@ def _wrap_context(key_id: bytes, dataset_id: str) -> bytes:
     return _WRAP_DOMAIN + _WRAP_VERSION + key_id + dataset_id.encode("ascii")
 
 
-def _decrypted(key: bytes, sealed: bytes, context: bytes) -> bytes:
+def _decrypted(key: bytes, sealed: bytes, context: bytes | None) -> bytes:
     try:
         return AESGCM(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], context)
     except (InvalidTag, ValueError):

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, cast
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -53,7 +53,8 @@ class SealedFile:
         with durable.new_file(self.path, existing=existing) as file:
             writer = Writer(file, self.key)
             yield writer
-            writer.finish()
+            if not writer.closed:
+                writer.finish()
 
     def open(self) -> "Reader":
         """Opens the file for reading; the caller closes it.
@@ -106,6 +107,7 @@ class Writer:
     def finish(self) -> None:
         """Writes the last chunk."""
         self._put(is_last=True)
+        self._file.flush()
         self.closed = True
 
     def _put(self, *, is_last: bool) -> None:
@@ -207,11 +209,10 @@ class Spool:
         """Appends bytes."""
         return self._writer.write(text)
 
-    def reader(self) -> Reader:
+    def reader(self) -> BinaryIO:
         """Ends writing and opens the text for reading."""
         self._writer.finish()
-        self._file.flush()
-        return Reader(self._file, self._key)
+        return cast(BinaryIO, Reader(self._file, self._key))
 
 
 class _Seal:

@@ -111,6 +111,14 @@ SETTINGS: tuple[Setting, ...] = (
         _read_path,
     ),
     Setting(
+        "storage_key",
+        "",
+        "Key that wraps the keys of stored rows, 32 random bytes in base64; during a rotation several, the newest "
+        "first, separated by spaces or lines. When unset, `<home>/storage.key`, made at the first start. Machines of "
+        "one installation share the keys.",
+        secret=True,
+    ),
+    Setting(
         "checkpoint_dir",
         "",
         "Folder for the newest signed head of every account, outside the database, so that a restore from an older "
@@ -168,6 +176,7 @@ class Settings:
     poll_interval_s: float = 0.5
     log_level: str = "INFO"
     signing_key_file: Path | None = None
+    storage_key: str | None = field(default=None, repr=False)
     checkpoint_dir: Path | None = None
     oidc_issuer: str | None = None
     oidc_audience: str | None = None

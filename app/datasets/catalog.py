@@ -9,6 +9,7 @@ from sqlalchemy import func, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from app.core.data_keys import DataKey, StorageKeys
 from app.core.errors import DatasetDeleted, NameTaken, NotFound
 from app.core.ids import is_reference
 from app.datasets.tables import DatasetRow, EpochRow
@@ -32,7 +33,7 @@ _LOADED_AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset's declaration, typed. Its row changes only once: when the dataset is deleted."""
+    """A dataset's declaration, typed. Its row changes when the dataset is deleted, or its data key is wrapped anew."""
 
     row: DatasetRow
 
@@ -78,6 +79,17 @@ class Dataset:
     @property
     def is_deleted(self) -> bool:
         return self.row.deleted_at is not None
+
+    def data_key(self, keys: StorageKeys) -> DataKey:
+        """The key of everything that is stored about the rows.
+
+        Raises:
+            DatasetDeleted: the key was destroyed with the rows.
+            InstallationError: the process does not have the storage key.
+        """
+        if self.row.wrapped_key is None:
+            raise DatasetDeleted
+        return keys.unwrap(self.row.wrapped_key, dataset_id=self.id)
 
     def living(self) -> "Dataset":
         """The dataset itself.
@@ -197,9 +209,18 @@ def named(session: Session, dataset_ids: Sequence[str]) -> dict[str, Named]:
 
 
 def mark_deleted(row: DatasetRow, *, at: datetime) -> None:
-    """Turns a dataset into a tombstone. Its spend and its name stay visible; the name is free again."""
+    """Turns a dataset into a tombstone and destroys its data key. Its spend and its name stay visible; the name is free
+    again.
+    """
     row.deleted_at = at
     row.living_name = None
+    row.wrapped_key = None
+
+
+def wrapped_keys(session: Session) -> list[bytes]:
+    """The wrapped data keys of all living datasets."""
+    stored = session.execute(select(DatasetRow.wrapped_key).where(DatasetRow.deleted_at.is_(None))).scalars()
+    return [wrapped for wrapped in stored if wrapped is not None]
 
 
 def epoch_ids(session: Session) -> set[str]:

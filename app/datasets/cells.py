@@ -9,10 +9,17 @@ import hmac
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.data_keys import DataKey
 from app.privacy.composition import HashPartition, Partitions
 
 ROW_ID_BYTES = 16
-DATASET_KEY_BYTES = 32
+_KEY_BYTES = 32
+_DIGESTS = b"grovekeeper/row-digests/1"
+
+
+def digest_key(key: DataKey) -> bytes:
+    """The secret that keys the hash partitions of a dataset and the ids of its units."""
+    return key.derived(_DIGESTS)
 
 
 def hash_keys(partitions: Partitions, *, dataset_key: bytes) -> dict[str, bytes]:
@@ -40,8 +47,8 @@ def hash_cells(row_ids: bytes, *, partition: HashPartition, dataset_key: bytes) 
     Raises:
         ValueError: the key or the ids do not have their fixed length.
     """
-    if len(dataset_key) != DATASET_KEY_BYTES:
-        raise ValueError(f"a dataset key has {DATASET_KEY_BYTES} bytes")
+    if len(dataset_key) != _KEY_BYTES:
+        raise ValueError(f"a dataset key has {_KEY_BYTES} bytes")
     n_rows, rest = divmod(len(row_ids), ROW_ID_BYTES)
     if rest:
         raise ValueError(f"a row id has {ROW_ID_BYTES} bytes")

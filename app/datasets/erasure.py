@@ -6,7 +6,6 @@ open keeps reading it. The admission book keeps its counts: an erased row does n
 """
 
 from collections.abc import Iterable
-from io import BufferedRandom
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.core import durable
-from app.core.errors import InstallationError
+from app.core.data_keys import DataKey
+from app.core.sealed_files import SealedFile, Writer
 from app.datasets import row_files
 from app.datasets.fingerprints import FINGERPRINT_BYTES
 
 
-def erase_rows(home: Path, dataset_id: str, epoch_ids: Iterable[str], *, row_id: bytes) -> int:
+def erase_rows(home: Path, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey, row_id: bytes) -> int:
     """Erases the rows with one row id from some uploads. Safe to repeat: a second call finishes an interrupted erasure.
 
     The caller holds the dataset's admission book, so that no two erasures write the same file.
@@ -29,6 +28,7 @@ def erase_rows(home: Path, dataset_id: str, epoch_ids: Iterable[str], *, row_id:
         home: the service's folder.
         dataset_id: the dataset.
         epoch_ids: uploads of the dataset.
+        key: of the dataset.
         row_id: PRIVATE; the row id of the unit.
 
     Returns:
@@ -40,34 +40,27 @@ def erase_rows(home: Path, dataset_id: str, epoch_ids: Iterable[str], *, row_id:
     """
     return sum(
         _erase_from(
-            row_files.epoch_file(home, dataset_id, epoch_id),
-            row_files.prints_file(home, dataset_id, epoch_id),
+            row_files.sealed_rows(home, dataset_id, epoch_id, key=key),
+            row_files.sealed_prints(home, dataset_id, epoch_id, key=key),
             row_id=row_id,
         )
         for epoch_id in epoch_ids
     )
 
 
-def _erase_from(file: Path, prints: Path, *, row_id: bytes) -> int:
-    is_readable = True
-    try:
-        with pq.ParquetFile(file, page_checksum_verification=True) as stored:
-            ids = stored.read(columns=[row_files.ROW_ID_COLUMN], use_threads=False).column(0)
-            stays = pc.not_equal(ids, pa.scalar(row_id, ids.type)).to_numpy()
-            if stays.all():
-                return 0
-            _keep(stays, prints)
-            with durable.new_file(file, existing="replace") as written:
-                _copy(stored, stays, written)
-    except pa.ArrowException:
-        is_readable = False
-    # Raised outside the handler: the library's error may quote private cells and must not be chained.
-    if not is_readable:
-        raise InstallationError("a stored row file is damaged; restore it from a backup")
+def _erase_from(file: SealedFile, prints: SealedFile, *, row_id: bytes) -> int:
+    with row_files.reading(file) as stored:
+        ids = stored.read(columns=[row_files.ROW_ID_COLUMN], use_threads=False).column(0)
+        stays = pc.not_equal(ids, pa.scalar(row_id, ids.type)).to_numpy()
+        if stays.all():
+            return 0
+        _keep(stays, prints)
+        with file.new(existing="replace") as written:
+            _copy(stored, stays, written)
     return int(np.count_nonzero(~stays))
 
 
-def _copy(stored: pq.ParquetFile, stays: np.ndarray[tuple[int], np.dtype[np.bool_]], written: BufferedRandom) -> None:
+def _copy(stored: pq.ParquetFile, stays: np.ndarray[tuple[int], np.dtype[np.bool_]], written: Writer) -> None:
     """Copies the rows that stay, one row group at a time."""
     start = 0
     with row_files.writer(written, stored.schema_arrow) as writer:
@@ -77,16 +70,18 @@ def _copy(stored: pq.ParquetFile, stays: np.ndarray[tuple[int], np.dtype[np.bool
             start += table.num_rows
 
 
-def _keep(stays: np.ndarray[tuple[int], np.dtype[np.bool_]], prints: Path) -> None:
+def _keep(stays: np.ndarray[tuple[int], np.dtype[np.bool_]], prints: SealedFile) -> None:
     """Keeps only the fingerprints of the rows that stay. Runs before the rows are erased, so no fingerprint outlives
     its row.
 
     If a crash left another number of fingerprints than rows, they cannot be matched, and the whole file is erased.
     """
-    if not prints.is_file():
+    if not prints.path.is_file():
         return
-    fingerprints = np.fromfile(prints, dtype=f"V{FINGERPRINT_BYTES}")
+    with prints.open() as reader:
+        fingerprints = np.frombuffer(reader.read(), dtype=f"V{FINGERPRINT_BYTES}")
     if len(fingerprints) != len(stays):
-        prints.unlink()
+        prints.path.unlink()
         return
-    durable.write(prints, fingerprints[stays].tobytes())
+    with prints.new(existing="replace") as written:
+        written.write(fingerprints[stays].tobytes())

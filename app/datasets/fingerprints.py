@@ -3,7 +3,7 @@
 The fingerprint of a row is a keyed hash of its features and label as they were uploaded, in the order of the
 declaration, without spaces around the cells. Without the key, nobody can test a guess against the files. The unit
 column is left out, so that a copy with other identifiers for people is recognised, too. Fingerprints are stored in a
-folder beside the rows and erased with them.
+folder beside the rows, encrypted under the same data key, and erased with them.
 
 No balance, cap, population, upload or job depends on fingerprints. They are compared only when an owner asks, and only
 with other datasets of the same owner (docs/adr/0011-overlap-is-shown-not-held.md).
@@ -14,7 +14,6 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +21,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.core import durable
+from app.core.data_keys import SealBroken
 from app.core.errors import InstallationError
+from app.core.sealed_files import SealedFile, Writer
 
 KEY_BYTES = 32
 FINGERPRINT_BYTES = 8
@@ -40,10 +41,10 @@ _CHUNK = 2**20
 class Fingerprints:
     """The fingerprint file of one upload, and the key of its fingerprints."""
 
-    destination: Path
+    destination: SealedFile
     key: bytes = field(repr=False)
 
-    def write(self, file: BinaryIO, columns: Sequence[pa.Array]) -> None:
+    def write(self, file: Writer, columns: Sequence[pa.Array]) -> None:
         """Appends the fingerprints of one block.
 
         Args:
@@ -86,7 +87,7 @@ def installation_key(home: Path) -> bytes:
     return key
 
 
-def compare(uploads: Mapping[str, Path], others: Mapping[str, Mapping[str, Path]]) -> dict[str, Overlap]:
+def compare(uploads: Mapping[str, SealedFile], others: Mapping[str, Mapping[str, SealedFile]]) -> dict[str, Overlap]:
     """Counts the rows of some uploads that occur in others. Large sets are compared in parts, so memory is bounded.
 
     Args:
@@ -96,9 +97,13 @@ def compare(uploads: Mapping[str, Path], others: Mapping[str, Mapping[str, Path]
 
     Returns:
         One overlap per upload, every set's name in ``shared``.
+
+    Raises:
+        FileNotFoundError: a file was erased meanwhile.
+        InstallationError: a file is damaged.
     """
     files = {*uploads.values(), *(file for named in others.values() for file in named.values())}
-    n_parts = sum(file.stat().st_size for file in files) // _PASS_BYTES + 1
+    n_parts = sum(file.path.stat().st_size for file in files) // _PASS_BYTES + 1
     rows, distinct = dict.fromkeys(uploads, 0), dict.fromkeys(uploads, 0)
     shared = {upload: dict.fromkeys(others, 0) for upload in uploads}
     for part in range(n_parts):
@@ -125,12 +130,15 @@ def _n_within(prints: NDArray[np.uint64], ordered: NDArray[np.uint64]) -> int:
     return int(np.count_nonzero(places))
 
 
-def _part(file: Path, part: int, n_parts: int) -> NDArray[np.uint64]:
+def _part(file: SealedFile, part: int, n_parts: int) -> NDArray[np.uint64]:
     """The fingerprints of a file that belong to one part. Keyed hashes make the parts equally large."""
     return np.concatenate([_NOTHING, *(chunk[chunk % n_parts == part] for chunk in _chunks(file))])
 
 
-def _chunks(file: Path) -> Iterator[NDArray[np.uint64]]:
-    with file.open("rb") as stream:
-        while len(chunk := np.fromfile(stream, dtype=_STORED, count=_CHUNK)):
-            yield chunk
+def _chunks(file: SealedFile) -> Iterator[NDArray[np.uint64]]:
+    try:
+        with file.open() as reader:
+            while chunk := reader.read(_CHUNK * FINGERPRINT_BYTES):
+                yield np.frombuffer(chunk, dtype=_STORED)
+    except SealBroken:
+        raise InstallationError("a file of fingerprints is damaged; restore it from a backup") from None

@@ -6,14 +6,12 @@ report. The parser's error messages quote cells, so every refusal is raised outs
 cause or context.
 """
 
-import hashlib
 import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from io import BufferedRandom
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,6 +22,7 @@ import pyarrow.csv as pa_csv
 
 from app.core import durable, limits
 from app.core.errors import ColumnProblem, RowsInvalid, TooLarge
+from app.core.sealed_files import SealedFile, Writer
 from app.datasets import row_files
 from app.datasets.admission import AdmissionBook, unit_row_ids
 from app.datasets.cells import ROW_ID_BYTES, hash_cells, hash_keys
@@ -77,19 +76,17 @@ class IngestReport:
         columns: one entry per feature in schema order, then the label, then columns that only partition; dropped rows
             are counted too.
         n_rows: stored rows, those with an unknown label included; never part of an answer.
-        digest: SHA-256 of the stored file, hexadecimal. Row ids are random or keyed, so it says nothing about the rows.
         dropped: where the unit is a column, the rows that were not stored.
     """
 
     columns: tuple[ColumnReport, ...] = field(repr=False)
     n_rows: int = field(repr=False)
-    digest: str
     dropped: DroppedRows | None = None
 
 
 def ingest_csv(
     source: BinaryIO,
-    destination: Path,
+    destination: SealedFile,
     *,
     rules: RowRules,
     book: AdmissionBook | None,
@@ -105,7 +102,7 @@ def ingest_csv(
 
     Args:
         source: PRIVATE; the body. Read to its end, not closed.
-        destination: the epoch's file (:func:`app.datasets.row_files.epoch_file`); must not exist.
+        destination: the epoch's file (:func:`app.datasets.row_files.sealed_rows`); must not exist.
         rules: the parts of the declaration that rows are read by.
         book: the dataset's admission book, begun for this upload, where the unit is a column; else ``None``.
         prints: the fingerprint file of this upload; must not exist.
@@ -123,23 +120,21 @@ def ingest_csv(
     text = CsvSource(source, is_gzip=gzip, max_bytes=max_bytes, max_line_bytes=line_bytes)
     try:
         _order_columns(text, rules)
-        durable.make_folder(destination.parent)
-        durable.make_folder(prints.destination.parent)
+        durable.make_folder(destination.path.parent)
+        durable.make_folder(prints.destination.path.parent)
         with (
-            durable.new_file(destination, existing="refuse") as file,
-            durable.new_file(prints.destination, existing="refuse") as printed,
+            destination.new(existing="refuse") as file,
+            prints.destination.new(existing="refuse") as printed,
         ):
             upload = _Upload(rules, book, on_stored=partial(prints.write, printed))
             for _ in upload.store(text, file):
-                _refuse_when_full(destination, prints)
+                _refuse_when_full(destination.path, prints)
             # After the last byte was written: of uploads at the same time, at least the last one counts all.
-            file.flush()
-            printed.flush()
-            _refuse_when_full(destination, prints)
-            file.seek(0)
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            file.finish()
+            printed.finish()
+            _refuse_when_full(destination.path, prints)
         reports = tuple(column.report for column in upload.columns)
-        return IngestReport(reports, upload.n_rows, digest, upload.dropped)
+        return IngestReport(reports, upload.n_rows, upload.dropped)
     finally:
         text.close()
 
@@ -150,7 +145,7 @@ def _refuse_when_full(destination: Path, prints: Fingerprints) -> None:
     Raises:
         TooLarge: the files in the dataset's folders have more bytes.
     """
-    folders = (destination.parent, prints.destination.parent)
+    folders = (destination.parent, prints.destination.path.parent)
     if sum(map(row_files.size_bytes, folders)) > limits.MAX_DATASET_BYTES:
         raise TooLarge("the stored bytes of the dataset", limits.MAX_DATASET_BYTES)
 
@@ -211,7 +206,7 @@ class _Upload:
         """Rows that were not stored; ``None`` where the unit is the row, so that no row is dropped."""
         return None if self._unit is None else DroppedRows(self._n_without_unit, self._n_over_bound)
 
-    def store(self, text: CsvSource, file: BufferedRandom) -> Iterator[None]:
+    def store(self, text: CsvSource, file: Writer) -> Iterator[None]:
         """Reads the upload to its end and writes its rows, until a cell has to be refused. Yields before row groups.
 
         Raises:

@@ -8,14 +8,15 @@ says nothing about its content.
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from app.core.data_keys import SealBroken
 from app.core.errors import InstallationError
+from app.core.sealed_files import SealedFile
 from app.datasets import row_files
 from app.datasets.boxes import Box, integers
 from app.datasets.cells import ROW_ID_BYTES
@@ -26,7 +27,7 @@ from app.privacy.composition import Partitions, Scope
 
 
 def read(
-    files: Sequence[Path],
+    files: Sequence[SealedFile],
     *,
     schema: Schema,
     partitions: Partitions,
@@ -75,18 +76,18 @@ def read(
     )
 
 
-def _read_file(file: Path, *, form: pa.Schema, box: Box) -> Iterator[pa.Table]:
+def _read_file(file: SealedFile, *, form: pa.Schema, box: Box) -> Iterator[pa.Table]:
     """The rows of the box in one file, a row group at a time."""
     is_readable = False
     try:
-        with pq.ParquetFile(file, page_checksum_verification=True) as stored:
+        with file.open() as reader, pq.ParquetFile(reader) as stored:
             stored_form = stored.schema_arrow
             if stored_form.equals(form) and (stored_form.metadata or {}).items() >= row_files.FORMAT.items():
                 for group in range(stored.num_row_groups):
                     table = stored.read_row_group(group, use_threads=False)
                     yield table.filter(pa.array(box.covers(table)))
                 is_readable = True
-    except (pa.ArrowException, OSError, ValueError):
+    except (pa.ArrowException, SealBroken, OSError, ValueError):
         is_readable = False
     # Raised outside the handler: the library's error may quote private cells and must not be chained.
     if not is_readable:

@@ -21,23 +21,26 @@ column         type                   content
 
 Where the privacy unit is a column, the admission book (:mod:`app.datasets.admission`) is in the same folder.
 
-Folders have mode 0700 and files 0600. Pages carry checksums, so that a damaged file is refused.
+Both kinds of files are encrypted under the dataset's data key (:mod:`app.core.sealed_files`), which refuses a damaged
+file. Folders have mode 0700 and files 0600.
 """
 
 import errno
 import re
 import secrets
 import shutil
-from collections.abc import Collection, Iterable
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
-from io import BufferedRandom
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.core import durable
+from app.core.data_keys import DataKey, SealBroken
+from app.core.errors import InstallationError
+from app.core.sealed_files import SealedFile, Writer
 from app.datasets.cells import ROW_ID_BYTES
 from app.datasets.partition_columns import stored_columns
 from app.forests.data.schema import Schema
@@ -74,8 +77,18 @@ def arrow_schema(schema: Schema, partitions: Partitions) -> pa.Schema:
     return pa.schema(fields, metadata=FORMAT)
 
 
+def sealed_rows(home: Path, dataset_id: str, epoch_id: str, *, key: DataKey) -> SealedFile:
+    """The encrypted file of the rows of one upload; raises what :func:`epoch_file` raises."""
+    return SealedFile(epoch_file(home, dataset_id, epoch_id), key)
+
+
+def sealed_prints(home: Path, dataset_id: str, epoch_id: str, *, key: DataKey) -> SealedFile:
+    """The encrypted file of the fingerprints of one upload; raises what :func:`prints_file` raises."""
+    return SealedFile(prints_file(home, dataset_id, epoch_id), key)
+
+
 def epoch_file(home: Path, dataset_id: str, epoch_id: str) -> Path:
-    """The file of the rows of one upload.
+    """The path of the rows of one upload.
 
     Raises:
         ValueError: the id does not have the form of our ids. No text from outside becomes a path.
@@ -86,7 +99,7 @@ def epoch_file(home: Path, dataset_id: str, epoch_id: str) -> Path:
 
 
 def prints_file(home: Path, dataset_id: str, epoch_id: str) -> Path:
-    """The file of the fingerprints of one upload.
+    """The path of the fingerprints of one upload.
 
     Raises:
         ValueError: the id does not have the form of our ids.
@@ -101,10 +114,17 @@ def admission_file(home: Path, dataset_id: str) -> Path:
     return _dataset_folder(home, dataset_id) / "units.sqlite3"
 
 
-def count_rows(home: Path, dataset_id: str, epoch_ids: Iterable[str]) -> int:
-    """PRIVATE: the number of rows of some epochs, read from file footers. For limits only; never part of an answer."""
-    files = (epoch_file(home, dataset_id, epoch) for epoch in epoch_ids)
-    return sum(pq.read_metadata(file).num_rows for file in files if file.is_file())
+def count_rows(home: Path, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey) -> int:
+    """PRIVATE: the number of rows of some epochs, read from file footers. For limits only; never part of an answer.
+
+    Raises:
+        InstallationError: a file is damaged.
+    """
+    n_rows = 0
+    for epoch in epoch_ids:
+        with suppress(FileNotFoundError), reading(sealed_rows(home, dataset_id, epoch, key=key)) as stored:
+            n_rows += stored.metadata.num_rows
+    return n_rows
 
 
 def size_bytes(folder: Path) -> int:
@@ -194,7 +214,26 @@ def erase_uncommitted(home: Path, dataset_id: str, *, committed: Collection[str]
             durable.sync_folder(folder)
 
 
-def writer(file: BufferedRandom, form: pa.Schema) -> pq.ParquetWriter:
+@contextmanager
+def reading(file: SealedFile) -> Iterator[pq.ParquetFile]:
+    """Opens a file of rows.
+
+    Raises:
+        FileNotFoundError: no such file.
+        InstallationError: the file is damaged or of an unknown form. Nothing of its content is in the error.
+    """
+    is_readable = True
+    try:
+        with file.open() as reader, pq.ParquetFile(reader) as stored:
+            yield stored
+    except (pa.ArrowException, SealBroken):
+        is_readable = False
+    # Raised outside the handler: the library's error may quote private cells and must not be chained.
+    if not is_readable:
+        raise InstallationError("a stored row file is damaged or of an unknown form; restore it from a backup")
+
+
+def writer(file: Writer, form: pa.Schema) -> pq.ParquetWriter:
     """A Parquet writer with the settings of row files."""
     return pq.ParquetWriter(
         file,
@@ -203,7 +242,6 @@ def writer(file: BufferedRandom, form: pa.Schema) -> pq.ParquetWriter:
         compression_level=1,
         use_dictionary=[name for name in form.names if name != ROW_ID_COLUMN],
         write_statistics=False,
-        write_page_checksum=True,
     )
 
 

@@ -15,7 +15,8 @@ class DatasetRow(Base):
 
     Attributes:
         living_name: the name until the dataset is deleted, then null, so that the name is free again.
-        hash_key: secret key of hash partitions and unit digests; never leaves the service.
+        wrapped_key: the data key, wrapped by a storage key (:mod:`app.core.data_keys`); null once the dataset is
+            deleted.
     """
 
     __tablename__ = "datasets"
@@ -30,12 +31,15 @@ class DatasetRow(Base):
     public_size: Mapped[int | None]
     visibility: Mapped[str]
     population: Mapped[str | None]
-    hash_key: Mapped[bytes] = mapped_column(LargeBinary)
+    wrapped_key: Mapped[bytes | None] = mapped_column(LargeBinary)
     declared_by: Mapped[str]
     created_at: Mapped[datetime]
     deleted_at: Mapped[datetime | None]
 
-    __table_args__ = (CheckConstraint("(deleted_at IS NULL) = (living_name IS NOT NULL)", name="living_has_its_name"),)
+    __table_args__ = (
+        CheckConstraint("(deleted_at IS NULL) = (living_name IS NOT NULL)", name="living_has_its_name"),
+        CheckConstraint("(deleted_at IS NULL) = (wrapped_key IS NOT NULL)", name="living_has_its_key"),
+    )
 
 
 class EpochRow(Base):

@@ -27,6 +27,8 @@ _SQLITE_PRAGMAS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA foreign_keys = ON",
+    # Deleted content is overwritten with zeros: the key of an erased dataset must not stay in a free part of a page.
+    "PRAGMA secure_delete = ON",
     # Otherwise INSERT OR REPLACE would delete the old row without running its BEFORE DELETE trigger.
     "PRAGMA recursive_triggers = ON",
 )

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import Self
 
@@ -15,6 +15,9 @@ from app.core import clock, limits
 from app.core.errors import Unavailable
 from app.db.engine import ACCESS, DialectName, database_file, dialect_of, open_engine, parse_url
 from app.db.locks import WriteLock
+
+LOG_WAIT_S = 1.0
+"""Seconds for which all writers wait while :meth:`Database.forget_deleted` waits for readers."""
 
 _TEMPORARY_ON_SQLITE = frozenset(
     (
@@ -89,6 +92,18 @@ class Database:
             return clock.now()
         at: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
         return at.astimezone(UTC)
+
+    def forget_deleted(self) -> None:
+        """Empties the write-ahead log of a SQLite database, which still has what was deleted.
+
+        Waits for readers for :data:`LOG_WAIT_S` at most; then the log stays until a later call. PostgreSQL removes
+        deleted content by vacuum and recycles its log; docs/guides/operator.md says what that means for keys.
+        """
+        if self.dialect == "sqlite":
+            with self._exclusive(), closing(self.engine.raw_connection()) as connection:
+                connection.execute(f"PRAGMA busy_timeout = {int(LOG_WAIT_S * 1000)}")
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                connection.execute(f"PRAGMA busy_timeout = {int(limits.DATABASE_WRITE_WAIT_S * 1000)}")
 
     def close(self) -> None:
         """Closes every idle connection. May be called twice."""

@@ -2,9 +2,12 @@
 
 import tempfile
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from app.core.data_keys import StorageKeys
+from app.core.errors import InstallationError
 from app.core.settings import Settings
 from app.db.unit_of_work import Database
 from app.registry.cache import ArtifactCache
@@ -31,6 +34,28 @@ class Installation:
     @property
     def home(self) -> Path:
         return self.settings.home
+
+    @cached_property
+    def storage_keys(self) -> StorageKeys:
+        """The keys that wrap the data keys in the database, read once per process.
+
+        Raises:
+            InstallationError: the keys are missing or cannot be read.
+        """
+        if self.settings.storage_key is not None:
+            return StorageKeys.from_text(self.settings.storage_key)
+        try:
+            return StorageKeys.from_text(self.storage_key_file.read_text(encoding="ascii", errors="replace"))
+        except OSError:
+            raise InstallationError(
+                f"the storage key {self.storage_key_file} is missing. Put it back; without it the stored rows cannot "
+                "be read"
+            ) from None
+
+    @property
+    def storage_key_file(self) -> Path:
+        """The file of the storage keys, unless a setting has them."""
+        return self.home / "storage.key"
 
     def spool(self) -> BinaryIO:
         """Opens a file in the home without a name, for the body of an upload or a file that an answer streams.

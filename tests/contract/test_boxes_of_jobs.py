@@ -51,7 +51,7 @@ def _ages_read(installation: Installation) -> set[int]:
     task = run_job.charge_job(installation, claim)
     [part] = type(task).from_text(task.to_text()).parts
     rows = private_rows.read(
-        part.row_files,
+        part.files,
         schema=Schema.from_json(part.schema),
         partitions=Partitions.from_json(part.partitions),
         scope=part.scope,

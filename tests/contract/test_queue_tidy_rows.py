@@ -4,10 +4,12 @@ import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
 
 from app.core.errors import DatasetDeleted
+from app.core.sealed_files import SealedFile
 from app.datasets import ingest, row_files
 from app.registry import models
 from app.registry.tables import ModelRow
@@ -93,11 +95,11 @@ def test_rows_that_arrive_while_their_dataset_is_deleted_are_not_kept(
 ) -> None:
     ingest_csv = ingest.ingest_csv
 
-    def delete_after(*arguments: object, **named: object) -> ingest.IngestReport:
-        report = ingest_csv(*arguments, **named)  # type: ignore[arg-type]
+    def delete_after(body: BinaryIO, destination: SealedFile, **named: Any) -> ingest.IngestReport:
+        report = ingest_csv(body, destination, **named)
         delete_dataset(scene.installation, OWNER, scene.dataset_id)
         row_files.epoch_file(scene.installation.home, scene.dataset_id, "ep_other").parent.mkdir()
-        Path(str(arguments[1])).write_bytes(b"rows")  # a slower disk shows the file only at this moment
+        destination.path.write_bytes(b"rows")  # a slower disk shows the file only at this moment
         return report
 
     monkeypatch.setattr(ingest, "ingest_csv", delete_after)

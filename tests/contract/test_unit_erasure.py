@@ -4,7 +4,6 @@ import threading
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from app.core.errors import DatasetDeleted, InvalidRequest, NotFound
@@ -42,7 +41,9 @@ def ages(installation: Installation, dataset: str) -> list[list[int]]:
 
 
 def prints(installation: Installation, dataset: str, epoch: str) -> list[int]:
-    return np.fromfile(row_files.prints_file(installation.home, dataset, epoch), dtype="<u8").tolist()
+    key = people.data_key(installation, dataset)
+    with row_files.sealed_prints(installation.home, dataset, epoch, key=key).open() as reader:
+        return np.frombuffer(reader.read(), dtype="<u8").tolist()
 
 
 def test_the_rows_go_from_every_upload_and_the_others_stay_as_they_were(
@@ -59,8 +60,9 @@ def test_the_rows_go_from_every_upload_and_the_others_stay_as_they_were(
     assert remaining == [[kept[0][1]], kept[1], [kept[2][1]]]
     with installation.database.read() as session:
         stored = catalog.find(session, dataset)
-    files = [row_files.epoch_file(installation.home, dataset, epoch) for epoch in epochs(installation, dataset)]
-    rows = private_rows.read(files, schema=stored.schema, partitions=stored.partitions, scope={})
+    rows = private_rows.read(
+        people.files(installation, dataset), schema=stored.schema, partitions=stored.partitions, scope={}
+    )
     assert len(rows.y) == 3, "the files are of the form that jobs read"
 
 
@@ -86,7 +88,7 @@ def test_an_upload_that_left_the_book_and_has_not_committed_is_waited_for(
 def test_it_may_be_repeated_and_a_unit_that_is_not_there_changes_nothing(
     installation: Installation, dataset: str
 ) -> None:
-    files = [row_files.epoch_file(installation.home, dataset, epoch) for epoch in epochs(installation, dataset)]
+    files = [file.path for file in people.files(installation, dataset)]
     before = [file.read_bytes() for file in files]
     assert erase_unit(installation, OWNER, dataset, unit="nobody").erased == 0
     assert [file.read_bytes() for file in files] == before
@@ -145,8 +147,7 @@ def test_repeating_an_erasure_finishes_an_interrupted_erasure(
 def test_a_reader_continues_with_the_file_that_it_opened_before_an_erasure(
     installation: Installation, dataset: str
 ) -> None:
-    file = row_files.epoch_file(installation.home, dataset, epochs(installation, dataset)[0])
-    with pq.ParquetFile(file) as reader:
+    with row_files.reading(people.files(installation, dataset)[0]) as reader:
         erase_unit(installation, OWNER, dataset, unit="ann")
         assert reader.read().num_rows == 3
 

@@ -165,7 +165,7 @@ def _uploads(walk: Walk, dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _aborted_upload(walk: Walk, dataset: str) -> None:
     """Sends the head and half of the body, then goes away."""
-    body = walk.rows("aborted", 1000).encode()
+    body = walk.rows("aborted", 10_000).encode()
     head = (
         f"POST /datasets/{dataset}/rows HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {walk.owner.key}\r\n"
         f"Content-Type: text/csv\r\nContent-Length: {len(body)}\r\n\r\n"

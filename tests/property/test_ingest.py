@@ -11,6 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -201,7 +202,7 @@ def test_any_bytes_are_stored_or_refused_with_a_named_error(upload, tail):
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**20), st.integers(1, 255))
-def test_a_damaged_file_is_refused_or_read_as_valid_rows(position, flips):
+def test_a_damaged_file_is_refused(position, flips):
     feature = Feature("x", "integer", lower=0, upper=9)
     category = Feature("c", "categorical", categories=("a", "b"))
     schema = Schema((feature, category), Label("y", ("0", "1")))
@@ -210,18 +211,11 @@ def test_a_damaged_file_is_refused_or_read_as_valid_rows(position, flips):
     )
 
     def then(ingestion, _):
-        content = bytearray(ingestion.destination.read_bytes())
+        content = bytearray(ingestion.destination.path.read_bytes())
         content[position % len(content)] ^= flips
-        ingestion.destination.write_bytes(content)
-        try:
-            rows = ingestion.read()
-        except InstallationError:
-            return
-        numbers, codes = rows.features.columns
-        assert numbers.shape == codes.shape == rows.y.shape == (len(rows.row_ids),)
-        assert ((numbers >= 0) & (numbers <= 9) & (numbers % 1 == 0)).all()
-        assert ((codes >= 0) & (codes <= category.other_code)).all()
-        assert ((rows.y >= 0) & (rows.y <= 1)).all()
+        ingestion.destination.path.write_bytes(content)
+        with pytest.raises(InstallationError):
+            ingestion.read()
 
     assert run(schema, body, line_bytes=10_000, is_gzip=False, then=then) == {}
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from sqlalchemy import inspect, text
 
-from app.datasets import row_files
 from tests.support.canaries import Canaries
 from tests.support.server import Server
 
@@ -38,7 +37,7 @@ class Search:
         home = self._server.settings.home
         for path in sorted((*home.parent.rglob("*"), *self._folder.rglob("*"))):
             self.look("names of files", str(path).encode())
-            if path.is_file() and not _holds_rows(path, home):
+            if path.is_file():
                 self.look(str(path), path.read_bytes())
 
     def processes(self, *pids: int) -> None:
@@ -65,8 +64,3 @@ class Search:
 
 def _stored(value: object) -> bytes:
     return bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode()
-
-
-def _holds_rows(path: Path, home: Path) -> bool:
-    """Whether a file is the Parquet file of an upload: the only place where rows are."""
-    return path.is_relative_to(home / row_files.ROWS_FOLDER) and path.suffix == ".parquet"

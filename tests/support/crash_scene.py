@@ -34,6 +34,7 @@ from app.services.installation import Installation
 from app.services.ledger import history
 from app.services.ledger.caps import change_cap
 from app.services.ledger.external import charge_external
+from app.services.storage_keys import confirm_storage_keys
 from app.services.training.submit_training import submit_training
 from app.verifier.dataset_replay import Summary, verify
 from app.wire.datasets import DatasetIn
@@ -161,6 +162,7 @@ def open_installation(url: str, home: Path, *, lease_ttl_s: int = 3, pool_size: 
     """Opens an installation with short leases and polls, in which the callers of the tests have their keys."""
     settings = Settings(home=home, database_url=url, lease_ttl_s=lease_ttl_s, poll_interval_s=0.05)
     installation = Installation.open(settings, pool_size=pool_size)
+    confirm_storage_keys(installation)
     with installation.database.write() as session:
         for caller in (OWNER, ADMIN, STRANGER):
             if session.get(KeyRow, caller.key_id) is None:

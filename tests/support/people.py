@@ -5,16 +5,18 @@ import secrets
 from collections.abc import Iterable
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from app.access.idempotency import IdempotentRequest
 from app.access.roles import Principal
+from app.core.data_keys import DataKey
+from app.core.sealed_files import SealedFile
 from app.datasets import admission, catalog, row_files
+from app.datasets.cells import digest_key
 from app.services.datasets.declare_dataset import register_dataset
 from app.services.datasets.upload_rows import SpooledBody, upload_rows
 from app.services.installation import Installation
 from app.wire.datasets import DatasetIn
 from tests.support.crash_scene import OWNER
+from tests.support.uploads import stored_table
 
 SCHEMA = {
     "features": [{"name": "age", "type": "integer", "lower": 0, "upper": 1000}],
@@ -61,16 +63,27 @@ def row_files_of(installation: Installation, dataset_id: str) -> set[str]:
     return {path.name for path in files if not path.name.startswith("units.")}
 
 
-def stored_rows(installation: Installation, dataset_id: str) -> list[list[tuple[bytes, int]]]:
-    """(row id, age) of every stored row, by epoch."""
+def data_key(installation: Installation, dataset_id: str) -> DataKey:
+    """The data key of a dataset."""
+    with installation.database.read() as session:
+        return catalog.find(session, dataset_id).data_key(installation.storage_keys)
+
+
+def files(installation: Installation, dataset_id: str) -> list[SealedFile]:
+    """The files of the rows of a dataset, by epoch."""
+    key = data_key(installation, dataset_id)
     with installation.database.read() as session:
         epochs = [epoch.id for epoch in catalog.epochs(session, dataset_id)]
-    tables = [pq.read_table(row_files.epoch_file(installation.home, dataset_id, epoch)) for epoch in epochs]
+    return [row_files.sealed_rows(installation.home, dataset_id, epoch, key=key) for epoch in epochs]
+
+
+def stored_rows(installation: Installation, dataset_id: str) -> list[list[tuple[bytes, int]]]:
+    """(row id, age) of every stored row, by epoch."""
+    tables = [stored_table(file) for file in files(installation, dataset_id)]
     return [[(row["row_id"], int(row["f0"])) for row in table.select(["row_id", "f0"]).to_pylist()] for table in tables]
 
 
 def id_of(installation: Installation, dataset_id: str, patient: str) -> bytes:
     """The row id of a patient's rows."""
-    with installation.database.read() as session:
-        key = catalog.find(session, dataset_id).row.hash_key
+    key = digest_key(data_key(installation, dataset_id))
     return admission.unit_row_ids([patient], dataset_key=key)[0]

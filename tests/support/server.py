@@ -25,7 +25,7 @@ from sqlalchemy import Select, func, inspect, select
 
 from app.api.main import create_app
 from app.cli.prepare import opened
-from app.cli.serve import ApiThread, bound
+from app.cli.serve import ApiThread, bound, worker_secrets
 from app.core.logging import JsonFormatter
 from app.core.settings import Settings
 from app.db.base import Base
@@ -287,6 +287,9 @@ def worker(
             stderr=output,
             start_new_session=True,
         )
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(worker_secrets(settings)).encode() + b"\n")
+    process.stdin.flush()
     try:
         yield process
     finally:
@@ -299,7 +302,6 @@ def _worker_environment(settings: Settings) -> Mapping[str, str]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
     return environ | {
         "GROVEKEEPER_HOME": str(settings.home),
-        "GROVEKEEPER_DATABASE_URL": settings.database_url,
         "GROVEKEEPER_POLL_INTERVAL_S": POLL_INTERVAL_S,
         "GROVEKEEPER_LOG_LEVEL": settings.log_level,
     }

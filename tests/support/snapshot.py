@@ -82,7 +82,8 @@ def _to_json(value: Any) -> Any:
 
 
 def _from_json(value: Any, column: Column[Any]) -> Any:
-    return bytes.fromhex(value) if isinstance(column.type, LargeBinary) else value
+    is_binary = isinstance(column.type, LargeBinary) and value is not None
+    return bytes.fromhex(value) if is_binary else value
 
 
 def _write(rows: Rows, file: Path) -> None:

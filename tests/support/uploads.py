@@ -4,6 +4,11 @@ import io
 from pathlib import Path
 from typing import BinaryIO
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.core.data_keys import DataKey
+from app.core.sealed_files import SealedFile
 from app.datasets import private_rows, row_files
 from app.datasets.fingerprints import Fingerprints
 from app.datasets.ingest import IngestReport, RowRules, ingest_csv
@@ -23,6 +28,20 @@ SCHEMA = Schema(
 HEADER = 'age,height,sex,"city, canton",income\n'
 GOOD_ROW = '39,1.75,Male,"Bern, BE",>50K\n'
 KEY = bytes(range(32))
+DATA_KEY = DataKey(bytes(range(100, 132)))
+
+
+def stored_table(file: SealedFile) -> pa.Table:
+    """The rows of an encrypted file, as they are stored."""
+    with file.open() as reader:
+        return pq.read_table(reader)
+
+
+def store_table(table: pa.Table, file: SealedFile) -> None:
+    """Replaces an encrypted file by one with other rows."""
+    file.path.parent.mkdir(parents=True, exist_ok=True)
+    with file.new(existing="replace") as writer:
+        pq.write_table(table, writer)
 
 
 class Ingestion:
@@ -32,14 +51,14 @@ class Ingestion:
         self.home = home
         self.schema = schema
         self.partitions = Partitions((HashPartition("shard", 4),))
-        self.destination = row_files.epoch_file(home, "ds_a", "ep_a")
+        self.destination = row_files.sealed_rows(home, "ds_a", "ep_a", key=DATA_KEY)
 
     def __call__(self, body: str | bytes | BinaryIO, *, gzip: bool = False) -> IngestReport:
         if isinstance(body, str):
             body = body.encode()
-        prints = row_files.prints_file(self.home, "ds_a", "ep_a")
-        if not self.destination.exists():  # a test that ingests a second body has removed the rows
-            prints.unlink(missing_ok=True)
+        prints = row_files.sealed_prints(self.home, "ds_a", "ep_a", key=DATA_KEY)
+        if not self.destination.path.exists():  # a test that ingests a second body has removed the rows
+            prints.path.unlink(missing_ok=True)
         return ingest_csv(
             io.BytesIO(body) if isinstance(body, bytes) else body,
             self.destination,

@@ -1,7 +1,7 @@
 """Defines the routes of ``/datasets``: declare, list, show and delete datasets, upload and erase rows, grant roles."""
 
 import hashlib
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Header, Request, Response
@@ -23,6 +23,7 @@ from app.core.errors import (
     RowsInvalid,
     UnsupportedMediaType,
 )
+from app.core.sealed_files import Spool
 from app.services import grants
 from app.services.datasets import overlaps, show_datasets
 from app.services.datasets.declare_dataset import register_dataset
@@ -202,8 +203,9 @@ async def upload_rows(
     key = checked_key(request, idempotency_key)
     dataset_id = await capacities(request).run(Work.AUTHENTICATION, lambda: may_upload(installation, caller, dataset))
     with installation.spool() as file:
-        digest = await _receive(request, file)
-        body = SpooledBody(file, is_gzip=is_gzip)
+        spool = Spool(file)
+        digest = await _receive(request, spool)
+        body = SpooledBody(await to_thread.run_sync(spool.reader), is_gzip=is_gzip)
         # By id, so that an idempotency key does not depend on whether the URL names the dataset by id or by name.
         route = f"POST /datasets/{dataset_id}/rows"
         identity = None if key is None else IdempotentRequest(caller.key_id, route, key, digest)
@@ -214,13 +216,12 @@ async def upload_rows(
         )
 
 
-async def _receive(request: Request, file: BinaryIO) -> bytes:
-    """Write the body to a file as it arrives, and return its digest."""
+async def _receive(request: Request, spool: Spool) -> bytes:
+    """Write the body to a spool as it arrives, and return its digest."""
     digest = hashlib.sha256()
     async for chunk in request.stream():
         digest.update(chunk)
-        await to_thread.run_sync(file.write, chunk)
-    await to_thread.run_sync(file.flush)
+        await to_thread.run_sync(spool.write, chunk)
     return digest.digest()
 
 

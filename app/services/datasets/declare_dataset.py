@@ -1,6 +1,5 @@
 """Serves ``POST /datasets``: declares a dataset with its account and its owner's grant, in one transaction."""
 
-import secrets
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +9,7 @@ from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest, once
 from app.access.roles import Principal, Role
 from app.core import amounts, ids
+from app.core.data_keys import DataKey, StorageKeys
 from app.core.errors import FieldProblem, InvalidRequest, NotSupported
 from app.datasets import catalog
 from app.datasets.tables import DatasetRow
@@ -25,8 +25,6 @@ from app.services.datasets.show_datasets import dataset_out
 from app.services.installation import Installation
 from app.services.ledger.caps import cap_of
 from app.wire.datasets import BudgetIn, DatasetIn
-
-DATASET_KEY_BYTES = 32
 
 
 def register_dataset(
@@ -46,12 +44,13 @@ def register_dataset(
     budget, cap = _checked(declaration)  # converted before anything is locked
     unit_column = declaration.privacy_unit.column
     partitions = read_partitions(declaration.partitions, schema, unit_column=unit_column)
+    keys = installation.storage_keys
     with acting(installation, principal) as (session, principal):
         principal.require(Role.OWNER)
         at = installation.database.now(session)
 
         def work() -> Answer:
-            row = _row(declaration, schema, partitions, declared_by=principal.key_id, at=at)
+            row = _row(declaration, schema, partitions, keys=keys, declared_by=principal.key_id, at=at)
             dataset = catalog.declare(session, row)
             _open_account(session, dataset, budget, cap=cap, actor=principal.key_id)
             if declaration.population is not None:
@@ -93,11 +92,18 @@ def _unit_problems(declaration: DatasetIn) -> list[FieldProblem]:
 
 
 def _row(
-    declaration: DatasetIn, schema: Schema, partitions: Partitions, *, declared_by: str, at: datetime
+    declaration: DatasetIn,
+    schema: Schema,
+    partitions: Partitions,
+    *,
+    keys: StorageKeys,
+    declared_by: str,
+    at: datetime,
 ) -> DatasetRow:
     size = declaration.public_size
+    dataset_id = ids.new(ids.DATASET)
     return DatasetRow(
-        id=ids.new(ids.DATASET),
+        id=dataset_id,
         name=declaration.name,
         living_name=declaration.name,
         schema=schema.to_json(),
@@ -107,7 +113,7 @@ def _row(
         public_size=None if size is None else two_significant_digits(size),
         visibility=declaration.visibility,
         population=declaration.population,
-        hash_key=secrets.token_bytes(DATASET_KEY_BYTES),
+        wrapped_key=keys.wrap(DataKey.random(), dataset_id=dataset_id),
         declared_by=declared_by,
         created_at=at,
         deleted_at=None,

@@ -1,10 +1,12 @@
 """Serves ``DELETE /datasets/{id}``: erases the rows of a dataset; spend, ledger and models stay."""
 
+from contextlib import suppress
 from datetime import datetime
 
 from sqlalchemy.orm import Session
 
 from app.access.roles import MANAGE_DATASET, Principal
+from app.core.errors import Unavailable
 from app.datasets import catalog, row_files
 from app.jobs import queue
 from app.ledger import control
@@ -15,7 +17,7 @@ from app.services.jobs import show_jobs
 
 
 def delete_dataset(installation: Installation, principal: Principal, reference: str) -> None:
-    """Marks a dataset as deleted and erases its rows. Deleting a deleted dataset succeeds.
+    """Marks a dataset as deleted, destroys its data key and erases its rows. Deleting a deleted dataset succeeds.
 
     Queued jobs are cancelled and their reservations voided; running jobs are cancelled and stay charged. The mark is
     committed first: if the process dies before the files are erased, the sweeper erases them.
@@ -27,11 +29,12 @@ def delete_dataset(installation: Installation, principal: Principal, reference: 
     with acting(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         mark_deleted(session, dataset.id, actor=principal.key_id, at=installation.database.now(session))
-    row_files.erase_dataset(installation.home, dataset.id)
+    erase_remains(installation, dataset.id)
 
 
 def mark_deleted(session: Session, dataset_id: str, *, actor: str, at: datetime) -> None:
-    """Turns a dataset into a tombstone, cancels its jobs, and records the act. The files of rows are erased afterwards.
+    """Turns a dataset into a tombstone without a data key, cancels its jobs, and records the act. The files are erased
+    afterwards.
 
     Raises:
         BalanceMismatch: the balance of a member of a population differs from its entries; nothing was written.
@@ -43,3 +46,10 @@ def mark_deleted(session: Session, dataset_id: str, *, actor: str, at: datetime)
     if row.deleted_at is None:
         catalog.mark_deleted(row, at=at)
         control.record(session, EntryKind.DATASET_DELETED, actor=actor, dataset=dataset_id)
+
+
+def erase_remains(installation: Installation, dataset_id: str) -> None:
+    """Erases the files of a deleted dataset, and what the database still has of its key. The sweeper repeats both."""
+    row_files.erase_dataset(installation.home, dataset_id)
+    with suppress(Unavailable):
+        installation.database.forget_deleted()

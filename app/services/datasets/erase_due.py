@@ -3,10 +3,10 @@
 from contextlib import suppress
 
 from app.core.errors import BalanceMismatch
-from app.datasets import catalog, row_files
+from app.datasets import catalog
 from app.ledger import stored_rules
 from app.ledger.reconciliation import Unverified
-from app.services.datasets.delete_dataset import mark_deleted
+from app.services.datasets.delete_dataset import erase_remains, mark_deleted
 from app.services.installation import Installation
 
 SWEEPER = "sweeper"
@@ -32,7 +32,7 @@ def erase_due(installation: Installation) -> list[str]:
     for dataset_id in living:
         with suppress(BalanceMismatch, Unverified):
             if _is_deleted_now(installation, dataset_id):
-                row_files.erase_dataset(installation.home, dataset_id)
+                erase_remains(installation, dataset_id)
                 erased.append(dataset_id)
     return erased
 

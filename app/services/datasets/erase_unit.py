@@ -3,6 +3,7 @@
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core.errors import DatasetDeleted, InvalidRequest
 from app.datasets import admission, catalog, erasure, row_files
+from app.datasets.cells import digest_key
 from app.ledger import control
 from app.ledger.entries import EntryKind
 from app.services.authorization import acting, authorized_dataset
@@ -30,7 +31,8 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
         dataset.living()
     if dataset.unit_column is None:
         raise InvalidRequest.at("/unit", "no-unit-column")
-    (row_id,) = admission.unit_row_ids([unit], dataset_key=dataset.row.hash_key)
+    key = dataset.data_key(installation.storage_keys)
+    (row_id,) = admission.unit_row_ids([unit], dataset_key=digest_key(key))
     try:
         with admission.opened(installation.home, dataset.id, max_rows=dataset.max_rows):
             # Under the dataset's lock: the last upload may have closed the book without having committed yet.
@@ -40,7 +42,7 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
                 epochs = [epoch.id for epoch in catalog.epochs(session, dataset.id)]
                 control.record(session, EntryKind.UNIT_ERASED, actor=principal.key_id, dataset=dataset.id)
             row_files.erase_uncommitted(installation.home, dataset.id, committed=epochs)
-            n_erased = erasure.erase_rows(installation.home, dataset.id, epochs, row_id=row_id)
+            n_erased = erasure.erase_rows(installation.home, dataset.id, epochs, key=key, row_id=row_id)
     except FileNotFoundError:  # the dataset was erased meanwhile
         raise DatasetDeleted from None
     return ErasureOut(dataset=dataset.id, dataset_name=dataset.name, erased=n_erased)

@@ -1,14 +1,15 @@
 """Serves ``GET /datasets/{id}/overlaps``: shows an owner which rows their datasets share."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.roles import MANAGE_DATASET, Principal, Role
 from app.core import clock
+from app.core.data_keys import StorageKeys
 from app.core.errors import RoleMissing, Unavailable
+from app.core.sealed_files import SealedFile
 from app.datasets import catalog, fingerprints, row_files
 from app.datasets.fingerprints import Overlap
 from app.datasets.tables import EpochRow
@@ -28,6 +29,7 @@ def show_overlaps(installation: Installation, principal: Principal, reference: s
         RoleMissing: the key was not granted the role ``owner``.
         Unavailable: one of the datasets is being erased.
     """
+    keys = installation.storage_keys
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         owned = grants.granted_as(session, principal, Role.OWNER)
@@ -36,7 +38,7 @@ def show_overlaps(installation: Installation, principal: Principal, reference: s
         epochs = catalog.epochs(session, dataset.id)
         facts = {dataset_id: catalog.find(session, dataset_id) for dataset_id in owned}
         files = {
-            dataset_id: _files(installation, session, dataset_id)
+            dataset_id: _files(installation, session, facts[dataset_id], keys)
             for dataset_id in owned
             if not facts[dataset_id].is_deleted
         }
@@ -52,13 +54,16 @@ def show_overlaps(installation: Installation, principal: Principal, reference: s
     )
 
 
-def _files(installation: Installation, session: Session, dataset_id: str) -> dict[str, Path]:
+def _files(
+    installation: Installation, session: Session, dataset: catalog.Dataset, keys: StorageKeys
+) -> dict[str, SealedFile]:
     """Fingerprint files by epoch, without epochs whose file is missing."""
-    home = installation.home
+    key = dataset.data_key(keys)
     files = {
-        epoch.id: row_files.prints_file(home, dataset_id, epoch.id) for epoch in catalog.epochs(session, dataset_id)
+        epoch.id: row_files.sealed_prints(installation.home, dataset.id, epoch.id, key=key)
+        for epoch in catalog.epochs(session, dataset.id)
     }
-    return {epoch: file for epoch, file in files.items() if file.is_file()}
+    return {epoch: file for epoch, file in files.items() if file.path.is_file()}
 
 
 def _epoch(epoch: EpochRow, overlap: Overlap | None, facts: Mapping[str, catalog.Dataset]) -> EpochOverlap:

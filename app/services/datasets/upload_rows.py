@@ -12,20 +12,23 @@ from sqlalchemy.orm import Session
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core import ids, limits
+from app.core.data_keys import DataKey
 from app.core.errors import TooLarge, Unavailable
 from app.datasets import admission, catalog, fingerprints, ingest, row_files
 from app.datasets.admission import AdmissionBook
+from app.datasets.cells import digest_key
 from app.datasets.fingerprints import Fingerprints
 from app.services.authorization import acting, authorized_dataset, present
 from app.services.installation import Installation
 from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
 
-_DOMAIN = b"grovekeeper/upload/1\0"
+_BODY_DIGEST = b"grovekeeper/upload-digest/1"
+_REPORT = b"grovekeeper/upload-report/1"
 
 
 @dataclass(frozen=True)
 class SpooledBody:
-    """The body of a request, received completely, in a file of :meth:`Installation.spool`."""
+    """The body of a request, received completely, in a spool."""
 
     file: BinaryIO
     is_gzip: bool
@@ -60,52 +63,62 @@ def upload_rows(
     Raises:
         NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: only the owner uploads.
-        DatasetDeleted: the dataset's rows are erased.
+        DatasetDeleted: the dataset's rows are erased, and with them the stored answers to its uploads.
         RowsInvalid: the file does not match the declaration; nothing was stored.
         TooLarge: the file exceeds a public limit; nothing was stored.
         Unavailable: another upload to the dataset takes too long, or too many uploads are waiting; nothing was stored.
     """
-    request = None if request is None else _keyed(installation, request)
+    keys = installation.storage_keys
     with installation.database.read() as session:
         principal = present(installation, session, principal)  # a revoked key gets no stored answer
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
+        key = dataset.data_key(keys)
+        request = None if request is None else _keyed(request, key)
         earlier = None if request is None else stored(session, request)
         if earlier is not None:
-            return earlier
-        dataset.living()
+            return _opened(earlier, key)
     try:
         if dataset.unit_column is None:
-            return _Upload(installation, principal, dataset, book=None).run(body, request)
+            return _opened(_Upload(installation, principal, dataset, key, book=None).run(body, request), key)
         with admission.opened(installation.home, dataset.id, max_rows=dataset.max_rows) as book:
-            return _Upload(installation, principal, dataset, book).run(body, request)
+            return _opened(_Upload(installation, principal, dataset, key, book).run(body, request), key)
     except FileNotFoundError:
         with installation.database.read() as session:
             catalog.find(session, dataset.id).living()  # if the dataset was erased meanwhile, this is the error
         raise
 
 
-def _keyed(installation: Installation, request: IdempotentRequest) -> IdempotentRequest:
+def _keyed(request: IdempotentRequest, key: DataKey) -> IdempotentRequest:
     """Replaces the body's digest by a keyed one, so that nobody can test guesses of rows against the database."""
-    key = fingerprints.installation_key(installation.home)
-    return replace(request, body_sha256=hmac.digest(key, _DOMAIN + request.body_sha256, "sha256"))
+    return replace(request, body_sha256=hmac.digest(key.derived(_BODY_DIGEST), request.body_sha256, "sha256"))
 
 
 class _Upload:
     """One upload, from its file to the committed epoch."""
 
     def __init__(
-        self, installation: Installation, caller: Principal, dataset: catalog.Dataset, book: AdmissionBook | None
+        self,
+        installation: Installation,
+        caller: Principal,
+        dataset: catalog.Dataset,
+        key: DataKey,
+        book: AdmissionBook | None,
     ) -> None:
         self._installation = installation
         self._caller = caller
         self._dataset = dataset
+        self._key = key
         self._book = book
         self._epoch_id = ids.new(ids.EPOCH)
         self._before: list[str] = []
         self._is_added = False
 
     def run(self, body: SpooledBody, request: IdempotentRequest | None) -> Answer:
-        """Stores the rows, then commits the epoch; if the epoch is not committed, removes the rows."""
+        """Stores the rows, then commits the epoch; if the epoch is not committed, removes the rows.
+
+        Returns:
+            The answer, sealed as it is stored.
+        """
         if self._book is not None:
             self._begin(self._book)
         report = self._ingest(body)
@@ -138,11 +151,12 @@ class _Upload:
 
     def _ingest(self, body: SpooledBody) -> ingest.IngestReport:
         dataset = self._dataset
-        rules = ingest.RowRules(dataset.schema, dataset.partitions, dataset.row.hash_key, dataset.unit_column)
+        rules = ingest.RowRules(dataset.schema, dataset.partitions, digest_key(self._key), dataset.unit_column)
         home = self._installation.home
-        destination = row_files.epoch_file(home, dataset.id, self._epoch_id)
+        destination = row_files.sealed_rows(home, dataset.id, self._epoch_id, key=self._key)
         prints = Fingerprints(
-            row_files.prints_file(home, dataset.id, self._epoch_id), fingerprints.installation_key(home)
+            row_files.sealed_prints(home, dataset.id, self._epoch_id, key=self._key),
+            fingerprints.installation_key(home),
         )
         return ingest.ingest_csv(body.file, destination, rules=rules, book=self._book, prints=prints, gzip=body.is_gzip)
 
@@ -154,12 +168,12 @@ class _Upload:
             raise Unavailable("another upload to this dataset ended meanwhile")
         if self._dataset.partitions.epoch_partition is not None and len(epochs) >= limits.MAX_UPLOAD_CELLS:
             raise TooLarge("the number of uploads to a dataset with a partition by upload", limits.MAX_UPLOAD_CELLS)
-        n_rows = report.n_rows + row_files.count_rows(self._installation.home, dataset_id, epochs)
+        n_rows = report.n_rows + row_files.count_rows(self._installation.home, dataset_id, epochs, key=self._key)
         if n_rows > limits.MAX_ROWS_PER_DATASET:  # over all uploads, since a job reads all uploads
             raise TooLarge("the number of rows of the dataset", limits.MAX_ROWS_PER_DATASET)
         catalog.add_epoch(session, dataset_id, epoch_id=self._epoch_id, at=at)
         self._is_added = True
-        return Answer.of(201, _report_out(self._epoch_id, report))
+        return _sealed(Answer.of(201, _report_out(self._epoch_id, report)), self._key)
 
     def _discard_unless_committed(self) -> None:
         """Erases the file of an epoch whose commit failed. After a lost connection it first reads the database."""
@@ -167,6 +181,15 @@ class _Upload:
         with suppress(Unavailable), database.read() as session:  # otherwise the sweeper decides
             if all(epoch.id != self._epoch_id for epoch in catalog.epochs(session, dataset_id)):
                 row_files.erase_epoch(self._installation.home, dataset_id, self._epoch_id)
+
+
+def _sealed(answer: Answer, key: DataKey) -> Answer:
+    """The answer as it is stored for repetitions: its counts are exact facts about rows, and end with the data key."""
+    return replace(answer, body=key.seal(answer.body, purpose=_REPORT))
+
+
+def _opened(answer: Answer, key: DataKey) -> Answer:
+    return replace(answer, body=key.open(answer.body, purpose=_REPORT))
 
 
 def _report_out(epoch_id: str, report: ingest.IngestReport) -> UploadOut:

@@ -21,7 +21,7 @@ def release_evaluation(task: JobTask) -> None:
     schema = Schema.from_json(part.schema)
     evaluated = [artifacts.loads(task.input_path(model["digest"]).read_bytes()) for model in task.work["models"]]
     rows = private_rows.read(
-        part.row_files, schema=schema, partitions=Partitions.from_json(part.partitions), scope=part.scope
+        part.files, schema=schema, partitions=Partitions.from_json(part.partitions), scope=part.scope
     )
     models = [(artifact.forest, artifact.schema) for artifact in evaluated]
     released = release(EvaluationPlan.from_json(task.work["plan"]), models, rows, SystemRandomness())

@@ -16,7 +16,16 @@ from sqlalchemy.orm import Session
 
 from app.access import authority, grants
 from app.access.roles import TRAIN
-from app.core.errors import Frozen, GrovekeeperError, LeaseLost, NotFound, RoleMissing, Unauthenticated, Unavailable
+from app.core.errors import (
+    DatasetDeleted,
+    Frozen,
+    GrovekeeperError,
+    LeaseLost,
+    NotFound,
+    RoleMissing,
+    Unauthenticated,
+    Unavailable,
+)
 from app.datasets import catalog, row_files
 from app.jobs import queue
 from app.jobs.queue import Claim
@@ -97,6 +106,9 @@ def run_job(installation: Installation, claim: Claim, run: Callable[[JobTask], N
     except SubmitterRevoked:
         _give_back(installation, claim, reason=EndReason.REVOKED)
         return
+    except DatasetDeleted:
+        _give_back(installation, claim, reason=EndReason.FAILED)
+        return
     except Frozen:
         _put_back(installation, claim)
         return
@@ -116,6 +128,7 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
         LeaseLost: another worker has the job, or the job ended; nothing was charged.
         SubmitterRevoked: the submitter may not train on a dataset of the job any more; nothing was charged.
         TaskNotPaid: the job's reservations do not pay for the job's task; nothing was charged.
+        DatasetDeleted: the data key of a dataset was destroyed; nothing was charged.
         Frozen: a dataset of the job was frozen since the claim; nothing was charged.
     """
     with installation.database.write() as session:
@@ -229,6 +242,7 @@ def _rows(installation: Installation, session: Session, part: JobPart) -> PartRo
         row_files=tuple(row_files.epoch_file(installation.home, dataset.id, epoch) for epoch in part.epochs),
         partitions=dataset.row.partitions,
         scope={name: tuple(cells) for name, cells in part.scope.items()},
+        data_key=dataset.data_key(installation.storage_keys),
     )
 
 

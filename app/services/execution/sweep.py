@@ -89,6 +89,7 @@ def tidy_rows(installation: Installation) -> None:
                 with suppress(ValueError):  # the name is not the id of an epoch
                     row_files.erase_epoch(installation.home, folder.name, file.stem)
     row_files.erase_remains(installation.home)
+    installation.database.forget_deleted()
     row_files.erase_unfinished(installation.home, before=stale_before)
 
 

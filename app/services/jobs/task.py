@@ -1,11 +1,13 @@
-"""Defines the task that a worker sends to its child process, without keys, addresses or secrets of the service."""
+"""Defines the task that a worker sends to its child process: no key of the service but those of the rows it reads."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from app.core import durable
+from app.core.data_keys import DataKey
+from app.core.sealed_files import SealedFile
 from app.privacy.composition import Scope
 
 OUTPUT = {"train": "artifact.safetensors", "profile": "profile.json", "evaluation": "evaluation.json"}
@@ -23,7 +25,8 @@ class PartRows:
 
     Attributes:
         schema: the dataset's public declaration, JSON form.
-        row_files: files of the uploads in the scope.
+        row_files: encrypted files of the uploads in the scope.
+        data_key: of the dataset.
         partitions: how the dataset is cut, JSON form.
         scope: the scope that was charged; ``row_files`` holds its uploads.
     """
@@ -32,16 +35,24 @@ class PartRows:
     row_files: tuple[Path, ...]
     partitions: list[dict[str, Any]]
     scope: Scope
+    data_key: DataKey = field(repr=False)
+
+    @property
+    def files(self) -> list[SealedFile]:
+        """The files with their key."""
+        return [SealedFile(path, self.data_key) for path in self.row_files]
 
     def to_json(self) -> dict[str, Any]:
         """For the child's standard input."""
-        return {**vars(self), "row_files": [str(path) for path in self.row_files]}
+        row_files = [str(path) for path in self.row_files]
+        return {**vars(self), "row_files": row_files, "data_key": self.data_key.secret.hex()}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "PartRows":
         """Inverse of :meth:`to_json`."""
         scope = {name: tuple(cells) for name, cells in value["scope"].items()}
-        return cls(**{**value, "row_files": tuple(Path(path) for path in value["row_files"]), "scope": scope})
+        row_files, key = tuple(Path(path) for path in value["row_files"]), DataKey(bytes.fromhex(value["data_key"]))
+        return cls(**{**value, "row_files": row_files, "scope": scope, "data_key": key})
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from app.ledger.log import Log
 from app.ledger.notes import Checkpoint, Signer
 from app.services.installation import Installation
 from app.services.ledger.signer import open_signer, pin_first_signer
+from app.services.storage_keys import confirm_storage_keys
 
 PUBLISH_INTERVAL_S = 1.0
 """Seconds between two searches for accounts that grew."""
@@ -32,6 +33,7 @@ class Heads:
     """
 
     def __init__(self, installation: Installation) -> None:
+        self._installation = installation
         self._settings = installation.settings
         self._database = installation.database
         self._lock = threading.Lock()
@@ -61,8 +63,8 @@ class Heads:
         Raises:
             LedgerRewound: an account is missing, shorter than its head, or has another history, now or at an earlier
                 call of :meth:`publish`; or a head is not signed.
-            InstallationError: a head cannot be read, heads cannot be written, or the signing key is missing, invalid,
-                or not the key that the database names.
+            InstallationError: a head cannot be read, heads cannot be written, the signing key is missing, invalid, or
+                not the key that the database names, or the storage key of a dataset is missing.
         """
         self._confirmation()
 
@@ -132,6 +134,7 @@ class Heads:
                 same = sizes.get(head.account_id, 0) >= head.size
                 if not same or Log(session, head.account_id).root(head.size) != head.root:
                     raise self._refusal(head.account_id)
+        confirm_storage_keys(self._installation)
         if not pinned:
             pin_first_signer(self._database, signer)
         return _Confirmed(signer, folder, {head.account_id: head for head in heads})

@@ -19,6 +19,6 @@ def release_profile(task: JobTask) -> None:
     [part] = task.parts
     schema = Schema.from_json(part.schema)
     partitions = Partitions.from_json(part.partitions)
-    rows = private_rows.read(part.row_files, schema=schema, partitions=partitions, scope=part.scope)
+    rows = private_rows.read(part.files, schema=schema, partitions=partitions, scope=part.scope)
     released = release(ProfilePlan.from_json(task.work["plan"]), schema, rows, SystemRandomness())
     task.write_output(json.dumps(released.to_json()).encode("utf-8"))

@@ -36,7 +36,7 @@ def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
 def _rows(part: PartRows, schema: Schema, *, keep_unlabelled: bool) -> SanitisedRows:
     """The rows in the scope of a part; ``keep_unlabelled``: also those whose label is missing or unknown."""
     return private_rows.read(
-        part.row_files,
+        part.files,
         schema=schema,
         partitions=Partitions.from_json(part.partitions),
         scope=part.scope,

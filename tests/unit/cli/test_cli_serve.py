@@ -49,14 +49,16 @@ def test_signals_set_the_event_and_are_given_back(number: signal.Signals) -> Non
 def test_workers_get_no_key_and_the_settings_of_the_flags(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("ADMIN_KEY", "ADMIN_KEY_FILE", "API_KEY", "MIGRATION_URL", "HOME", "DATABASE_URL_FILE"):
         monkeypatch.setenv(f"GROVEKEEPER_{name}", "from the environment")
-    settings = Settings(tmp_path, "sqlite:///x", workers=2, lease_ttl_s=9, poll_interval_s=0.25, log_level="ERROR")
+    settings = Settings(
+        tmp_path, "sqlite:///x", workers=2, lease_ttl_s=9, poll_interval_s=0.25, log_level="ERROR", storage_key="secret"
+    )
     environ = serve.worker_environment(settings)
     assert environ["PATH"] == os.environ["PATH"]
-    assert Settings.from_environment(environ) == replace(settings, workers=1)
+    assert "secret" not in environ.values()
+    assert Settings.from_environment(environ, **serve.worker_secrets(settings)) == replace(settings, workers=1)
     ours = {name: value for name, value in environ.items() if name.startswith("GROVEKEEPER_")}
     assert ours == {
         "GROVEKEEPER_HOME": str(tmp_path),
-        "GROVEKEEPER_DATABASE_URL": "sqlite:///x",
         "GROVEKEEPER_LOG_LEVEL": "ERROR",
         "GROVEKEEPER_LEASE_TTL_S": "9",
         "GROVEKEEPER_POLL_INTERVAL_S": "0.25",

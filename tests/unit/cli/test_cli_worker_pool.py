@@ -1,5 +1,6 @@
 """The worker pool restarts workers after growing pauses, and stops all of them in bounded time."""
 
+import json
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from app.cli.worker_pool import FIRST_PAUSE_S, HEALTHY_AFTER_S, MAX_PAUSE_S, WorkerPool
 
+SECRETS = {"storage_key": "k" * 44}
 POLITE = "import sys; sys.stdin.read()"
 PARENT = (
     "import signal, subprocess, sys, time; signal.signal(15, signal.SIG_IGN);"
@@ -37,7 +39,9 @@ def start() -> Iterator[Callable[..., WorkerPool]]:
 
     def make(code: str, *arguments: str, n_workers: int = 1, clock: Clock | None = None) -> WorkerPool:
         command = [sys.executable, "-c", code, *arguments]
-        pool = WorkerPool(n_workers, environ={"PATH": os.defpath}, command=command, clock=clock or Clock())
+        pool = WorkerPool(
+            n_workers, environ={"PATH": os.defpath}, secrets=SECRETS, command=command, clock=clock or Clock()
+        )
         pools.append(pool)
         return pool
 
@@ -130,6 +134,17 @@ def test_a_worker_that_does_not_listen_is_killed_with_its_children(
     pool.stop(grace_s=0.2)
     assert time.monotonic() - began < 120, "its ten minutes were not waited for"
     _wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
+
+
+def test_secrets_reach_a_worker_on_its_stdin_alone(start: Callable[..., WorkerPool], tmp_path: Path) -> None:
+    code = "import sys; open(sys.argv[1], 'w').write(sys.stdin.readline()); sys.stdin.read()"
+    received = tmp_path / "received"
+    start(code, str(received)).tend()
+    _wait_until(lambda: received.exists() and received.read_text())
+    assert json.loads(received.read_text()) == SECRETS
+    (process_id,) = _process_ids(code)
+    process = Path(f"/proc/{process_id}")
+    assert SECRETS["storage_key"] not in (process / "cmdline").read_text() + (process / "environ").read_text()
 
 
 def test_a_worker_sees_the_end_of_its_stdin_only_when_the_supervisor_is_gone(start: Callable[..., WorkerPool]) -> None:

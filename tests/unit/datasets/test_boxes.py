@@ -5,7 +5,6 @@ from collections import Counter
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from app.core.errors import RowsInvalid
@@ -13,7 +12,7 @@ from app.datasets import row_files
 from app.datasets.cells import hash_cells, hash_keys
 from app.datasets.partition_columns import stored_columns
 from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Partitions
-from tests.support.uploads import KEY, SCHEMA, Ingestion
+from tests.support.uploads import KEY, SCHEMA, Ingestion, store_table, stored_table
 
 REGION = ColumnPartition("region", "land", False, ("EU", "US"), has_missing=True)
 SEX = ColumnPartition("by sex", "sex", True, ("Female", "Male"), has_missing=True)
@@ -47,7 +46,7 @@ def test_hash_partitions_and_columns_that_are_no_feature_have_stored_columns(ing
     assert [(column.name, column.partition.name) for column in stored_columns(PARTITIONS)] == [
         ("cell", "shard"), ("cell1", "region"), ("cell2", "coin")
     ]  # fmt: skip
-    table = pq.read_table(ingest.destination)
+    table = stored_table(ingest.destination)
     assert table.column_names == ["f0", "f1", "f2", "f3", "label", "row_id", "cell", "cell1", "cell2"]
     assert table.schema.equals(row_files.arrow_schema(SCHEMA, PARTITIONS))
     assert table.column("cell1").to_pylist() == [{"EU": 0, "US": 1, "": 3}.get(land, 2) for land, _, _ in ROWS]
@@ -101,18 +100,17 @@ def test_the_cell_of_a_row_does_not_depend_on_other_rows(tmp_path):
     alone = Ingestion(tmp_path / "alone")
     alone.partitions = Partitions((REGION,))
     alone(HEADER + "US,1,1,Male,0,>50K\n")
-    assert pq.read_table(alone.destination).column("cell").to_pylist() == [1]
+    assert stored_table(alone.destination).column("cell").to_pylist() == [1]
 
 
 @pytest.mark.parametrize("damaged", [-1, 4, 99, None])
 def test_a_damaged_code_of_a_column_is_in_the_cell_other(ingest, damaged):
-    table = pq.read_table(ingest.destination)
+    table = stored_table(ingest.destination)
     at = table.column_names.index("cell1")
     codes = [damaged, *table.column("cell1").to_pylist()[1:]]
     form = table.schema.set(at, pa.field("cell1", pa.int32(), nullable=damaged is None))
     arrays = [*table.columns[:at], pa.chunked_array([pa.array(codes, pa.int32())]), *table.columns[at + 1 :]]
-    ingest.destination.unlink()
-    pq.write_table(pa.Table.from_arrays(arrays, schema=form), ingest.destination)
+    store_table(pa.Table.from_arrays(arrays, schema=form), ingest.destination)
     if damaged is None:
         with pytest.raises(Exception, match="damaged"):
             ingest.read_box({"region": ("OTHER",)})

@@ -8,19 +8,26 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from app.core.data_keys import DataKey
 from app.core.errors import InstallationError
+from app.core.sealed_files import SealedFile
 from app.datasets import fingerprints, row_files
-from tests.support.uploads import GOOD_ROW, HEADER, KEY, Ingestion
+from tests.support.uploads import DATA_KEY, GOOD_ROW, HEADER, KEY, Ingestion
 
 
 def printed(ingest: Ingestion) -> list[int]:
-    file = row_files.prints_file(ingest.home, "ds_a", "ep_a")
-    return np.fromfile(file, dtype="<u8").tolist()
+    return values(row_files.sealed_prints(ingest.home, "ds_a", "ep_a", key=DATA_KEY))
 
 
-def stored(folder: Path, name: str, values: list[int]) -> Path:
-    file = folder / name
-    np.array(values, dtype="<u8").tofile(file)
+def values(file: SealedFile) -> list[int]:
+    with file.open() as reader:
+        return np.frombuffer(reader.read(), dtype="<u8").tolist()
+
+
+def stored(folder: Path, name: str, values: list[int]) -> SealedFile:
+    file = SealedFile(folder / name, DataKey(name.encode().ljust(32, b".")))
+    with file.new(existing="refuse") as writer:
+        writer.write(np.array(values, dtype="<u8").tobytes())
     return file
 
 
@@ -41,13 +48,13 @@ def test_order_of_columns_in_the_file_and_space_around_cells_do_not_matter(tmp_p
 def test_without_the_key_a_guess_cannot_be_tested(tmp_path: Path) -> None:
     columns = Ingestion(tmp_path)
     columns(HEADER + GOOD_ROW)
-    other = fingerprints.Fingerprints(tmp_path / "x", bytes(32))
+    destination = SealedFile(tmp_path / "x", DATA_KEY)
 
-    with other.destination.open("wb") as file:
+    with destination.new(existing="refuse") as file:
         cells = ("39", "1.75", "Male", "Bern, BE", ">50K")
-        other.write(file, [pa.array([cell]) for cell in cells])
-        fingerprints.Fingerprints(tmp_path / "x", KEY).write(file, [pa.array([cell]) for cell in cells])
-    without, with_key = np.fromfile(other.destination, dtype="<u8").tolist()
+        fingerprints.Fingerprints(destination, bytes(32)).write(file, [pa.array([cell]) for cell in cells])
+        fingerprints.Fingerprints(destination, KEY).write(file, [pa.array([cell]) for cell in cells])
+    without, with_key = values(destination)
     assert [with_key] == printed(columns) != [without]
 
 
@@ -81,6 +88,13 @@ def test_overlaps_do_not_depend_on_the_size_of_passes(
     assert overlaps["ep_2"] == fingerprints.Overlap(3, 3, {"own": 1, "other": 1, "nothing": 0, "none": 0})
 
 
+def test_damaged_fingerprints_are_refused(tmp_path: Path) -> None:
+    uploads = {"ep_1": stored(tmp_path, "1", [1, 2]), "ep_2": stored(tmp_path, "2", [3])}
+    uploads["ep_2"].path.write_bytes(uploads["ep_1"].path.read_bytes())
+    with pytest.raises(InstallationError, match="fingerprints is damaged"):
+        fingerprints.compare(uploads, {"own": uploads})
+
+
 def test_many_uploads_are_sorted_together_and_not_compared_pairwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,7 +116,7 @@ def test_many_uploads_are_sorted_together_and_not_compared_pairwise(
 def test_counts_and_keys_are_not_in_the_repr() -> None:
     overlap = fingerprints.Overlap(123456, 1234567, {"ds_a": 12345678})
     assert "12345" not in repr(overlap)
-    assert "12345" not in repr(fingerprints.Fingerprints(Path("x"), b"12345"))
+    assert "12345" not in repr(fingerprints.Fingerprints(SealedFile(Path("x"), DATA_KEY), b"12345"))
 
 
 def test_the_key_is_made_once_and_kept(tmp_path: Path) -> None:

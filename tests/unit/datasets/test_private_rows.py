@@ -5,11 +5,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from app.core.data_keys import DataKey
 from app.core.errors import InstallationError
+from app.core.sealed_files import SealedFile
 from app.datasets import private_rows, row_files
 from app.forests.data.schema import Feature, Schema
 from app.privacy.composition import HashPartition, Partitions
-from tests.support.uploads import GOOD_ROW, HEADER, SCHEMA, Ingestion
+from tests.support.uploads import DATA_KEY, GOOD_ROW, HEADER, SCHEMA, Ingestion, store_table, stored_table
 
 NUMBERED = HEADER + "".join(f"{index % 120},1,Male,0,>50K\n" for index in range(200))
 
@@ -20,10 +22,9 @@ def store(ingest, **columns):
     n_rows = len(next(iter(columns.values())))
     sound = {"f0": 1.0, "f1": 1.0, "f2": 0, "f3": 0, "label": 0, "row_id": bytes(16), "cell": 0}
     arrays = [pa.array(columns.get(field.name, [sound[field.name]] * n_rows), field.type) for field in form]
-    ingest.destination.parent.mkdir(parents=True)
     loose = pa.schema([field.with_nullable(True) for field in form], metadata=form.metadata)
     table = pa.Table.from_arrays(arrays, schema=form if all(not a.null_count for a in arrays) else loose)
-    pq.write_table(table, ingest.destination)
+    store_table(table, ingest.destination)
 
 
 def unreadable(ingest, cells=None):
@@ -72,7 +73,7 @@ def test_an_empty_scope_and_an_empty_list_of_files_have_no_rows(ingest):
 def test_epochs_are_read_in_the_order_of_files(tmp_path, ingest):
     ingest(HEADER + GOOD_ROW * 2)
     other = Ingestion(tmp_path)
-    other.destination = row_files.epoch_file(tmp_path, "ds_a", "ep_b")
+    other.destination = row_files.sealed_rows(tmp_path, "ds_a", "ep_b", key=DATA_KEY)
     other(HEADER + GOOD_ROW.replace("39", "40") * 3)
     files = [other.destination, ingest.destination]
     rows = private_rows.read(files, schema=SCHEMA, partitions=ingest.partitions, scope={})
@@ -125,28 +126,37 @@ def test_rows_with_labels_or_cells_out_of_range_are_dropped(ingest):
 
 
 def replace_bytes(change):
-    return lambda file: file.write_bytes(change(file.read_bytes()))
+    return lambda file: file.path.write_bytes(change(file.path.read_bytes()))
 
 
-def flip_a_bit_of_a_row_id(file):
-    content = bytearray(file.read_bytes())
-    row_ids = pq.ParquetFile(file).metadata.row_group(0).column(5)
-    assert row_ids.path_in_schema == "row_id"
-    content[row_ids.data_page_offset + row_ids.total_compressed_size - 1] ^= 1
-    file.write_bytes(content)
+def flip_a_bit(file):
+    content = bytearray(file.path.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.path.write_bytes(content)
+
+
+def store_without_encryption(file):
+    table = stored_table(file)
+    pq.write_table(table, file.path)
+
+
+def encrypt_with_another_key(file):
+    store_table(stored_table(file), SealedFile(file.path, DataKey(bytes(32))))
 
 
 def state_a_newer_format(file):
-    pq.write_table(pq.read_table(file).replace_schema_metadata({b"grovekeeper": b"rows/2"}), file)
+    store_table(stored_table(file).replace_schema_metadata({b"grovekeeper": b"rows/2"}), file)
 
 
 DAMAGES = {
-    "absent": lambda file: file.unlink(),
+    "absent": lambda file: file.path.unlink(),
     "empty": replace_bytes(lambda content: b""),
     "cut in half": replace_bytes(lambda content: content[: len(content) // 2]),
     "wrong footer": replace_bytes(lambda content: content[:-8] + b"\xff" * 8),
     "no row file": replace_bytes(lambda content: b"not a row file at all"),
-    "flipped bit": flip_a_bit_of_a_row_id,
+    "flipped bit": flip_a_bit,
+    "not encrypted": store_without_encryption,
+    "another key": encrypt_with_another_key,
     "newer format": state_a_newer_format,
 }
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app.core.data_keys import DataKey
 from app.services.jobs.task import JobTask, PartRows
 
 PART = PartRows(
@@ -13,6 +14,7 @@ PART = PartRows(
     row_files=(Path("/home/rows/ds_1/ep_1.parquet"), Path("/home/rows/ds_1/ep_2.parquet")),
     partitions=[{"name": "shard", "kind": "hash", "cells": 4}],
     scope={"region": ("EU", "OTHER"), "shard": (0, 3)},
+    data_key=DataKey(bytes(range(32))),
 )
 TASK = JobTask(
     kind="train",
@@ -44,4 +46,12 @@ def test_a_task_names_its_output_and_carries_no_more_than_it_says(kind: str, nam
     assert set(json.loads(TASK.to_text())) == {
         "kind", "job_id", "folder", "work", "n_trees", "parts", "metadata",
     }  # fmt: skip
-    assert set(json.loads(TASK.to_text())["parts"][0]) == {"schema", "row_files", "partitions", "scope"}
+    assert set(json.loads(TASK.to_text())["parts"][0]) == {
+        "schema", "row_files", "partitions", "scope", "data_key",
+    }  # fmt: skip
+
+
+def test_no_key_is_in_the_repr() -> None:
+    assert PART.data_key.secret.hex() in TASK.to_text()
+    assert "data_key" not in repr(TASK)
+    assert repr(PART.data_key.secret) not in repr(TASK)

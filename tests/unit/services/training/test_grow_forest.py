@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.core.data_keys import DataKey
 from app.datasets import private_rows
 from app.forests import catalogue, planning
 from app.forests.data.schema import Schema
@@ -13,8 +14,9 @@ from app.privacy.adjacency import Adjacency
 from app.services.jobs.task import JobTask, PartRows
 from app.services.training import grow_forest as service
 
-LABELLED = PartRows(schema={}, row_files=(Path("own"),), partitions=[], scope={"shard": (0,)})
-UNLABELLED = PartRows(schema={}, row_files=(Path("other"),), partitions=[], scope={"shard": (1,)})
+KEY = DataKey(bytes(32))
+LABELLED = PartRows(schema={}, row_files=(Path("own"),), partitions=[], scope={"shard": (0,)}, data_key=KEY)
+UNLABELLED = PartRows(schema={}, row_files=(Path("other"),), partitions=[], scope={"shard": (1,)}, data_key=KEY)
 
 
 def reads(monkeypatch: pytest.MonkeyPatch, algorithm: str, *parts: PartRows) -> list[dict[str, Any]]:
@@ -47,5 +49,5 @@ def test_rows_without_a_label_are_read_exactly_where_labels_are_protected(
 def test_of_two_datasets_each_is_read_by_its_own_box(monkeypatch: pytest.MonkeyPatch) -> None:
     own, other = reads(monkeypatch, "sspe-1", LABELLED, UNLABELLED)
 
-    assert (own["files"], own["scope"], own["keep_unlabelled"]) == ((Path("own"),), {"shard": (0,)}, False)
-    assert (other["files"], other["scope"], other["keep_unlabelled"]) == ((Path("other"),), {"shard": (1,)}, True)
+    assert (own["files"][0].path, own["scope"], own["keep_unlabelled"]) == (Path("own"), {"shard": (0,)}, False)
+    assert (other["files"][0].path, other["scope"], other["keep_unlabelled"]) == (Path("other"), {"shard": (1,)}, True)

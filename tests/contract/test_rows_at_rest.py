@@ -1,0 +1,158 @@
+"""What is stored about rows is encrypted, ends with the data key of the dataset, and needs the storage key."""
+
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, update
+
+from app.access.tables import AnswerRow
+from app.core.data_keys import StorageKeys
+from app.core.errors import DatasetDeleted, InstallationError
+from app.datasets import catalog, private_rows, row_files
+from app.datasets.tables import DatasetRow
+from app.db.engine import database_file, parse_url
+from app.forests.data.schema import Schema
+from app.privacy.composition import Partitions
+from app.services.datasets.delete_dataset import delete_dataset
+from app.services.execution import run_job
+from app.services.installation import Installation
+from app.services.storage_keys import confirm_storage_keys
+from tests.support import people
+from tests.support.crash_scene import OWNER, Scene
+
+CANARY_AGES = (611, 613, 617)
+VISITS = [(f"canary-{age}", age) for age in CANARY_AGES]
+
+
+def _wrapped(installation: Installation, dataset: str) -> bytes | None:
+    with installation.database.read() as session:
+        return catalog.find(session, dataset).row.wrapped_key
+
+
+def _database_files(installation: Installation) -> bytes:
+    """The content of a SQLite database and its write-ahead log; nothing for PostgreSQL."""
+    if installation.database.dialect == "postgresql":
+        return b""
+    file = database_file(parse_url(installation.settings.database_url))
+    return b"".join(part.read_bytes() for part in file.parent.glob(f"{file.name}*"))
+
+
+def test_no_file_of_the_home_shows_a_row_or_its_unit(installation: Installation) -> None:
+    dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
+    people.upload(installation, dataset, people.visits(VISITS))
+    files = [path for path in installation.home.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} >= {".parquet", ".prints", ".sqlite3"}
+    ids = [people.id_of(installation, dataset, patient) for patient, _ in VISITS]
+    key = people.data_key(installation, dataset)
+    for path in files:
+        content = path.read_bytes()
+        assert b"canary" not in content, path
+        assert b"PAR1" not in content, path
+        assert key.secret not in content, path
+        assert path.suffix == ".sqlite3" or not any(row_id in content for row_id in ids), path
+
+
+def test_the_data_key_ends_with_the_rows_and_leaves_no_trace(installation: Installation) -> None:
+    dataset, other = (people.declared(installation)["id"] for _ in range(2))
+    wrapped, kept = _wrapped(installation, dataset), _wrapped(installation, other)
+    assert wrapped is not None
+    assert kept is not None
+    installation.database.forget_deleted()
+    assert installation.database.dialect == "postgresql" or wrapped in _database_files(installation)
+    delete_dataset(installation, OWNER, dataset)
+    assert (_wrapped(installation, dataset), _wrapped(installation, other)) == (None, kept)
+    assert wrapped not in _database_files(installation)
+
+
+def test_a_stored_report_is_sealed_and_ends_with_the_data_key(installation: Installation) -> None:
+    dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
+    body = people.visits([*VISITS, *VISITS])
+    report = people.upload(installation, dataset, body, key="k")
+    assert report["dropped"] == {"without_unit": 0, "over_bound": 3}
+    assert people.upload(installation, dataset, body, key="k") == report
+    with installation.database.read() as session:
+        stored = session.execute(select(AnswerRow).where(AnswerRow.idempotency_key == "k")).scalar_one()
+    assert b"dropped" not in stored.body
+    assert report["epoch"].encode() not in stored.body
+    delete_dataset(installation, OWNER, dataset)
+    with pytest.raises(DatasetDeleted):
+        people.upload(installation, dataset, body, key="k")
+
+
+def test_a_job_of_a_dataset_without_a_data_key_is_not_charged(scene: Scene) -> None:
+    job_id = scene.submit_job(key="job")
+    with scene.installation.database.write() as session:
+        row = catalog.locked(session, scene.dataset_id).row
+        catalog.mark_deleted(row, at=row.created_at)
+    claim = run_job.claim_next(scene.installation)
+    assert claim is not None
+    run_job.run_job(scene.installation, claim, lambda _task: pytest.fail("the job ran"))
+    assert scene.end(job_id) == ("failed", "failed", ["reserve", "void"])
+
+
+def test_rows_of_one_dataset_are_not_read_as_rows_of_another(installation: Installation) -> None:
+    datasets = [people.declared(installation)["id"] for _ in range(2)]
+    for dataset in datasets:
+        people.upload(installation, dataset, b"age,income\n1,low\n")
+    ((one,), (other,)) = (people.files(installation, dataset) for dataset in datasets)
+    one.path.write_bytes(other.path.read_bytes())
+    schema = Schema.from_json(people.SCHEMA)
+    with pytest.raises(InstallationError, match="absent, damaged"):
+        private_rows.read([one], schema=schema, partitions=Partitions(()), scope={})
+    assert len(private_rows.read([other], schema=schema, partitions=Partitions(()), scope={}).y) == 1
+
+
+def test_a_wrapped_key_of_another_dataset_opens_nothing(installation: Installation) -> None:
+    one, other = (people.declared(installation)["id"] for _ in range(2))
+    with installation.database.write() as session:
+        moved = select(DatasetRow.wrapped_key).where(DatasetRow.id == other).scalar_subquery()
+        session.execute(update(DatasetRow).where(DatasetRow.id == one).values(wrapped_key=moved))
+    with pytest.raises(InstallationError, match="damaged"):
+        people.upload(installation, one, b"age,income\n1,low\n")
+    assert not (installation.home / row_files.ROWS_FOLDER / one).exists()
+
+
+def _again(installation: Installation, **changes: str) -> Installation:
+    """The same installation in a process that starts."""
+    return replace(installation, settings=replace(installation.settings, **changes))
+
+
+def _key_file(installation: Installation) -> Path:
+    return installation.home / "storage.key"
+
+
+def test_the_storage_key_is_made_once_and_is_private(installation: Installation) -> None:
+    file = _key_file(installation)
+    before = file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    confirm_storage_keys(_again(installation))
+    assert file.read_text() == before
+    file.unlink()
+    confirm_storage_keys(_again(installation))
+    assert file.read_text() != before, "no dataset needs the first key"
+
+
+def test_a_storage_key_that_datasets_need_is_never_made_anew(installation: Installation) -> None:
+    people.declared(installation)
+    file = _key_file(installation)
+    file.unlink()
+    with pytest.raises(InstallationError, match=r"storage key .*storage\.key is missing\. Put it back"):
+        confirm_storage_keys(_again(installation))
+    assert not file.exists()
+    other = StorageKeys.new_text()
+    for setting in ({}, {"storage_key": other}):
+        file.write_text(other)
+        with pytest.raises(InstallationError, match=r"which this process does not have\. Put the key back"):
+            confirm_storage_keys(_again(installation, **setting))
+
+
+def test_a_key_of_the_settings_is_used_and_no_file_is_made(installation: Installation) -> None:
+    _key_file(installation).unlink()
+    given = _again(installation, storage_key=StorageKeys.new_text())
+    confirm_storage_keys(given)
+    dataset = people.declared(given)["id"]
+    people.upload(given, dataset, b"age,income\n1,low\n")
+    assert len(people.stored_rows(given, dataset)[0]) == 1
+    assert not _key_file(installation).exists()
