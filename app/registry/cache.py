@@ -22,7 +22,7 @@ class ArtifactCache:
         """Returns the artifact of a digest, and loads it unless it is cached.
 
         Raises:
-            NotFound: no such artifact.
+            ArtifactLost: the file is absent, or its bytes have changed.
         """
         with self._lock:
             if digest in self._loaded:

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from app.core import durable
-from app.core.errors import NotFound
+from app.core.errors import Unavailable
+
+
+class ArtifactLost(Unavailable):
+    """The file of a model is absent or has other bytes: its disk is lost, or the model was deleted at this moment."""
+
+    def __init__(self) -> None:
+        super().__init__("the file of a model cannot be read", retry_after_s=60)
 
 
 class ArtifactStore:
@@ -30,29 +37,29 @@ class ArtifactStore:
         """Reads the bytes of an artifact and checks their digest.
 
         Raises:
-            NotFound: no such artifact, or its bytes have changed.
+            ArtifactLost: the file is absent, or its bytes have changed.
         """
         try:
             data = self.path(digest).read_bytes()
         except FileNotFoundError:
-            raise NotFound("artifact") from None
+            raise ArtifactLost from None
         if hashlib.sha256(data).hexdigest() != digest:
-            raise NotFound("artifact")
+            raise ArtifactLost
         return data
 
     def open(self, digest: str) -> BinaryIO:
         """Opens the file of an artifact after a check of its digest; the file outlives the artifact's removal.
 
         Raises:
-            NotFound: no such artifact, or its bytes have changed.
+            ArtifactLost: the file is absent, or its bytes have changed.
         """
         with ExitStack() as closes:
             try:
                 file = closes.enter_context(self.path(digest).open("rb"))
             except FileNotFoundError:
-                raise NotFound("artifact") from None
+                raise ArtifactLost from None
             if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-                raise NotFound("artifact")
+                raise ArtifactLost
             file.seek(0)
             closes.pop_all()
             return file

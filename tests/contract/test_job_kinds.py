@@ -94,6 +94,19 @@ def test_evaluations_charge_the_held_out_cells_and_survive_their_models(scene: S
     scene.verified()
 
 
+def test_an_evaluation_of_a_model_whose_file_is_lost_waits_uncharged_for_the_file(scene: Scene) -> None:
+    job_id = evaluation(scene, model(scene, "a"))
+    folder = scene.installation.home / "artifacts"
+    folder.rename(folder.with_name("away"))
+    with pytest.raises(Unavailable):
+        run(scene)
+    assert scene.end(job_id) == ("running", None, ["reserve"])
+    folder.with_name("away").rename(folder)
+    expired_at(scene.installation, datetime.now(UTC) + timedelta(hours=1))
+    run(scene)
+    assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
+
+
 def test_an_evaluation_of_a_model_deleted_before_the_start_costs_nothing(scene: Scene) -> None:
     trained = model(scene, "a")
     job_id = evaluation(scene, trained)

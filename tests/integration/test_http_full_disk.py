@@ -43,6 +43,30 @@ def test_an_upload_to_a_full_disk_can_be_repeated(
     assert server.admin.http.post(rows, content=csv_rows(3), headers=CSV).status_code == 201
 
 
+@pytest.mark.parametrize("content", [None, b"other bytes"])
+def test_a_model_whose_file_is_lost_or_damaged_is_not_gone(server: Server, content: bytes | None) -> None:
+    model_id = server.trained(server.uploaded()["id"])["model_id"]
+    (digest,) = (item["digest"] for item in server.admin.http.get("/models").json()["models"] if item["id"] == model_id)
+    file = server.settings.home / "artifacts" / digest[:2] / f"{digest}.safetensors"
+    file.rename(file.with_suffix(".away"))
+    if content is not None:
+        file.write_bytes(content)
+    calls: list[tuple[str, str, dict[str, Any]]] = [
+        ("GET", f"/models/{model_id}", {}),
+        ("GET", f"/models/{model_id}/artifact", {}),
+        ("GET", f"/models/{model_id}/artifact?format=onnx", {}),
+        ("POST", f"/models/{model_id}/predict", {"json": {"rows": [{"age": 30}]}}),
+        ("POST", f"/models/{model_id}/evaluations/quote", {"json": {"epsilon": "0.1"}}),
+    ]
+    for method, path, options in calls:
+        answer = server.admin.http.request(method, path, **options)
+        assert (answer.status_code, answer.json()["type"]) == (503, "unavailable"), path
+        assert int(answer.headers["Retry-After"]) > 1
+    file.with_suffix(".away").replace(file)
+    for method, path, options in calls:
+        assert server.admin.http.request(method, path, **options).status_code == 200, path
+
+
 @pytest.mark.parametrize(("more", "status"), [(-1, 503), (0, 200)])
 def test_a_process_without_disk_is_not_ready(
     server: Server, monkeypatch: pytest.MonkeyPatch, more: int, status: int

@@ -33,6 +33,8 @@ from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobPart, JobRow
 from app.ledger import service as ledger
 from app.ledger import stored_rules
+from app.registry import models
+from app.registry.store import ArtifactLost
 from app.services.evaluations.released_evaluation import EvaluationKind
 from app.services.execution.paid import TaskNotPaid, require_paid
 from app.services.installation import Installation
@@ -167,10 +169,10 @@ def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
     """Copies the artifacts that a job reads to its folder, so that nobody can remove them after the charge.
 
     Returns:
-        Whether every artifact exists. If not, the job has failed and its reservations were given back: no row was read.
+        Whether every model exists. If not, the job has failed and its reservations were given back: no row was read.
 
     Raises:
-        Unavailable: the home cannot be written now.
+        Unavailable: the home cannot be written now, or the file of a model is lost.
     """
     with installation.database.read() as session:
         row = queue.job(session, claim.job_id)
@@ -182,7 +184,10 @@ def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
             path.touch(mode=0o600)
             path.write_bytes(installation.store.get(digest))
             heartbeat(installation, claim, trees_done=0)  # the copy of many large models outlasts a lease
-    except NotFound:
+    except ArtifactLost:
+        with installation.database.read() as session:
+            if all(models.is_referenced(session, digest) for digest in KINDS[row.kind].inputs(row)):
+                raise
         _give_back(installation, claim, reason=EndReason.FAILED)
         return False
     except OSError:  # the disk is full: nothing was charged, and the job goes back to the queue with its lease
