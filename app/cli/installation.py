@@ -49,10 +49,13 @@ class WorkOptions:
     poll_interval_s: Annotated[
         float | None, typer.Option(help="Seconds between looks at an empty queue.", show_default=False)
     ] = None
+    release_interval_s: Annotated[
+        int | None, typer.Option(help="Seconds between the public times of jobs; 0 for none.", show_default=False)
+    ] = None
 
     def flags(self) -> dict[str, object]:
         """These options by the names of their settings."""
-        return {"lease_ttl_s": self.lease_ttl_s, "poll_interval_s": self.poll_interval_s}
+        return dict(vars(self))
 
 
 @dataclass(frozen=True)

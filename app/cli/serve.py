@@ -35,7 +35,7 @@ API_GRACE_S = 4
 WORKER_GRACE_S = 5.0
 _TICK_S = 0.1
 _OF_WORKERS = (
-    "home", "lease_ttl_s", "poll_interval_s", "log_level", "signing_key_file", "checkpoint_dir",
+    "home", "lease_ttl_s", "poll_interval_s", "release_interval_s", "log_level", "signing_key_file", "checkpoint_dir",
 )  # fmt: skip
 _SECRETS_OF_WORKERS = ("database_url", "storage_key")
 

@@ -250,6 +250,8 @@ MAX_QUEUE_S = 86_400
 """Seconds that a job waits in the queue before it expires."""
 LEASE_TTL_S = 30
 """Seconds after the last heartbeat at which a worker's lease ends; the default of a setting."""
+MAX_RELEASE_INTERVAL_S = 86_400
+"""Seconds between two public times of an installation's private jobs."""
 CHILD_TIMEOUT_S = 24 * 3_600
 """Seconds that a job may run."""
 CHILD_EXIT_S = 30

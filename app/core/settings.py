@@ -102,6 +102,13 @@ SETTINGS: tuple[Setting, ...] = (
         int,
     ),
     Setting("poll_interval_s", "0.5", "Seconds between an idle worker's looks for a job, 0.01 to 60.", float),
+    Setting(
+        "release_interval_s",
+        "0",
+        "Seconds between the public times at which workers claim jobs, and charges, progress and results appear, 1 to "
+        "86,400 (see docs/guides/operator.md); 0 shows all of them at once.",
+        int,
+    ),
     Setting("log_level", "INFO", f"One of {', '.join(LOG_LEVELS)}. Logs are JSON lines on standard error.", str.upper),
     Setting(
         "signing_key_file",
@@ -174,6 +181,7 @@ class Settings:
     port: int = 8731
     lease_ttl_s: int = limits.LEASE_TTL_S
     poll_interval_s: float = 0.5
+    release_interval_s: int = 0
     log_level: str = "INFO"
     signing_key_file: Path | None = None
     storage_key: str | None = field(default=None, repr=False)
@@ -192,6 +200,7 @@ class Settings:
             "port": 0 <= self.port <= 65_535,
             "lease_ttl_s": 3 <= self.lease_ttl_s <= 3_600,
             "poll_interval_s": 0.01 <= self.poll_interval_s <= 60,
+            "release_interval_s": 0 <= self.release_interval_s <= limits.MAX_RELEASE_INTERVAL_S,
             "log_level": self.log_level in LOG_LEVELS,
         }
         for name, holds in in_range.items():

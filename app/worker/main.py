@@ -15,6 +15,7 @@ from app.services.execution.run_job import claim_next, run_job
 from app.services.execution.sweep import expire_jobs, tidy_artifacts, tidy_jobs, tidy_rows
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
+from app.worker import release_times
 from app.worker.supervise import Supervisor
 
 SWEEP_INTERVAL_S = 2.0
@@ -54,24 +55,36 @@ class _Loop:
         self._swept_at = float("-inf")
         self._tidied_rows_at = float("-inf")
         self._heads = Heads(installation)
+        self._interval_s = installation.settings.release_interval_s
 
     def stop(self, _number: int, _frame: FrameType | None) -> None:
         """Signal handler: no new claims, and the supervisor kills its child."""
         self._stopping.set()
 
     def run(self) -> None:
+        if self._interval_s:
+            self._wait_for_a_job()
         while not self._stopping.is_set():
             try:
                 worked = self._is_ready() and self._work_once()
             except LeaseLost:
-                worked = True
+                worked = not self._interval_s  # a job that was cancelled ended at no public time
             except InstallationError:
                 raise
             except GrovekeeperError:
                 _log.warning("will try again", exc_info=True)
                 worked = False
             if not worked:
-                self._stopping.wait(self._installation.settings.poll_interval_s)
+                self._wait_for_a_job()
+
+    def _wait_for_a_job(self) -> None:
+        """Waits until the next look for a job. With public times, claims wait for the next one, and a job that ran has
+        ended at one."""
+        if self._interval_s:
+            next_at = release_times.released_at(release_times.now(), self._interval_s)
+            release_times.wait_until(next_at, stopping=self._stopping)
+        else:
+            self._stopping.wait(self._installation.settings.poll_interval_s)
 
     def _is_ready(self) -> bool:
         if self._heads.is_current:

@@ -24,6 +24,7 @@ from app.services.execution import run_job
 from app.services.execution.run_job import JobFailed
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
+from app.worker import release_times
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.1
@@ -51,9 +52,12 @@ class Supervisor:
         self._trees_done = 0
         self._written_at = time.monotonic()
         self._written_trees = 0
+        self._interval_s = installation.settings.release_interval_s
+        self._shown_trees = 0
+        self._next_shown_at = release_times.released_at(release_times.now(), self._interval_s)
 
     def run(self, task: JobTask) -> None:
-        """Runs the child to its end; its output is then in the task's folder.
+        """Runs the child to its end and waits for the next public time; its output is then in the task's folder.
 
         Raises:
             JobFailed: the child did not succeed, or this process received a signal to stop and killed the child.
@@ -69,6 +73,7 @@ class Supervisor:
             self._watch(child, n_trees=task.n_trees)
         finally:
             _kill(child)
+        self._wait_for_release()
         if child.returncode != 0:
             raise JobFailed
 
@@ -80,18 +85,43 @@ class Supervisor:
             while True:
                 if self._stopping.is_set():
                     raise JobFailed(EndReason.LOST)
-                if selector.select(_POLL_S):
+                if selector.select(self._pause_s()):
                     done = os.read(child.stdout.fileno(), 4096)
                     if not done:
                         break
                     self._trees_done = min(self._trees_done + len(done), n_trees)
                 self._report_when_due()
                 if time.monotonic() - started_at > limits.CHILD_TIMEOUT_S:
-                    raise JobFailed
-        try:
+                    return
+        with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(timeout=limits.CHILD_EXIT_S)
-        except subprocess.TimeoutExpired:
-            raise JobFailed from None
+
+    def _wait_for_release(self) -> None:
+        """Holds the lease until the next public time, so that the end of the child shows then, however it ended.
+
+        Raises:
+            JobFailed: this process received a signal to stop. Whether the child had ended does not show.
+            LeaseLost: see :meth:`run`.
+        """
+        if self._interval_s == 0:
+            return
+        until = release_times.released_at(release_times.now(), self._interval_s)
+        while release_times.now() < until:
+            self._report_when_due()
+            if self._stopping.wait(max(min(_POLL_S, until - release_times.now()), 0)):
+                raise JobFailed(EndReason.LOST)
+
+    def _pause_s(self) -> float:
+        """Seconds until the next look at the child: at a public time, or soon."""
+        left = self._next_shown_at - release_times.now()
+        return left if 0 < left < _POLL_S else _POLL_S
+
+    def _trees_to_show(self) -> int:
+        """The number of finished trees at the last public time."""
+        if release_times.now() >= self._next_shown_at:
+            self._shown_trees = self._trees_done
+            self._next_shown_at = release_times.released_at(release_times.now(), self._interval_s)
+        return self._shown_trees
 
     def _report_when_due(self) -> None:
         """Stores progress, extends the lease and notices a cancellation, in one transaction when it is due.
@@ -100,12 +130,14 @@ class Supervisor:
         again. The lease token fences a job that another process settled meanwhile.
         """
         waited = time.monotonic() - self._written_at
-        has_news = self._trees_done != self._written_trees
+        trees_done = self._trees_to_show()
+        has_news = trees_done != self._written_trees
+        is_time_for_news = waited >= _PROGRESS_INTERVAL_S or self._interval_s  # with public times, news come at one
         interval = min(self._installation.settings.lease_ttl_s / 4, 1.0)
-        if waited >= interval or (has_news and waited >= _PROGRESS_INTERVAL_S):
+        if waited >= interval or (has_news and is_time_for_news):
             try:
-                run_job.heartbeat(self._installation, self._claim, trees_done=self._trees_done)
-                self._written_trees = self._trees_done
+                run_job.heartbeat(self._installation, self._claim, trees_done=trees_done)
+                self._written_trees = trees_done
             except Unavailable:
                 _log.warning("a heartbeat was missed", extra={"job_id": self._claim.job_id})
             self._written_at = time.monotonic()

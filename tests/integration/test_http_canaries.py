@@ -4,6 +4,7 @@ Searched are all answers, the logs and outputs of all processes, what the kernel
 the home with artifacts and temporary files, and the exports of ledgers.
 """
 
+import errno
 import gzip
 import logging
 import os
@@ -15,7 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import httpx
 import numpy as np
@@ -28,28 +29,11 @@ from app.datasets import row_files
 from app.forests.catalogue import BY_SLUG
 from app.forests.contract.algorithm import TwoDatasetAlgorithm
 from app.privacy.adjacency import Adjacency
-from tests.integration.test_http_full_disk import full
 from tests.support.canaries import Canaries
 from tests.support.canary_search import Search
+from tests.support.canary_walk import DECLARATION, HEADER, Walk
 from tests.support.server import CSV, Caller, Server, declaration, new_idempotency_key, training, worker
 
-HEADER = "amount,height,colour,patient,region,income"
-DECLARATION: dict[str, Any] = {
-    "schema": {
-        "features": [
-            {"name": "amount", "type": "integer", "lower": 0, "upper": 2_000_000_000},
-            {"name": "height", "type": "numeric", "lower": 0.5, "upper": 2.5, "missing": True},
-            {"name": "colour", "type": "categorical", "categories": ["red", "blue"], "missing": True},
-        ],
-        "label": {"name": "income", "classes": ["low", "high"]},
-    },
-    "budget": {"accountant": "pure", "epsilon": "100"},
-    "privacy_unit": {"column": "patient", "max_rows": 2},
-    "partitions": [
-        {"name": "shard", "kind": "hash", "cells": 2},
-        {"name": "region", "kind": "column", "column": "region", "categories": ["EU", "US"]},
-    ],
-}  # fmt: skip
 SHORT = ("rpf", "rdt-ta", "sspe-1")
 OF_ROWS = [
     slug
@@ -57,63 +41,6 @@ OF_ROWS = [
     if "pure" in algorithm.accountants and algorithm.adjacency is Adjacency.ADD_REMOVE_ONE
 ]
 """A label account publishes features, so canaries would be found."""
-
-
-class Walk:
-    """Requests with canaries, and every byte that came back."""
-
-    def __init__(self, server: Server, canaries: Canaries) -> None:
-        self.server = server
-        self.canaries = canaries
-        self.owner = server.caller("owner")
-        self.answers: list[tuple[str, bytes]] = []
-
-    def ask(self, caller: Caller | httpx.Client, method: str, path: str, *expected: int, **sent: Any) -> httpx.Response:
-        """Sends a request and records status, headers and body of the answer."""
-        client = caller.http if isinstance(caller, Caller) else caller
-        answer = client.request(method, path, **sent)
-        head = "\n".join(f"{name}: {value}" for name, value in answer.headers.items())
-        self.answers.append((f"{method} {path}", f"{answer.status_code}\n{head}\n".encode() + answer.content))
-        assert not expected or answer.status_code in expected, (path, answer.status_code, answer.text)
-        return answer
-
-    def declared(self) -> str:
-        answer = self.ask(self.owner, "POST", "/datasets", 201, json=declaration(**DECLARATION))
-        return str(answer.json()["id"])
-
-    def upload(self, dataset: str, kind: str, body: bytes, *expected: int, **headers: str) -> httpx.Response:
-        """Uploads a private body, whose hashes are searched for later."""
-        sent = {"content": self.canaries.body(kind, body), "headers": CSV | headers}
-        return self.ask(self.owner, "POST", f"/datasets/{dataset}/rows", *expected, **sent)
-
-    def submitted(self, path: str, body: dict[str, Any]) -> str:
-        answer = self.ask(self.owner, "POST", path, 202, json=body, headers=new_idempotency_key())
-        return str(answer.json()["job_id"])
-
-    def ended(self, job_id: str) -> dict[str, Any]:
-        """Follows a job to its end; every event is recorded."""
-        self.ask(self.owner, "GET", f"/jobs/{job_id}/events", 200)
-        return dict(self.ask(self.owner, "GET", f"/jobs/{job_id}", 200).json())
-
-    def rows(self, name: str, n_rows: int = 120) -> str:
-        """Rows with canaries in every column."""
-        it = self.canaries
-        usual = (
-            f"{it.integer(f'amount {index % 7}')},{it.number(f'height {index % 5}')},{('red', 'blue')[index % 2]},"
-            f"{it.text(f'patient {name} {index % 40}')},{('EU', 'US')[index % 2]},{('low', 'high')[index % 3 == 0]}"
-            for index in range(n_rows)
-        )
-        unusual = (
-            f"{it.integer('amount out of bounds') * 3},1.5,red,{it.text(f'patient {name} a')},EU,low",
-            f"-{it.integer('negative amount')},{it.number('height out of bounds') + 7},red,"
-            f"{it.text(f'patient {name} b')},US,high",
-            f"5,1.5,{it.text('unknown category')},{it.text(f'patient {name} c')},EU,low",
-            f"5,1.5,blue,{it.text(f'patient {name} d')},{it.text('unknown region')},low",
-            f"5,1.5,blue,{it.text(f'patient {name} e')},EU,{it.text('unknown label')}",
-            f"5,,,{it.text(f'patient {name} f')},,",
-            f"{it.integer('amount without patient')},1.5,red,,EU,low",
-        )  # fmt: skip
-        return "\n".join([HEADER, *usual, *unusual, ""])
 
 
 def _uploads(walk: Walk, dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,12 +82,16 @@ def _uploads(walk: Walk, dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[tuple[Any, str]] = [(os, "fdopen"), (durable, "new_file")]
     for step in steps:
         with monkeypatch.context() as filled:
-            filled.setattr(*step, full)
+            filled.setattr(*step, _full)
             walk.upload(dataset, f"full disk at {step[1]}", walk.rows("full").encode(), 503)
     _aborted_upload(walk, dataset)
     for unit in ("patient rows 3", "patient nowhere"):
         walk.ask(walk.owner, "POST", f"/datasets/{dataset}/erasures", 200, json={"unit": it.text(unit)})
     walk.ask(walk.owner, "POST", f"/datasets/{dataset}/erasures", 422, json={it.text("field"): it.text("unit")})
+
+
+def _full(*_arguments: Any, **_options: Any) -> NoReturn:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _aborted_upload(walk: Walk, dataset: str) -> None:

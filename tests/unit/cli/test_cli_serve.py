@@ -52,6 +52,7 @@ def test_workers_get_no_key_and_the_settings_of_the_flags(monkeypatch: pytest.Mo
     settings = Settings(
         tmp_path, "sqlite:///x", workers=2, lease_ttl_s=9, poll_interval_s=0.25, log_level="ERROR", storage_key="secret"
     )
+    settings = replace(settings, release_interval_s=60)
     environ = serve.worker_environment(settings)
     assert environ["PATH"] == os.environ["PATH"]
     assert "secret" not in environ.values()
@@ -62,6 +63,7 @@ def test_workers_get_no_key_and_the_settings_of_the_flags(monkeypatch: pytest.Mo
         "GROVEKEEPER_LOG_LEVEL": "ERROR",
         "GROVEKEEPER_LEASE_TTL_S": "9",
         "GROVEKEEPER_POLL_INTERVAL_S": "0.25",
+        "GROVEKEEPER_RELEASE_INTERVAL_S": "60",
     }
 
 
