@@ -1,6 +1,7 @@
-"""Bounds the connections of the API: their number, and the bytes and the time that the head of a request may take."""
+"""Bounds connections and the bytes and time of a request's head, and rejects requests with an ambiguous head."""
 
 import asyncio
+import re
 import secrets
 from asyncio.events import TimerHandle
 from typing import Any
@@ -11,11 +12,15 @@ from app.api import problems
 from app.core import limits
 from app.core.errors import GrovekeeperError, MalformedRequest, TooManyRequests
 
+_HOST = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]*")
+"""The characters of a host and a port (RFC 3986)."""
+
 
 class BoundedHttp(HttpToolsProtocol):
     """HTTP/1.1 whose clients cannot hold connections or memory without sending requests.
 
-    The application bounds the bodies. What the application never sees is refused here, as problems, too.
+    The application bounds the bodies. What the application never sees is refused here, as problems, too. A request that
+    a proxy may read in another way is refused and its connection closed, so that no part becomes the next request.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -49,11 +54,38 @@ class BoundedHttp(HttpToolsProtocol):
         self._is_in_head = True
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_in_head:  # fields after a body are ignored: a proxy checked the fields before the body
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         self._is_in_head = False
         self._n_head_bytes = 0
         self._stop_deadline()
+        self._check_head()
         super().on_headers_complete()
+        if self.parser.should_upgrade():
+            self.cycle.keep_alive = False  # the parser skips the rest of the bytes that arrived with such a request
+
+    def _check_head(self) -> None:
+        """Reject a head that a proxy may read in another way: its version, its host, or the length of its body.
+
+        Raises:
+            ValueError: the parser stops, and the connection is refused.
+        """
+        hosts, codings, lengths = (
+            [value for name, value in self.headers if name == wanted]
+            for wanted in (b"host", b"transfer-encoding", b"content-length")
+        )
+        version = self.parser.get_http_version()
+        if version not in ("1.0", "1.1") or (version == "1.0" and codings):
+            raise ValueError("a version of HTTP that is not served")
+        if len(hosts) > 1 or (version == "1.1" and not hosts) or not all(map(_HOST.fullmatch, hosts)):
+            raise ValueError("not one host")
+        if codings and [coding.lower() for coding in codings] != [b"chunked"]:
+            raise ValueError("an encoding of the body that is not read")
+        if self.parser.should_upgrade() and (codings or lengths):
+            raise ValueError("a body of a request that asks for another protocol")
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(MalformedRequest("the request cannot be read"))
