@@ -13,6 +13,7 @@ import typer
 
 from app.cli import (
     audit,
+    backup,
     datasets,
     evaluations,
     evidence,
@@ -54,7 +55,8 @@ def options(
 for run in (installation.serve, demo, installation.api, installation.worker):
     app.command(rich_help_panel="Run")(run)
 app.add_typer(installation.db, name="db", rich_help_panel="Run")
-app.command(rich_help_panel="Run")(installation.openapi)
+for run in (backup.backup, backup.restore, installation.openapi):
+    app.command(rich_help_panel="Run")(run)
 
 app.add_typer(datasets.app, name="datasets", rich_help_panel="Use")
 app.add_typer(populations.app, name="populations", rich_help_panel="Use")

@@ -13,6 +13,7 @@ from app.core.errors import InstallationError, Unavailable
 from app.core.settings import Settings
 from app.db import migrate
 from app.db.unit_of_work import Database
+from app.services.installation import refuse_unfinished_restore
 from app.services.keys import ensure_first_admin
 from app.services.ledger.heads import Heads
 from grovekeeper_client.addresses import is_loopback
@@ -48,6 +49,7 @@ def upgrade(settings: Settings) -> None:
         InstallationError: the database cannot be reached, belongs to another program, or is from a newer version.
     """
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    refuse_unfinished_restore(settings)
     try:
         migrate.upgrade(settings.database_url, migration_url=settings.migration_url)
     except DBAPIError as error:

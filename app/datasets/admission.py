@@ -14,8 +14,8 @@ an epoch are deleted.
 import hmac
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,9 @@ from app.datasets.cells import ROW_ID_BYTES
 
 WAIT_S = 60.0
 """Seconds that an upload waits for another upload to the same dataset."""
+
+COPY_WAIT_S = 3_600.0
+"""Seconds that a backup waits for an upload, which locks the book while it writes more counts than fit into memory."""
 
 RETRY_AFTER_S = 10
 
@@ -119,6 +122,42 @@ class AdmissionBook:
     def commit(self) -> None:
         """Makes the upload's counts durable. Call it right before the epoch commits."""
         self._connection.execute("COMMIT")
+
+
+def copy_book(home: Path, dataset_id: str, destination: Path) -> None:
+    """Copies the admission book of a dataset while uploads may run.
+
+    The copy has the counts of every upload that was committed before the call. Counts of later uploads do no harm:
+    :meth:`AdmissionBook.begin` deletes counts of uploads that the database does not have.
+
+    Raises:
+        FileNotFoundError: the dataset has no book, or was erased.
+        Unavailable: an upload holds the book for too long.
+    """
+    file = row_files.admission_file(home, dataset_id)
+    file.stat()
+    source = sqlite3.connect(f"{file.as_uri()}?mode=rw", uri=True, timeout=COPY_WAIT_S, isolation_level=None)
+    try:
+        source.execute("BEGIN")
+        source.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # from here no upload can commit
+        with closing(sqlite3.connect(destination)) as copy:
+            source.backup(copy)
+    except sqlite3.Error as error:
+        if not file.exists():
+            raise FileNotFoundError(file.name) from None
+        raise Unavailable("the admission book of a dataset is in use for too long") from error
+    finally:
+        source.close()
+
+
+def is_complete(book: Path, *, epoch_ids: Collection[str]) -> bool:
+    """Whether a copy of an admission book counts the rows of some uploads."""
+    with closing(sqlite3.connect(f"{book.as_uri()}?mode=ro", uri=True)) as connection:
+        try:
+            counted = {name for (name,) in connection.execute("SELECT id FROM epochs")}
+        except sqlite3.Error:
+            return False
+    return set(epoch_ids) <= counted
 
 
 @contextmanager

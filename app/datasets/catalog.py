@@ -228,6 +228,12 @@ def epoch_ids(session: Session) -> set[str]:
     return set(session.execute(select(EpochRow.id)).scalars())
 
 
+def living_ids(session: Session) -> list[str]:
+    """Ids of all datasets that are not deleted, in order."""
+    living = select(DatasetRow.id).where(DatasetRow.deleted_at.is_(None))
+    return list(session.execute(living.order_by(DatasetRow.id)).scalars())
+
+
 def deleted_ids(session: Session) -> set[str]:
     """Ids of all deleted datasets: none of their row files may exist."""
     return set(session.execute(select(DatasetRow.id).where(DatasetRow.deleted_at.is_not(None))).scalars())

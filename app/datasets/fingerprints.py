@@ -72,13 +72,18 @@ class Overlap:
     shared: Mapping[str, int] = field(repr=False)
 
 
+def key_file(home: Path) -> Path:
+    """The file of the key of all fingerprints of an installation."""
+    return home / _KEY_FILE
+
+
 def installation_key(home: Path) -> bytes:
     """The key of an installation's fingerprints and digests of uploads. Created on first use; never leaves the home.
 
     Raises:
         InstallationError: the key file is damaged.
     """
-    file = home / _KEY_FILE
+    file = key_file(home)
     if not file.exists():
         durable.write(file, secrets.token_bytes(KEY_BYTES), existing="keep")  # the first of several processes wins
     key = file.read_bytes()

@@ -39,20 +39,40 @@ def upgrade(url: str, *, migration_url: str | None = None, revision: str = "head
         InstallationError: an address is unusable, the addresses name different databases, or a newer version of the
             program migrated the database.
     """
+    with owned_by(url, migration_url=migration_url) as connection:
+        run_migrations(connection, revision)
+
+
+@contextmanager
+def owned_by(url: str, *, migration_url: str | None) -> Iterator[Connection]:
+    """A :func:`migration_transaction` of the tables' owner, which grants the service's role its rights at the end.
+
+    Raises:
+        InstallationError: an address is unusable, or the addresses name different databases.
+    """
     service, owner = parse_url(url), parse_url(migration_url or url)
     if (service.get_backend_name(), service.database) != (owner.get_backend_name(), owner.database):
         raise InstallationError("the migration address and the database address name different databases")
     with migration_transaction(migration_url or url) as connection:
-        config = _config()
-        config.attributes["connection"] = connection
-        try:
-            command.upgrade(config, revision)
-        except CommandError as error:
-            raise InstallationError(
-                "a newer version migrated this database; install that version or a later version"
-            ) from error
+        yield connection
         if connection.dialect.name == "postgresql" and service.username and service.username != owner.username:
             grant_to_service(connection, service.username)
+
+
+def run_migrations(connection: Connection, revision: str = "head") -> None:
+    """Runs the missing migrations on the connection of a :func:`migration_transaction`.
+
+    Raises:
+        InstallationError: a newer version of the program migrated the database, or knows the revision.
+    """
+    config = _config()
+    config.attributes["connection"] = connection
+    try:
+        command.upgrade(config, revision)
+    except CommandError as error:
+        raise InstallationError(
+            "a newer version migrated this database; install that version or a later version"
+        ) from error
 
 
 def current_revision(url: str) -> str | None:

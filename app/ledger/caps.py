@@ -14,6 +14,9 @@ from app.ledger.entries import EntryKind
 from app.ledger.limit import Limit
 from app.privacy.accountants import pure
 
+CLOSED = 0
+"""The cap of an account that admits nothing any more. No budget converts to it."""
+
 
 def in_force(session: Session, account_id: str) -> int:
     """The cap in force, with the account locked until the end of the transaction.
@@ -43,6 +46,7 @@ def change(session: Session, account_id: str, cap: int, *, reason: str, actor: s
         BalanceMismatch: the account's balance differs from its entries.
     """
     row = repository.locked_account(session, account_id)
+    assert row.cap != CLOSED, "a closed account stays closed"
     reconciliation.confirm_account(session, row)
     is_used = (
         repository.has_living_reservation(session, account_id)
@@ -53,18 +57,37 @@ def change(session: Session, account_id: str, cap: int, *, reason: str, actor: s
     control.record(session, EntryKind.CAP_CHANGED, actor=actor, account=account_id, sequence=entry.sequence)
 
 
+def close(session: Session, account_id: str, *, reason: str, actor: str) -> None:
+    """Puts a cap of 0 in force, which no later change raises: the account admits nothing any more.
+
+    The limit that guarantees state does not fall, whatever was charged (:func:`printable_at`).
+
+    Args:
+        session: of the caller's transaction.
+        account_id: id of the account.
+        reason: a public sentence, part of the entry.
+        actor: as the control chain names the actor.
+    """
+    row = repository.locked_account(session, account_id)
+    row.cap = CLOSED
+    chain.append(session, row, chain.NewEntry(EntryKind.CAP, CLOSED, actor=actor, details={"reason": reason}))
+
+
 def printable_at(highest: Limit, *, cap: int, load: int) -> Limit:
     """The limit that the guarantee of a whole account states.
 
     On ``pure`` accounts the charges bound the loss at any time (Theorem L (a), docs/proofs/lemmas.md), so the limit is
-    the cap in force, or the reserved and charged amount where that is larger. On other accounts it is the highest cap.
+    the cap in force, or the reserved and charged amount where that is larger. On other accounts, and on accounts that
+    are closed because entries were lost, it is the highest cap.
 
     Args:
         highest: the :func:`highest_cap` of the account.
         cap: in force now.
         load: of the tightest joint cell of the whole account.
     """
-    return highest if highest.accountant != pure.NAME else Limit(pure.NAME, max(cap, load), None)
+    if highest.accountant != pure.NAME or cap == CLOSED:
+        return highest
+    return Limit(pure.NAME, max(cap, load), None)
 
 
 def printable(session: Session, account_id: str) -> Limit:

@@ -7,10 +7,12 @@ from sqlalchemy.orm import Session
 
 from app.core import clock
 from app.ledger import repository
-from app.ledger.entries import Entry, EntryKind
+from app.ledger.entries import FIRST_PREVIOUS_HASH, Entry, EntryKind
 from app.ledger.log import Log
 from app.ledger.tables import AccountRow, ReservationRow
 from app.privacy import accountants
+
+_READ_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,19 @@ def of_reservation(kind: EntryKind, reservation: ReservationRow, *, actor: str) 
         job_id=reservation.job_id or reservation.id,
         details=reservation.details,
     )
+
+
+def is_intact(session: Session, account_id: str) -> bool:
+    """Whether every entry of an account has its hash and names the hash of the entry before."""
+    row, sequence, last_hash = repository.account(session, account_id), 0, FIRST_PREVIOUS_HASH
+    while entries := repository.entries(session, account_id, after=sequence, limit=_READ_AT_ONCE):
+        for entry in entries:
+            follows = entry.sequence == sequence + 1 and entry.previous_hash == last_hash
+            if not follows or entry.sealed().hash != entry.hash:
+                return False
+            sequence, last_hash = entry.sequence, entry.hash
+        session.expunge_all()
+    return (row.last_sequence, row.last_hash) == (sequence, last_hash)
 
 
 def append(session: Session, row: AccountRow, new_entry: NewEntry, *, not_before: str = "") -> Entry:

@@ -6,12 +6,15 @@ transaction that commits it, as the last lock of the transaction. Entries name k
 privacy unit, a value or a count.
 """
 
+from typing import Any
+
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.db.upsert import insert
 from app.ledger import chain, repository
 from app.ledger.entries import EntryKind
-from app.ledger.tables import AccountRow
+from app.ledger.tables import AccountRow, EntryRow
 from app.privacy.accountants import pure
 
 CHAIN = "control"
@@ -32,6 +35,12 @@ def record(session: Session, kind: EntryKind, *, actor: str, **details: object) 
     """
     row = _locked(session)
     chain.append(session, row, chain.NewEntry(kind, 0, actor=actor, details=details))
+
+
+def details_of(session: Session, kind: EntryKind) -> list[dict[str, Any]]:
+    """The details of all acts of a kind, in order."""
+    query = select(EntryRow.details).where(EntryRow.account_id == CHAIN, EntryRow.kind == kind.value)
+    return [details or {} for details in session.execute(query.order_by(EntryRow.sequence)).scalars()]
 
 
 def export_header(session: Session) -> tuple[dict[str, object], int]:

@@ -50,6 +50,7 @@ class EntryKind(StrEnum):
     RULES_PROPOSED = "rules-proposed"
     JOB_APPROVED = "job-approved"
     JOB_REJECTED = "job-rejected"
+    HISTORY_LOST = "history-lost"
 
 
 @dataclass(frozen=True)

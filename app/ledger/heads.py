@@ -59,6 +59,17 @@ class HeadFolder:
                 return
             durable.write(file, note.encode("utf-8"))
 
+    def set_aside(self, head: Checkpoint) -> None:
+        """Renames the file of a head whose entries were lost for good, as evidence that no comparison reads.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        file = self._folder / f"{head.account_id}{SUFFIX}"
+        with self._locked():
+            file.rename(file.with_suffix(f".{head.size}.lost"))
+            durable.sync_folder(self._folder)
+
     def _read(self, file: Path) -> Checkpoint:
         account_id = file.name.removesuffix(SUFFIX)
         try:

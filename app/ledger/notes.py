@@ -92,7 +92,10 @@ class Signer:
 
     def sign(self, checkpoint: Checkpoint) -> str:
         """The signed note of a checkpoint."""
-        text = checkpoint.text()
+        return self.sign_text(checkpoint.text())
+
+    def sign_text(self, text: str) -> str:
+        """The signed note of lines whose first line states their purpose, unlike that of any other note."""
         signature = base64.b64encode(self._key_hash + self._key.sign(text.encode("utf-8"))).decode("ascii")
         return f"{text}\n— {KEY_NAME} {signature}\n"
 
@@ -106,7 +109,7 @@ def read(account_id: str, note: str) -> Checkpoint | None:
 
 
 def is_signed(note: str, verifier_keys: Collection[str]) -> bool:
-    """Whether a note that :func:`read` accepts has a valid signature of one of the keys."""
+    """Whether a note has a valid signature of one of the keys over everything before the signature."""
     text, _, line = note.rpartition("\n— ")
     try:
         signature = base64.b64decode(line.rpartition(" ")[2].rstrip("\n"), validate=True)

@@ -66,7 +66,9 @@ class Replay:
             case EntryKind.CAP:
                 is_used = bool(self.totals) or any(self.loads.values())
                 self.cap = entry.amount
-                self.highest_cap = max(self.highest_cap, entry.amount) if is_used else entry.amount
+                # A cap of 0 closes an account whose lost entries may have spent anything.
+                keeps_highest = is_used or entry.amount == 0
+                self.highest_cap = max(self.highest_cap, entry.amount) if keeps_highest else entry.amount
             case EntryKind.JOIN | EntryKind.LOAD:
                 self._set_load(entry)
             case _:

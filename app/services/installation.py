@@ -13,6 +13,9 @@ from app.db.unit_of_work import Database
 from app.registry.cache import ArtifactCache
 from app.registry.store import ArtifactStore
 
+UNFINISHED_RESTORE = "restore.unfinished"
+"""File in the home that marks a restore until it is complete."""
+
 
 @dataclass(frozen=True)
 class Installation:
@@ -25,7 +28,12 @@ class Installation:
 
     @classmethod
     def open(cls, settings: Settings, *, pool_size: int) -> "Installation":
-        """Opens the database and the home folder. Makes the folder, but no tables."""
+        """Opens the database and the home folder. Makes the folder, but no tables.
+
+        Raises:
+            InstallationError: the database address is not usable, or a restore was killed.
+        """
+        refuse_unfinished_restore(settings)
         settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         store = ArtifactStore(settings.home / "artifacts")
         database = Database.open(settings.database_url, pool_size=pool_size)
@@ -42,20 +50,12 @@ class Installation:
         Raises:
             InstallationError: the keys are missing or cannot be read.
         """
-        if self.settings.storage_key is not None:
-            return StorageKeys.from_text(self.settings.storage_key)
-        try:
-            return StorageKeys.from_text(self.storage_key_file.read_text(encoding="ascii", errors="replace"))
-        except OSError:
-            raise InstallationError(
-                f"the storage key {self.storage_key_file} is missing. Put it back; without it the stored rows cannot "
-                "be read"
-            ) from None
+        return read_storage_keys(self.settings)
 
     @property
     def storage_key_file(self) -> Path:
         """The file of the storage keys, unless a setting has them."""
-        return self.home / "storage.key"
+        return _storage_key_file(self.settings)
 
     def spool(self) -> BinaryIO:
         """Opens a file in the home without a name, for the body of an upload or a file that an answer streams.
@@ -72,3 +72,34 @@ class Installation:
     def close(self) -> None:
         """Closes the database."""
         self.database.close()
+
+
+def refuse_unfinished_restore(settings: Settings) -> None:
+    """Checks that no restore was killed in the home.
+
+    Raises:
+        InstallationError: a restore was killed.
+    """
+    if (settings.home / UNFINISHED_RESTORE).exists():
+        raise InstallationError(f"a restore into {settings.home} is not complete; run grovekeeper restore again")
+
+
+def read_storage_keys(settings: Settings) -> StorageKeys:
+    """The storage keys of an installation.
+
+    Raises:
+        InstallationError: the keys are missing or cannot be read.
+    """
+    if settings.storage_key is not None:
+        return StorageKeys.from_text(settings.storage_key)
+    file = _storage_key_file(settings)
+    try:
+        return StorageKeys.from_text(file.read_text(encoding="ascii", errors="replace"))
+    except OSError:
+        raise InstallationError(
+            f"the storage key {file} is missing. Put it back; without it the stored rows cannot be read"
+        ) from None
+
+
+def _storage_key_file(settings: Settings) -> Path:
+    return settings.home / "storage.key"

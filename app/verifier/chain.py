@@ -117,6 +117,16 @@ def check_repeated(details: Json, header: Json, names: Sequence[str]) -> None:
             raise Broken(f"the header's {name} is not what the first entry says")
 
 
+def check_open(cap: int) -> None:
+    """Checks that a cap may be changed. A cap of 0 closes an account whose entries were lost in a restore.
+
+    Raises:
+        Broken: the account is closed.
+    """
+    if not cap:
+        raise Broken("the account was closed, because entries were lost, and its cap was changed later")
+
+
 def check_reason(details: Json) -> None:
     """Checks that an entry of kind cap gives a reason in its details, and nothing else.
 

@@ -41,8 +41,9 @@ _DETAILS = {
     "rules-proposed": {"dataset", "rules"},
     "job-approved": {"job", "datasets", "reason"},
     "job-rejected": {"job", "datasets", "reason"},
+    "history-lost": {"account", "entries"},
 }
-_OPTIONAL_DETAILS = {"key-made": {"expires_at"}, "key-rotated": {"expires_at"}}
+_OPTIONAL_DETAILS = {"key-made": {"expires_at"}, "key-rotated": {"expires_at"}, "history-lost": {"head"}}
 
 
 @dataclass(frozen=True)

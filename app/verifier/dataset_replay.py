@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from app.verifier import canonical_json, prices
 from app.verifier.canonical_json import Json
-from app.verifier.chain import Broken, Chain, Link, check_reason, check_repeated
+from app.verifier.chain import Broken, Chain, Link, check_open, check_reason, check_repeated
 from app.verifier.checkpoints import Checkpoint
 from app.verifier.dataset_export import BOUND_FIELDS, SET_ASIDE, Entry, Header, Scope, read_entry, read_header
 from app.verifier.export_lines import Reading, check_logs
@@ -124,8 +124,10 @@ class Account:
 
     def _change_cap(self, entry: Entry) -> None:
         check_reason(entry.details)
+        check_open(self.cap)
         self.cap = entry.amount
-        self.highest_cap = max(self.highest_cap, self.cap) if self._n_living else self.cap
+        keeps_highest = self._n_living or not self.cap
+        self.highest_cap = max(self.highest_cap, self.cap) if keeps_highest else self.cap
 
     def _reserve(self, entry: Entry) -> None:
         job_id = str(entry.job_id)

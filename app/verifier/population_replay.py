@@ -13,7 +13,7 @@ from datetime import datetime
 
 from app.verifier import json_fields
 from app.verifier.canonical_json import Json
-from app.verifier.chain import Broken, Chain, Link, check_reason, check_repeated
+from app.verifier.chain import Broken, Chain, Link, check_open, check_reason, check_repeated
 from app.verifier.checkpoints import Checkpoint
 from app.verifier.export_lines import Reading, check_logs
 from app.verifier.json_fields import Malformed
@@ -79,9 +79,11 @@ class PopulationSummary:
         """The amount of the guarantee for all members together.
 
         On pure accounts it is the larger of the cap and the sum of the loads. On accounts with a δ only a limit that
-        was set in advance has a guarantee.
+        was set in advance has a guarantee, and on a closed account the entries that were lost may have reached it.
         """
-        return max(self.cap, self.together) if self.header.accountant == "pure" else self.highest_cap
+        if self.header.accountant != "pure" or not self.cap:
+            return self.highest_cap
+        return max(self.cap, self.together)
 
 
 def verify(
@@ -135,8 +137,10 @@ class PopulationAccount:
                 self.cap = self.highest_cap = entry.amount
             case "cap":
                 check_reason(entry.details)
+                check_open(self.cap)
                 self.cap = entry.amount
-                self.highest_cap = max(self.highest_cap, self.cap) if self._together else self.cap
+                keeps_highest = self._together or not self.cap
+                self.highest_cap = max(self.highest_cap, self.cap) if keeps_highest else self.cap
             case "join":
                 assert isinstance(entry.member, Joined), "an entry of kind join has a member"
                 self._join(entry.member, entry)

@@ -230,6 +230,8 @@ def _unit(unit: tuple[str, str | None] | None) -> str:
 def _cap(summary: Summary) -> str:
     """The cap; on accounts with a δ the guarantee is that of the highest cap, which is named where it differs."""
     cap, highest = summary.header.text(summary.cap), summary.header.text(summary.highest_cap)
+    if not summary.cap:
+        return f"closed, because entries were lost in a restore (the guarantee is that of the highest cap, {highest})"
     if summary.header.accountant == "pure" or cap == highest:
         return cap
     return f"{cap} (the guarantee is that of the highest cap, {highest})"

@@ -32,6 +32,7 @@ class ActOut(Answer):
         "rules-proposed",
         "job-approved",
         "job-rejected",
+        "history-lost",
     ]
     amount: DecimalText
     scope: JsonObject

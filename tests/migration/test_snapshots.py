@@ -38,7 +38,7 @@ def upgraded(request: pytest.FixtureRequest, empty_database_url: str) -> Iterato
     """A database with the data of a revision, upgraded to the head."""
     migrate.upgrade(empty_database_url, revision=request.param)
     with migrate.migration_transaction(empty_database_url) as connection:
-        snapshot.load(connection, snapshot.stored(request.param))
+        snapshot.load(connection, request.param)
     migrate.upgrade(empty_database_url)
     database = Database.open(empty_database_url)
     yield database

@@ -3,21 +3,18 @@
 The command starts a server and a worker on an empty SQLite database, makes at least one row of every table with
 requests over HTTP, and writes ``tests/migration/data/REVISION.jsonl`` for the newest revision. The other functions read
 and load such files on both databases.
-
-A line with ``table`` and ``columns`` precedes the rows of a table. Bytes are hexadecimal, times are text.
 """
 
+import io
 import json
 import tempfile
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sqlalchemy import Column, Connection, LargeBinary, MetaData, Table, create_engine, insert, inspect, select
+from sqlalchemy import Connection, create_engine
 
-from app.core import clock
-from app.db import migrate
+from app.db import migrate, table_files
 from app.db.engine import parse_url
 from tests.support.server import Server, new_idempotency_key, running_server, training, worker
 
@@ -38,60 +35,37 @@ def revisions() -> list[str]:
 
 def stored(revision: str) -> Rows:
     """The snapshot of a revision."""
-    rows: Rows = {}
-    with (_FOLDER / f"{revision}.jsonl").open(encoding="utf-8") as lines:
-        for line in map(json.loads, lines):
-            if isinstance(line, dict):
-                table, columns = line["table"], line["columns"]
-                rows[table] = []
-            else:
-                rows[table].append(dict(zip(columns, line, strict=True)))
-    return rows
+    with _file(revision).open(encoding="utf-8") as lines:
+        return _parsed(lines)
 
 
 def rows_of(connection: Connection) -> Rows:
     """All rows of a database."""
-    return {
-        table.name: [
-            {column: _to_json(value) for column, value in row.items()}
-            for row in connection.execute(select(table).order_by(*table.primary_key)).mappings()
-        ]
-        for table in _tables(connection)
-    }
+    text = io.StringIO()
+    table_files.write_rows(connection, text)
+    text.seek(0)
+    return _parsed(text)
 
 
-def load(connection: Connection, rows: Rows) -> None:
-    """Inserts rows into the empty tables of a database at the same revision."""
-    for table in _tables(connection):
-        values = [
-            {name: _from_json(value, table.columns[name]) for name, value in row.items()} for row in rows[table.name]
-        ]
-        connection.execute(insert(table), values)
+def load(connection: Connection, revision: str) -> None:
+    """Inserts the snapshot of a revision into the empty tables of a database at that revision."""
+    with _file(revision).open(encoding="utf-8") as lines:
+        table_files.read_rows(connection, lines)
 
 
-def _tables(connection: Connection) -> Iterator[Table]:
-    for name in sorted(inspect(connection).get_table_names()):
-        if name != "alembic_version":
-            yield Table(name, MetaData(), autoload_with=connection)
+def _parsed(lines: Iterable[str]) -> Rows:
+    rows: Rows = {}
+    for line in map(json.loads, lines):
+        if isinstance(line, dict):
+            table, columns = line["table"], line["columns"]
+            rows[table] = []
+        else:
+            rows[table].append(dict(zip(columns, line, strict=True)))
+    return rows
 
 
-def _to_json(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.hex()
-    return clock.to_text(value) if isinstance(value, datetime) else value
-
-
-def _from_json(value: Any, column: Column[Any]) -> Any:
-    is_binary = isinstance(column.type, LargeBinary) and value is not None
-    return bytes.fromhex(value) if is_binary else value
-
-
-def _write(rows: Rows, file: Path) -> None:
-    with file.open("w", encoding="utf-8", newline="\n") as lines:
-        for table, listed in rows.items():
-            assert listed, f"no row of {table}"
-            for line in ({"table": table, "columns": list(listed[0])}, *(list(row.values()) for row in listed)):
-                lines.write(json.dumps(line, separators=(",", ":"), ensure_ascii=False) + "\n")
+def _file(revision: str) -> Path:
+    return _FOLDER / f"{revision}.jsonl"
 
 
 def _use(server: Server, log: Path) -> None:
@@ -177,11 +151,11 @@ def _main() -> None:
         with running_server(url, folder / "home", n_workers=0) as server:
             _use(server, folder / "worker.log")
         engine = create_engine(parse_url(url))
-        with engine.connect() as connection:
-            rows = rows_of(connection)
+        file = _file(migrate.head_revision())
+        with engine.connect() as connection, file.open("w", encoding="utf-8", newline="\n") as lines:
+            table_files.write_rows(connection, lines)
         engine.dispose()
-    file = _FOLDER / f"{migrate.head_revision()}.jsonl"
-    _write(rows, file)
+    rows = stored(migrate.head_revision())
     print(f"{file}: {sum(map(len, rows.values()))} rows of {len(rows)} tables, {file.stat().st_size:,} bytes")
 
 

@@ -55,7 +55,7 @@ def change_cap(
     Raises:
         NotFound: no such account, or it is not visible to this key.
         RoleMissing: only the owner lowers, only an admin raises.
-        InvalidRequest: the cap is out of range, or is in force already.
+        InvalidRequest: the cap is out of range, or is in force already, or the account lost entries in a restore.
         DatasetDeleted: the dataset's rows are erased, so nothing is admitted any more.
     """
     with installation.database.read() as session:
@@ -82,6 +82,8 @@ def change_cap(
 
 def _change(session: Session, principal: Principal, account_id: str, *, cap: int, reason: str) -> None:
     in_force = caps.in_force(session, account_id)
+    if in_force == caps.CLOSED:
+        raise InvalidRequest.at("/cap", "account-closed")
     if cap > in_force:
         principal.require()  # an admin
     if cap == in_force:

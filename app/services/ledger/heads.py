@@ -3,11 +3,13 @@
 import logging
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 
 from sqlalchemy.orm import Session
 
 from app.core import clock
 from app.core.errors import InstallationError, LedgerRewound
+from app.core.settings import Settings
 from app.db import migrate
 from app.ledger import repository, signers
 from app.ledger.heads import SUFFIX, HeadFolder
@@ -117,7 +119,7 @@ class Heads:
 
     def _compare(self) -> "_Confirmed":
         """Compares with the heads of pinned signers. The first key is made where no head is, and pinned at the end."""
-        path = self._settings.checkpoint_dir or self._settings.home / "checkpoints"
+        path = heads_path(self._settings)
         with self._database.read() as session:
             pinned = signers.pinned(session)
         has_heads = any(path.glob(f"*{SUFFIX}"))
@@ -183,6 +185,11 @@ class HeadWriter:
                 self._heads.publish()
         except Exception:  # noqa: BLE001 - no database or no disk space now; the next turn tries again
             _log.exception("heads were not written; will try again")
+
+
+def heads_path(settings: Settings) -> Path:
+    """The folder of the heads of an installation."""
+    return settings.checkpoint_dir or settings.home / "checkpoints"
 
 
 def checkpoint_of(session: Session, account_id: str, size: int) -> Checkpoint:

@@ -106,6 +106,19 @@ def test_a_cap_entry_has_a_reason_and_the_guarantee_keeps_the_highest_cap(export
     assert (summary.cap, summary.highest_cap) == (2_000_000_000, 3_000_000_000)
 
 
+def test_a_closed_account_keeps_its_guarantee_and_stays_closed(export: Export) -> None:
+    """A cap of 0 closes an account whose lost entries may have spent anything, also where no entry spent."""
+    reason = {"reason": "entries were lost in a restore"}
+    writer = export(cap="3").add("cap", "0", details=reason)
+    writer.header["cap"] = "0"
+    summary = verify(writer.lines())
+    assert (summary.cap, summary.highest_cap) == (0, 3_000_000_000)
+    writer.add("cap", "2", details=reason)
+    writer.header["cap"] = "2"
+    with pytest.raises(NotVerified, match="was closed"):
+        verify(writer.lines())
+
+
 @pytest.mark.parametrize("details", [None, {"reason": ""}, {"reason": 1}, {"why": "x"}, {"reason": "x", "by": "me"}])
 def test_a_cap_without_a_reason_fails_verification(export: Export, details: dict[str, Any] | None) -> None:
     writer = export(cap="3").add("cap", "2", details=details)

@@ -21,6 +21,8 @@ ACTS: list[tuple[EntryKind, dict[str, Any]]] = [
     (EntryKind.GRANT_MADE, {"dataset": "ds_a", "key": "key_b", "role": "analyst"}),
     (EntryKind.GRANT_REMOVED, {"dataset": "ds_a", "key": "key_b"}),
     (EntryKind.KEY_ROTATED, {"key": "key_b", "expires_at": "2027-01-01T00:00:00.000000Z"}),
+    (EntryKind.HISTORY_LOST, {"account": "ds_a", "entries": 2, "head": {"size": 3, "root": "00" * 32}}),
+    (EntryKind.HISTORY_LOST, {"account": "ds_b", "entries": 2}),
     (EntryKind.KEY_REVOKED, {"key": "key_a"}),
 ]
 
@@ -52,7 +54,7 @@ def _lines(entries: list[Entry], header: dict[str, object] = HEADER) -> list[byt
 
 def test_a_control_chain_is_verified() -> None:
     summary = control_export.verify(_lines(_entries()))
-    assert (summary.last.sequence, sum(summary.kinds.values())) == (6, 6)
+    assert (summary.last.sequence, sum(summary.kinds.values())) == (8, 8)
 
 
 def test_every_kind_of_act_has_its_details() -> None:
@@ -77,7 +79,7 @@ def test_every_kind_of_act_has_its_details() -> None:
 def test_an_act_of_another_form_is_not_verified(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(NotVerified, match=reason) as failure:
         control_export.verify(_lines(_entries(**changes)))
-    assert failure.value.line == 7
+    assert failure.value.line == 9
 
 
 def test_a_changed_or_missing_act_is_not_verified() -> None:
@@ -104,7 +106,7 @@ def test_the_command_prints_the_result(tmp_path: Path, capsys: pytest.CaptureFix
     file = tmp_path / "acts.jsonl"
     file.write_bytes(b"".join(_lines(_entries())))
     assert run(file, as_json=False) == VERIFIED
-    assert "6 (1 open, 1 key-made" in capsys.readouterr().out
+    assert "8 (1 open, 1 key-made" in capsys.readouterr().out
     assert run(file, as_json=True) == VERIFIED
     assert json.loads(capsys.readouterr().out)["kinds"]["key-revoked"] == 1
     file.write_bytes(file.read_bytes().replace(b"key_b", b"key_c"))

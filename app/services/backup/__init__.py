@@ -1,0 +1,1 @@
+"""Makes backups of an installation while it runs, and restores them into an empty one."""

@@ -1,0 +1,157 @@
+"""Makes a backup of an installation while API and workers run.
+
+The rows of the database come from one transaction. Files are copied after that transaction began: rows and artifacts
+never change under their names (only an erasure replaces a file), and an admission book may have more uploads than the
+database, but not fewer. If a file is gone because its dataset or its model was deleted in the meantime, the backup
+begins again with another transaction and keeps the files that were copied.
+"""
+
+import io
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from sqlalchemy.orm import Session
+
+from app.core import clock, durable
+from app.core.errors import InstallationError, Unavailable
+from app.datasets import admission, catalog, fingerprints, row_files
+from app.db import migrate, table_files
+from app.registry import models
+from app.services.backup import manifest
+from app.services.backup.manifest import DATABASE, FileFacts, Manifest
+from app.services.installation import Installation
+from app.services.ledger.heads import Heads
+
+_ATTEMPTS = 10
+"""Transactions that a backup begins; each is needed only if something was deleted during the attempt before."""
+
+
+def make_backup(installation: Installation, destination: Path) -> Manifest:
+    """Makes a backup in a folder, which gets its name when the backup is complete and durable.
+
+    A killed backup leaves a hidden folder beside it, whose name ends in ``.part``.
+
+    Args:
+        installation: at this program's revision; its home has the signing key.
+        destination: must not exist; its parent folder must.
+
+    Raises:
+        InstallationError: the destination exists or cannot be written, or the ledger contradicts a head.
+        Unavailable: the database cannot be reached, or a dataset or model was deleted during every attempt.
+    """
+    if destination.exists():
+        raise InstallationError(f"{destination} exists already")
+    heads = Heads(installation)
+    heads.confirm()
+    part = destination.with_name(f".{destination.name}.{secrets.token_hex(8)}{durable.UNFINISHED}")
+    try:
+        part.mkdir(mode=0o700)
+        made = _Backup(installation, part).run()
+        heads.publish()  # so that every account of the backup has a head that reaches it
+        made.write(part, heads.signer)
+        part.rename(destination)
+        durable.sync_folder(destination.parent)
+    except OSError as error:
+        raise InstallationError(f"the backup cannot be written: {error.strerror}") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return made
+
+
+class _FileGone(Exception):
+    """A file that the database names does not exist."""
+
+
+class _Backup:
+    """One backup in a hidden folder."""
+
+    def __init__(self, installation: Installation, folder: Path) -> None:
+        self._installation = installation
+        self._folder = folder
+        self._files: dict[str, FileFacts] = {}
+
+    def run(self) -> Manifest:
+        """Copies everything; the manifest is not written yet."""
+        for _ in range(_ATTEMPTS):
+            made_at = clock.to_text(clock.now())
+            with self._installation.database.read() as session:
+                self._write_database(session)
+                files, books = list(_files(self._installation, session)), list(_books(session))
+            with suppress(_FileGone):
+                copied = [self._copied(file) for file in files]
+                copied += [self._copied_book(dataset_id) for dataset_id in books]
+                listed = {name: self._files[name] for name in [*copied, DATABASE]}
+                self._remove_others(listed)
+                return Manifest(made_at, migrate.head_revision(), listed)
+        raise Unavailable("datasets or models were deleted during every attempt; run the backup again")
+
+    def _write_database(self, session: Session) -> None:
+        file = self._folder / DATABASE
+        with durable.new_file(file, existing="replace") as written:
+            lines = io.TextIOWrapper(written, encoding="utf-8", newline="\n")
+            table_files.write_rows(session.connection(), lines)
+            lines.detach()
+        self._files[DATABASE] = manifest.facts_of(file)
+
+    def _copied(self, source: Path) -> str:
+        """Copies a file of the home, unless an earlier attempt did; returns its name in the backup."""
+        name = manifest.home_name(source, home=self._installation.home)
+        if name not in self._files:
+            try:
+                self._files[name] = manifest.copy(source, self._folder / name)
+            except FileNotFoundError:
+                raise _FileGone from None
+        return name
+
+    def _copied_book(self, dataset_id: str) -> str:
+        """Copies an admission book. Every attempt copies it anew: it has to have the uploads of the transaction."""
+        home = self._installation.home
+        name = manifest.home_name(row_files.admission_file(home, dataset_id), home=home)
+        file = self._folder / name
+        file.unlink(missing_ok=True)
+        try:
+            durable.make_folder(file.parent)
+            admission.copy_book(home, dataset_id, file)
+        except FileNotFoundError:
+            raise _FileGone from None
+        file.chmod(0o600)
+        _sync(file)
+        durable.sync_folder(file.parent)
+        self._files[name] = manifest.facts_of(file)
+        return name
+
+    def _remove_others(self, listed: dict[str, FileFacts]) -> None:
+        """Removes what earlier attempts copied and the database does not name any more."""
+        for name in self._files.keys() - listed.keys():
+            (self._folder / name).unlink()
+
+
+def _files(installation: Installation, session: Session) -> Iterator[Path]:
+    """The files that the database needs, and fingerprints, which uploads that were killed may lack."""
+    home = installation.home
+    for dataset_id in catalog.living_ids(session):
+        for epoch in catalog.epochs(session, dataset_id):
+            yield row_files.epoch_file(home, dataset_id, epoch.id)
+            prints = row_files.prints_file(home, dataset_id, epoch.id)
+            if prints.exists():
+                yield prints
+    yield from (installation.store.path(digest) for digest in sorted(models.digests(session)))
+    if fingerprints.key_file(home).exists():
+        yield fingerprints.key_file(home)
+
+
+def _books(session: Session) -> Iterator[str]:
+    """The datasets that have an admission book."""
+    for dataset_id in catalog.living_ids(session):
+        is_of_units = catalog.find(session, dataset_id).unit_column is not None
+        if is_of_units and catalog.epochs(session, dataset_id):
+            yield dataset_id
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as written:
+        os.fsync(written.fileno())

@@ -1,0 +1,133 @@
+"""Defines the layout of a backup, and the signed manifest that lists its files.
+
+::
+
+    manifest.json     revision of the database, and the size and SHA-256 of every other file
+    manifest.note     the SHA-256 of manifest.json, signed by the installation (C2SP signed-note)
+    database.jsonl    all rows of the database (app/db/table_files.py)
+    home/...          files of the home under their names: rows, fingerprints, admission books, artifacts
+
+A backup has no head of an account, no signing key and no storage key.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
+
+from app.core import durable
+from app.core.errors import InstallationError
+from app.ledger import notes
+from app.ledger.notes import Signer
+
+DATABASE = "database.jsonl"
+HOME = "home"
+_MANIFEST = "manifest.json"
+_NOTE = "manifest.note"
+_PURPOSE = "grovekeeper/backup"
+_FORMAT = 1
+_BLOCK_BYTES = 1024 * 1024
+
+
+class BackupDamaged(InstallationError):
+    """A backup is incomplete, was changed, or was made by another installation."""
+
+    def __init__(self, file: str, problem: str) -> None:
+        super().__init__(f"{file} in the backup {problem}. Nothing was restored")
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """Size and SHA-256 of a file."""
+
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The content of a backup.
+
+    Attributes:
+        made_at: RFC 3339 time of the snapshot of the database.
+        revision: of the database.
+        files: facts of every file but the manifest, by its name in the backup.
+    """
+
+    made_at: str
+    revision: str
+    files: Mapping[str, FileFacts]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files but the manifest."""
+        return sum(facts.size_bytes for facts in self.files.values())
+
+    def write(self, folder: Path, signer: Signer) -> None:
+        """Writes and signs the manifest, after all other files."""
+        value = {
+            "format": _FORMAT,
+            "made_at": self.made_at,
+            "revision": self.revision,
+            "files": {name: vars(facts) for name, facts in sorted(self.files.items())},
+        }
+        text = json.dumps(value, indent=1).encode("utf-8")
+        durable.write(folder / _MANIFEST, text)
+        durable.write(folder / _NOTE, signer.sign_text(_statement(text)).encode("utf-8"))
+
+    @classmethod
+    def read(cls, folder: Path, signer: Signer) -> "Manifest":
+        """Reads the manifest of a backup that this signer made.
+
+        Raises:
+            BackupDamaged: no manifest, not signed by the signer, or of an unknown format.
+        """
+        try:
+            text, note = (folder / _MANIFEST).read_bytes(), (folder / _NOTE).read_bytes().decode("utf-8", "replace")
+        except OSError:
+            raise BackupDamaged(_MANIFEST, "is missing or cannot be read") from None
+        if not note.startswith(f"{_statement(text)}\n— ") or not notes.is_signed(note, [signer.verifier_key]):
+            raise BackupDamaged(_MANIFEST, "is not signed by the signing key of this installation")
+        value: dict[str, Any] = json.loads(text)
+        if value["format"] != _FORMAT:
+            raise BackupDamaged(_MANIFEST, "has another format; restore it with the version that made it")
+        files = {name: FileFacts(**facts) for name, facts in value["files"].items()}
+        return cls(value["made_at"], value["revision"], files)
+
+
+def home_name(path: Path, *, home: Path) -> str:
+    """The name in a backup of a file of the home."""
+    return str(PurePosixPath(HOME, path.relative_to(home)))
+
+
+def copy(source: Path, target: Path) -> FileFacts:
+    """Copies a file durably, as its owner's alone, and returns the facts of the copied bytes."""
+    durable.make_folder(target.parent)
+    with source.open("rb") as reader, durable.new_file(target, existing="refuse") as writer:
+        return _pump(reader, writer)
+
+
+def facts_of(path: Path) -> FileFacts:
+    """The facts of a file.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as reader:
+        return _pump(reader, None)
+
+
+def _pump(reader: BinaryIO, writer: BinaryIO | None) -> FileFacts:
+    digest, size = hashlib.sha256(), 0
+    while block := reader.read(_BLOCK_BYTES):
+        digest.update(block)
+        size += len(block)
+        if writer is not None:
+            writer.write(block)
+    return FileFacts(size, digest.hexdigest())
+
+
+def _statement(manifest: bytes) -> str:
+    return f"{_PURPOSE}\n{hashlib.sha256(manifest).hexdigest()}\n"

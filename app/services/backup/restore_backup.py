@@ -1,0 +1,200 @@
+"""Restores a backup into an empty installation: completely, or not at all.
+
+Tables, rows, checks and the consequences of lost entries are one transaction of the database, whose commit is the
+restore. Before it commits, all files of the home are in place and durable. A killed restore leaves a mark in the home:
+no process serves an installation with the mark, and the same command begins again or finishes.
+"""
+
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from sqlalchemy import Connection
+from sqlalchemy.orm import Session
+
+from app.core import clock, durable
+from app.core.errors import BalanceMismatch, GrovekeeperError, InstallationError
+from app.core.settings import Settings
+from app.datasets import admission, catalog, fingerprints, row_files
+from app.db import migrate, table_files
+from app.ledger import chain, control, reconciliation, repository, signers
+from app.ledger.heads import HeadFolder
+from app.ledger.reconciliation import Unverified
+from app.services.backup import lost_history, manifest
+from app.services.backup.lost_history import EntriesMissing, Loss
+from app.services.backup.manifest import DATABASE, HOME, BackupDamaged, Manifest
+from app.services.installation import UNFINISHED_RESTORE, read_storage_keys
+from app.services.ledger.heads import heads_path
+from app.services.ledger.signer import open_signer
+
+_FOLDERS = (row_files.ROWS_FOLDER, row_files.PRINTS_FOLDER, "artifacts")
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The result of a restore.
+
+    Attributes:
+        made_at: time of the backup.
+        losses: the accounts whose entries were lost.
+        problems: what was wrong with the installation already when the backup was made, as sentences.
+    """
+
+    made_at: str
+    losses: Sequence[Loss]
+    problems: Sequence[str]
+
+
+def restore_backup(settings: Settings, source: Path, *, accept_loss: bool) -> Restored:
+    """Restores a backup.
+
+    Args:
+        settings: of an installation whose home has the signing key, and whose database is empty.
+        source: the folder of the backup.
+        accept_loss: whether to restore a backup that does not reach the heads, and close the accounts that lack
+            entries.
+
+    Raises:
+        InstallationError: the installation is not empty, a key is missing, or the database cannot be reached. Nothing
+            was restored.
+        BackupDamaged: a file of the backup is missing or was changed, or another installation made the backup.
+        EntriesMissing: the backup does not reach the heads.
+    """
+    listed = Manifest.read(source, open_signer(settings, [], make=False))
+    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mark = settings.home / UNFINISHED_RESTORE
+    _require_unused(settings.home, is_marked=mark.exists())
+    durable.write(mark, listed.made_at.encode())
+    restore = _Restore(settings, source, listed, accept_loss=accept_loss)
+    try:
+        with migrate.owned_by(settings.database_url, migration_url=settings.migration_url) as connection:
+            restored = restore.run(connection)
+    except GrovekeeperError:
+        _remove_files(settings.home)
+        mark.unlink()
+        raise
+    with migrate.owned_by(settings.database_url, migration_url=settings.migration_url) as connection:
+        restore.set_heads_aside(connection)
+    mark.unlink()
+    durable.sync_folder(settings.home)
+    return restored
+
+
+class _Restore:
+    """One restore, in the transaction of a connection."""
+
+    def __init__(self, settings: Settings, source: Path, listed: Manifest, *, accept_loss: bool) -> None:
+        self._settings = settings
+        self._home = settings.home
+        self._source = source
+        self._manifest = listed
+        self._accept_loss = accept_loss
+
+    def run(self, connection: Connection) -> Restored:
+        """Restores everything; the caller commits."""
+        if table_files.has_tables(connection):
+            raise InstallationError("the database is not empty; a backup is restored into an empty database")
+        _remove_files(self._home)  # of a killed restore
+        self._check_database_file()
+        migrate.run_migrations(connection, self._manifest.revision)
+        with (self._source / DATABASE).open(encoding="utf-8") as lines:
+            table_files.read_rows(connection, lines)
+        migrate.run_migrations(connection)
+        with Session(connection, expire_on_commit=False) as session:
+            if wrapped := catalog.wrapped_keys(session):
+                read_storage_keys(self._settings).require(wrapped)
+            problems = _wrong_balances(session)
+            losses = lost_history.find_losses(session, self._heads(session).read_all())
+            if losses and not self._accept_loss:
+                raise EntriesMissing(losses)
+            self._copy_files()
+            problems += self._incomplete_books(session)
+            if losses:
+                lost_history.accept(session, losses, at=clock.now())
+            session.commit()
+        return Restored(self._manifest.made_at, losses, problems)
+
+    def set_heads_aside(self, connection: Connection) -> None:
+        """Sets aside the heads of entries that the committed control chain records as lost."""
+        with Session(connection) as session:
+            folder = self._heads(session)
+            for head in folder.read_all():
+                if lost_history.is_recorded(session, head):
+                    folder.set_aside(head)
+
+    def _heads(self, session: Session) -> HeadFolder:
+        return HeadFolder(heads_path(self._settings), signers.pinned(session))
+
+    def _check_database_file(self) -> None:
+        try:
+            facts = manifest.facts_of(self._source / DATABASE)
+        except OSError:
+            raise BackupDamaged(DATABASE, "is missing or cannot be read") from None
+        if facts != self._manifest.files.get(DATABASE):
+            raise BackupDamaged(DATABASE, "was changed or is incomplete")
+
+    def _copy_files(self) -> None:
+        for name, facts in self._manifest.files.items():
+            if name == DATABASE:
+                continue
+            path = PurePosixPath(name)
+            if path.parts[0] != HOME or ".." in path.parts:
+                raise BackupDamaged(name, "is not a file of a home")
+            try:
+                copied = manifest.copy(self._source / name, self._home.joinpath(*path.parts[1:]))
+            except FileNotFoundError:
+                raise BackupDamaged(name, "is missing") from None
+            if copied != facts:
+                raise BackupDamaged(name, "was changed or is incomplete")
+
+    def _incomplete_books(self, session: Session) -> list[str]:
+        problems = []
+        for dataset_id in catalog.living_ids(session):
+            epochs = [epoch.id for epoch in catalog.epochs(session, dataset_id)]
+            if epochs and catalog.find(session, dataset_id).unit_column is not None:
+                book = row_files.admission_file(self._home, dataset_id)
+                if not book.is_file() or not admission.is_complete(book, epoch_ids=epochs):
+                    problems.append(f"the admission book of {dataset_id} lacks uploads; it takes no more uploads")
+        return problems
+
+
+def _require_unused(home: Path, *, is_marked: bool) -> None:
+    if not is_marked and any(path.exists() for path in _files_of_restores(home)):
+        raise InstallationError(f"{home} holds rows or artifacts; a backup is restored into an empty home")
+
+
+def _remove_files(home: Path) -> None:
+    for path in _files_of_restores(home):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _files_of_restores(home: Path) -> list[Path]:
+    return [*(home / folder for folder in _FOLDERS), fingerprints.key_file(home)]
+
+
+def _wrong_balances(session: Session) -> list[str]:
+    """Verifies the chain of every account, and its balance against its entries."""
+    problems = []
+    for account_id in sorted(repository.sizes(session)):
+        if account_id == control.CHAIN:
+            is_right = chain.is_intact(session, account_id)
+        else:
+            is_right = _equals_its_entries(session, account_id)
+        if not is_right:
+            problems.append(f"the balance of {account_id} differs from its entries; it admits nothing")
+    return problems
+
+
+def _equals_its_entries(session: Session, account_id: str) -> bool:
+    while True:
+        with suppress(Unverified):
+            try:
+                reconciliation.confirm_everything(session, repository.account(session, account_id))
+            except BalanceMismatch:
+                return False
+            return True
