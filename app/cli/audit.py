@@ -1,5 +1,6 @@
 """Implements ``grovekeeper audit``: lists administrative acts and exports them with their signed head."""
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,5 +54,12 @@ def checkpoint(call: Remote, file: NewFile = None) -> None:
 
 def _details(facts: dict[str, Any]) -> str:
     """The facts of an act on one line."""
-    texts = {name: " ".join(fact) or "none" if isinstance(fact, list) else fact for name, fact in facts.items()}
+    texts = {
+        name: " ".join(fact) or "none"
+        if isinstance(fact, list)
+        else json.dumps(fact)
+        if isinstance(fact, dict)
+        else fact
+        for name, fact in facts.items()
+    }
     return ", ".join(f"{name}: {text}" for name, text in texts.items())

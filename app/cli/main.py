@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from app.cli import (
+    approvals,
     audit,
     backup,
     datasets,
@@ -24,6 +25,7 @@ from app.cli import (
     models,
     populations,
     profiles,
+    rules,
     training,
 )
 from app.cli.demo import demo
@@ -63,6 +65,8 @@ app.add_typer(populations.app, name="populations", rich_help_panel="Use")
 for use in (training.algorithms, training.plan, training.train):
     app.command(rich_help_panel="Use")(use)
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Use")
+app.add_typer(rules.app, name="rules", rich_help_panel="Use")
+app.add_typer(approvals.app, name="approvals", rich_help_panel="Use")
 app.add_typer(evaluations.app, name="evaluations", rich_help_panel="Use")
 app.add_typer(profiles.app, name="profiles", rich_help_panel="Use")
 app.add_typer(models.app, name="models", rich_help_panel="Use")

@@ -173,6 +173,8 @@ def show_accepted(client: "Client", accepted: dict[str, Any], output: Output, *,
     also = accepted["unlabelled"]
     second = "" if also is None else f", and {amount(also['price'])} on {also['dataset_name']}"
     output.say(f"accepted as job {accepted['job_id']}, which reserved {amount(accepted['price'])}{second}")
+    if accepted["state"] == "waiting":
+        output.say("the job waits for the approval of an owner other than you, for at most a week")
     if wait:
         finish(output, follow(client, accepted["job_id"], output))
         return
@@ -202,6 +204,8 @@ def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
     output.say(f"{what} on {part['dataset_name']} would cost {amount(part['price'])}: no more, no less.")
     fits = "It fits" if part["fits"] else "It does not fit"
     output.say(f"{fits}; the largest ε that fits is {part['largest_that_fits']}.")
+    if part["needs_approval"]:
+        output.say(f"The job would wait for the approval of another owner of {part['dataset_name']}.")
     if part["population"] is not None:
         output.say(f"The cap of the population {part['population']} leaves less than the dataset's own cap.")
     output.say()

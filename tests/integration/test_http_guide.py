@@ -70,6 +70,6 @@ def test_the_documented_limits_equal_those_of_the_code() -> None:
         f"of nesting, {limits.MAX_JSON_MEMBERS} members per object; "
         f"{limits.MAX_UPLOAD_BODY_BYTES // gibi} GiB per upload, {limits.MAX_UPLOAD_CSV_BYTES // gibi} GiB unpacked "
         f"and at most {limits.MAX_GZIP_RATIO} times the packed size ({limits.FREE_UNPACKED_BYTES // mebi} MiB are "
-        "always free)."
+        f"always free); {limits.MAX_DATASET_BYTES // gibi} GiB of stored files per dataset."
     )
     assert reported in " ".join(rules.split())

@@ -4,16 +4,13 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
-from app.core import clock
+from app.core import clock, limits
 from app.core.errors import InvalidRequest
 from app.ledger.account_facts import amount_text
 from app.ledger.rules import Quota, Rules
 from app.privacy import accountants
 from app.privacy.accountants.accountant import steps_down
 from app.wire.rules import RulesIn
-
-_MAX_STEPS = 2**62
-"""An amount beyond it is above every cap: stored amounts have 64 bits."""
 
 
 def rules_of(body: RulesIn, accountant: str) -> Rules:
@@ -50,7 +47,7 @@ def _steps(amount: Fraction, accountant: str, *, at: str) -> int:
     steps = steps_down(amount, accountants.by_name(accountant).PLACES)
     if steps == 0:
         raise InvalidRequest.at(at, "too-small")
-    if steps > _MAX_STEPS:
+    if steps > limits.MAX_STEPS:
         raise InvalidRequest.at(at, "too-large")
     return steps
 

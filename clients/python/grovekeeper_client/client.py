@@ -108,6 +108,22 @@ class Client(LedgerCalls):
         """``DELETE /datasets/{id}/grants/{key_id}``."""
         return self._json("DELETE", f"/datasets/{segment(dataset)}/grants/{segment(key_id)}")
 
+    def rules(self, dataset: str) -> Json:
+        """``GET /datasets/{id}/rules``."""
+        return self._json("GET", f"/datasets/{segment(dataset)}/rules")
+
+    def change_rules(self, dataset: str, rules: Json) -> Json:
+        """``PUT /datasets/{id}/rules``: replaces all rules; looser rules wait for a second owner."""
+        return self._json("PUT", f"/datasets/{segment(dataset)}/rules", body=rules)
+
+    def approvals(self) -> Iterator[Json]:
+        """``GET /approvals``, all pages."""
+        return self._pages("/approvals", "approvals")
+
+    def decide_job(self, job_id: str, decision: str, *, reason: str) -> Json:
+        """``POST /approvals/{job}``: ``approve`` or ``reject``."""
+        return self._json("POST", f"/approvals/{segment(job_id)}", body={"decision": decision, "reason": reason})
+
     # Populations
 
     def open_population(self, name: str, budget: Json, *, idempotency_key: str | None = None) -> Json:

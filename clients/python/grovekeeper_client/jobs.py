@@ -35,7 +35,7 @@ class Job(Generic[T]):
 
     @property
     def state(self) -> str:
-        """``queued``, ``running``, ``succeeded``, ``failed`` or ``cancelled``, now."""
+        """``waiting`` (for an approval), ``queued``, ``running``, ``succeeded``, ``failed`` or ``cancelled``, now."""
         return str(self.show()["state"])
 
     @property

@@ -60,6 +60,7 @@ PLAN = {
     "receipt": "8 trees, one after another",
     "fits": True,
     "largest_that_fits": "1.5",
+    "needs_approval": False,
     "population": None,
     "warnings": ["small data"],
     "unlabelled": None,
@@ -198,7 +199,7 @@ POPULATION = {
 }  # fmt: skip
 _QUOTED = {
     "dataset": "ds_1", "dataset_name": "census", "scope": {}, "price": PRICE, "event": {}, "receipt": "2 counts",
-    "fits": True, "largest_that_fits": "1.5", "population": None,
+    "fits": True, "largest_that_fits": "1.5", "needs_approval": False, "population": None,
 }  # fmt: skip
 _RELEASED = {
     "dataset": "ds_1", "dataset_name": "census", "name": None, "scope": {}, "epochs": ["ep_1"], "price": PRICE,
@@ -218,7 +219,22 @@ EVALUATION = {
     "auroc": {"estimate": 0.8125, "noise_sd": 0.01, "histogram": [[1.0], [2.0]], "histogram_noise_sd": 1.0},
     "warnings": ["rows were trained on"],
 }  # fmt: skip
-_ACCEPTED = {"job_id": "jb_1", "reservation_id": "rs_1", "price": PRICE, "unlabelled": None}
+_ACCEPTED = {"job_id": "jb_1", "state": "waiting", "reservation_id": "rs_1", "price": PRICE, "unlabelled": None}
+_RULES = {
+    "largest_job": "0.5", "approval_above": None, "quotas": [{"keys": ["key_a", "key_b"], "cap": "2"}], "frozen": True,
+    "erase_rows_at": "2030-01-01T00:00:00.000000Z",
+}  # fmt: skip
+RULES = {
+    **_RULES, "dataset": "ds_1", "dataset_name": "census", "unit": "epsilon",
+    "quotas": [{"keys": ["key_a", "key_b"], "cap": "2", "spent": "1.5"}],
+    "changed_by": "key_a", "changed_at": "2026-11-20T09:00:00.000000Z",
+    "proposal": {"rules": {**_RULES, "largest_job": None}, "by": "key_b", "at": "2026-11-20T09:00:00.000000Z"},
+}  # fmt: skip
+APPROVAL = {
+    "job": "jb_1", "kind": "train", "algorithm": "mrf", "state": "waiting", "submitted_by": "key_b",
+    "submitted_at": "2026-11-20T09:00:00.000000Z", "expires_at": "2026-11-27T09:00:00.000000Z",
+    "parts": [{"dataset": "ds_1", "dataset_name": "census", "scope": {}, "price": PRICE}],
+}  # fmt: skip
 PROBLEM = {"Content-Type": "application/problem+json", "X-Request-Id": "rq_1"}
 ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("POST", "/datasets"): (201, DATASET),
@@ -265,7 +281,13 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ),
     ("POST", "/evaluations"): (202, _ACCEPTED),
     ("GET", "/evaluations/ev_1"): (200, EVALUATION),
-    ("POST", "/train"): (202, {"job_id": "jb_1", "reservation_id": "rs_1", "price": PRICE, "unlabelled": None}),
+    ("POST", "/train"): (
+        202, {"job_id": "jb_1", "state": "queued", "reservation_id": "rs_1", "price": PRICE, "unlabelled": None},
+    ),
+    ("GET", "/datasets/census/rules"): (200, RULES),
+    ("PUT", "/datasets/census/rules"): (200, RULES),
+    ("GET", "/approvals"): (200, {"approvals": [APPROVAL], "next": None}),
+    ("POST", "/approvals/jb_1"): (200, {**APPROVAL, "state": "queued"}),
     ("GET", "/jobs"): (200, {"jobs": [JOB], "next": None}),
     ("GET", "/jobs/jb_1"): (200, JOB),
     ("DELETE", "/jobs/jb_1"): (200, {**JOB, "state": "cancelled", "reason": "cancelled"}),

@@ -131,7 +131,8 @@ SECOND = ["--unlabelled", "register", "--unlabelled-epsilon", "2", "--unlabelled
 def test_a_second_dataset_goes_out_as_it_was_typed_and_into_the_next_command(run: Run, service: Any) -> None:
     typed = ["census", "--algorithm", "sspe-1", "--epsilon", "0.1", *SECOND, "--unlabelled-scope", '{"shard": [1]}']
     plan = service.answers["POST", "/plans"][1]
-    part = {name: plan[name] for name in ("dataset", "price", "receipt", "fits", "largest_that_fits", "population")}
+    members = ("dataset", "price", "receipt", "fits", "largest_that_fits", "needs_approval", "population")
+    part = {name: plan[name] for name in members}
     service.answers["POST", "/plans"] = (200, {**plan, "unlabelled": {**part, "dataset_name": "register"}})
     result = run("plan", *typed)
     following = result.stdout.splitlines()[-1].removeprefix("next: ")

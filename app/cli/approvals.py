@@ -1,0 +1,58 @@
+"""Implements ``grovekeeper approvals``: lists jobs that wait for an owner, approves and rejects them."""
+
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.arguments import JobArgument
+from app.cli.command import Remote, command
+from app.cli.output import amount
+
+app = typer.Typer(help="Decide about jobs that wait for an owner.", no_args_is_help=True)
+
+ReasonOption = Annotated[str, typer.Option(help="A sentence that the control chain keeps.", show_default=False)]
+
+
+@app.command("list")
+@command
+def list_approvals(call: Remote) -> None:
+    """List the jobs that wait for a decision for a dataset that the key owns, oldest first."""
+    with call.client() as client:
+        waiting = list(client.approvals())
+    if call.as_json:
+        call.output.json({"approvals": waiting})
+        return
+    rows = [
+        [job["job"], ", ".join(_prices(job)), job["algorithm"] or job["kind"], job["submitted_by"], job["expires_at"]]
+        for job in waiting
+    ]
+    call.output.table(["job", "price", "what", "by", "expires"], rows, empty="no job waits for you")
+    if waiting:
+        call.output.hint(f"grovekeeper approvals approve {waiting[0]['job']} --reason REASON")
+
+
+@app.command("approve")
+@command
+def approve(call: Remote, job_id: JobArgument, reason: ReasonOption) -> None:
+    """Let a waiting job run. Another owner than its submitter decides."""
+    _decide(call, job_id, "approve", reason)
+
+
+@app.command("reject")
+@command
+def reject(call: Remote, job_id: JobArgument, reason: ReasonOption) -> None:
+    """End a waiting job and void its reservation."""
+    _decide(call, job_id, "reject", reason)
+
+
+def _decide(call: Remote, job_id: str, decision: str, reason: str) -> None:
+    with call.client() as client:
+        decided = client.decide_job(job_id, decision, reason=reason)
+    if call.as_json:
+        call.output.json(decided)
+    verb = "approved" if decision == "approve" else "rejected"
+    call.output.say(f"{verb} job {job_id} ({', '.join(_prices(decided))}); it is now {decided['state']}")
+
+
+def _prices(job: dict[str, Any]) -> list[str]:
+    return [f"{amount(part['price'])} on {part['dataset_name']}" for part in job["parts"]]

@@ -1,0 +1,148 @@
+"""Implements ``grovekeeper rules``: shows and changes the rules of a dataset."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.arguments import DatasetArgument, confirm
+from app.cli.command import Remote, WrongUse, command
+from app.cli.output import Output, amount
+
+app = typer.Typer(help="Limit what a dataset admits below its cap.", no_args_is_help=True)
+
+_RULES = ("largest_job", "approval_above", "quotas", "frozen", "erase_rows_at")
+_NO_RULE: Mapping[str, Any] = {name: [] if name == "quotas" else False if name == "frozen" else None for name in _RULES}
+
+
+@app.command("show")
+@command
+def show(call: Remote, dataset: DatasetArgument) -> None:
+    """Show the rules of a dataset, what is spent of its quotas, and a proposal."""
+    with call.client() as client:
+        rules = client.rules(dataset)
+    _print(call.output, rules)
+
+
+@dataclass(frozen=True)
+class RuleOptions:
+    """Rules to change. A rule that is not named stays."""
+
+    largest_job: Annotated[str | None, typer.Option(help="Largest amount of one job.", show_default=False)] = None
+    approval_above: Annotated[
+        str | None,
+        typer.Option(help="Amount of a key above which its jobs wait for another owner.", show_default=False),
+    ] = None
+    quota: Annotated[
+        list[str] | None,
+        typer.Option(help="KEY=AMOUNT or KEY,KEY=AMOUNT; all quotas, may be repeated.", show_default=False),
+    ] = None
+    frozen: Annotated[
+        bool | None, typer.Option("--freeze/--unfreeze", help="Admit and start nothing.", show_default=False)
+    ] = None
+    erase_rows_at: Annotated[
+        str | None, typer.Option(help="Time with its zone: 2030-12-31T00:00:00Z.", show_default=False)
+    ] = None
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="Remove largest-job, approval-above, quotas or erase-rows-at.", show_default=False),
+    ] = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The changed members of the body.
+
+        Raises:
+            WrongUse: a quota is malformed, a removed rule does not exist, or no rule is named.
+        """
+        given = {
+            "largest_job": self.largest_job,
+            "approval_above": self.approval_above,
+            "quotas": None if self.quota is None else [_quota(text) for text in self.quota],
+            "frozen": self.frozen,
+            "erase_rows_at": self.erase_rows_at,
+        }
+        changed = {name: value for name, value in given.items() if value is not None} | _removed(self.without)
+        if not changed:
+            raise WrongUse("name at least one rule")
+        return changed
+
+
+@app.command("set")
+@command
+def set_rules(call: Remote, dataset: DatasetArgument, options: RuleOptions) -> None:
+    """Change some rules; the others stay. Amounts are in the account's unit. Looser rules need a second owner."""
+    changed = options.to_json()
+    with call.client() as client:
+        rules = client.change_rules(dataset, _body(client.rules(dataset)) | changed)
+    _print(call.output, rules)
+
+
+@app.command("confirm")
+@command
+def confirm_rules(
+    call: Remote,
+    dataset: DatasetArgument,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+) -> None:
+    """Put looser rules in force that another owner proposed."""
+    with call.client() as client:
+        rules = client.rules(dataset)
+        proposal = rules["proposal"]
+        if proposal is None:
+            raise WrongUse(f"nobody proposes other rules for {dataset}")
+        if not call.as_json:
+            call.output.facts(_facts(proposal["rules"] | {"unit": rules["unit"]}))
+        confirm(call.output, f"Put these rules of {proposal['by']} in force?", yes=yes)
+        rules = client.change_rules(dataset, _body(proposal["rules"]))
+    _print(call.output, rules)
+
+
+def _print(output: Output, rules: dict[str, Any]) -> None:
+    if output.as_json:
+        output.json(rules)
+        return
+    output.say(f"rules of {rules['dataset_name']}")
+    output.facts(_facts(rules))
+    for quota in rules["quotas"]:
+        spent = amount({**quota, "unit": rules["unit"]}, "spent")
+        output.say(f"{', '.join(quota['keys'])}: {spent} of {quota['cap']} spent")
+    proposal = rules["proposal"]
+    if proposal is not None:
+        output.say()
+        output.say(f"{proposal['by']} proposes looser rules, which another owner or an admin can put in force:")
+        output.facts(_facts(proposal["rules"] | {"unit": rules["unit"]}))
+        output.hint(f"grovekeeper rules confirm {rules['dataset_name']}")
+
+
+def _facts(rules: Mapping[str, Any]) -> dict[str, object]:
+    """The rules as names and values; a rule that sets no limit says so."""
+    return {
+        "largest job": "no limit" if rules["largest_job"] is None else amount(rules, "largest_job"),
+        "approval above": "never" if rules["approval_above"] is None else amount(rules, "approval_above"),
+        "quotas": "; ".join(f"{','.join(quota['keys'])}={quota['cap']}" for quota in rules["quotas"]) or "none",
+        "frozen": "yes: nothing is admitted or started" if rules["frozen"] else "no",
+        "rows erased at": rules["erase_rows_at"] or "no date",
+    }
+
+
+def _body(rules: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of ``PUT /datasets/{id}/rules``, from an answer."""
+    quotas = [{"keys": quota["keys"], "cap": quota["cap"]} for quota in rules["quotas"]]
+    return {name: rules[name] for name in _RULES} | {"quotas": quotas}
+
+
+def _removed(names: list[str] | None) -> dict[str, Any]:
+    """The rules that were named as removed, without their limits."""
+    removed = {name: name.replace("-", "_") for name in names or ()}
+    for name, member in removed.items():
+        if member not in _NO_RULE or member == "frozen":
+            raise WrongUse(f"there is no rule {name}; name largest-job, approval-above, quotas or erase-rows-at")
+    return {member: _NO_RULE[member] for member in removed.values()}
+
+
+def _quota(text: str) -> dict[str, Any]:
+    keys, separator, cap = text.rpartition("=")
+    if not (keys and separator and cap):
+        raise WrongUse("a quota is given as KEY=AMOUNT, or as KEY,KEY=AMOUNT")
+    return {"keys": keys.split(","), "cap": cap}
