@@ -94,9 +94,10 @@ def test_evaluations_charge_the_held_out_cells_and_survive_their_models(scene: S
     scene.verified()
 
 
-def test_an_evaluation_of_a_model_whose_file_is_lost_waits_uncharged_for_the_file(scene: Scene) -> None:
+@pytest.mark.parametrize("name", ["artifacts", "rows"])
+def test_a_job_whose_files_are_lost_waits_uncharged_for_the_files(scene: Scene, name: str) -> None:
     job_id = evaluation(scene, model(scene, "a"))
-    folder = scene.installation.home / "artifacts"
+    folder = scene.installation.home / name
     folder.rename(folder.with_name("away"))
     with pytest.raises(Unavailable):
         run(scene)

@@ -130,6 +130,7 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
         LeaseLost: another worker has the job, or the job ended; nothing was charged.
         SubmitterRevoked: the submitter may not train on a dataset of the job any more; nothing was charged.
         TaskNotPaid: the job's reservations do not pay for the job's task; nothing was charged.
+        Unavailable: the database or a file of rows cannot be read now; nothing was charged.
         DatasetDeleted: the data key of a dataset was destroyed; nothing was charged.
         Frozen: a dataset of the job was frozen since the claim; nothing was charged.
     """
@@ -241,10 +242,14 @@ def _task(installation: Installation, session: Session, row: JobRow) -> JobTask:
 
 
 def _rows(installation: Installation, session: Session, part: JobPart) -> PartRows:
+    """The files of one part, all of which exist. An upload is a public event, so this check reveals nothing private."""
     dataset = catalog.find(session, part.dataset)
+    files = tuple(row_files.epoch_file(installation.home, dataset.id, epoch) for epoch in part.epochs)
+    if not all(file.is_file() for file in files):
+        raise Unavailable("the rows of a job cannot be read")
     return PartRows(
         schema=dataset.row.schema,
-        row_files=tuple(row_files.epoch_file(installation.home, dataset.id, epoch) for epoch in part.epochs),
+        row_files=files,
         partitions=dataset.row.partitions,
         scope={name: tuple(cells) for name, cells in part.scope.items()},
         data_key=dataset.data_key(installation.storage_keys),
