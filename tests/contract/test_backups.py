@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from app.core.data_keys import StorageKeys
-from app.core.errors import BudgetExceeded, InstallationError, InvalidRequest, Unauthenticated
+from app.core.errors import BudgetExceeded, DatasetDeleted, InstallationError, InvalidRequest, Unauthenticated
 from app.core.settings import Settings
+from app.datasets import catalog
 from app.db import migrate, table_files
 from app.db.unit_of_work import Database
 from app.ledger import control, statements
@@ -22,6 +23,7 @@ from app.services.backup.make_backup import make_backup
 from app.services.backup.manifest import BackupDamaged
 from app.services.backup.restore_backup import Restored, restore_backup
 from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.erase_unit import erase_unit
 from app.services.installation import UNFINISHED_RESTORE, Installation
 from app.services.keys import revoke_key
 from app.services.ledger.heads import Heads
@@ -310,6 +312,49 @@ def test_the_places_of_a_unit_survive_a_restore(
     again = restored().installation
     people.upload(again, dataset, people.visits([("ann", 4), ("ann", 5), ("ben", 6)]))
     assert [[age for _, age in epoch] for epoch in people.stored_rows(again, dataset)] == [[1, 2], [4, 6]]
+
+
+def test_a_dataset_that_was_deleted_since_the_backup_stays_deleted(
+    scene: Scene, backup: Path, restore: Restore, restored: Callable[[], Scene]
+) -> None:
+    delete_dataset(scene.installation, OWNER, scene.dataset_id)
+    restore(accept_loss=True)
+    again = restored().installation
+    with again.database.read() as session:
+        dataset = catalog.find(session, scene.dataset_id)
+        assert dataset.is_deleted
+        with pytest.raises(DatasetDeleted):
+            dataset.data_key(again.storage_keys)
+    assert not (again.home / "rows" / scene.dataset_id).exists()
+    assert {"dataset": scene.dataset_id} in _acts(again, EntryKind.DATASET_DELETED)
+
+
+def test_a_unit_that_was_erased_since_the_backup_stays_erased(
+    scene: Scene, tmp_path: Path, empty_settings: Settings, restored: Callable[[], Scene]
+) -> None:
+    dataset = people.declared(scene.installation, privacy_unit=people.per_patient(3))["id"]
+    people.upload(scene.installation, dataset, people.visits([("ann", 1), ("ben", 2)]))
+    make_backup(scene.installation, tmp_path / "backup")
+    erase_unit(scene.installation, OWNER, dataset, unit="ann")
+    [record] = (scene.installation.home / "checkpoints" / "erasures").glob("*.unit")
+    assert people.id_of(scene.installation, dataset, "ann").hex() not in record.read_text()
+    bring_keys_and_heads(scene.installation, empty_settings)
+    restore_backup(empty_settings, tmp_path / "backup", accept_loss=True)
+    again = restored().installation
+    assert [[age for _, age in epoch] for epoch in people.stored_rows(again, dataset)] == [[2]]
+
+
+def test_rows_of_a_unit_that_came_after_its_erasure_are_restored(
+    scene: Scene, tmp_path: Path, empty_settings: Settings, restored: Callable[[], Scene]
+) -> None:
+    dataset = people.declared(scene.installation, privacy_unit=people.per_patient(3))["id"]
+    people.upload(scene.installation, dataset, people.visits([("ann", 1), ("ben", 2)]))
+    erase_unit(scene.installation, OWNER, dataset, unit="ann")
+    people.upload(scene.installation, dataset, people.visits([("ann", 3)]))
+    make_backup(scene.installation, tmp_path / "backup")
+    bring_keys_and_heads(scene.installation, empty_settings)
+    restore_backup(empty_settings, tmp_path / "backup", accept_loss=False)
+    assert [[age for _, age in epoch] for epoch in people.stored_rows(restored().installation, dataset)] == [[2], [3]]
 
 
 def test_files_that_are_deleted_during_a_backup_are_left_out(

@@ -15,9 +15,11 @@ from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
 from app.core import clock, durable
+from app.core.data_keys import SealBroken
 from app.core.errors import BalanceMismatch, GrovekeeperError, InstallationError
 from app.core.settings import Settings
-from app.datasets import admission, catalog, fingerprints, row_files
+from app.datasets import admission, catalog, erasure, fingerprints, row_files
+from app.datasets.erasure_log import ErasureLog
 from app.db import migrate, table_files
 from app.ledger import chain, control, reconciliation, repository, signers
 from app.ledger.heads import HeadFolder
@@ -25,6 +27,7 @@ from app.ledger.reconciliation import Unverified
 from app.services.backup import lost_history, manifest
 from app.services.backup.lost_history import EntriesMissing, Loss
 from app.services.backup.manifest import DATABASE, HOME, BackupDamaged, Manifest
+from app.services.datasets.delete_dataset import mark_deleted
 from app.services.installation import UNFINISHED_RESTORE, read_storage_keys
 from app.services.ledger.heads import heads_path
 from app.services.ledger.signer import open_signer
@@ -113,6 +116,7 @@ class _Restore:
             problems += self._incomplete_books(session)
             if losses:
                 lost_history.accept(session, losses, at=clock.now())
+            self._erase_again(session)
             session.commit()
         return Restored(self._manifest.made_at, losses, problems)
 
@@ -148,6 +152,24 @@ class _Restore:
                 raise BackupDamaged(name, "is missing") from None
             if copied != facts:
                 raise BackupDamaged(name, "was changed or is incomplete")
+
+    def _erase_again(self, session: Session) -> None:
+        """Applies every recorded erasure to the restored rows; most of them change nothing."""
+        log = ErasureLog(heads_path(self._settings))
+        for dataset_id in catalog.living_ids(session):
+            if log.is_deleted(dataset_id):
+                mark_deleted(session, dataset_id, actor=control.OPERATOR, at=clock.now())
+                row_files.erase_dataset(self._home, dataset_id)
+                continue
+            key = catalog.find(session, dataset_id).data_key(read_storage_keys(self._settings))
+            epochs = catalog.epochs(session, dataset_id)
+            try:
+                units = list(log.units(dataset_id, key=key))
+            except SealBroken:
+                raise InstallationError(f"a record of an erased unit of {dataset_id} is damaged") from None
+            for unit in units:
+                affected = [epoch.id for epoch in epochs if epoch.ordinal <= unit.last_upload]
+                erasure.erase_rows(self._home, dataset_id, affected, key=key, row_id=unit.row_id)
 
     def _incomplete_books(self, session: Session) -> list[str]:
         problems = []

@@ -8,12 +8,14 @@ from sqlalchemy.orm import Session
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core.errors import Unavailable
 from app.datasets import catalog, row_files
+from app.datasets.erasure_log import ErasureLog
 from app.jobs import queue
 from app.ledger import control
 from app.ledger.entries import EntryKind
 from app.services.authorization import acting, authorized_dataset
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
+from app.services.ledger.heads import heads_path
 
 
 def delete_dataset(installation: Installation, principal: Principal, reference: str) -> None:
@@ -49,7 +51,11 @@ def mark_deleted(session: Session, dataset_id: str, *, actor: str, at: datetime)
 
 
 def erase_remains(installation: Installation, dataset_id: str) -> None:
-    """Erases the files of a deleted dataset, and what the database still has of its key. The sweeper repeats both."""
+    """Erases the files of a deleted dataset, and what the database still has of its key. The sweeper repeats both.
+
+    The deletion is recorded first, so that no restore of an older backup brings the rows back.
+    """
+    ErasureLog(heads_path(installation.settings)).record_dataset(dataset_id)
     row_files.erase_dataset(installation.home, dataset_id)
     with suppress(Unavailable):
         installation.database.forget_deleted()

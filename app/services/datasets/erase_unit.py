@@ -4,10 +4,12 @@ from app.access.roles import MANAGE_DATASET, Principal
 from app.core.errors import DatasetDeleted, InvalidRequest
 from app.datasets import admission, catalog, erasure, row_files
 from app.datasets.cells import digest_key
+from app.datasets.erasure_log import ErasedUnit, ErasureLog
 from app.ledger import control
 from app.ledger.entries import EntryKind
 from app.services.authorization import acting, authorized_dataset
 from app.services.installation import Installation
+from app.services.ledger.heads import heads_path
 from app.wire.datasets import ErasureOut
 
 
@@ -16,6 +18,7 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
 
     Rows of uploads that were killed before they were committed are erased, too, whatever their unit.
 
+    The erasure is recorded outside the database first, so that a restore of an older backup applies it again.
     The ledger does not change. The unit's admitted rows still count towards ``max_rows``: later rows of the unit are
     admitted only while the unit has places left. Models that were trained on the rows stay.
 
@@ -39,8 +42,12 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
             with acting(installation, principal) as (session, principal):
                 authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
                 catalog.locked(session, dataset.id).living()
-                epochs = [epoch.id for epoch in catalog.epochs(session, dataset.id)]
+                uploads = catalog.epochs(session, dataset.id)
+                epochs = [epoch.id for epoch in uploads]
                 control.record(session, EntryKind.UNIT_ERASED, actor=principal.key_id, dataset=dataset.id)
+            if uploads:
+                erased = ErasedUnit(row_id, last_upload=uploads[-1].ordinal)
+                ErasureLog(heads_path(installation.settings)).record_unit(dataset.id, erased, key=key)
             row_files.erase_uncommitted(installation.home, dataset.id, committed=epochs)
             n_erased = erasure.erase_rows(installation.home, dataset.id, epochs, key=key, row_id=row_id)
     except FileNotFoundError:  # the dataset was erased meanwhile

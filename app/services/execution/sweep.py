@@ -23,6 +23,7 @@ from app.ledger import service as ledger
 from app.ledger import stored_rules
 from app.ledger.reconciliation import Unverified
 from app.registry import models
+from app.services.datasets.delete_dataset import erase_remains
 from app.services.installation import Installation
 
 SWEEPER = "sweeper"
@@ -83,7 +84,7 @@ def tidy_rows(installation: Installation) -> None:
     kinds = (row_files.ROWS_FOLDER, row_files.PRINTS_FOLDER)
     for folder in (path for kind in kinds for path in (installation.home / kind).glob("*")):
         if folder.name in deleted:
-            row_files.erase_dataset(installation.home, folder.name)
+            erase_remains(installation, folder.name)
         for file in [*folder.glob("*.parquet"), *folder.glob("*.prints")]:
             if file.stem not in epochs and _is_older(file, stale_before):
                 with suppress(ValueError):  # the name is not the id of an epoch
