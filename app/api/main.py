@@ -13,6 +13,11 @@ from app.api.answer_headers import HEADERS, document_headers
 from app.api.capacity import THREADS, Capacities
 from app.api.job_events import JobEvents
 from app.api.middleware import EveryRequest
+from app.api.pages import datasets as dataset_pages
+from app.api.pages import jobs as job_pages
+from app.api.pages import ledger as ledger_pages
+from app.api.pages import models as model_pages
+from app.api.pages import shared as shared_pages
 from app.api.readiness import Readiness
 from app.api.routes import (
     approvals,
@@ -68,6 +73,8 @@ def _application() -> FastAPI:
     modules = (health, keys, datasets, populations, training, approvals, profiles, models, evaluations)
     for module in (*modules, ledger, reservations, evidence, audit):
         app.include_router(module.router)
+    for pages in (dataset_pages, job_pages, model_pages, ledger_pages, shared_pages):
+        app.include_router(pages.router, include_in_schema=False)
     app.add_exception_handler(GrovekeeperError, problems.on_named_error)
     app.add_exception_handler(RequestValidationError, problems.on_validation_error)
     app.add_exception_handler(HTTPException, problems.on_http_exception)

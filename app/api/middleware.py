@@ -7,15 +7,18 @@ import secrets
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access.roles import Principal
 from app.api import problems
 from app.api.capacity import Capacities, Work
+from app.api.pages import sessions
+from app.api.pages.refusals import WITHOUT_SESSION, is_page, page_of, unexpected
 from app.api.readiness import DISK_RETRY_S, confirm_ready, confirm_upgraded
 from app.core import limits
 from app.core.errors import GrovekeeperError, NotFound, TooManyRequests, Unavailable
@@ -39,7 +42,7 @@ class EveryRequest:
       system refused an operation on a file.
     * At most ``limits.MAX_REQUESTS_IN_FLIGHT`` requests at once, ``limits.MAX_REQUESTS_PER_KEY`` of one key; then 429.
     * 503 until the database is at this program's revision and agrees with every head outside it.
-    * 401 without a valid key, before the body is read.
+    * 401 without a valid key, before the body is read; a page without a session sends the caller to sign in.
     """
 
     def __init__(self, app: ASGIApp, *, installation: Installation, heads: Heads, capacities: Capacities) -> None:
@@ -66,7 +69,7 @@ class EveryRequest:
         except GrovekeeperError as error:
             if answered.has_started:
                 raise
-            await problems.answer_to(error, request_id)(scope, receive, answered)
+            await _answer_to(error, Request(scope))(scope, receive, answered)
         except ClientDisconnect:
             # No client is left to answer; the route closed the file of the body, which frees it.
             _log.info("a client went away", extra={"request_id": request_id})
@@ -74,7 +77,7 @@ class EveryRequest:
             _log.exception("a request failed", extra={"request_id": request_id})
             if answered.has_started:
                 raise
-            await _answer_to_unexpected(error, request_id)(scope, receive, answered)
+            await _answer_to_unexpected(error, Request(scope))(scope, receive, answered)
         finally:
             self._in_flight -= 1
 
@@ -102,6 +105,13 @@ class EveryRequest:
             return
         if self._in_flight > limits.MAX_REQUESTS_IN_FLIGHT:
             raise TooManyRequests
+        if scope["path"] in WITHOUT_SESSION:
+            return
+        if is_page(scope["path"]):
+            cookie = Request(scope).cookies.get(sessions.COOKIE)
+            authenticated = partial(self._signed_in, cookie)
+            scope["state"]["principal"] = await self._capacities.run(Work.AUTHENTICATION, authenticated)
+            return
         keys = [value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"]
         text = keys[0] if len(keys) == 1 else None  # with two keys the caller is ambiguous
         # A token may wait for the provider, and no key waits for tokens.
@@ -110,17 +120,27 @@ class EveryRequest:
         if not scope["path"].isprintable():  # ids and names are printable, and PostgreSQL rejects a NUL in a query
             raise NotFound("path")
 
+    def _signed_in(self, cookie: str | None) -> Principal:
+        confirm_ready(self._heads)
+        return sessions.authenticate(self._installation, self._heads.signer, cookie)
+
     def _authenticated(self, authorization: str | None, path: str) -> Any:
         (confirm_upgraded if _RELEASED_MODEL.fullmatch(path) else confirm_ready)(self._heads)
         return authenticate(self._installation, authorization, provider=self._provider)
 
 
-def _answer_to_unexpected(error: Exception, request_id: str) -> Response:
+def _answer_to(error: GrovekeeperError, request: Request) -> Response:
+    if is_page(request.url.path):
+        return page_of(request, error)
+    return problems.answer_to(error, request.state.request_id)
+
+
+def _answer_to_unexpected(error: Exception, request: Request) -> Response:
     if isinstance(error, OSError):
         is_full = error.errno in _DISK_FULL
         why = "the disk is full" if is_full else "a file of the service cannot be read or written"
-        return problems.response_to(Unavailable(why, DISK_RETRY_S))
-    return problems.internal_error(request_id)
+        return _answer_to(Unavailable(why, DISK_RETRY_S), request)
+    return unexpected(request) if is_page(request.url.path) else problems.internal_error(request.state.request_id)
 
 
 class _Answered:

@@ -46,6 +46,10 @@ MIN_BODY_BYTES_PER_S = 16 * 1024
 """Bytes for which a request waits one more second in all: the least mean rate of a long body."""
 KEY_AGE_S = 2
 """Seconds that a request waits for its body before it reads its key again."""
+MAX_FORM_FIELDS = 4_096
+"""Fields of a form of the dashboard: a prediction has one for each feature."""
+SIGN_IN_S = 12 * 60 * 60
+"""Seconds after which a person who signed in to the dashboard has to sign in again."""
 MAX_JSON_DEPTH = 64
 """Nesting of arrays and objects in a JSON body."""
 MAX_JSON_MEMBERS = 64

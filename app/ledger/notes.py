@@ -15,6 +15,8 @@ from pathlib import Path
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from app.core import durable
 from app.core.errors import InstallationError
@@ -89,6 +91,11 @@ class Signer:
         if not isinstance(key, Ed25519PrivateKey):
             raise InstallationError(f"the key in {file} is not an Ed25519 key")
         return cls(key)
+
+    def derived(self, purpose: bytes) -> bytes:
+        """A secret of 32 bytes for one purpose, the same on every machine that has this key."""
+        private = self._key.private_bytes_raw()
+        return HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose).derive(private)
 
     def sign(self, checkpoint: Checkpoint) -> str:
         """The signed note of a checkpoint."""

@@ -230,7 +230,8 @@ def guarantee_of_population(
         f"population's cap is raised or a dataset that was spent on joins. It assumes that the owner's statement about "
         f"the people in them is true, and what the guarantees of the single datasets assume."
     )
-    return {"epsilon": epsilon, "delta": shown_delta, "odds": right_guesses(accountant, amount), "text": text}
+    odds = {"person": right_guesses(accountant, amount)}
+    return {"epsilon": epsilon, "delta": shown_delta, "odds": odds, "text": text}
 
 
 def of_two_parts(*, is_one_dataset: bool) -> str:

@@ -1,0 +1,52 @@
+"""Serves the pages of jobs: the list, and one job with live progress."""
+
+from collections.abc import AsyncIterator
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse, StreamingResponse
+
+from app.api.capacity import Work, capacities
+from app.api.deps import Caller, CurrentInstallation, Page
+from app.api.job_events import JobEvents
+from app.api.pages.forms import read_form
+from app.api.pages.rendering import rendered
+from app.api.pages.routing import PageRoute
+from app.services.jobs import show_jobs
+
+router = APIRouter(prefix="/ui/jobs", route_class=PageRoute)
+
+
+@router.get("")
+def list_jobs(request: Request, installation: CurrentInstallation, caller: Caller, page: Page) -> Response:
+    """Show the jobs of all datasets on which the key may train, newest first."""
+    listed = show_jobs.list_jobs(installation, caller, page)
+    return rendered(request, "jobs", jobs=listed.jobs, following=listed.next)
+
+
+@router.get("/{job_id}")
+def show_job(request: Request, installation: CurrentInstallation, caller: Caller, job_id: str) -> Response:
+    """Show one job; the script replaces its state while the job runs."""
+    return rendered(request, "job", job=show_jobs.show_job(installation, caller, job_id))
+
+
+@router.post("/{job_id}/cancel")
+async def cancel_job(request: Request, installation: CurrentInstallation, caller: Caller, job_id: str) -> Response:
+    """Cancel a job and show it."""
+    await read_form(request)
+    await capacities(request).run(Work.WRITE, lambda: show_jobs.cancel_job(installation, caller, job_id))
+    return RedirectResponse(f"/ui/jobs/{job_id}", status_code=303)
+
+
+@router.get("/{job_id}/events")
+async def watch_job(
+    request: Request, installation: CurrentInstallation, caller: Caller, job_id: str
+) -> StreamingResponse:
+    """Tell the script of a job's page about every change, until the job has ended."""
+    events: JobEvents = request.app.state.job_events
+    first = await events.checked_job(installation, caller, job_id)
+
+    async def stream() -> AsyncIterator[bytes]:
+        async for _ in events.follow(installation, caller, first):
+            yield b"data: changed\n\n"
+
+    return StreamingResponse(stream(), media_type="text/event-stream")

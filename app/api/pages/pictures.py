@@ -1,0 +1,116 @@
+"""Draws the pictures of the dashboard as SVG. A picture holds nothing that the words beside it do not say."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from typing import Any
+
+from markupsafe import Markup, escape
+
+_WIDTH = 600
+_BAR_HEIGHT = 20
+_PLOT_HEIGHT = 120
+_SCALE_WIDTH = 320
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Parts of a cap, from the left: charged, reserved, and what a request asks for.
+
+    Attributes:
+        label: the bar in words, for readers who do not see it.
+    """
+
+    cap: Decimal
+    charged: Decimal
+    reserved: Decimal
+    requested: Decimal
+    label: str
+
+    @classmethod
+    def of(cls, account: Mapping[str, Any], *, label: str, requested: str = "0") -> "Bar":
+        """The bar of an account's amounts."""
+        return cls(
+            Decimal(account["cap"]),
+            Decimal(account["charged"]),
+            Decimal(account["reserved"]),
+            Decimal(requested),
+            label,
+        )
+
+
+def budget_bar(bar: Bar) -> Markup:
+    """Draw charged solid, reserved hatched, requested outlined, the rest empty, and a tick at the cap."""
+    whole = max(bar.cap, bar.charged + bar.reserved + bar.requested, Decimal(1).scaleb(-30))
+    parts, start = [], Decimal(0)
+    for kind, amount in (("charged", bar.charged), ("reserved", bar.reserved), ("requested", bar.requested)):
+        if amount:
+            parts.append(_rectangle(kind, start / whole * _WIDTH, amount / whole * _WIDTH))
+        start += amount
+    tick = min(bar.cap / whole * _WIDTH, Decimal(_WIDTH - 1))
+    return Markup(
+        '<svg class="bar" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" aria-label="{label}">'
+        '<rect class="empty" width="{w}" height="{h}"/>{parts}'
+        '<line class="cap" x1="{x}" x2="{x}" y1="0" y2="{h}"/></svg>'
+    ).format(w=_WIDTH, h=_BAR_HEIGHT, label=bar.label, parts=Markup("").join(parts), x=_number(tick))
+
+
+def charges(amounts: Sequence[tuple[str, str]], *, label: str) -> Markup:
+    """Draw one column for each charge, oldest first.
+
+    Args:
+        amounts: amount and words of each charge.
+        label: the plot in words.
+    """
+    highest = max((Decimal(amount) for amount, _ in amounts), default=Decimal(1)) or Decimal(1)
+    width = Decimal(_WIDTH) / max(len(amounts), 12)
+    columns = [
+        Markup('<rect class="charged" x="{x}" y="{y}" width="{w}" height="{h}"><title>{words}</title></rect>').format(
+            x=_number(index * width),
+            y=_number(_PLOT_HEIGHT - height),
+            w=_number(width * Decimal("0.8")),
+            h=_number(height),
+            words=words,
+        )
+        for index, (height, words) in enumerate(
+            (Decimal(amount) / highest * (_PLOT_HEIGHT - 8), words) for amount, words in amounts
+        )
+    ]
+    return Markup(
+        '<svg class="plot" viewBox="0 0 {w} {h}" role="img" aria-label="{label}">{columns}'
+        '<line class="axis" x1="0" x2="{w}" y1="{h}" y2="{h}"/></svg>'
+    ).format(w=_WIDTH, h=_PLOT_HEIGHT, label=label, columns=Markup("").join(columns))
+
+
+def odds_scale(odds: str, *, label: str) -> Markup:
+    """Draw a scale from a coin (50 %) to certainty (100 %) with a mark at the odds, and marks at ε = 0.1, 1 and 3."""
+    marks = Markup("").join(
+        Markup('<line class="mark" x1="{x}" x2="{x}" y1="16" y2="24"/><text x="{x}" y="38">ε = {e}</text>').format(
+            x=_place(at), e=epsilon
+        )
+        for epsilon, at in (("0.1", "0.525"), ("1", "0.7311"), ("3", "0.9526"))
+    )
+    return Markup(
+        '<svg class="odds" viewBox="0 0 {w} 44" role="img" aria-label="{label}">'
+        '<line class="axis" x1="10" x2="{end}" y1="16" y2="16"/>{marks}<circle cx="{x}" cy="16" r="7"/></svg>'
+    ).format(w=_SCALE_WIDTH, end=_SCALE_WIDTH - 10, label=label, marks=marks, x=_place(odds))
+
+
+def share_class(left: str, cap: str) -> str:
+    """The class of a cell of a heat map, by the share of the cap that is used: ``share-0`` to ``share-4``."""
+    share = 1 - Decimal(left) / (Decimal(cap) or Decimal(1))
+    return f"share-{(share * 4).to_integral_value(ROUND_CEILING):f}"
+
+
+def _rectangle(kind: str, start: Decimal, width: Decimal) -> Markup:
+    return Markup('<rect class="{}" x="{}" width="{}" height="{}"/>').format(
+        escape(kind), _number(start), _number(max(width, Decimal("1.5"))), _BAR_HEIGHT
+    )
+
+
+def _place(odds: str) -> str:
+    return _number(10 + (Decimal(odds) - Decimal("0.5")) * 2 * (_SCALE_WIDTH - 20))
+
+
+def _number(value: Decimal) -> str:
+    return f"{value.quantize(Decimal('0.01')):f}"

@@ -1,0 +1,57 @@
+"""Shows errors as pages: what went wrong, what it cost, and what to do next."""
+
+from urllib.parse import urlencode
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from app.api import problems
+from app.api.pages.rendering import rendered
+from app.core import errors
+from app.core.errors import GrovekeeperError
+
+SIGN_IN = "/ui/sign-in"
+WITHOUT_SESSION = frozenset({SIGN_IN, "/ui/style.css", "/ui/live.js"})
+"""Paths of the dashboard that need no session. They show no data of the installation."""
+
+
+def is_page(path: str) -> bool:
+    """Whether a path belongs to the dashboard."""
+    return path == "/" or path.startswith("/ui/")
+
+
+def page_of(request: Request, error: GrovekeeperError) -> Response:
+    """Return the page of a named error; a caller without a session is sent to sign in."""
+    if isinstance(error, errors.Unauthenticated):
+        following = urlencode({"next": request.url.path}) if request.method == "GET" else ""
+        return RedirectResponse(f"{SIGN_IN}?{following}".rstrip("?"), status_code=303)
+    body, row = problems.problem_of(error)
+    response = rendered(
+        request,
+        "problem",
+        status=row.status,
+        problem=body,
+        request_id=request.state.request_id,
+        advice=_ADVICE.get(row.slug),
+    )
+    if isinstance(error, errors.TooManyRequests | errors.Unavailable):
+        response.headers["Retry-After"] = str(error.retry_after_s)
+    return response
+
+
+def unexpected(request: Request) -> HTMLResponse:
+    """Return the page of an unexpected error: a request id and nothing else."""
+    row = problems.INTERNAL
+    body = {"title": row.title, "detail": "An internal error. Quote the request id."}
+    return rendered(
+        request, "problem", status=row.status, problem=body, request_id=request.state.request_id, advice=None
+    )
+
+
+_ADVICE = {
+    "not-found": "It does not exist, or your key has no grant on it. The owner of a dataset gives grants.",
+    "role-missing": "The owner of the dataset, or an administrator, can give your key this role.",
+    "unavailable": "Nothing was charged by this request. Try again in a moment.",
+    "too-many-requests": "Nothing was charged by this request. Try again in a moment.",
+}
+"""What to do next, by slug of the problem."""

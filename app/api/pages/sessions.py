@@ -1,0 +1,79 @@
+"""Signs people in to the dashboard: a cookie names their key for some hours, and never holds its secret."""
+
+import hashlib
+from datetime import datetime
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from fastapi import Request, Response
+from itsdangerous import BadSignature, URLSafeTimedSerializer
+
+from app.access.roles import Principal
+from app.core import clock, limits
+from app.core.errors import MalformedRequest, Unauthenticated
+from app.ledger.notes import Signer
+from app.services.authenticate import confirm
+from app.services.installation import Installation
+
+COOKIE = "grovekeeper"
+_PURPOSE = b"grovekeeper/dashboard-session/1"
+
+
+def sign_in(response: Response, request: Request, signer: Signer, principal: Principal) -> None:
+    """Add a session's cookie to an answer. Scripts cannot read it, and only HTTPS or this machine transmits it."""
+    value = _serializer(signer).dumps(
+        [principal.key_id, _text(principal.rotated_at), _text(principal.token_expires_at)],
+    )
+    response.set_cookie(
+        COOKIE, value, max_age=limits.SIGN_IN_S, httponly=True, samesite="lax", secure=not _is_loopback(request)
+    )
+
+
+def sign_out(response: Response) -> None:
+    """Remove the session's cookie."""
+    response.delete_cookie(COOKIE)
+
+
+def authenticate(installation: Installation, signer: Signer, cookie: str | None) -> Principal:
+    """Find the caller of a session, with its present roles.
+
+    Raises:
+        Unauthenticated: no session, or it has ended; or the key was revoked, rotated or has expired.
+    """
+    try:
+        key_id, rotated_at, token_expires_at = _serializer(signer).loads(cookie or "", max_age=limits.SIGN_IN_S)
+    except BadSignature:
+        raise Unauthenticated from None
+    began = Principal(key_id, rotated_at=_time(rotated_at), token_expires_at=_time(token_expires_at))
+    return confirm(installation, began)
+
+
+def require_same_origin(request: Request) -> None:
+    """Check that a form was sent by a page of this service and not by a page of another site.
+
+    Raises:
+        MalformedRequest: a page of another site sent the form, or a program that does not name its origin.
+    """
+    origin = request.headers.get("origin", "")
+    if not origin or urlsplit(origin).netloc != request.headers.get("host"):
+        raise MalformedRequest("the form was not sent by a page of this service")
+
+
+def _serializer(signer: Signer) -> URLSafeTimedSerializer:
+    return URLSafeTimedSerializer(signer.derived(_PURPOSE), signer_kwargs={"digest_method": hashlib.sha256})
+
+
+def _text(time: datetime | None) -> str | None:
+    return None if time is None else clock.to_text(time)
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else clock.from_text(text)
+
+
+def _is_loopback(request: Request) -> bool:
+    host = request.url.hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

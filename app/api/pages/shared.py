@@ -1,0 +1,76 @@
+"""Serves what all pages need: sign-in, style and script, and an answer to unknown paths."""
+
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import FileResponse, RedirectResponse
+
+from app.api.capacity import Work, capacities
+from app.api.deps import CurrentInstallation, KeptHeads
+from app.api.pages import sessions
+from app.api.pages.forms import read_form
+from app.api.pages.refusals import SIGN_IN
+from app.api.pages.rendering import rendered
+from app.api.pages.routing import PageRoute
+from app.core.errors import NotFound, Unauthenticated
+from app.services.authenticate import authenticate
+
+router = APIRouter(route_class=PageRoute)
+
+_ASSETS = Path(__file__).with_name("assets")
+
+
+@router.get("/ui/style.css")
+def style() -> FileResponse:
+    """Serve the style sheet."""
+    return FileResponse(_ASSETS / "style.css", media_type="text/css")
+
+
+@router.get("/ui/live.js")
+def script() -> FileResponse:
+    """Serve the script that makes pages live."""
+    return FileResponse(_ASSETS / "live.js", media_type="text/javascript")
+
+
+@router.get(SIGN_IN)
+def show_sign_in(request: Request, following: Annotated[str, Query(alias="next", max_length=2_000)] = "/") -> Response:
+    """Show the form for a key."""
+    return rendered(request, "sign_in", following=_own_path(following), failed=False)
+
+
+@router.post(SIGN_IN)
+async def sign_in(request: Request, installation: CurrentInstallation, heads: KeptHeads) -> Response:
+    """Begin a session, or show the form again."""
+    form = await read_form(request)
+    following, key = _own_path(form.get("next", "/")), form.get("key", "").strip()
+    try:
+        principal = await capacities(request).run(
+            Work.AUTHENTICATION, lambda: authenticate(installation, f"Bearer {key}")
+        )
+    except Unauthenticated:
+        return rendered(request, "sign_in", status=401, following=following, failed=True)
+    response = RedirectResponse(following, status_code=303)
+    sessions.sign_in(response, request, heads.signer, principal)
+    return response
+
+
+@router.post("/ui/sign-out")
+async def sign_out(request: Request) -> Response:
+    """End the session of this browser."""
+    await read_form(request)
+    response = RedirectResponse(SIGN_IN, status_code=303)
+    sessions.sign_out(response)
+    return response
+
+
+@router.get("/ui/{path:path}")
+def unknown_page(path: str) -> Response:
+    """Answer for a page that does not exist."""
+    raise NotFound("page")
+
+
+def _own_path(path: str) -> str:
+    """The path after signing in, if it is a page of this service; the start page otherwise."""
+    is_own = path.startswith("/ui/") and not path.startswith(SIGN_IN) and path.isprintable() and "\\" not in path
+    return path if is_own else "/"

@@ -1,0 +1,214 @@
+"""The dashboard over HTTP: sessions, forms, the authority of each page, and pages that obey no stored text."""
+
+import re
+from collections.abc import Mapping
+from html import unescape
+
+import httpx
+import pytest
+
+from app.api.pages.rendering import POLICY
+from app.api.pages.sessions import COOKIE
+from tests.support.server import Caller, Server
+
+HOSTILE = "<script>alert('x')</script>"
+
+
+def _signed_in(server: Server, caller: Caller) -> httpx.Client:
+    """A browser with a session; it names its origin with every form, as browsers do."""
+    browser = server.client(None)
+    browser.headers["Origin"] = server.url
+    answer = browser.post("/ui/sign-in", data={"key": caller.key, "next": "/"})
+    assert answer.status_code == 303, answer.text
+    return browser
+
+
+def _hidden(page: str) -> Mapping[str, str]:
+    found = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', page)
+    return {name: unescape(value) for name, value in found}
+
+
+def test_without_a_session_every_page_leads_to_the_sign_in_and_back(idle_server: Server) -> None:
+    browser = idle_server.client(None)
+    for path in ("/", "/ui/jobs", "/ui/ledger/ds_x", "/ui/nothing"):
+        answer = browser.get(path)
+        assert (answer.status_code, answer.content) == (303, b"")
+        assert answer.headers["Location"] == f"/ui/sign-in?next={path.replace('/', '%2F')}"
+    assert browser.get("/ui/style.css").headers["Content-Type"].startswith("text/css")
+    assert browser.get("/ui/live.js").headers["Content-Type"].startswith("text/javascript")
+
+
+def test_a_session_needs_a_valid_key_and_never_holds_its_secret(idle_server: Server) -> None:
+    browser = idle_server.client(None)
+    browser.headers["Origin"] = idle_server.url
+    assert browser.post("/ui/sign-in", data={"key": "key_x." + "a" * 43}).status_code == 401
+    answer = browser.post("/ui/sign-in", data={"key": f" {idle_server.admin.key} ", "next": "/ui/jobs"})
+    cookie = answer.headers["Set-Cookie"]
+    assert answer.headers["Location"] == "/ui/jobs"
+    assert idle_server.admin.key.partition(".")[2] not in cookie
+    assert {"httponly", "samesite=lax", "path=/"} <= {part.strip().lower() for part in cookie.split(";")}
+    assert browser.get("/").status_code == 200
+    elsewhere = browser.post("/ui/sign-in", data={"key": idle_server.admin.key}, headers={"Host": "budget.example"})
+    assert elsewhere.status_code == 400, "the form's origin is another host"
+    headers = {"Host": "budget.example", "Origin": "https://budget.example"}
+    cookie = browser.post("/ui/sign-in", data={"key": idle_server.admin.key}, headers=headers).headers["Set-Cookie"]
+    assert "secure" in cookie.lower(), "beyond this machine, a browser transmits the cookie over HTTPS only"
+
+
+@pytest.mark.parametrize("forged", ["", "x", "WyJrZXlfYSIsbnVsbCxudWxsXQ.aaaaaa.bbbb"])
+def test_a_forged_session_is_none(idle_server: Server, forged: str) -> None:
+    assert idle_server.client(None).get("/", headers={"Cookie": f"{COOKIE}={forged}"}).status_code == 303
+
+
+@pytest.mark.parametrize("end", ["revoked", "rotated"])
+def test_a_session_ends_with_its_key(idle_server: Server, end: str) -> None:
+    caller = idle_server.caller("owner")
+    browser = _signed_in(idle_server, caller)
+    assert browser.get("/").status_code == 200
+    path = f"/keys/{caller.id}"
+    admin = idle_server.admin.http
+    assert (admin.delete(path) if end == "revoked" else admin.post(f"{path}/secret", json={})).status_code < 300
+    assert browser.get("/").status_code == 303
+
+
+def test_signing_out_removes_the_session(idle_server: Server) -> None:
+    browser = _signed_in(idle_server, idle_server.admin)
+    assert browser.post("/ui/sign-out").status_code == 303
+    assert browser.get("/").status_code == 303
+
+
+@pytest.mark.parametrize("origin", [None, "null", "https://elsewhere.example", "http://127.0.0.1:1"])
+def test_a_form_from_another_site_changes_nothing(idle_server: Server, origin: str | None) -> None:
+    dataset = idle_server.uploaded()["id"]
+    browser = _signed_in(idle_server, idle_server.admin)
+    del browser.headers["Origin"]
+    before = idle_server.footprint()
+    headers = {} if origin is None else {"Origin": origin}
+    form = {"algorithm": "mrf", "epsilon": "1", "once": "a" * 22}
+    for path in (f"/ui/datasets/{dataset}/train", "/ui/jobs/jb_x/cancel", "/ui/sign-out", "/ui/models/md_x"):
+        assert browser.post(path, data=form, headers=headers).status_code == 400
+    assert idle_server.footprint() == before
+
+
+@pytest.mark.parametrize(
+    "following", ["https://elsewhere.example", "//elsewhere.example", "/\\elsewhere", "/ui/sign-in"]
+)
+def test_signing_in_leads_to_no_other_site(idle_server: Server, following: str) -> None:
+    browser = idle_server.client(None)
+    answer = browser.post(
+        "/ui/sign-in", data={"key": idle_server.admin.key, "next": following}, headers={"Origin": idle_server.url}
+    )
+    assert answer.headers["Location"] == "/"
+
+
+def test_a_session_is_no_key_of_the_api(idle_server: Server) -> None:
+    """Otherwise a page of another site could call the API with the browser's cookie."""
+    assert _signed_in(idle_server, idle_server.admin).get("/datasets").status_code == 401
+
+
+def test_every_page_has_the_policy_and_what_the_api_would_answer(server: Server) -> None:
+    dataset = server.uploaded(partitions=[{"name": "shard", "kind": "hash", "cells": 2}])["id"]
+    job = server.trained(dataset)
+    pages = {
+        "/": "/datasets",
+        f"/ui/datasets/{dataset}": f"/datasets/{dataset}",
+        f"/ui/datasets/{dataset}/train?epsilon=1": None,
+        "/ui/jobs": "/jobs",
+        f"/ui/jobs/{job['id']}": f"/jobs/{job['id']}",
+        "/ui/models": "/models",
+        f"/ui/models/{job['model_id']}": f"/models/{job['model_id']}",
+        "/ui/ledger": "/ledger",
+        f"/ui/ledger/{dataset}": f"/ledger/{dataset}/entries",
+        f"/ui/ledger/{dataset}/export": f"/ledger/{dataset}/export",
+        f"/ui/ledger/{dataset}/checkpoint": f"/ledger/{dataset}/checkpoint",
+    }
+    roles = ("owner", "analyst", "predictor", "auditor")
+    for caller in (server.admin, server.caller(), *(server.granted(dataset, role) for role in roles)):
+        browser = _signed_in(server, caller)
+        for page, call in pages.items():
+            answer = browser.get(page)
+            if call is not None:
+                assert answer.status_code == caller.http.get(call).status_code, (page, answer.text)
+            if answer.headers["Content-Type"].startswith("text/html"):
+                assert answer.headers["Content-Security-Policy"] == POLICY
+                assert "style=" not in answer.text
+                assert "onclick" not in answer.text
+
+
+def test_a_job_is_quoted_submitted_once_and_refused_with_what_fits(idle_server: Server) -> None:
+    dataset = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1"})["id"]
+    browser = _signed_in(idle_server, idle_server.admin)
+    page = browser.get(f"/ui/datasets/{dataset}/train", params={"algorithm": "mrf", "epsilon": "0.75"}).text
+    assert "Train and spend 0.75 ε" in page
+    form = _hidden(page)
+    answers = [browser.post(f"/ui/datasets/{dataset}/train", data=form) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [303, 303]
+    assert answers[0].headers["Location"] == answers[1].headers["Location"]
+    assert idle_server.admin.http.get(f"/ledger/{dataset}").json()["reserved"] == "0.75"
+    job = browser.get(answers[0].headers["Location"]).text
+    assert "queued" in job
+    assert "0.75 ε" in job
+
+    refused = browser.post(f"/ui/datasets/{dataset}/train", data={**form, "once": "b" * 22})
+    assert refused.status_code == 409
+    assert "The largest ε that fits: <strong>0.25</strong>" in refused.text
+    assert browser.post(f"{answers[0].headers['Location']}/cancel").status_code == 303
+    assert idle_server.admin.http.get(f"/ledger/{dataset}").json()["reserved"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "said"),
+    [
+        ("epsilon", "1_0", "epsilon"),
+        ("epsilon", "-1", "epsilon"),
+        ("scope", "{", "scope"),
+        ("algorithm", "x", "algorithm"),
+    ],
+)
+def test_a_wrong_field_is_named_and_costs_nothing(idle_server: Server, field: str, text: str, said: str) -> None:
+    dataset = idle_server.uploaded()["id"]
+    browser = _signed_in(idle_server, idle_server.admin)
+    answer = browser.get(f"/ui/datasets/{dataset}/train", params={"algorithm": "mrf", "epsilon": "1", field: text})
+    assert answer.status_code == 422
+    assert f"<li>{said}: " in answer.text
+
+
+def test_a_prediction_is_that_of_the_api(server: Server) -> None:
+    dataset = server.uploaded()["id"]
+    model = server.trained(dataset)["model_id"]
+    row = {"age": 39, "height": 1.5, "sex": "Male"}
+    expected = server.admin.http.post(f"/models/{model}/predict", json={"rows": [row]}).json()
+    browser = _signed_in(server, server.granted(dataset, "predictor"))
+    page = browser.post(f"/ui/models/{model}", data={f"feature.{name}": value for name, value in row.items()}).text
+    assert (
+        f'<tr class="chosen"><th scope="row">{expected["labels"][0].replace("<", "&lt;").replace(">", "&gt;")}' in page
+    )
+    assert f"{100 * max(expected['probabilities'][0]):.1f} %" in page
+    wrong = browser.post(f"/ui/models/{model}", data={"feature.age": "old", "feature.height": "", "feature.sex": ""})
+    assert wrong.status_code == 422
+
+
+def test_stored_texts_are_shown_and_not_obeyed(server: Server) -> None:
+    schema = {
+        "features": [
+            {"name": HOSTILE, "type": "categorical", "categories": [HOSTILE, "'\"><img src=x onerror=y>"]},
+            {"name": "n", "type": "numeric", "lower": 0, "upper": 1, "missing": True},
+        ],
+        "label": {"name": "income", "classes": [HOSTILE, ">50K"]},
+    }
+    dataset = server.declared(schema=schema)["id"]
+    rows = f'"{HOSTILE}",n,income\r\n"{HOSTILE}",0.5,>50K\r\n'
+    assert (
+        server.admin.http.post(
+            f"/datasets/{dataset}/rows", content=rows, headers={"Content-Type": "text/csv"}
+        ).status_code
+        == 201
+    )
+    job = server.trained(dataset, name=HOSTILE)
+    browser = _signed_in(server, server.admin)
+    paths = (f"/ui/datasets/{dataset}", "/ui/jobs", f"/ui/jobs/{job['id']}", f"/ui/models/{job['model_id']}")
+    for path in paths:
+        page = browser.get(path).text
+        assert "&lt;script&gt;" in page
+        assert HOSTILE not in page
+        assert "<img" not in page

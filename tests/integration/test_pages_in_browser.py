@@ -1,0 +1,108 @@
+"""The dashboard in a real Chromium: readable at three widths in both themes, live, and quiet."""
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
+
+from tests.support.server import Server, worker
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync"]
+WIDTHS = (360, 800, 1440)
+
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+def _page(context: BrowserContext, server: Server, complaints: list[str]) -> Page:
+    """A page of a signed-in browser that notes errors on its console and requests to other hosts."""
+    page = context.new_page()
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on(
+        "request",
+        lambda request: None if request.url.startswith((server.url, "data:")) else complaints.append(request.url),
+    )
+    page.goto(f"{server.url}/ui/jobs")
+    page.fill("#key", server.admin.key)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Jobs")
+    return page
+
+
+@pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)
+def test_a_job_is_followed_from_the_quote_to_the_prediction(
+    browser: Browser, idle_server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The state of the job changes on the page without a reload; then every page passes axe in both themes."""
+    dataset = idle_server.uploaded(partitions=[{"name": "shard", "kind": "hash", "cells": 4}])
+    complaints: list[str] = []
+    with browser.new_context(color_scheme="light") as context:
+        page = _page(context, idle_server, complaints)
+        page.goto(f"{idle_server.url}/ui/datasets/{dataset['id']}")
+        page.get_by_role("link", name="Quote or train").click()
+        page.fill("#epsilon", "0.5")
+        page.select_option("#algorithm", "rdt-ta")
+        page.get_by_role("button", name="Quote: costs nothing").click()
+        page.get_by_role("button", name="Train and spend 0.5 ε").click()
+        expect(page.locator("#live .state")).to_have_text("queued")
+        page.evaluate("window.notReloaded = true")
+        with worker(idle_server.settings, log=tmp_path_factory.mktemp("browser") / "worker.log"):
+            expect(page.locator("#live .state")).to_have_text("succeeded", timeout=120_000)
+        assert page.evaluate("window.notReloaded")
+        job = page.url
+        page.get_by_role("link", name="Open the model").click()
+        page.get_by_label("age", exact=True).fill("39")
+        page.get_by_role("button", name="Predict").click()
+        expect(page.get_by_role("status")).to_contain_text("the label")
+        model = page.url
+    paths = [
+        "/", f"/ui/datasets/{dataset['id']}", f"/ui/datasets/{dataset['id']}/train?algorithm=mrf&epsilon=1", job, model,
+        "/ui/jobs", "/ui/models", "/ui/ledger", f"/ui/ledger/{dataset['id']}",
+    ]  # fmt: skip
+    for theme in ("light", "dark"):
+        with browser.new_context(color_scheme=theme) as context:
+            page = _page(context, idle_server, complaints)
+            for path in paths:
+                page.goto(path if path.startswith("http") else f"{idle_server.url}{path}")
+                for width in WIDTHS:
+                    page.set_viewport_size(ViewportSize(width=width, height=900))
+                    overflows = "document.documentElement.scrollWidth > innerWidth"
+                    assert not page.evaluate(overflows), f"{path} is wider than {width} pixels"
+                violations = Axe().run(page).response["violations"]
+                assert not violations, (path, theme, [item["id"] for item in violations])
+    assert complaints == []
+
+
+@pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)
+def test_pages_work_without_the_script(browser: Browser, idle_server: Server) -> None:
+    dataset = idle_server.uploaded()["id"]
+    complaints: list[str] = []
+    with browser.new_context(java_script_enabled=False) as context:
+        page = _page(context, idle_server, complaints)
+        page.goto(f"{idle_server.url}/ui/datasets/{dataset}/train?algorithm=mrf&epsilon=0.5")
+        page.get_by_role("button", name="Train and spend 0.5 ε").click()
+        expect(page.locator("#live .state")).to_have_text("queued")
+        page.get_by_role("button", name="Cancel (costs nothing)").click()
+        expect(page.locator("#live .state")).to_have_text("cancelled")
+    assert complaints == []
+
+
+@pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)
+def test_the_theme_stays_as_it_was_switched(browser: Browser, idle_server: Server) -> None:
+    with browser.new_context(color_scheme="light") as context:
+        page = _page(context, idle_server, [])
+        light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        page.get_by_role("button", name="Light or dark").click()
+        page.goto(idle_server.url)
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light

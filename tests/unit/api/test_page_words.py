@@ -1,0 +1,68 @@
+"""Words and pictures of the dashboard: rounding to the safe side, bars that add up, and nothing that HTML obeys."""
+
+from decimal import Decimal
+
+import pytest
+
+from app.api.pages import words
+from app.api.pages.pictures import Bar, budget_bar, charges, odds_scale, share_class
+
+ACCOUNT = {"cap": "3", "charged": "1.25", "reserved": "0.5"}
+
+
+@pytest.mark.parametrize(
+    ("amount", "spent", "left"),
+    [
+        ("0", "0", "0"),
+        ("1.25", "1.25", "1.25"),
+        ("0.123456", "0.1235", "0.1234"),
+        ("123456", "123456", "123456"),
+        ("0.000012345678", "0.00001235", "0.00001234"),
+        ("2.99999", "3", "2.999"),
+    ],
+)
+def test_spent_rounds_up_and_left_rounds_down(amount: str, spent: str, left: str) -> None:
+    assert (words.spent(amount), words.left(amount)) == (spent, left)
+
+
+@pytest.mark.parametrize(
+    ("odds", "text"), [("0.5", "50 %"), ("0.7311", "74 %"), ("0.9901", "more than 99 %"), ("1", "100 %")]
+)
+def test_odds_round_up_and_certainty_is_named_only_where_it_is_certain(odds: str, text: str) -> None:
+    assert words.percent(odds) == text
+
+
+def test_a_scope_in_words() -> None:
+    assert words.cell({}) == "the whole dataset"
+    assert words.cell({"region": ["EU", "US"], "shard": 3}) == "region=EU, US; shard=3"
+
+
+def _widths(svg: str) -> dict[str, Decimal]:
+    parts = [part for part in svg.split("<rect ") if part.startswith('class="')]
+    return {part.split('"')[1]: Decimal(part.split('width="')[1].split('"')[0]) for part in parts}
+
+
+def test_a_bar_has_the_proportions_of_the_account() -> None:
+    widths = _widths(budget_bar(Bar.of(ACCOUNT, label="", requested="0.25")))
+    assert widths == {"empty": 600, "charged": 250, "reserved": 100, "requested": 50}
+
+
+def test_a_request_beyond_the_cap_does_not_leave_the_bar() -> None:
+    widths = _widths(budget_bar(Bar.of(ACCOUNT, label="", requested="10")))
+    assert sum(widths.values()) - widths["empty"] <= 600
+    assert budget_bar(Bar.of({"cap": "0", "charged": "0", "reserved": "0"}, label="")).count("<rect") == 1
+
+
+def test_labels_and_words_of_pictures_are_escaped() -> None:
+    hostile = '"><script>alert(1)</script>'
+    for picture in (
+        budget_bar(Bar.of(ACCOUNT, label=hostile)),
+        charges([("1", hostile)], label=hostile),
+        odds_scale("0.7", label=hostile),
+    ):
+        assert "<script>" not in picture
+
+
+@pytest.mark.parametrize(("left", "name"), [("2", 0), ("1.8", 1), ("1.5", 1), ("1.48", 2), ("0", 4)])
+def test_a_cell_is_darker_the_more_of_it_is_used(left: str, name: int) -> None:
+    assert share_class(left, "2") == f"share-{name}"
