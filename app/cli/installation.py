@@ -151,6 +151,21 @@ def new_signer(call: HomeOptions) -> None:
     call.output.say(f"heads and checkpoints are signed with {signer.verifier_key}; publish the key for auditors")
 
 
+@db.command("rewrap-keys")
+@command
+def rewrap_keys(call: HomeOptions) -> None:
+    """Wrap the keys of stored rows with the newest storage key, so that older storage keys can be removed."""
+    from app.cli.prepare import opened
+    from app.services.storage_keys import rewrap_data_keys
+
+    settings = call.settings()
+    with opened(settings) as database:
+        key_id, n_wrapped = rewrap_data_keys(settings, database)
+    if call.as_json:
+        call.output.json({"storage_key": key_id, "datasets": n_wrapped})
+    call.output.say(f"the keys of {n_wrapped} datasets were wrapped anew; the storage key {key_id} wraps all keys")
+
+
 @command
 def openapi(_call: Plain) -> None:
     """Print the API's OpenAPI document."""

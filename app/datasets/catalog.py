@@ -217,6 +217,21 @@ def mark_deleted(row: DatasetRow, *, at: datetime) -> None:
     row.wrapped_key = None
 
 
+def wrap_keys_anew(session: Session, keys: StorageKeys) -> int:
+    """Wraps the data keys of all living datasets with the newest storage key; returns the number of changed datasets.
+
+    Raises:
+        InstallationError: a storage key is missing; nothing may be committed.
+    """
+    living = select(DatasetRow).where(DatasetRow.deleted_at.is_(None)).order_by(DatasetRow.id).with_for_update()
+    n_changed = 0
+    for row in session.execute(living).scalars():
+        if row.wrapped_key is not None and not keys.is_newest(row.wrapped_key):
+            row.wrapped_key = keys.wrap(Dataset(row).data_key(keys), dataset_id=row.id)
+            n_changed += 1
+    return n_changed
+
+
 def wrapped_keys(session: Session) -> list[bytes]:
     """The wrapped data keys of all living datasets."""
     stored = session.execute(select(DatasetRow.wrapped_key).where(DatasetRow.deleted_at.is_(None))).scalars()

@@ -46,6 +46,7 @@ class EntryKind(StrEnum):
     POPULATION_OPENED = "population-opened"
     POPULATION_JOINED = "population-joined"
     SIGNER_PINNED = "signer-pinned"
+    STORAGE_KEY_CHANGED = "storage-key-changed"
     RULES_CHANGED = "rules-changed"
     RULES_PROPOSED = "rules-proposed"
     JOB_APPROVED = "job-approved"

@@ -8,13 +8,18 @@ from typing import BinaryIO, cast
 
 from app.core.data_keys import StorageKeys
 from app.core.errors import InstallationError
+from app.core.private_files import close_to_others
 from app.core.settings import Settings
+from app.db.engine import database_file, dialect_of, parse_url
 from app.db.unit_of_work import Database
 from app.registry.cache import ArtifactCache
 from app.registry.store import ArtifactStore
 
 UNFINISHED_RESTORE = "restore.unfinished"
 """File in the home that marks a restore until it is complete."""
+
+PRIVATE_NAMES = ("rows", "prints", "jobs", "artifacts", "storage.key", "signing.key", "fingerprint.key", "admin.key")
+"""Names in the home that hold rows, keys or releases. A folder of mode 0700 closes everything in it."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +36,12 @@ class Installation:
         """Opens the database and the home folder. Makes the folder, but no tables.
 
         Raises:
-            InstallationError: the database address is not usable, or a restore was killed.
+            InstallationError: the database address is not usable, a restore was killed, or a private file of the home
+                belongs to another account and is open to others.
         """
         refuse_unfinished_restore(settings)
         settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        close_to_others(_private_paths(settings))
         store = ArtifactStore(settings.home / "artifacts")
         database = Database.open(settings.database_url, pool_size=pool_size)
         return cls(settings, database, store, ArtifactCache(store))
@@ -51,11 +58,6 @@ class Installation:
             InstallationError: the keys are missing or cannot be read.
         """
         return read_storage_keys(self.settings)
-
-    @property
-    def storage_key_file(self) -> Path:
-        """The file of the storage keys, unless a setting has them."""
-        return _storage_key_file(self.settings)
 
     def spool(self) -> BinaryIO:
         """Opens a file in the home without a name, for the body of an upload or a file that an answer streams.
@@ -84,22 +86,36 @@ def refuse_unfinished_restore(settings: Settings) -> None:
         raise InstallationError(f"a restore into {settings.home} is not complete; run grovekeeper restore again")
 
 
+def _private_paths(settings: Settings) -> list[Path]:
+    """The files and folders that only the account of the service may open, in the home and beside a SQLite database.
+
+    Files that settings name elsewhere are the operator's: containers mount secrets with permissions of their own.
+    """
+    paths = [settings.home / name for name in PRIVATE_NAMES]
+    url = parse_url(settings.database_url)
+    if dialect_of(url) == "sqlite":
+        file = database_file(url)
+        paths += [file.with_name(f"{file.name}{ending}") for ending in ("", "-wal", "-shm", "-journal")]
+    return paths
+
+
+def storage_key_file(settings: Settings) -> Path:
+    """The file of the storage keys, unless a setting has them."""
+    return settings.home / "storage.key"
+
+
 def read_storage_keys(settings: Settings) -> StorageKeys:
-    """The storage keys of an installation.
+    """Reads the keys that wrap the data keys in the database.
 
     Raises:
         InstallationError: the keys are missing or cannot be read.
     """
     if settings.storage_key is not None:
         return StorageKeys.from_text(settings.storage_key)
-    file = _storage_key_file(settings)
+    file = storage_key_file(settings)
     try:
         return StorageKeys.from_text(file.read_text(encoding="ascii", errors="replace"))
     except OSError:
         raise InstallationError(
             f"the storage key {file} is missing. Put it back; without it the stored rows cannot be read"
         ) from None
-
-
-def _storage_key_file(settings: Settings) -> Path:
-    return settings.home / "storage.key"

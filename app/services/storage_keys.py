@@ -1,9 +1,13 @@
-"""Confirms that an installation has the storage keys of its database, and makes the first one."""
+"""Confirms that an installation has the storage keys of its database, makes the first one, and changes to another."""
 
 from app.core import durable
 from app.core.data_keys import StorageKeys
+from app.core.settings import Settings
 from app.datasets import catalog
-from app.services.installation import Installation
+from app.db.unit_of_work import Database
+from app.ledger import control
+from app.ledger.entries import EntryKind
+from app.services.installation import Installation, read_storage_keys, storage_key_file
 
 
 def confirm_storage_keys(installation: Installation) -> None:
@@ -18,6 +22,28 @@ def confirm_storage_keys(installation: Installation) -> None:
     """
     with installation.database.read() as session:
         wrapped = catalog.wrapped_keys(session)
-    if installation.settings.storage_key is None and not wrapped and not installation.storage_key_file.exists():
-        durable.write(installation.storage_key_file, StorageKeys.new_text().encode(), existing="keep")
+    file = storage_key_file(installation.settings)
+    if installation.settings.storage_key is None and not wrapped and not file.exists():
+        durable.write(file, StorageKeys.new_text().encode(), existing="keep")
     installation.storage_keys.require(wrapped)
+
+
+def rewrap_data_keys(settings: Settings, database: Database) -> tuple[str, int]:
+    """Wraps every data key with the newest storage key, in one transaction, so that older keys can be removed.
+
+    Processes may serve meanwhile, if they were started with the newest key. A repeated call changes nothing.
+
+    Returns:
+        The id of the newest key, and the number of datasets whose keys were wrapped.
+
+    Raises:
+        InstallationError: a storage key is missing; nothing was changed.
+    """
+    keys = read_storage_keys(settings)
+    with database.write() as session:
+        n_wrapped = catalog.wrap_keys_anew(session, keys)
+        if n_wrapped:
+            actor, kind = control.OPERATOR, EntryKind.STORAGE_KEY_CHANGED
+            control.record(session, kind, actor=actor, storage_key=keys.newest_id)
+    database.forget_deleted()
+    return keys.newest_id, n_wrapped

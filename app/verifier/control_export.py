@@ -37,6 +37,7 @@ _DETAILS = {
     "population-opened": {"population"},
     "population-joined": {"population", "dataset", "sequence"},
     "signer-pinned": {"verifier_key"},
+    "storage-key-changed": {"storage_key"},
     "rules-changed": {"dataset", "rules", "proposed_by"},
     "rules-proposed": {"dataset", "rules"},
     "job-approved": {"job", "datasets", "reason"},

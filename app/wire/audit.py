@@ -28,6 +28,7 @@ class ActOut(Answer):
         "population-opened",
         "population-joined",
         "signer-pinned",
+        "storage-key-changed",
         "rules-changed",
         "rules-proposed",
         "job-approved",

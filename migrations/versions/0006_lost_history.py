@@ -1,4 +1,4 @@
-"""Allows entries that record which entries a restore did not bring back.
+"""Allows entries about a changed storage key, and about entries that a restore did not bring back.
 
 Revision ID: 0006
 Revises: 0005
@@ -18,8 +18,8 @@ KINDS = (
     "key-made", "key-rotated", "key-revoked", "subject-admitted", "subject-roles",
     "grant-made", "grant-removed", "dataset-declared",
     "dataset-deleted", "unit-erased", "cap-changed", "population-opened", "population-joined",
-    "signer-pinned", "rules-changed", "rules-proposed", "job-approved", "job-rejected",
-    "history-lost",
+    "signer-pinned", "storage-key-changed", "rules-changed", "rules-proposed", "job-approved",
+    "job-rejected", "history-lost",
 )  # fmt: skip
 
 

@@ -1,24 +1,28 @@
 """What is stored about rows is encrypted, ends with the data key of the dataset, and needs the storage key."""
 
+import json
 import stat
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sqlalchemy import select, update
+from typer.testing import CliRunner
 
 from app.access.tables import AnswerRow
+from app.cli.main import app as grovekeeper
 from app.core.data_keys import StorageKeys
 from app.core.errors import DatasetDeleted, InstallationError
 from app.datasets import catalog, private_rows, row_files
 from app.datasets.tables import DatasetRow
 from app.db.engine import database_file, parse_url
 from app.forests.data.schema import Schema
+from app.ledger import control, statements
 from app.privacy.composition import Partitions
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.execution import run_job
-from app.services.installation import Installation
-from app.services.storage_keys import confirm_storage_keys
+from app.services.installation import PRIVATE_NAMES, Installation
+from app.services.storage_keys import confirm_storage_keys, rewrap_data_keys
 from tests.support import people
 from tests.support.crash_scene import OWNER, Scene
 
@@ -156,3 +160,77 @@ def test_a_key_of_the_settings_is_used_and_no_file_is_made(installation: Install
     people.upload(given, dataset, b"age,income\n1,low\n")
     assert len(people.stored_rows(given, dataset)[0]) == 1
     assert not _key_file(installation).exists()
+
+
+def _rewrapped(installation: Installation) -> tuple[str, int]:
+    return rewrap_data_keys(installation.settings, installation.database)
+
+
+def _acts(installation: Installation) -> list[object]:
+    with installation.database.read() as session:
+        _, last = control.export_header(session)
+        entries = statements.entries(session, control.CHAIN, after=0, limit=last)
+        return [entry.details for entry in entries if entry.kind == "storage-key-changed"]
+
+
+def test_a_storage_key_is_replaced_without_touching_the_rows(installation: Installation) -> None:
+    datasets = [people.declared(installation)["id"] for _ in range(3)]
+    people.upload(installation, datasets[0], b"age,income\n1,low\n")
+    delete_dataset(installation, OWNER, datasets[2])
+    before = people.stored_rows(installation, datasets[0])
+    file = _key_file(installation)
+    old, new = file.read_text(), StorageKeys.new_text()
+
+    file.write_text(new + old)
+    both = _again(installation)
+    confirm_storage_keys(both)
+    n_living = len([wrapped for wrapped in _all_wrapped(installation) if wrapped])
+    assert _rewrapped(both) == (StorageKeys.from_text(new).newest_id, n_living)
+    assert _rewrapped(both)[1] == 0, "a repetition changes nothing"
+    assert _acts(installation) == [{"storage_key": StorageKeys.from_text(new).newest_id}]
+
+    file.write_text(new)
+    after = _again(installation)
+    confirm_storage_keys(after)
+    assert people.stored_rows(after, datasets[0]) == before
+    file.write_text(old)
+    with pytest.raises(InstallationError, match="which this process does not have"):
+        confirm_storage_keys(_again(installation))
+
+
+def test_the_command_wraps_keys_anew_and_says_how_many(installation: Installation) -> None:
+    people.declared(installation)
+    home, url = installation.home, installation.settings.database_url
+    file = _key_file(installation)
+    new = StorageKeys.new_text()
+    file.write_text(new + file.read_text())
+    arguments = ["db", "rewrap-keys", "--home", str(home), "--database-url", url, "--json"]
+    n_living = len([wrapped for wrapped in _all_wrapped(installation) if wrapped])
+    for n_wrapped in (n_living, 0):
+        done = CliRunner().invoke(grovekeeper, arguments)
+        assert json.loads(done.stdout) == {"storage_key": StorageKeys.from_text(new).newest_id, "datasets": n_wrapped}
+
+
+def test_keys_are_not_wrapped_anew_while_a_key_is_missing(installation: Installation) -> None:
+    people.declared(installation)
+    before = _all_wrapped(installation)
+    _key_file(installation).write_text(StorageKeys.new_text())
+    with pytest.raises(InstallationError, match="which this process does not have"):
+        _rewrapped(installation)
+    assert _all_wrapped(installation) == before
+    assert _acts(installation) == []
+
+
+def _all_wrapped(installation: Installation) -> list[bytes | None]:
+    with installation.database.read() as session:
+        return list(session.execute(select(DatasetRow.wrapped_key).order_by(DatasetRow.id)).scalars())
+
+
+def test_an_installation_that_is_opened_closes_its_private_files(installation: Installation) -> None:
+    people.upload(installation, people.declared(installation)["id"], b"age,income\n1,low\n")
+    names = [name for name in PRIVATE_NAMES if (installation.home / name).exists()]
+    assert {"rows", "prints", "storage.key", "fingerprint.key"} <= set(names)
+    for name in names:
+        (installation.home / name).chmod(0o755)
+    Installation.open(installation.settings, pool_size=1).close()
+    assert {stat.S_IMODE((installation.home / name).stat().st_mode) & 0o077 for name in names} == {0}
