@@ -148,6 +148,7 @@ class Deployment:
 def forking(errors: Path) -> Iterator[Fork]:
     """Runs the process that starts all processes of deployments."""
     with line_process("tests.faults.processes", errors=errors) as call:
+        call(None)  # waits for its imports
         yield lambda start: int(call(asdict(start)))
 
 

@@ -1,8 +1,9 @@
 """Forks API processes and workers of the product from one process that has imported the product.
 
 ``python -m tests.faults.processes`` reads a :class:`Start` as JSON per line of standard input and prints the process id
-of the fork. A new interpreter needs seconds to import the product, a fork milliseconds, so that a round of faults
-restarts many processes. The forks end with this process.
+of the fork. To ``null`` it prints ``ready``, after minutes if kernels have to be compiled. A new interpreter needs
+seconds to import the product, a fork milliseconds, so that a round of faults restarts many processes. The forks end
+with this process.
 
 ``app/`` has no hook for tests. A fork differs from the product's command in three ways: its clock is shifted by the
 seconds in a file; the children of its jobs are forks; and each child writes ``read <job> <kinds>`` to a journal before
@@ -78,7 +79,11 @@ def main() -> None:
     gc.freeze()  # collections in forks would copy the memory that they share
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel removes ended forks
     for line in sys.stdin:
-        start = Start(**json.loads(line))
+        fields = json.loads(line)
+        if fields is None:
+            print("ready", flush=True)
+            continue
+        start = Start(**fields)
         process_id = os.fork()
         if process_id == 0:
             _run_fork(start)
