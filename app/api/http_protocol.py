@@ -6,7 +6,8 @@ import secrets
 from asyncio.events import TimerHandle
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from app.api import problems
 from app.core import limits
@@ -28,6 +29,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._n_head_bytes = 0
         self._is_in_head = False
         self._deadline: TimerHandle | None = None
+        self._running: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
@@ -108,7 +110,19 @@ class BoundedHttp(HttpToolsProtocol):
         if self._waits_for_client():
             self.transport.close()
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
     def _refuse(self, error: GrovekeeperError) -> None:
+        """Answer and close, or only close where the answer would look like that of an earlier request."""
+        running = self._running
+        if running is not None and not running.response_complete:
+            running.disconnected = True  # it sends nothing behind the refusal
+            running.message_event.set()
+            if running.response_started or not running.more_body:
+                self.transport.close()
+                return
         answer = problems.response_to(error)
         answer.headers["X-Request-Id"] = secrets.token_hex(8)
         answer.headers["Connection"] = "close"

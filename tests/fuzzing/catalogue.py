@@ -1,6 +1,6 @@
 """Lists every fuzzing target."""
 
-from tests.fuzzing import evidence, models, requests, uploads
+from tests.fuzzing import connections, evidence, models, requests, uploads
 from tests.fuzzing.target import Target
 
 TARGETS = {
@@ -12,6 +12,7 @@ TARGETS = {
         Target("events", requests.seeds_of_events, requests.run_event),
         Target("scopes", requests.seeds_of_scopes, requests.run_scope),
         Target("predictions", requests.seeds_of_predictions, requests.run_prediction),
+        Target("connections", connections.seeds, connections.run, n_mutations=500),
         Target("uploads", uploads.seeds, uploads.run, n_mutations=200),
         Target("artifacts", models.seeds, models.run, n_mutations=500),
         Target("artifact-parts", models.seeds_in_parts, models.run_parts, n_mutations=500),

@@ -7,7 +7,8 @@ TOKENS = (
     b"0", b"-1", b"1e99", b"1e-9999999", b"9" * 40, b"1/0", b"0.1", b"-0", b"NaN", b"Infinity", b"null", b"true",
     b'""', b"{}", b"[]", b"[[[[", b"]]]]", b'{"a":', b'"a":1,', b",", b":", b'"', b"\\", b"\\u0000", b"\\ud800",
     b"\\u202e", b"\x00", b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\n", b"\r", b"\r\n", b";", b"=",
-    b" ", b"\t", b"' OR 1=1 --", b"../", b"%00",
+    b"1e999999999999999999", b"-1e-999999999999999999", b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n",
+    b"\r\n\r\n", b"0\r\n\r\n", b" ", b"\t", b"' OR 1=1 --", b"../", b"%00",
 )  # fmt: skip
 """Bytes that readers of JSON, CSV and numbers treat in special ways."""
 

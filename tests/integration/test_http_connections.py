@@ -68,6 +68,12 @@ def test_the_body_of_an_upgrade_is_not_read_as_a_request(server: Server, framing
     assert _answers(server, _with_key(server, head), FOLLOWING)[0] == [400]
 
 
+def test_a_refusal_is_not_taken_for_the_answer_to_an_earlier_request(server: Server) -> None:
+    """The connection ends without an answer where an earlier request has none, or a part of one."""
+    statuses, _ = _answers(server, _with_key(server, b"GET /keys HTTP/1.1\r\nHost: x\r\n{key}\r\n") + b"bad\r\n\r\n")
+    assert statuses == []
+
+
 def _answers(server: Server, *sent: bytes) -> tuple[list[int], bytes]:
     """Statuses and bytes of all answers on a connection, which the server or the last request closes."""
     text = b""
