@@ -83,8 +83,9 @@ def _in_turn(oldest: datetime, closed: Collection[str]) -> Select[str]:
     """Ids of the queued jobs in the order of their claims.
 
     The first jobs of all submitters come before the second ones, and among these the submitter comes first whose last
-    job left the queue longest ago. No job waits for longer than ``limits.MAX_QUEUE_S``, so a job that left the queue
-    after ``oldest``, the time of the oldest queued job, was submitted at most that long before.
+    job left the queue longest ago. A job that waited neither for an approval nor for the end of a freeze waits at most
+    ``limits.MAX_QUEUE_S``, so if it left the queue after ``oldest``, the time of the oldest queued job, it was
+    submitted at most that long before. Longer waits are left out, which gives their submitters an earlier turn.
     """
     queued = _claimable(closed)
     in_order = func.row_number().over(partition_by=JobRow.submitted_by, order_by=(JobRow.submitted_at, JobRow.id))

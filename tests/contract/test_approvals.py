@@ -1,11 +1,24 @@
 """Jobs that wait for an approval, on both databases: when, who decides, and what each end leaves in the ledger."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Event
+from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 
 from app.core import clock, limits
-from app.core.errors import NeedsApproval, NotFound, NotWaiting, RoleMissing, SameSubmitter, TooManyRequests
+from app.core.errors import (
+    BudgetExceeded,
+    NeedsApproval,
+    NotFound,
+    NotWaiting,
+    RoleMissing,
+    SameSubmitter,
+    TooManyRequests,
+)
+from app.jobs import approvals
 from app.services.approvals import list_approvals
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.execution import run_job
@@ -13,8 +26,10 @@ from app.services.grants import put_grant
 from app.services.jobs.show_jobs import cancel_job, show_job
 from app.services.ledger import audit
 from app.services.pages import PageRequest
+from app.services.spending import accept
 from app.services.training.quote_training import show_plan
 from app.wire.training import PlanIn
+from tests.support import job_kinds
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
 from tests.support.job_kinds import claimed
 from tests.support.ruled import SECOND, decided, grant, set_rules
@@ -188,6 +203,55 @@ def test_a_key_has_at_most_three_waiting_jobs_over_all_datasets(guarded: Scene) 
     assert (len(guarded.entries()), len(other.entries())) == n_entries, "nothing was reserved"
     decided(guarded, jobs[0], "reject", by=OWNER)
     assert _submitted(other, "more", "0.6")[1] == "waiting"
+
+
+def test_submissions_at_once_on_two_datasets_count_one_another(postgresql_scene: Scene) -> None:
+    """A submission counts the waiting jobs only when no other submission of the key is between count and commit."""
+    pair = Pair.beside(postgresql_scene)
+    for place in (pair.first, pair.second):
+        grant(place, "analyst")
+        set_rules(place, approval_above="0.1")
+    for number in range(2):
+        _submitted(pair.first, str(number), "0.2")
+    counted, goes_on = Event(), Event()
+
+    def ask(*arguments: Any) -> None:
+        counted.set()
+        assert goes_on.wait(60)
+        approvals.ask(*arguments)
+
+    with ThreadPoolExecutor(2) as pool, patch.object(accept, "approvals", Mock(wraps=approvals, ask=ask)):
+        third = pool.submit(_submitted, pair.first, "third", "0.2")
+        assert counted.wait(60)
+        fourth = pool.submit(_submitted, pair.second, "fourth", "0.2")
+        with pytest.raises(TimeoutError):
+            fourth.result(1)
+        goes_on.set()
+        assert third.result(60)[1] == "waiting"
+        with pytest.raises(TooManyRequests):
+            fourth.result(60)
+
+
+def test_every_kind_of_job_waits_and_runs_once_it_is_approved(scene: Scene) -> None:
+    model = job_kinds.model(scene, "m")
+    set_rules(scene, approval_above="0.1")
+    jobs = [job_kinds.profile(scene), job_kinds.evaluation(scene, model)]
+    assert [scene.job(job_id).state for job_id in jobs] == ["waiting"] * 2
+    for job_id in jobs:
+        decided(scene, job_id, "approve", by=ADMIN)
+        job_kinds.run(scene)
+        assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
+    scene.verified()
+
+
+def test_a_waiting_job_holds_its_price_and_later_rules_do_not_change_it(guarded: Scene) -> None:
+    job_id, _ = _submitted(guarded, "a", "3")
+    with pytest.raises(BudgetExceeded):
+        guarded.submit(key="b")
+    set_rules(guarded, approval_above="0.5", largest_job="0.2")
+    decided(guarded, job_id, "approve", by=OWNER)
+    job_kinds.run(guarded)
+    assert guarded.end(job_id) == ("succeeded", None, ["reserve", "charge"])
 
 
 def test_a_charge_that_cannot_wait_is_refused(guarded: Scene) -> None:

@@ -18,9 +18,10 @@ from app.services.datasets.join_population import join_population
 from app.services.execution import run_job
 from app.services.jobs import show_jobs
 from tests.support import settling
-from tests.support.crash_scene import EVENT, OWNER, Scene, opened
+from tests.support.crash_scene import ADMIN, EVENT, OWNER, Scene, opened
 from tests.support.job_kinds import claimed
 from tests.support.locks import Lock, assert_locks_in_order
+from tests.support.ruled import decided, set_rules
 from tests.support.sweeping import expired_at
 from tests.support.two_datasets import Pair
 
@@ -185,4 +186,33 @@ def test_the_lock_order_of_a_join(pair: Pair) -> None:
         pair,
         lambda: join_population(scene.installation, OWNER, scene.dataset_id, population="pop_a"),
         KEYS + _datasets(scene.dataset_id) + _accounts(scene.dataset_id) + _populations("pop_a"),
+    )
+
+
+def test_the_lock_order_of_the_end_of_a_freeze(pair: Pair) -> None:
+    """The time of queued jobs in the queue begins anew, so they are locked before the account."""
+    scene = pair.first
+    job_ids = [scene.submit_job(key=f"k{number}") for number in range(2)]
+    set_rules(scene, frozen=True)
+    _assert_order(
+        pair,
+        lambda: set_rules(scene, by=ADMIN),
+        [("keys", ADMIN.key_id), *_datasets(scene.dataset_id), *_jobs(*job_ids), *_accounts(scene.dataset_id)],
+    )
+
+
+def test_the_lock_order_of_a_decision(pair: Pair) -> None:
+    for scene in (pair.first, pair.second):
+        set_rules(scene, approval_above="0.001")
+    approved, rejected = (pair.submit(key=f"k{number}") for number in range(2))
+    locks: list[Lock] = [("keys", ADMIN.key_id)]
+    _assert_order(
+        pair,
+        lambda: decided(pair.first, approved, "approve", by=ADMIN),
+        locks + _jobs(approved) + _accounts(*_ids(pair)),
+    )
+    _assert_order(
+        pair,
+        lambda: decided(pair.first, rejected, "reject", by=ADMIN),
+        locks + _jobs(rejected) + _accounts(*_ids(pair)) + _populations(*POPULATIONS),
     )

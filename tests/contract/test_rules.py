@@ -10,6 +10,7 @@ import pytest
 from app.core import limits
 from app.core.errors import BudgetExceeded, Frozen, InvalidRequest, QuotaExceeded
 from app.jobs.states import JobState
+from app.services.datasets.join_population import join_population
 from app.services.execution import run_job
 from app.services.jobs.show_jobs import cancel_job
 from app.services.jobs.task import JobTask
@@ -18,7 +19,8 @@ from app.services.models import list_models
 from app.services.pages import PageRequest
 from app.services.rules.show_rules import show_rules
 from app.services.training.quote_training import show_plan
-from app.wire.training import PlanIn, PlanOut
+from app.services.training.submit_training import submit_training
+from app.wire.training import PlanIn, PlanOut, TrainIn
 from tests.support import job_kinds
 from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.job_kinds import claimed
@@ -46,6 +48,22 @@ def _quote(scene: Scene, epsilon: str) -> PlanOut:
 def _evaluate(scene: Scene) -> None:
     (model,) = list_models(scene.installation, OWNER, PageRequest()).models
     job_kinds.evaluation(scene, model.id)
+
+
+def _submit_both_parts(scene: Scene, epsilon: str, of_second: str) -> None:
+    """Submits a job that reads two cells of one dataset."""
+    body = TrainIn.model_validate(
+        {
+            "dataset": scene.dataset_id,
+            "algorithm": "sspe-1",
+            "epsilon": epsilon,
+            "scope": {"shard": [0]},
+            "parameters": {"n_estimators": 2, "max_depth": 2},
+            "unlabelled": {"dataset": scene.dataset_id, "epsilon": of_second, "scope": {"shard": [1]}},
+        }
+    )
+    request = job_kinds.request("POST /train", f"{epsilon} {of_second}")
+    submit_training(scene.installation, OWNER, body, request=request)
 
 
 def test_a_job_above_the_largest_job_is_refused_whatever_its_scope(scene: Scene) -> None:
@@ -139,6 +157,29 @@ def test_both_accounts_of_a_job_obey_their_rules(scene: Scene) -> None:
     pair.verify()
 
 
+def test_both_parts_of_a_job_on_one_dataset_add_up(scene: Scene) -> None:
+    """No row is in both parts, but a job counts whole."""
+    set_rules(scene, largest_job="0.5", quotas=[_quota("0.7", OWNER.key_id)])
+    with pytest.raises(QuotaExceeded) as refused:
+        _submit_both_parts(scene, "0.3", "0.3")
+    assert refused.value.largest_that_fits == "0.2"
+    _submit_both_parts(scene, "0.3", "0.2")
+    with pytest.raises(QuotaExceeded):
+        _submit_both_parts(scene, "0.15", "0.15")
+
+
+def test_what_fits_is_the_least_of_population_and_rules(scene: Scene) -> None:
+    pair = Pair.beside(scene)
+    for place in (pair.first, pair.second):
+        join_population(scene.installation, OWNER, place.dataset_id, population="people")
+    set_rules(pair.first, largest_job="2.5")
+    pair.second.submit(key="a", epsilon="1")
+    assert _fits(pair.first, "2.6") == "2", "of the population"
+    pair.second.submit(key="b", epsilon="1.5")
+    set_rules(pair.first, largest_job="0.2")
+    assert _fits(pair.first, "0.3") == "0.2", "of the rules"
+
+
 def test_a_replay_answers_as_before_after_the_rules_were_tightened(scene: Scene) -> None:
     first = scene.submit(key="k", epsilon="0.5")
     charged = scene.charge_external(key="e", epsilon="0.5")
@@ -210,6 +251,7 @@ def test_queued_jobs_survive_a_long_freeze(scene: Scene) -> None:
         ({"largest_job": "1e15"}, "/largest_job", "too-large"),
         ({"quotas": [_quota("1e15", OWNER.key_id)]}, "/quotas/0/cap", "too-large"),
         ({"quotas": [_quota("1", "key_nobody")]}, "/quotas/0/keys", "unknown-key"),
+        ({"quotas": [_quota("1", "a\x00")]}, "/quotas/0/keys", "unknown-key"),
     ],
 )
 def test_rules_that_limit_nothing_are_rejected(scene: Scene, rules: dict[str, Any], at: str, problem: str) -> None:

@@ -4,7 +4,7 @@ from sqlalchemy.orm import Session
 
 from app.access import authority, grants, keys
 from app.access.roles import MANAGE_DATASET, Principal, Role
-from app.core import clock
+from app.core import clock, ids
 from app.core.errors import DatasetDeleted, InvalidRequest, NotFound, Unauthenticated
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
@@ -105,6 +105,8 @@ def _require_keys(session: Session, body: RulesIn) -> None:
     for number, quota in enumerate(body.quotas):
         for key_id in quota.keys:
             try:
+                if not ids.is_reference(key_id):
+                    raise NotFound("key")
                 keys.find(session, key_id)
             except NotFound:
                 raise InvalidRequest.at(f"/quotas/{number}/keys", "unknown-key") from None
