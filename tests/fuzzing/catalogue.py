@@ -14,6 +14,7 @@ TARGETS = {
         Target("predictions", requests.seeds_of_predictions, requests.run_prediction),
         Target("connections", connections.seeds, connections.run, n_mutations=500),
         Target("uploads", uploads.seeds, uploads.run, n_mutations=200),
+        Target("sealed-files", uploads.seeds_of_sealed_files, uploads.run_sealed_file),
         Target("artifacts", models.seeds, models.run, n_mutations=500),
         Target("artifact-parts", models.seeds_in_parts, models.run_parts, n_mutations=500),
         Target("dataset-export", evidence.seeds_of_dataset, evidence.run_dataset, n_mutations=150),

@@ -1,4 +1,4 @@
-"""The target that reads uploads of CSV."""
+"""Targets that read uploads of CSV, and the encrypted files that rows are stored in."""
 
 import atexit
 import csv
@@ -9,7 +9,9 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from app.core.data_keys import DataKey, SealBroken
 from app.core.errors import GrovekeeperError
+from app.core.sealed_files import Reader, Writer
 from tests.support.uploads import GOOD_ROW, HEADER, Ingestion
 
 _PLAIN, _PACKED = b"p", b"z"
@@ -51,4 +53,28 @@ def run(data: bytes) -> bool:
     for file in ingest.home.rglob("*"):
         if file.is_file():
             file.unlink()
+    return True
+
+
+_TEXT = b"rows " * 100
+_KEY = DataKey(bytes(32))
+
+
+@cache
+def seeds_of_sealed_files() -> tuple[bytes, ...]:
+    file = io.BytesIO()
+    writer = Writer(file, _KEY)
+    writer.write(_TEXT)
+    writer.finish()
+    return (file.getvalue(),)
+
+
+def run_sealed_file(data: bytes) -> bool:
+    """An encrypted file is read only as it was written."""
+    try:
+        text = Reader(io.BytesIO(data), _KEY).read()
+    except SealBroken:
+        return False
+    assert text == _TEXT
+    assert data == seeds_of_sealed_files()[0]
     return True

@@ -49,6 +49,7 @@ def test_every_answer_is_a_declared_one(idle_server: Server, tmp_path: Path) -> 
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("number", range(1, LONG_ROUNDS // 2 + 1))
 def test_every_answer_of_many_is_a_declared_one(idle_server: Server, tmp_path: Path, number: int) -> None:
     """Both databases together answer 100,000 requests."""

@@ -36,9 +36,15 @@ def uploads() -> Iterator[Refused]:
         options = {"content": content, "headers": CSV | {"Content-Encoding": "gzip"}}
         kind = "rows-invalid" if name == "nothing" else "malformed-request"
         yield Refused(f"gzip-{name}", "POST", rows, kind, options)
-    for headers in ({"Content-Type": "application/json"}, CSV | {"Content-Encoding": "br"}):
+    nested = {
+        "content": gzip.compress(gzip.compress(csv_rows(9).encode())),
+        "headers": CSV | {"Content-Encoding": "gzip"},
+    }
+    yield Refused("gzip-twice", "POST", rows, "rows-invalid", nested, None, "not-text")
+    codings = ("br", "deflate", "x-gzip", "zstd", "gzip, gzip", "identity, gzip", "")
+    for headers in ({"Content-Type": "application/json"}, *(CSV | {"Content-Encoding": coding} for coding in codings)):
         options = {"content": csv_rows(1), "headers": headers}
-        yield Refused(f"rows-{len(headers)}", "POST", rows, "unsupported-media-type", options)
+        yield Refused(f"rows-{headers}", "POST", rows, "unsupported-media-type", options)
     for reference in ("nobody", "%00", "x" * 300):
         options = {"content": csv_rows(1), "headers": CSV}
         yield Refused(f"rows-to-{reference[:6]}", "POST", f"/datasets/{reference}/rows", "not-found", options)
