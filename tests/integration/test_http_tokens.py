@@ -47,7 +47,7 @@ def _comparable(answer: httpx.Response) -> tuple[int, list[tuple[str, str]], byt
 def test_a_token_opens_what_its_roles_open(api: InProcess) -> None:
     assert api.request("GET", "/datasets", key=token()).status_code == 200
     assert api.request("GET", "/keys", key=token(roles=["stewards"], sub="bob")).status_code == 403
-    listed = api.request("GET", "/keys", key=token(roles=["operators"], sub="eve"), params={"limit": 500})
+    listed = api.request("GET", "/keys?limit=500", key=token(roles=["operators"], sub="eve"))
     assert listed.status_code == 200
     named = {key["name"]: key for key in listed.json()["keys"] if key["issuer"] is not None}
     assert (named["eve"]["roles"], named["bob"]["roles"], named["ann"]["roles"]) == (["admin"], ["owner"], [])

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.support.operations import EXTERNAL, Targets, new_population
-from tests.support.server import Caller, Server, new_idempotency_key, worker
+from tests.support.server import Caller, Server, new_idempotency_key, training, worker
 
 
 @dataclass(frozen=True)
@@ -45,3 +46,15 @@ def built_estate(server: Server, folder: Path, **changes: object) -> Estate:
     reservation = charged.json()["reservation_id"]
     made = (job["id"], job["model_id"], profile, server.caller().id, population, reservation, rival, evaluation)
     return Estate(server, Targets(dataset, *made), callers, revoked)
+
+
+def waiting_job(server: Server, dataset: str) -> str:
+    """A job of a key of its own that waits for an approval."""
+    rules: dict[str, Any] = {
+        "largest_job": None, "approval_above": "0.1", "quotas": [], "frozen": False, "erase_rows_at": None,
+    }  # fmt: skip
+    assert server.admin.http.put(f"/datasets/{dataset}/rules", json=rules).status_code == 200
+    analyst = server.granted(dataset, "analyst")
+    accepted = analyst.http.post("/train", json=training(dataset), headers=new_idempotency_key()).json()
+    assert accepted["state"] == "waiting"
+    return str(accepted["job_id"])
