@@ -7,7 +7,7 @@ no process serves an installation with the mark, and the same command begins aga
 
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -68,21 +68,38 @@ def restore_backup(settings: Settings, source: Path, *, accept_loss: bool) -> Re
     listed = Manifest.read(source, open_signer(settings, [], make=False))
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     mark = settings.home / UNFINISHED_RESTORE
-    _require_unused(settings.home, is_marked=mark.exists())
+    is_marked = mark.exists()
+    _require_unused(settings.home, is_marked=is_marked)
     durable.write(mark, listed.made_at.encode())
     restore = _Restore(settings, source, listed, accept_loss=accept_loss)
     try:
-        with migrate.owned_by(settings.database_url, migration_url=settings.migration_url) as connection:
+        with _transaction(settings) as connection:
             restored = restore.run(connection)
+    except _NotEmpty:
+        if not is_marked:
+            mark.unlink()
+            raise
+        restored = Restored(listed.made_at, [], ["a killed restore was completed; `audit list` shows lost entries"])
     except GrovekeeperError:
         _remove_files(settings.home)
         mark.unlink()
         raise
-    with migrate.owned_by(settings.database_url, migration_url=settings.migration_url) as connection:
+    with _transaction(settings) as connection:
         restore.set_heads_aside(connection)
     mark.unlink()
     durable.sync_folder(settings.home)
     return restored
+
+
+class _NotEmpty(InstallationError):
+    """The database has tables: of another installation, or of a restore that committed before it was killed."""
+
+    def __init__(self) -> None:
+        super().__init__("the database is not empty; a backup is restored into an empty database")
+
+
+def _transaction(settings: Settings) -> AbstractContextManager[Connection]:
+    return migrate.owned_by(settings.database_url, migration_url=settings.migration_url)
 
 
 class _Restore:
@@ -98,7 +115,7 @@ class _Restore:
     def run(self, connection: Connection) -> Restored:
         """Restores everything; the caller commits."""
         if table_files.has_tables(connection):
-            raise InstallationError("the database is not empty; a backup is restored into an empty database")
+            raise _NotEmpty
         _remove_files(self._home)  # of a killed restore
         self._check_database_file()
         migrate.run_migrations(connection, self._manifest.revision)
