@@ -37,7 +37,8 @@ class ApiProblem(Exception):
     request_id: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.detail} ({self.type}, {self.status})"
+        fields = "; ".join(f"{error['at'] or '/'}: {error['problem']}" for error in self.body.get("errors", ()))
+        return f"{fields or self.detail} ({self.type}, {self.status})"
 
 
 class Refused(ApiProblem):

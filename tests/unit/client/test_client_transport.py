@@ -179,3 +179,10 @@ def test_a_request_without_a_key_is_not_sent_again_after_unavailable_which_may_h
     with pytest.raises(ApiProblem):
         service.client().create_key("analyst", [])
     assert len(service.requests) == 1
+
+
+def test_an_invalid_request_says_which_fields_break_which_rules() -> None:
+    errors = [{"at": "/epsilon", "problem": "not-positive"}, {"at": "", "problem": "unknown-field"}]
+    with pytest.raises(ApiProblem) as caught:
+        Service(_problem(422, "invalid-request", errors=errors)).client().plan({})
+    assert str(caught.value) == "/epsilon: not-positive; /: unknown-field (invalid-request, 422)"
