@@ -17,6 +17,8 @@ OF_THE_SERVICE = {
     ("app/services/authenticate.py", "_subject"),
     # the installation's signing key, at the first start and by the operator's command
     ("app/services/ledger/signer.py", "_pin"),
+    # the operator's command that replaces the storage key
+    ("app/services/storage_keys.py", "rewrap_data_keys"),
     # workers; charge_job reads the authority of the submitter
     ("app/services/execution/run_job.py", "claim_next"),
     ("app/services/execution/run_job.py", "charge_job"),
