@@ -8,6 +8,7 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Request
 
 from app.core import limits
+from app.services.authenticate import IdentityProvider, is_token
 
 _Result = TypeVar("_Result")
 
@@ -59,6 +60,11 @@ class Capacities:
         iterator = iter(items)
         while (item := await self.run(work, lambda: next(iterator, None))) is not None:
             yield item
+
+
+def work_of_authentication(authorization: str | None, *, provider: IdentityProvider | None) -> Work:
+    """Return the kind of work that checks a header: a token may wait for the provider, and no key waits for tokens."""
+    return Work.PROVIDER if provider is not None and is_token(authorization) else Work.AUTHENTICATION
 
 
 def capacities(request: Request) -> Capacities:

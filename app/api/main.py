@@ -36,6 +36,7 @@ from app.api.routes import (
 )
 from app.core.errors import GrovekeeperError, IdempotencyKeyMissing
 from app.core.settings import Settings
+from app.services.authenticate import IdentityProvider
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.wire.base import Problem
@@ -55,11 +56,14 @@ def create_app(settings: Settings) -> FastAPI:
     installation = Installation.open(settings, pool_size=sum(THREADS.values()))
     app = _application()
     app.state.installation = installation
+    app.state.provider = provider = IdentityProvider.of(settings)
     app.state.heads = Heads(installation)
     app.state.capacities = capacities = Capacities()
     app.state.readiness = Readiness(installation.home, app.state.heads, capacities)
     app.state.job_events = JobEvents(capacities)
-    app.add_middleware(EveryRequest, installation=installation, heads=app.state.heads, capacities=capacities)
+    app.add_middleware(
+        EveryRequest, installation=installation, heads=app.state.heads, capacities=capacities, provider=provider
+    )
     return app
 
 

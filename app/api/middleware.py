@@ -16,13 +16,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access.roles import Principal
 from app.api import problems
-from app.api.capacity import Capacities, Work
+from app.api.capacity import Capacities, Work, work_of_authentication
 from app.api.pages import sessions
 from app.api.pages.refusals import WITHOUT_SESSION, is_page, page_of, unexpected
 from app.api.readiness import DISK_RETRY_S, confirm_ready, confirm_upgraded
 from app.core import limits
 from app.core.errors import GrovekeeperError, NotFound, TooManyRequests, Unavailable
-from app.services.authenticate import IdentityProvider, authenticate, is_token
+from app.services.authenticate import IdentityProvider, authenticate
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 
@@ -45,9 +45,17 @@ class EveryRequest:
     * 401 without a valid key, before the body is read; a page without a session sends the caller to sign in.
     """
 
-    def __init__(self, app: ASGIApp, *, installation: Installation, heads: Heads, capacities: Capacities) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        installation: Installation,
+        heads: Heads,
+        capacities: Capacities,
+        provider: IdentityProvider | None,
+    ) -> None:
         self._app = app
-        self._provider = IdentityProvider.of(installation.settings)
+        self._provider = provider
         self._heads = heads
         self._installation = installation
         self._capacities = capacities
@@ -114,8 +122,7 @@ class EveryRequest:
             return
         keys = [value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"]
         text = keys[0] if len(keys) == 1 else None  # with two keys the caller is ambiguous
-        # A token may wait for the provider, and no key waits for tokens.
-        work = Work.PROVIDER if self._provider is not None and is_token(text) else Work.AUTHENTICATION
+        work = work_of_authentication(text, provider=self._provider)
         scope["state"]["principal"] = await self._capacities.run(work, lambda: self._authenticated(text, scope["path"]))
         if not scope["path"].isprintable():  # ids and names are printable, and PostgreSQL rejects a NUL in a query
             raise NotFound("path")

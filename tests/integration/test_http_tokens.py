@@ -1,9 +1,11 @@
 """Tokens of an identity provider over HTTP: a refused token is answered like an unknown key, and leaves no trace."""
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Semaphore
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 from app.access.signing_keys import SigningKeys
 from app.api.capacity import THREADS, Work
 from app.api.main import create_app
-from app.core import limits
+from app.core import clock, limits
 from tests.support.identity_provider import ATTACKS, KeySetFile, token
 from tests.support.in_process import InProcess, in_process
 from tests.support.server import Server
@@ -76,6 +78,21 @@ def test_a_revoked_subject_is_answered_like_an_unknown_key(api: InProcess, idle_
     assert idle_server.admin.http.delete(f"/keys/{subject}").status_code == 204
     refused = api.request("GET", "/datasets", key=sent)
     assert _comparable(refused) == _comparable(api.request("GET", "/datasets", key=UNKNOWN_KEY))
+
+
+def test_a_token_signs_in_to_the_dashboard_until_it_ends(api: InProcess) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded", "Origin": "http://here"}
+    ends_at = int(time.time()) + 300
+    sent = {"headers": form, "content": f"key={token(exp=ends_at)}&next=/"}
+    begun = api.request("POST", "/ui/sign-in", **sent)
+    assert begun.status_code == 303
+    cookie = begun.headers["set-cookie"].partition(";")[0]
+    assert api.request("GET", "/ui/jobs", headers={"Cookie": cookie}).status_code == 200
+    with pytest.MonkeyPatch.context() as later:
+        later.setattr(clock, "now", lambda: datetime.fromtimestamp(ends_at, UTC))
+        assert api.request("GET", "/ui/jobs", headers={"Cookie": cookie}).status_code == 303
+    forged = api.request("POST", "/ui/sign-in", headers=form, content=f"key={ATTACKS['a foreign key']()}")
+    assert forged.status_code == 401
 
 
 def test_without_the_keys_of_the_provider_tokens_wait_and_keys_work(idle_server: Server, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Signs people in to the dashboard: a cookie names their key for some hours, and never holds its secret."""
+"""Signs people in to the dashboard: a cookie names their key for some hours, and never holds its secret or a token."""
 
 import hashlib
 from datetime import datetime

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse, RedirectResponse
 
-from app.api.capacity import Work, capacities
+from app.api.capacity import capacities, work_of_authentication
 from app.api.deps import CurrentInstallation, KeptHeads
 from app.api.pages import sessions
 from app.api.pages.forms import read_form
@@ -43,10 +43,12 @@ def show_sign_in(request: Request, following: Annotated[str, Query(alias="next",
 async def sign_in(request: Request, installation: CurrentInstallation, heads: KeptHeads) -> Response:
     """Begin a session, or show the form again."""
     form = await read_form(request)
-    following, key = _own_path(form.get("next", "/")), form.get("key", "").strip()
+    following, authorization = _own_path(form.get("next", "/")), f"Bearer {form.get('key', '')}"
+    provider = request.app.state.provider
     try:
         principal = await capacities(request).run(
-            Work.AUTHENTICATION, lambda: authenticate(installation, f"Bearer {key}")
+            work_of_authentication(authorization, provider=provider),
+            lambda: authenticate(installation, authorization, provider=provider),
         )
     except Unauthenticated:
         return rendered(request, "sign_in", status=401, following=following, failed=True)
