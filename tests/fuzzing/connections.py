@@ -95,12 +95,20 @@ async def _served(data: bytes) -> list[Seen]:
     for piece in (data[:half], data[half:]):
         if not transport.is_closing():
             protocol.data_received(piece)
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await _settled(service)
     protocol.connection_lost(None)
     await asyncio.sleep(0)
     assert transport.sent.count(b"HTTP/1.1 200 ") == len(service.seen)
     return service.seen
+
+
+async def _settled(service: _Service) -> None:
+    """Waits until the service answers nothing any more."""
+    n_before = -1
+    while n_before < len(service.seen):
+        n_before = len(service.seen)
+        for _ in range(20):
+            await asyncio.sleep(0)
 
 
 def _read_by_h11(data: bytes) -> list[Seen]:
