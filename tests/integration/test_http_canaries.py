@@ -1,9 +1,10 @@
-"""Private values that are planted in every path, failures included, are found nowhere but in the files of rows.
+"""Private values that are planted in every path, failures included, and the keys of stored rows are found nowhere.
 
 Searched are all answers, the logs and outputs of all processes, what the kernel shows of the processes, the database,
 the home with artifacts and temporary files, and the exports of ledgers.
 """
 
+import base64
 import errno
 import gzip
 import logging
@@ -25,7 +26,8 @@ import pytest
 from safetensors.numpy import load
 
 from app.core import durable, limits
-from app.datasets import row_files
+from app.core.data_keys import StorageKeys
+from app.datasets import catalog, row_files
 from app.forests.catalogue import BY_SLUG
 from app.forests.contract.algorithm import TwoDatasetAlgorithm
 from app.privacy.adjacency import Adjacency
@@ -241,10 +243,8 @@ def _failures(walk: Walk, search: Search, process: "subprocess.Popen[bytes]", da
     (file,) = (home / row_files.ROWS_FOLDER / dataset).glob("*.parquet")
     content = file.read_bytes()
     torn = content[: len(content) // 3] + walk.canaries.text("damaged").encode() + content[len(content) // 3 :]
-    for damaged in (walk.canaries.text("no rows").encode(), torn, None):
-        file.unlink()
-        if damaged is not None:
-            file.write_bytes(damaged)
+    for damaged in (walk.canaries.text("no rows").encode(), torn):
+        file.write_bytes(damaged)
         assert walk.ended(walk.submitted("/train", training(dataset)))["reason"] == "failed"
         walk.ask(walk.owner, "POST", f"/datasets/{dataset}/erasures", json={"unit": walk.canaries.text("patient x")})
         walk.ask(walk.owner, "GET", f"/datasets/{dataset}/overlaps")
@@ -279,6 +279,16 @@ def _tensors(walk: Walk, models: list[str]) -> list[np.ndarray[Any, Any]]:
     return [tensor for file in files for tensor in load(file).values()]
 
 
+def _plant_keys(walk: Walk, *datasets: str) -> None:
+    """Makes the storage key and the data keys of datasets canaries."""
+    text = (walk.server.settings.home / "storage.key").read_text()
+    walk.canaries.key("storage key", base64.b64decode(text))
+    with walk.server.database.read() as session:
+        for dataset in datasets:
+            data_key = catalog.find(session, dataset).data_key(StorageKeys.from_text(text))
+            walk.canaries.key(f"data key of {dataset}", data_key.secret)
+
+
 @contextmanager
 def _temporary_files_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     folder.mkdir()
@@ -304,6 +314,7 @@ def test_no_private_value_leaves_the_files_of_rows(
     log = tmp_path / "worker.log"
     with _temporary_files_in(tmp_path / "tmp", monkeypatch):
         first, second, third = (walk.declared() for _ in range(3))
+        _plant_keys(walk, first, second, third)
         _uploads(walk, first, monkeypatch)
         walk.upload(second, "second rows", walk.rows("second").encode(), 201)
         walk.upload(third, "third rows", walk.rows("third").encode(), 201)

@@ -20,6 +20,8 @@ _HASH_BYTES = 8
 """Bytes of a hash that are searched for: an id that is cut off from a hash is found, too."""
 _BEGINNING = 8
 """Bytes of the shortest form."""
+_KEY_BYTES = 16
+"""Bytes of a form of a key that are searched for."""
 _TEXT = "text"
 
 
@@ -31,9 +33,10 @@ class Canaries:
         self._numbers = count(1)
         self._planted: dict[str, str] = {}
         self._bodies: dict[str, bytes] = {}
+        self._keys: dict[str, bytes] = {}
 
     def __len__(self) -> int:
-        return len(self._planted) + len(self._bodies)
+        return len(self._planted) + len(self._bodies) + len(self._keys)
 
     def text(self, kind: str) -> str:
         """Makes a text, the same for each call with the same kind."""
@@ -51,6 +54,10 @@ class Canaries:
         """Registers a private body, whose hashes are searched for; returns the body."""
         self._bodies[kind] = body
         return body
+
+    def key(self, kind: str, key: bytes) -> None:
+        """Registers a secret key of the service, whose forms are searched for."""
+        self._keys[kind] = key
 
     def numbers(self) -> list[float]:
         """All numbers and integers."""
@@ -103,6 +110,9 @@ class Canaries:
         for kind, body in self._bodies.items():
             for name, form in _forms_of_hashes(body):
                 yield kind, name, form
+        for kind, key in self._keys.items():
+            for name, form in (("bytes", key), ("hexadecimal", key.hex().encode()), ("base64", base64.b64encode(key))):
+                yield kind, name, form[:_KEY_BYTES]
 
 
 def _forms_of_number(text: str) -> Iterable[tuple[str, bytes]]:

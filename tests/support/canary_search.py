@@ -37,7 +37,7 @@ class Search:
         home = self._server.settings.home
         for path in sorted((*home.parent.rglob("*"), *self._folder.rglob("*"))):
             self.look("names of files", str(path).encode())
-            if path.is_file():
+            if path.is_file() and path != home / "storage.key":
                 self.look(str(path), path.read_bytes())
 
     def processes(self, *pids: int) -> None:

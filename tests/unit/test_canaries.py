@@ -12,7 +12,12 @@ def test_the_search_finds_every_form_of_a_canary() -> None:
     it = Canaries()
     name, amount, height = it.text("name"), it.integer("amount"), it.number("height")
     body = it.body("body", b"amount\n5\n")
+    key = secrets.token_bytes(32)
+    it.key("key", key)
     forms = {
+        "key": key,
+        "key, hexadecimal": key.hex().encode(),
+        "key, base64": base64.b64encode(key),
         "text": f"x{name}".encode(),
         "capitals": name.upper().encode(),
         "UTF-16": name.encode("utf-16-le"),
