@@ -4,6 +4,7 @@ SQLite and PostgreSQL share one chain of revisions. On both, an upgrade is one t
 another, so several processes may start an upgrade at once.
 """
 
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
@@ -15,6 +16,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import URL, Connection, text
+from sqlalchemy.exc import OperationalError
 
 import app
 from app.core.errors import InstallationError
@@ -24,10 +26,19 @@ from app.db.locks import WriteLock
 from app.db.unit_of_work import Database
 
 _ADVISORY_LOCK = 0x67726F7665  # "grove"
+_LOCK_NOT_AVAILABLE = "55P03"
+_LOCK_WAIT_S = 2
+"""Seconds that a migration waits for a table of PostgreSQL: all other transactions on the table wait behind it."""
+_LOCK_PAUSE_S = 2.0
+_LOCK_ATTEMPTS = 150
+"""Ten minutes of waits and pauses, until a long transaction on a table has ended."""
 
 
 def upgrade(url: str, *, migration_url: str | None = None, revision: str = "head") -> None:
     """Runs the missing migrations in one transaction: all of them or none.
+
+    On PostgreSQL, a migration that does not get the lock of a table within seconds is rolled back and begins again, so
+    that the service never waits for longer behind a migration that waits.
 
     Args:
         url: address that the service uses.
@@ -39,8 +50,15 @@ def upgrade(url: str, *, migration_url: str | None = None, revision: str = "head
         InstallationError: an address is unusable, the addresses name different databases, or a newer version of the
             program migrated the database.
     """
-    with owned_by(url, migration_url=migration_url) as connection:
-        run_migrations(connection, revision)
+    for attempt in range(1, _LOCK_ATTEMPTS + 1):
+        try:
+            with owned_by(url, migration_url=migration_url) as connection:
+                run_migrations(connection, revision)
+            return
+        except OperationalError as error:
+            if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE or attempt == _LOCK_ATTEMPTS:
+                raise
+            time.sleep(_LOCK_PAUSE_S)
 
 
 @contextmanager
@@ -121,6 +139,7 @@ def migration_transaction(url: str) -> Iterator[Connection]:
                     for limit in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
                         connection.execute(text(f"SET LOCAL {limit} = 0"))  # a migration may take hours
                     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+                    connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_WAIT_S}s'"))  # of tables
                 yield connection
                 if dialect_of(parsed) == "sqlite" and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
                     raise RuntimeError("a migration violates a foreign key; the database is unchanged")

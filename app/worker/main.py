@@ -87,7 +87,7 @@ class _Loop:
             self._stopping.wait(self._installation.settings.poll_interval_s)
 
     def _is_ready(self) -> bool:
-        if self._heads.is_current:
+        if self._heads.read_revision():
             self._heads.confirm()
             return True
         return False

@@ -123,4 +123,4 @@ def test_a_backup_under_load_is_consistent(scene: Scene, tmp_path: Path, request
 def test_backups_under_load_are_consistent(scene: Scene, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     with ExitStack() as databases:
         empty = _empty_databases(scene, request, tmp_path, databases)
-        _back_up_under_load(scene, tmp_path, n_backups=12, empty=empty)
+        _back_up_under_load(scene, tmp_path, n_backups=4, empty=empty)

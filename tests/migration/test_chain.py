@@ -1,6 +1,5 @@
 """Tests the revisions on both databases: one head, equal to the metadata, and upgrades in one transaction."""
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from app.db.append_only import append_only_tables, create_append_only_triggers
 from app.db.base import Base
 from app.db.engine import parse_url
 from app.db.unit_of_work import Database
+from tests.migration.conftest import NextRevision
 from tests.support import snapshot
 
 _ROOT = Path(__file__).parents[2]
@@ -128,44 +128,7 @@ def test_addresses_of_different_databases_are_refused(postgresql_database_url: s
         migrate.upgrade(sqlite_database_url, migration_url=postgresql_database_url)
 
 
-_NEXT = """
-import sqlalchemy as sa
-from alembic import op
-from app.db.append_only import create_append_only_triggers
-
-revision = "next"
-down_revision = "{head}"
-
-
-def upgrade() -> None:
-{body}
-"""
-
-
-@pytest.fixture
-def next_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["_NextRevision"]:
-    folder = tmp_path / "migrations"
-    shutil.copytree(_ROOT / "migrations", folder)
-    head = migrate.head_revision()
-    monkeypatch.setattr(migrate, "_script_folder", lambda: folder)
-    migrate.head_revision.cache_clear()
-    yield _NextRevision(folder / "versions" / "next.py", head)
-    migrate.head_revision.cache_clear()
-
-
-class _NextRevision:
-    """A revision after the head, which a test writes."""
-
-    def __init__(self, path: Path, head: str) -> None:
-        self._path = path
-        self._head = head
-
-    def does(self, *lines: str) -> None:
-        body = "\n".join(f"    {line}" for line in lines)
-        self._path.write_text(_NEXT.format(head=self._head, body=body), encoding="utf-8")
-
-
-def test_a_failed_revision_changes_nothing(database_url: str, next_revision: "_NextRevision") -> None:
+def test_a_failed_revision_changes_nothing(database_url: str, next_revision: NextRevision) -> None:
     before, head = _counts(database_url), migrate.current_revision(database_url)
     next_revision.does(
         "op.create_table('half_done', sa.Column('id', sa.Integer()))",
@@ -178,7 +141,7 @@ def test_a_failed_revision_changes_nothing(database_url: str, next_revision: "_N
     assert migrate.current_revision(database_url) == head
 
 
-def test_a_rebuilt_table_is_append_only_again(database_url: str, next_revision: "_NextRevision") -> None:
+def test_a_rebuilt_table_is_append_only_again(database_url: str, next_revision: NextRevision) -> None:
     rows = snapshot.stored(migrate.head_revision())
     with migrate.migration_transaction(database_url) as connection:
         snapshot.load(connection, migrate.head_revision())
@@ -194,7 +157,7 @@ def test_a_rebuilt_table_is_append_only_again(database_url: str, next_revision: 
         assert connection.execute(text("SELECT count(*), count(note) FROM entries")).one() == (len(rows["entries"]), 0)
 
 
-def test_a_rebuild_without_new_triggers_is_detected(sqlite_database_url: str, next_revision: "_NextRevision") -> None:
+def test_a_rebuild_without_new_triggers_is_detected(sqlite_database_url: str, next_revision: NextRevision) -> None:
     """On SQLite, a batch rebuild drops triggers without an error."""
     next_revision.does("with op.batch_alter_table('entries', recreate='always') as batch:", "    pass")
     migrate.upgrade(sqlite_database_url)

@@ -45,8 +45,12 @@ class Heads:
 
     @property
     def is_current(self) -> bool:
-        """Whether the database answers and is at this program's revision."""
-        self._is_current = self._is_current or migrate.is_current(self._database)
+        """Whether the database answers and is at this program's revision, as last read."""
+        return self._is_current or self.read_revision()
+
+    def read_revision(self) -> bool:
+        """Reads whether the database is at this program's revision: a newer version may have upgraded it meanwhile."""
+        self._is_current = migrate.is_current(self._database)
         return self._is_current
 
     @property
@@ -181,7 +185,7 @@ class HeadWriter:
 
     def _turn(self) -> None:
         try:
-            if self._heads.is_current:
+            if self._heads.read_revision():
                 self._heads.publish()
         except Exception:  # noqa: BLE001 - no database or no disk space now; the next turn tries again
             _log.exception("heads were not written; will try again")
