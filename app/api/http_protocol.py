@@ -6,7 +6,6 @@ import secrets
 from asyncio.events import TimerHandle
 from typing import Any
 
-from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from app.api import problems
@@ -110,7 +109,7 @@ class BoundedHttp(HttpToolsProtocol):
         if self._waits_for_client():
             self.transport.close()
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
         super()._start_asgi_task(cycle, app)
 
