@@ -44,7 +44,8 @@ def test_saturation_makes_nothing_grow(database: str, tmp_path: Path, fork: Fork
         keys, answers, meter = soaked(deployment, n_clients=_N_CLIENTS, until=lambda _: time.monotonic() > over_at)
         print(f"{database}: {report(answers)}", flush=True)
         for part, samples in zip(deployment.parts, meter.samples, strict=True):
-            print(f"{part.start.role}: {samples[len(samples) // 3]} … {samples[-1]}", flush=True)
+            megabytes = [sample.rss_bytes // 2**20 for sample in samples[:: max(len(samples) // 12, 1)]]
+            print(f"{part.start.role}: {samples[len(samples) // 3]} … {samples[-1]}, MiB {megabytes}", flush=True)
         check_answers(answers, n_clients=_N_CLIENTS)
         check_turns(deployment, keys)
         for samples in meter.samples:

@@ -25,7 +25,7 @@ N_CLIENTS = 4
 ANSWER_WITHIN_S = 50.0
 """More than any bounded wait of the service, and more than any fault lasts."""
 
-_PAUSE_S = 0.3
+_PAUSE_S = 0.5
 _MAX_PENDING = 12
 DELTA = "0.000001"
 _RULES = frozenset({"budget-exceeded", "job-finished", "no-rows-yet"})
