@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import httpx
@@ -42,9 +43,16 @@ class Answer:
 
 @dataclass
 class Answers:
-    """All answers of a run; ``wrong`` describes those that nobody may get."""
+    """All answers of a run.
+
+    Attributes:
+        all: in order.
+        accepted_at: the time at which a client learned that its honest job was accepted, by the id of the job.
+        wrong: descriptions of answers that nobody may get.
+    """
 
     all: list[Answer] = field(default_factory=list)
+    accepted_at: dict[str, datetime] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
 
     def statuses(self, *, is_hostile: bool) -> Counter[int]:
@@ -136,6 +144,7 @@ class _Client:
         submitted = await self._call("POST", "/train", json=body, headers=new_idempotency_key())
         if submitted.status_code != 202:
             return
+        self._answers.accepted_at[submitted.json()["job_id"]] = datetime.now(UTC)
         job: dict[str, Any] = {"state": "queued"}
         while job["state"] not in _ENDED and not is_over():
             await asyncio.sleep(_POLL_S)
@@ -146,17 +155,17 @@ class _Client:
         await self._call("GET", f"/ledger/{self._dataset}")
 
     async def _attack(self) -> None:
-        """Sends one costly request."""
+        """Sends one costly request. Pages are of a size that the warm-up fills."""
         body = training(self._dataset, epsilon=_EPSILON)
         attacks: tuple[Callable[[], Coroutine[Any, Any, object]], ...] = (
             lambda: self._call("POST", "/train", json=body, headers=new_idempotency_key()),
             lambda: self._call("POST", "/train", json=body, headers={"Idempotency-Key": "the same"}),
             lambda: self._call("POST", "/plans", json=body),
             lambda: self._call("POST", "/plans", content=b'{"dataset": [' + b"0," * 20_000 + b"0]}"),
-            lambda: self._call("GET", "/jobs?limit=500"),
+            lambda: self._call("GET", "/jobs?limit=100"),
             lambda: self._call("GET", f"/ledger/{self._dataset}/export"),
             lambda: self._call("GET", f"/ledger/{self._dataset}"),
-            lambda: self._call("GET", "/models?limit=500"),
+            lambda: self._call("GET", "/models?limit=100"),
         )
         await self._random.choice(attacks)()
 

@@ -23,8 +23,12 @@ _N_CLIENTS = 64
 _LONG_S = float(os.environ.get("TEST_SOAK_S", "180"))
 
 _MORE_THREADS, _MORE_DESCRIPTORS, _MORE_CONNECTIONS = 2, 8, 4
-_MORE_BYTES = 8 * 1024 * 1024
-"""Bounds of growth from the second third of a run to the last; the first third is the warm-up."""
+_MORE_BYTES = 32 * 1024 * 1024
+"""Bounds of growth from the second third of a run to the last; the first third is the warm-up.
+
+The bytes are those of caches that a run does not fill: every connection keeps up to 2 MiB of pages of a SQLite file,
+which grows, and every thread an arena of the allocator.
+"""
 
 
 def test_a_few_clients_get_answers_beside_a_hostile_one(tmp_path: Path, fork: Fork) -> None:
@@ -32,7 +36,7 @@ def test_a_few_clients_get_answers_beside_a_hostile_one(tmp_path: Path, fork: Fo
         keys, answers, meter = soaked(deployment, n_clients=12, until=lambda answers: len(answers.all) > 120)
         meter.sample()
         check_answers(answers, n_clients=12)
-        check_turns(deployment, keys)
+        check_turns(deployment, keys, answers)
 
 
 @pytest.mark.long
@@ -47,7 +51,7 @@ def test_saturation_makes_nothing_grow(database: str, tmp_path: Path, fork: Fork
             megabytes = [sample.rss_bytes // 2**20 for sample in samples[:: max(len(samples) // 12, 1)]]
             print(f"{part.start.role}: {samples[len(samples) // 3]} … {samples[-1]}, MiB {megabytes}", flush=True)
         check_answers(answers, n_clients=_N_CLIENTS)
-        check_turns(deployment, keys)
+        check_turns(deployment, keys, answers)
         for samples in meter.samples:
             check_growth(samples)
 
@@ -84,21 +88,21 @@ def check_answers(answers: Answers, *, n_clients: int) -> None:
     honest = answers.statuses(is_hostile=False)
     assert honest[429] + honest[503] == 0, honest
     # Requests wait in order of arrival: for the check of their key, a thread of their kind, and SQLite's write lock.
-    assert quantile(answers.overtaken(), 99) <= 4 * n_clients
+    assert quantile(answers.overtaken(), 95) <= 4 * n_clients
 
 
-def check_turns(deployment: Deployment, keys: Keys) -> None:
-    """While an honest job waits, the workers begin at most one hostile job each, and one more in its turn."""
+def check_turns(deployment: Deployment, keys: Keys, answers: Answers) -> None:
+    """While an honest job waits, every worker begins the hostile job that it has, and one of them another one."""
     database = Database.open(deployment.database_url, pool_size=1)
     with database.read() as session:
         rows = session.execute(select(JobRow).where(JobRow.charged_at.is_not(None))).scalars().all()
     database.close()
     hostile, _ = keys.hostile
     begun = [row.charged_at for row in rows if row.submitted_by == hostile]
-    honest = [row for row in rows if row.submitted_by != hostile]
+    honest = [row for row in rows if row.id in answers.accepted_at]
     assert honest, "no honest job ran"
     for row in honest:
-        n_between = sum(row.submitted_at < at < row.charged_at for at in begun)
+        n_between = sum(answers.accepted_at[row.id] < at < row.charged_at for at in begun)
         assert n_between <= len(deployment.workers) + 1, f"{n_between} hostile jobs began while an honest job waited"
 
 
