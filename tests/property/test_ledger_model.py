@@ -52,9 +52,9 @@ class Program:
 @st.composite
 def programs(draw: st.DrawFn) -> Program:
     accountant = draw(st.sampled_from(accountants.NAMES))
-    cap = draw(st.integers(0, 40) | st.sampled_from([10**9, 10**18]))
+    cap = draw(st.integers(1, 40) | st.sampled_from([10**9, 10**18]))
     names = st.lists(st.sampled_from(sorted(PARTITIONS)), unique=True, max_size=3)
-    caps = st.integers(0, 12).map(lambda tenths: cap * tenths // 10)
+    caps = st.integers(0, 12).map(lambda tenths: max(cap * tenths // 10, 1))
     kinds = st.sampled_from(list(Kind))
     opening = st.builds(Open, st.just(accountant) | st.sampled_from(accountants.NAMES), kinds, caps, names)
     number = st.integers(0, 29)
