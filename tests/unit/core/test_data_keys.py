@@ -40,7 +40,7 @@ def test_older_keys_open_and_the_first_key_wraps() -> None:
     both.require([again, wrapped])
 
 
-@pytest.mark.parametrize("text", ["", " \n", "secret-text", "c2hvcnQ=", StorageKeys.new_text() + "c2hvcnQ="])
+@pytest.mark.parametrize("text", ["", " \n", "secret-text", "c2hvcnQ=", f"{'A' * 43}= c2hvcnQ="])
 def test_a_text_that_is_no_key_is_refused_and_not_shown(text: str) -> None:
     with pytest.raises(InstallationError, match="32 random bytes in base64") as refusal:
         StorageKeys.from_text(text)
