@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.cli import field_problems
 from app.cli.exit_codes import ExitCode, of_problem
+from app.wire import odds_words
 
 if TYPE_CHECKING:  # rich takes 0.05 s of CPU to import, which ``--json`` and ``--help`` need not spend
     from rich.console import Console
@@ -84,11 +85,21 @@ class Output:
             added = guarantee["adds"]
             symbol = _SYMBOLS.get(added["unit"], added["unit"])
             self.say(f"adds, given all earlier releases: {_by_change(added, lambda loss: f'{loss} {symbol}')}")
+            self._odds(added)
         if "text" not in guarantee:
             return
         whole = _by_change(guarantee, _epsilon_delta) or _epsilon_delta(guarantee)
         self.say(f"all outputs together: {whole}")
+        self._odds(guarantee)
         self.say(guarantee["text"])
+
+    def _odds(self, guarantee: Mapping[str, Any]) -> None:
+        """Prints how often somebody who knows every other row guesses right about one change."""
+        for change, chance in guarantee.get("odds", {}).items():
+            guess = odds_words.guessed(change, "privacy unit")
+            self.say(
+                f"  a guess about {guess} is right at most {odds_words.percent(chance)} of the time (a coin: 50 %)"
+            )
 
     def complain(self, text: str) -> None:
         """Prints a line on stderr."""

@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from app.access.roles import Principal
 from app.api.pages import pictures, words
+from app.wire import odds_words
 
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -41,11 +42,10 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "spent": words.spent, "left": words.left, "percent": words.percent, "cell": words.cell, "minute": words.minute,
-    }  # fmt: skip
+    environment.filters |= {name: getattr(words, name) for name in ("spent", "left", "cell", "minute")}
+    environment.filters["percent"] = odds_words.percent
     environment.globals |= {
-        "symbols": words.SYMBOLS, "guessed": words.guessed, "budget_bar": _bar, "odds_scale": pictures.odds_scale,
+        "symbols": words.SYMBOLS, "guessed": odds_words.guessed, "budget_bar": _bar, "odds_scale": pictures.odds_scale,
         "share_class": pictures.share_class,
     }  # fmt: skip
     return environment

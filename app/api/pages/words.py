@@ -1,4 +1,4 @@
-"""Writes amounts, odds and times as words for people. What is spent and odds round up, what is left rounds down."""
+"""Writes amounts, cells and times as words for people. What is spent rounds up, what is left rounds down."""
 
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
@@ -6,14 +6,6 @@ from typing import Any
 
 SYMBOLS: Mapping[str, str] = {"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²", "delta": "δ"}
 _DIGITS = 4
-
-CHANGES: Mapping[str, str] = {
-    "add_remove": "whether one {unit} is in the data",
-    "replace_one": "which of two {unit}s is in the data",
-    "label": "the label of one {unit}",
-    "person": "one person of the population",
-}
-"""What somebody guesses, by adjacency; a unit is a row or a person."""
 
 
 def spent(amount: str) -> str:
@@ -26,21 +18,10 @@ def left(amount: str) -> str:
     return _rounded(amount, ROUND_FLOOR)
 
 
-def percent(probability: str) -> str:
-    """A probability as a whole percentage, rounded up; below 100 only if the probability is."""
-    whole = (Decimal(probability) * 100).to_integral_value(ROUND_CEILING)
-    return f"{'more than 99' if whole >= 100 and Decimal(probability) < 1 else whole} %"
-
-
 def cell(scope: Mapping[str, Any]) -> str:
     """A cell or a scope in words: ``region=EU, shard=3``; the whole dataset if it names no partition."""
     parts = [f"{name}={', '.join(map(str, _listed(cells)))}" for name, cells in scope.items()]
     return "; ".join(parts) or "the whole dataset"
-
-
-def guessed(change: str, unit: str) -> str:
-    """What somebody guesses in words: ``whether one row is in the data``."""
-    return CHANGES[change].format(unit=unit)
 
 
 def minute(time: str) -> str:

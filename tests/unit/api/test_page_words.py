@@ -6,6 +6,7 @@ import pytest
 
 from app.api.pages import words
 from app.api.pages.pictures import Bar, budget_bar, charges, odds_scale, share_class
+from app.wire import odds_words
 
 ACCOUNT = {"cap": "3", "charged": "1.25", "reserved": "0.5"}
 
@@ -29,7 +30,7 @@ def test_spent_rounds_up_and_left_rounds_down(amount: str, spent: str, left: str
     ("odds", "text"), [("0.5", "50 %"), ("0.7311", "74 %"), ("0.9901", "more than 99 %"), ("1", "100 %")]
 )
 def test_odds_round_up_and_certainty_is_named_only_where_it_is_certain(odds: str, text: str) -> None:
-    assert words.percent(odds) == text
+    assert odds_words.percent(odds) == text
 
 
 def test_a_scope_in_words() -> None:

@@ -100,7 +100,14 @@ MODEL = {
     "guarantee": {
         "add_remove": {"epsilon": "3", "delta": "0"},
         "replace_one": {"epsilon": "6", "delta": "0"},
-        "adds": {"unit": "epsilon", "add_remove": "0.1", "replace_one": "0.2", "text": "Given …"},
+        "odds": {"add_remove": "0.9526"},
+        "adds": {
+            "unit": "epsilon",
+            "add_remove": "0.1",
+            "replace_one": "0.2",
+            "odds": {"add_remove": "0.525", "replace_one": "0.5499"},
+            "text": "Given …",
+        },
         "text": "For any two datasets …",
     },
     "receipt": "8 trees, one after another",

@@ -202,9 +202,12 @@ def test_parameters_are_shown_as_they_are_typed(run: Run, service: Any) -> None:
 def test_the_numbers_of_a_guarantee_come_before_its_statement(run: Run, service: Any) -> None:
     lines = run("models", "show", "md_1").stdout.splitlines()
     at = lines.index("For any two datasets …")
-    assert lines[at - 2 : at] == [
+    assert lines[at - 5 : at] == [
         "adds, given all earlier releases: 0.1 ε (added or removed), 0.2 ε (replaced)",
+        "  a guess about whether one privacy unit is in the data is right at most 53 % of the time (a coin: 50 %)",
+        "  a guess about which of two privacy units is in the data is right at most 55 % of the time (a coin: 50 %)",
         "all outputs together: ε = 3 (added or removed), ε = 6 (replaced)",
+        "  a guess about whether one privacy unit is in the data is right at most 96 % of the time (a coin: 50 %)",
     ]
     labels = {"add_remove": None, "replace_one": None, "label": {"epsilon": "2", "delta": "0.001"}, "text": "Labels"}
     service.answers["GET", "/models/md_1"] = (200, {**service.answers["GET", "/models/md_1"][1], "guarantee": labels})

@@ -1,0 +1,23 @@
+"""Writes the odds of a guarantee as words, for pages and for the command line."""
+
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, Decimal
+
+CHANGES: Mapping[str, str] = {
+    "add_remove": "whether one {unit} is in the data",
+    "replace_one": "which of two {unit}s is in the data",
+    "label": "the label of one {unit}",
+    "person": "one person of the population",
+}
+"""What somebody guesses, by adjacency; a unit is a row or a person."""
+
+
+def guessed(change: str, unit: str) -> str:
+    """What somebody guesses in words: ``whether one row is in the data``."""
+    return CHANGES[change].format(unit=unit)
+
+
+def percent(probability: str) -> str:
+    """A probability as a whole percentage, rounded up; below 100 only if the probability is."""
+    whole = (Decimal(probability) * 100).to_integral_value(ROUND_CEILING)
+    return f"{'more than 99' if whole >= 100 and Decimal(probability) < 1 else whole} %"
