@@ -246,7 +246,9 @@ class _Tour:
 
 def _serve_on(output: Output, server: DemoServer, tour: _Tour) -> None:
     """Serves until a signal or until the server ends."""
-    output.say(f"Serving at {server.url} until interrupted (Ctrl-C). In another terminal:")
+    key = "your admin key" if server.key_file is None else f"the key in {server.key_file}"
+    output.say(f"Serving until interrupted (Ctrl-C). Open the dashboard at {server.url} and sign in with {key}.")
+    output.say("In another terminal:")
     output.say()
     output.say(f"   export GROVEKEEPER_URL={server.url}")
     if server.key_file is not None:

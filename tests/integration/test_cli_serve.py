@@ -298,6 +298,7 @@ def test_the_demo_serves_until_it_is_interrupted(start: Start, tmp_path: Path) -
     key = (tmp_path / "home" / "admin.key").read_text().strip()
     answer = httpx.get(f"{url}/ledger/adult", headers={"Authorization": f"Bearer {key}"}, trust_env=False).json()
     assert (answer["cap"], answer["charged"]) == ("3", "1")
+    assert any(f"dashboard at {url} and sign in with the key in" in line for line in lines)
     below = _descendants(process, at_least=2)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=_GIVE_UP_S) == 0
