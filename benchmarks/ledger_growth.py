@@ -101,7 +101,8 @@ class Filler:
             totals[which] += 1
             reservations.append(
                 {"id": f"rs_{self.size}", "account_id": self._account, "job_id": job, "part": 0, "amount": 1,
-                 "scope": SCOPES[which], "event": EVENT, "state": "charged", "details": None}
+                 "scope": SCOPES[which], "event": EVENT, "state": "charged", "details": None,
+                 "reserved_by": OWNER.key_id}
             )  # fmt: skip
             for kind in (EntryKind.RESERVE, EntryKind.CHARGE):
                 entries.append(self._entry(kind, job, SCOPES[which], at))

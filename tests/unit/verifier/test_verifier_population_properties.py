@@ -22,7 +22,7 @@ JOBS = st.tuples(
     st.sampled_from(NAMES), st.integers(1, 8), SCOPES, st.sampled_from(["charge", "void", "expire", "later", None])
 )
 STEPS = st.lists(
-    st.one_of(JOBS, st.sampled_from(NAMES), st.integers(0, 2 * CAP), st.just("give back")), min_size=4, max_size=16
+    st.one_of(JOBS, st.sampled_from(NAMES), st.integers(1, 2 * CAP), st.just("give back")), min_size=4, max_size=16
 )
 # The fixture is a class, so one instance of it serves all examples.
 relaxed = settings(
