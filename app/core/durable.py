@@ -34,9 +34,8 @@ def new_file(path: Path, *, existing: Literal["replace", "keep", "refuse"]) -> I
     if existing == "refuse" and path.exists():
         raise FileExistsError(path.name)
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
-    descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(descriptor, "w+b") as file:
+        with open(unfinished, "x+b", opener=_private) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -48,6 +47,10 @@ def new_file(path: Path, *, existing: Literal["replace", "keep", "refuse"]) -> I
     finally:
         unfinished.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def _private(name: str, flags: int) -> int:
+    return os.open(name, flags, 0o600)
 
 
 def write(path: Path, data: bytes, *, existing: Literal["replace", "keep"] = "replace") -> None:

@@ -81,7 +81,7 @@ def _uploads(walk: Walk, dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as limited:
         limited.setattr(limits, "MAX_UPLOAD_BODY_BYTES", 500)
         walk.upload(dataset, "too many bytes", walk.rows("large").encode(), 413)
-    steps: list[tuple[Any, str]] = [(os, "fdopen"), (durable, "new_file")]
+    steps: list[tuple[Any, str]] = [(tempfile, "TemporaryFile"), (durable, "new_file")]
     for step in steps:
         with monkeypatch.context() as filled:
             filled.setattr(*step, _full)

@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import tempfile
 from collections import namedtuple
 from typing import Any, NoReturn
 
@@ -14,7 +15,7 @@ from tests.support.server import CSV, Server, csv_rows
 _Usage = namedtuple("_Usage", "total used free")
 
 
-_RECEIVED, _STORED = (os, "fdopen"), (durable, "new_file")
+_RECEIVED, _STORED = (tempfile, "TemporaryFile"), (durable, "new_file")
 
 
 @pytest.mark.parametrize(
