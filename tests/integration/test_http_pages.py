@@ -156,6 +156,21 @@ def test_a_job_is_quoted_submitted_once_and_refused_with_what_fits(idle_server: 
     assert idle_server.admin.http.get(f"/ledger/{dataset}").json()["reserved"] == "0"
 
 
+def test_a_job_that_needs_an_approval_is_announced_and_waits(idle_server: Server) -> None:
+    dataset = idle_server.uploaded()["id"]
+    rules = {"largest_job": None, "approval_above": "0.5", "quotas": [], "frozen": False, "erase_rows_at": None}
+    assert idle_server.admin.http.put(f"/datasets/{dataset}/rules", json=rules).status_code == 200
+    browser = _signed_in(idle_server, idle_server.admin)
+    path = f"/ui/datasets/{dataset}/train"
+    within, above = (
+        browser.get(path, params={"algorithm": "mrf", "epsilon": epsilon}).text for epsilon in ("0.5", "1")
+    )
+    assert "The job waits until an owner other than you approves it" in above
+    assert "approves it" not in within
+    job = browser.get(browser.post(path, data=_hidden(above)).headers["Location"]).text
+    assert "It waits for the approval of an owner" in job
+
+
 @pytest.mark.parametrize(
     ("field", "text", "said"),
     [
