@@ -62,13 +62,8 @@ def add(session: Session, *, key_id: str, secret: str, name: str, roles: Sequenc
         id=key_id,
         name=name,
         secret_sha256=_digest(secret),
-        issuer=None,
         roles=sorted({role.value for role in roles}),
-        roles_at=None,
         created_at=at,
-        expires_at=None,
-        rotated_at=None,
-        revoked_at=None,
     )
     session.add(row)
     session.flush()

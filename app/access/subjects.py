@@ -46,14 +46,10 @@ def add(session: Session, token: Token, *, at: datetime) -> KeyRow:
     row = KeyRow(
         id=id_of(token.issuer, token.subject),
         name=token.subject,
-        secret_sha256=None,
         issuer=token.issuer,
         roles=_names(token),
         roles_at=token.issued_at,
         created_at=at,
-        expires_at=None,
-        rotated_at=None,
-        revoked_at=None,
     )
     session.add(row)
     session.flush()

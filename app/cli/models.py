@@ -1,7 +1,7 @@
 """Implements ``grovekeeper models`` and ``predict``: shows, downloads and deletes models, and predicts rows."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -9,9 +9,6 @@ from app.cli import prediction_rows
 from app.cli.arguments import ModelArgument, check_new, confirm
 from app.cli.command import Remote, command
 from app.cli.exit_codes import ExitCode
-
-if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
-    pass
 
 app = typer.Typer(help="Look at model cards, take models away.", no_args_is_help=True)
 

@@ -26,17 +26,16 @@ _CUT_WITHIN_S = 2.0
 _RECOVERED_WITHIN_S = 120.0
 
 
-@contextmanager
-def api_is_killed(deployment: Deployment, chance: random.Random) -> Iterator[bool]:
-    part = chance.choice(deployment.apis)
-    part.kill()
-    yield True
-    deployment.start(part)
+def api_is_killed(deployment: Deployment, chance: random.Random) -> AbstractContextManager[bool]:
+    return _is_killed(deployment, chance.choice(deployment.apis))
+
+
+def worker_is_killed(deployment: Deployment, chance: random.Random) -> AbstractContextManager[bool]:
+    return _is_killed(deployment, chance.choice(deployment.workers))
 
 
 @contextmanager
-def worker_is_killed(deployment: Deployment, chance: random.Random) -> Iterator[bool]:
-    part = chance.choice(deployment.workers)
+def _is_killed(deployment: Deployment, part: Part) -> Iterator[bool]:
     part.kill()
     yield True
     deployment.start(part)

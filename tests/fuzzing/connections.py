@@ -37,10 +37,10 @@ class _Transport(asyncio.Transport):
         self._is_closing = True
 
     def pause_reading(self) -> None:
-        pass
+        """Does nothing: the whole input was given to the protocol before it can ask for less."""
 
     def resume_reading(self) -> None:
-        pass
+        """Does nothing, as :meth:`pause_reading` does."""
 
 
 @dataclass

@@ -75,7 +75,7 @@ def _checks() -> Iterator[Any]:
         name = _name(check)
         marks = [] if name in QUICK else [pytest.mark.long]
         if name in CANNOT_PASS:
-            marks.append(pytest.mark.xfail(reason=CANNOT_PASS[name], raises=AssertionError, strict=False))
+            marks.append(pytest.mark.xfail(reason=CANNOT_PASS[name], raises=AssertionError, strict=True))
         yield pytest.param(estimator, check, marks=marks, id=name)
 
 

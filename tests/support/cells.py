@@ -89,7 +89,7 @@ def undone(database: Database) -> Iterator[None]:
 
 
 class _Undo(Exception):
-    pass
+    """Ends a transaction whose writes are rolled back."""
 
 
 @contextmanager

@@ -94,7 +94,7 @@ def _provider(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]
             answer(self)
 
         def log_message(self, *_: object) -> None:
-            pass
+            """Writes nothing: the server's log on standard error is no part of the test."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
