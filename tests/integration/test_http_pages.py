@@ -121,6 +121,7 @@ def test_every_page_has_the_policy_and_what_the_api_would_answer(server: Server)
         f"/ui/ledger/{dataset}": f"/ledger/{dataset}/entries",
         f"/ui/ledger/{dataset}/export": f"/ledger/{dataset}/export",
         f"/ui/ledger/{dataset}/checkpoint": f"/ledger/{dataset}/checkpoint",
+        "/ui/signer.pem": "/signer",
     }
     roles = ("owner", "analyst", "predictor", "auditor")
     for caller in (server.admin, server.caller(), *(server.granted(dataset, role) for role in roles)):

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import FileResponse, RedirectResponse
+from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse
 
 from app.api.capacity import capacities, work_of_authentication
 from app.api.deps import CurrentInstallation, KeptHeads
@@ -15,6 +15,7 @@ from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
 from app.core.errors import NotFound, Unauthenticated
 from app.services.authenticate import authenticate
+from app.services.ledger.evidence import show_signer
 
 router = APIRouter(route_class=PageRoute)
 
@@ -64,6 +65,14 @@ async def sign_out(request: Request) -> Response:
     response = RedirectResponse(SIGN_IN, status_code=303)
     sessions.sign_out(response)
     return response
+
+
+@router.get("/ui/signer.pem")
+def public_key(heads: KeptHeads) -> PlainTextResponse:
+    """Download the public key that verifies checkpoints; any key may read it."""
+    return PlainTextResponse(
+        show_signer(heads.signer).public_key, headers={"Content-Disposition": 'attachment; filename="signer.pem"'}
+    )
 
 
 @router.get("/ui/{path:path}")

@@ -24,6 +24,11 @@ def cell(scope: Mapping[str, Any]) -> str:
     return "; ".join(parts) or "the whole dataset"
 
 
+def sentence(detail: str) -> str:
+    """The detail of a problem as a sentence."""
+    return f"{detail[:1].upper()}{detail[1:]}{'' if detail.endswith('.') else '.'}"
+
+
 def minute(time: str) -> str:
     """A time to the minute, in UTC."""
     return f"{time[:10]} {time[11:16]}"
