@@ -138,7 +138,17 @@ def _show_about(output: Output, about: Mapping[str, Any]) -> None:
 
 
 @command
-def plan(call: Remote, request: PlanOptions) -> None:
+def plan(
+    call: Remote,
+    request: PlanOptions,
+    recover: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=100, show_default=False,
+            help="Percent of a non-private forest's gain over the largest class: show the ε of similar public tables.",
+        ),
+    ] = None,
+) -> None:  # fmt: skip
     """Quote a training job. Reads no row and costs nothing."""
     with call.client() as client:
         quote = client.plan(request.to_json(client))
@@ -147,7 +157,8 @@ def plan(call: Remote, request: PlanOptions) -> None:
         output.json(quote)
         return
     chosen = quote["algorithm"]
-    show_quote(output, quote, what=chosen if chosen == request.algorithm else f"{request.algorithm} ({chosen})")
+    what = chosen if chosen == request.algorithm else f"{request.algorithm} ({chosen})"
+    show_quote(output, quote, what=what, recover=recover)
     if quote["fits"] and (quote["unlabelled"] is None or quote["unlabelled"]["fits"]):
         output.hint(f"grovekeeper train {request.as_typed()} --wait")
 
@@ -183,12 +194,19 @@ def show_accepted(client: "Client", accepted: dict[str, Any], output: Output, *,
     output.hint(f"grovekeeper jobs show {accepted['job_id']} --wait")
 
 
-def show_quote(output: Output, quote: dict[str, Any], *, what: str) -> None:
-    """Prints a quote for people, both parts where a job has two; ``what`` names the output."""
+def show_quote(output: Output, quote: dict[str, Any], *, what: str, recover: int | None = None) -> None:
+    """Prints a quote for people, both parts where a job has two.
+
+    Args:
+        what: names the job's output.
+        recover: the recovered share, in percent, whose ε is shown.
+    """
     also = quote.get("unlabelled")
     _show_part(output, quote, what=what if also is None else f"{what}, its part with labels,")
     if also is not None:
         _show_part(output, also, what=f"{what}, its part without labels,")
+    if "expected_accuracy" in quote:
+        output.say(_expected(quote["expected_accuracy"], quote["price"]["epsilon"], recover=recover))
     if "parameters" in quote:
         output.parameters(quote["parameters"])
     if quote.get("profile"):
@@ -210,6 +228,27 @@ def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
         output.say(f"The cap of the population {part['population']} leaves less than the dataset's own cap.")
     output.say()
     output.say(part["receipt"])
+
+
+def _expected(expected: Mapping[str, Any] | None, epsilon: str, *, recover: int | None) -> str:
+    """What similar public tables recovered at this ε, and the ε at which they recovered the needed share."""
+    if expected is None:
+        return "Expected accuracy: unknown. No public size is declared, or too few similar public tables were measured."
+    sentences = []
+    if band := expected["band"]:
+        low, middle, high = (round(100 * band[name]) for name in ("low", "middle", "high"))
+        names = ", ".join(table["table"] for table in expected["tables"])
+        sentences.append(
+            f"Expected accuracy: similar public tables ({names}) recovered {low} to {high} %, in the middle "
+            f"{middle} %, of what a forest without privacy gains over the largest class."
+        )
+    else:
+        sentences.append(f"Expected accuracy at ε = {epsilon}: unknown. Too few similar public tables were measured.")
+    if recover is not None:
+        reached = [at["epsilon"] for at in expected["curve"] if 100 * at["middle"] >= recover]
+        needed = f"from ε = {reached[0]} on" if reached else "at no ε that was measured"
+        sentences.append(f"They recovered {recover} % {needed}.")
+    return " ".join([*sentences, "This is no statement about your rows."])
 
 
 def _of_profile(reused: Mapping[str, Any]) -> str:

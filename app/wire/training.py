@@ -87,16 +87,49 @@ class AccountPlanOut(Answer):
     population: str | None
 
 
+class RecoveredOut(Answer):
+    """The share that the algorithm recovered on one public table of ``docs/results``."""
+
+    table: str
+    share: float
+
+
+class RecoveredBandOut(Answer):
+    """Median and quartiles of the recovered shares on similar public tables at one ε."""
+
+    epsilon: DecimalText
+    low: float
+    middle: float
+    high: float
+
+
+class ExpectedAccuracyOut(Answer):
+    """What the algorithm reached, with the parameters of its public rules, on similar public tables.
+
+    Tables are similar in rows × ε, number of classes and share of numeric columns.
+
+    A recovered share is (accuracy - majority) / (forest - majority), where ``majority`` is the accuracy of the largest
+    class and ``forest`` that of a forest without privacy. It follows from the committed benchmarks, from no row of the
+    dataset. ``band`` and ``tables`` are at the ε of the request; ``curve`` has the bands at other ε.
+    """
+
+    band: RecoveredBandOut | None
+    tables: list[RecoveredOut]
+    curve: list[RecoveredBandOut]
+
+
 class PlanOut(AccountPlanOut):
     """A quote for a training job. ``fits`` is for the dataset's account; ``unlabelled`` has one for the second part.
 
     Where both datasets are in one population, the two parts are added up there. The job is admitted if both parts fit.
+    ``expected_accuracy`` is null where no public size is declared or too few similar tables were measured.
     """
 
     algorithm: str
     parameters: JsonObject
     profile: ReusedProfileOut | None
     warnings: list[str]
+    expected_accuracy: ExpectedAccuracyOut | None
     unlabelled: AccountPlanOut | None
 
 

@@ -21,7 +21,7 @@ def test_a_declaration_of_labels_says_what_is_protected(server: Server) -> None:
 
 @pytest.mark.parametrize("algorithm", ["rdt-ta", "auto"])
 def test_an_algorithm_for_rows_runs_at_half_of_what_is_charged_and_says_so(server: Server, algorithm: str) -> None:
-    dataset, rows = labelled(server), server.uploaded()
+    dataset, rows = labelled(server, public_size=20_000), server.uploaded(public_size=20_000)
     quote = server.admin.http.post("/plans", json=training(dataset["id"], algorithm=algorithm, parameters={})).json()
     of_rows = server.admin.http.post(
         "/plans", json=training(rows["id"], algorithm=algorithm, parameters={}, epsilon="0.5")
@@ -31,6 +31,8 @@ def test_an_algorithm_for_rows_runs_at_half_of_what_is_charged_and_says_so(serve
     assert quote["event"] == of_rows["event"]
     assert any("A changed label is both at once" in warning for warning in quote["warnings"])
     assert not any("label" in warning for warning in of_rows["warnings"])
+    assert len(quote["expected_accuracy"]["tables"]) >= 3
+    assert quote["expected_accuracy"]["tables"] == of_rows["expected_accuracy"]["tables"]
     assert "counted at twice their ε" in quote["receipt"].splitlines()[-1]
 
 

@@ -4,6 +4,7 @@ from app.access.roles import Principal
 from app.privacy import guarantees
 from app.services.installation import Installation
 from app.services.spending.part_quotes import quote_parts
+from app.services.training.expected_accuracy import expected_accuracy
 from app.services.training.plan_training import authorized_datasets, plan_training
 from app.wire.training import AccountPlanOut, PlanIn, PlanOut
 
@@ -35,5 +36,6 @@ def show_plan(installation: Installation, principal: Principal, body: PlanIn) ->
         parameters=dict(planned.plan.parameters),
         profile=planned.profile,
         warnings=warnings,
+        expected_accuracy=expected_accuracy(planned),
         unlabelled=AccountPlanOut(**unlabelled[0].fields) if unlabelled else None,
     )

@@ -63,6 +63,14 @@ PLAN = {
     "needs_approval": False,
     "population": None,
     "warnings": ["small data"],
+    "expected_accuracy": {
+        "band": {"epsilon": "1", "low": 0.9, "middle": 0.95, "high": 1.0},
+        "tables": [{"table": "adult", "share": 0.9}, {"table": "magic", "share": 1.0}],
+        "curve": [
+            {"epsilon": "0.5", "low": 0.6, "middle": 0.8, "high": 0.9},
+            {"epsilon": "1", "low": 0.9, "middle": 0.95, "high": 1.0},
+        ],
+    },
     "unlabelled": None,
 }
 JOB = {

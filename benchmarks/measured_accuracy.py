@@ -1,0 +1,95 @@
+"""Collects the committed accuracies of ``docs/results`` in the file from which quotes show an expected accuracy.
+
+Reads the runs of the flagships, the accuracy tables of the pages of the other algorithms at their default parameters,
+the sizes in ``docs/results/tables.csv``, and the reference runs of the largest class and of a forest without privacy.
+Run from the project's folder after a new measurement; a test holds the file equal to its sources::
+
+    python -m benchmarks.measured_accuracy
+"""
+
+import csv
+import json
+import re
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from app.forests.expected_accuracy import MEASUREMENTS
+from benchmarks.leads import our_runs
+from benchmarks.runs import Task
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+PEERS = Path(__file__).with_name("reference") / "peers.csv"
+PAGES = ("first-families.md", "papers.md", "semi-supervised.md")
+FLAGSHIPS = ("rpf", "nbrt@gdp")
+
+_EPSILON = re.compile(r"ε = ([0-9.]+)")
+_MEAN = re.compile(r"([0-9.]+) ± ")
+
+
+def collected() -> dict[str, Any]:
+    """The facts and accuracies of every table, by name."""
+    accuracies: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    for table, algorithm, epsilon, accuracy in (*_of_flagships(), *_of_pages()):
+        accuracies[table][_run(algorithm)].setdefault(epsilon, accuracy)
+    with (RESULTS / "tables.csv").open(newline="") as file:
+        return {row["dataset"]: _facts(row, accuracies[row["dataset"]]) for row in csv.DictReader(file)}
+
+
+def _facts(row: dict[str, str], accuracy: dict[str, dict[str, float]]) -> dict[str, Any]:
+    numeric, categorical = int(row["numeric_columns"]), int(row["categorical_columns"])
+    return {
+        "rows": int(row["rows"]),
+        "classes": int(row["classes"]),
+        "numeric_share": round(numeric / (numeric + categorical), 4),
+        "majority": _reference(row["dataset"], "majority"),
+        "forest": _reference(row["dataset"], "sklearn-rf100-nonprivate"),
+        "accuracy": {run: dict(sorted(cells.items())) for run, cells in sorted(accuracy.items())},
+    }
+
+
+def _run(algorithm: str) -> str:
+    task = Task("", algorithm, "1", "1e-6", 0)
+    return f"{task.slug}@{task.accountant}"
+
+
+def _of_flagships() -> Iterator[tuple[str, str, str, float]]:
+    for algorithm in FLAGSHIPS:
+        for (table, epsilon), splits in our_runs([RESULTS / "flagships.csv"], algorithm).items():
+            yield table, algorithm, f"{float(epsilon):g}", round(statistics.fmean(splits.values()), 4)
+
+
+def _of_pages() -> Iterator[tuple[str, str, str, float]]:
+    """The first accuracy table of every page, without the lines whose parameters are not the defaults."""
+    for page in PAGES:
+        lines = (RESULTS / page).read_text(encoding="utf-8").splitlines()
+        header = next(index for index, line in enumerate(lines) if line.startswith("| dataset | algorithm |"))
+        epsilons = _EPSILON.findall(lines[header])
+        for line in lines[header + 2 :]:
+            if not line.startswith("|"):
+                break
+            _, table, algorithm, *cells, _ = (cell.strip(" `") for cell in line.split("|"))
+            if ":" in algorithm:
+                continue
+            for epsilon, cell in zip(epsilons, cells, strict=True):
+                if mean := _MEAN.match(cell):
+                    yield table, algorithm, epsilon, round(float(mean[1]) / 100, 4)
+
+
+def _reference(table: str, method: str) -> float:
+    with PEERS.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if (row["dataset"], row["method"]) == (table, method)]
+    return round(statistics.fmean(float(row["accuracy"]) for row in rows), 4)
+
+
+def text() -> str:
+    """The text of the file."""
+    return json.dumps(collected(), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    MEASUREMENTS.write_text(text(), encoding="utf-8")
+    sys.stdout.write(f"wrote {MEASUREMENTS}\n")
