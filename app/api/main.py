@@ -77,6 +77,7 @@ def _application() -> FastAPI:
     modules = (health, keys, datasets, populations, training, approvals, profiles, models, evaluations)
     for module in (*modules, ledger, reservations, evidence, audit):
         app.include_router(module.router)
+    app.include_router(datasets.declarations)
     for pages in (dataset_pages, job_pages, model_pages, ledger_pages, shared_pages):
         app.include_router(pages.router, include_in_schema=False)
     app.add_exception_handler(GrovekeeperError, problems.on_named_error)

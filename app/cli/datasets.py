@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.cli import declarations
 from app.cli.arguments import DatasetArgument, KeyArgument, confirm, read_bytes
 from app.cli.command import Remote, WrongUse, command, one_attempt
 from app.cli.output import amount
@@ -15,6 +16,8 @@ if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without
     from grovekeeper_client.client import Client
 
 app = typer.Typer(help="Declare datasets, upload rows, grant roles.", no_args_is_help=True)
+app.command("init")(declarations.init)
+app.command("check")(declarations.check)
 
 
 @app.command("create")
@@ -36,6 +39,8 @@ def create(
         printed = _printed(client, dataset)
     cap = amount(dataset["account"], "cap") + (f": {printed}" if printed else "")
     output.say(f"declared {dataset['name']} ({dataset['id']}) with a lifetime budget of {cap}")
+    for warning in dataset["warnings"]:
+        output.say(f"note: {warning}")
     output.hint(f"grovekeeper datasets upload {dataset['name']} ROWS.csv")
 
 

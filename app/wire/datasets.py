@@ -136,6 +136,17 @@ class AccountOut(Answer):
     available: DecimalText
 
 
+class DeclarationOut(Answer):
+    """What a declaration would become: its account, its rounded sizes, and what a reader should know."""
+
+    name: str
+    account: AccountOut
+    partitions: list[JsonObject]
+    public_size: int | None
+    population: str | None
+    warnings: list[str]
+
+
 class EpochOut(Answer):
     """One upload: its existence is public, its rows are private."""
 
@@ -157,6 +168,7 @@ class DatasetOut(Answer):
     public_size: int | None
     visibility: str
     population: str | None
+    warnings: list[str]
     epochs: list[EpochOut]
     created_at: str
     deleted_at: str | None

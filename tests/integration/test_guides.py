@@ -99,12 +99,13 @@ def _rows(n_rows: int) -> str:
 
 def test_the_guides_work_as_written(shell: Shell, tmp_path: Path) -> None:
     owner = (GUIDES / "owner.md").read_text(encoding="utf-8")
-    declaration, *fragments = [text for language, text in FENCE.findall(owner) if language == "json"]
+    declaration, dictionary, *fragments = [text for language, text in FENCE.findall(owner) if language == "json"]
     for fragment in fragments:
         legal = DatasetIn.model_validate(json.loads(declaration) | json.loads("{" + fragment + "}"))
         schema = Schema.from_json(legal.schema_.model_dump(exclude_none=True))
         read_partitions(legal.partitions, schema, unit_column=legal.privacy_unit.column)
     (tmp_path / "census.json").write_text(declaration)
+    (tmp_path / "dictionary.json").write_text(dictionary)
     (tmp_path / "census.csv").write_text(_rows(2_000))
     (tmp_path / "new-rows.csv").write_text(_rows(5))
 

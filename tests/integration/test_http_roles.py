@@ -28,7 +28,8 @@ from tests.support.server import Caller as Holder
 from tests.support.server import Server, training
 
 READS = {
-    "create_plan", "quote_profile", "quote_evaluation", "quote_selection", "create_quote", "predict",
+    "check_declaration", "create_plan", "quote_profile", "quote_evaluation", "quote_selection", "create_quote",
+    "predict",
 }  # fmt: skip
 """Operations that have a body and no effect."""
 WRITES = [operation for operation, (method, _, _) in OPERATIONS.items() if method != "GET"]

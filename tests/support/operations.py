@@ -57,6 +57,7 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "rotate_key": lambda it: ("POST", f"/keys/{it.key}/secret", {"json": {}}),
     "revoke_key": lambda it: ("DELETE", f"/keys/{it.key}", {}),
     "declare_dataset": lambda it: ("POST", "/datasets", {"json": declaration()}),
+    "check_declaration": lambda it: ("POST", "/declarations", {"json": declaration()}),
     "list_datasets": lambda it: ("GET", "/datasets", {}),
     "show_dataset": lambda it: ("GET", f"/datasets/{it.dataset}", {}),
     "delete_dataset": lambda it: ("DELETE", f"/datasets/{it.dataset}", {}),

@@ -90,7 +90,7 @@ RULES: dict[str, Rule] = {
         ("list_datasets", "list_algorithms", "list_jobs", "list_models", "list_approvals", "show_signer"), ANY_KEY
     ),
     **dict.fromkeys(("create_key", "list_keys", "rotate_key", "revoke_key"), _role()),
-    **dict.fromkeys(("declare_dataset", "create_population"), _role("owner")),
+    **dict.fromkeys(("declare_dataset", "check_declaration", "create_population"), _role("owner")),
     **dict.fromkeys(("list_acts", "export_acts", "show_head"), _role("auditor")),
     "list_populations": _role("owner", "auditor"),
     "list_balances": Rule(on=frozenset(_READS_LEDGER), role=frozenset({"owner", "auditor", "admin"}), anywhere=True),

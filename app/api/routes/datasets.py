@@ -26,6 +26,7 @@ from app.core.errors import (
 from app.core.sealed_files import Spool
 from app.services import grants
 from app.services.datasets import overlaps, show_datasets
+from app.services.datasets.declare_dataset import check_declaration as try_declaration
 from app.services.datasets.declare_dataset import register_dataset
 from app.services.datasets.delete_dataset import delete_dataset as erase
 from app.services.datasets.erase_unit import erase_unit as erase_rows_of
@@ -38,6 +39,7 @@ from app.wire.datasets import (
     DatasetIn,
     DatasetList,
     DatasetOut,
+    DeclarationOut,
     ErasureIn,
     ErasureOut,
     GrantIn,
@@ -50,6 +52,11 @@ from app.wire.populations import JoinIn
 from app.wire.rules import RulesIn, RulesOut
 
 router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
+declarations = APIRouter(prefix="/declarations", tags=["datasets"], route_class=BodyRoute)
+
+_DECLARING = (
+    RoleMissing, NotFound, NameTaken, PopulationMismatch, BalanceMismatch, NotSupported, *problems.JSON_BODY
+)  # fmt: skip
 
 _CSV_TYPES = ("text/csv", "application/csv")
 _CSV_BODY: dict[str, Any] = {
@@ -66,16 +73,7 @@ _CSV_BODY: dict[str, Any] = {
     operation_id="declare_dataset",
     status_code=201,
     response_model=DatasetOut,
-    responses=problems.documented(
-        RoleMissing,
-        NotFound,
-        NameTaken,
-        PopulationMismatch,
-        BalanceMismatch,
-        NotSupported,
-        *problems.JSON_BODY,
-        *problems.REPEATABLE,
-    ),
+    responses=problems.documented(*_DECLARING, *problems.REPEATABLE),
 )
 @limited(body=Body.DECLARATION, needs=Role.OWNER)
 def declare_dataset(
@@ -83,6 +81,13 @@ def declare_dataset(
 ) -> Response:
     """Declare a dataset: public schema, lifetime budget, partitions. The calling key becomes its owner."""
     return sent(register_dataset(installation, caller, body, request=request))
+
+
+@declarations.post("", operation_id="check_declaration", responses=problems.documented(*_DECLARING))
+@limited(body=Body.DECLARATION, needs=Role.OWNER)
+def check_declaration(installation: CurrentInstallation, caller: Caller, body: DatasetIn) -> DeclarationOut:
+    """Check a declaration by the rules of `POST /datasets`, and store nothing."""
+    return try_declaration(installation, caller, body)
 
 
 @router.get("", operation_id="list_datasets", responses=problems.documented())

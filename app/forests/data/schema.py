@@ -62,7 +62,7 @@ class Feature:
         if self.is_categorical:
             result |= {"categories": list(self.categories), "ordered": self.ordered}
         else:
-            result |= {"lower": _plain(self.lower), "upper": _plain(self.upper)}
+            result |= {"lower": plain_number(self.lower), "upper": plain_number(self.upper)}
         result["missing"] = self.missing
         if self.bounds is not None:
             result["bounds"] = self.bounds
@@ -139,7 +139,8 @@ def _without_notes(schema: Schema) -> list[Feature]:
     return [replace(feature, bounds=None) for feature in schema.features]
 
 
-def _plain(value: float) -> float | int:
+def plain_number(value: float) -> float | int:
+    """A number of a declaration as people write it: without a fraction where it has none."""
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 

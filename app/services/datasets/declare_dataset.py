@@ -1,7 +1,8 @@
-"""Serves ``POST /datasets``: declares a dataset with its account and its owner's grant, in one transaction."""
+"""Serves ``POST /datasets`` and ``POST /declarations``: declares a dataset in one transaction, or only tries to."""
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy.orm import Session
 
@@ -24,7 +25,7 @@ from app.services.datasets.declare_partitions import read_partitions, two_signif
 from app.services.datasets.show_datasets import dataset_out
 from app.services.installation import Installation
 from app.services.ledger.caps import cap_of
-from app.wire.datasets import BudgetIn, DatasetIn
+from app.wire.datasets import BudgetIn, DatasetIn, DeclarationOut
 
 
 def register_dataset(
@@ -40,31 +41,70 @@ def register_dataset(
         NotFound: another key opened the population.
         PopulationMismatch: the dataset's loss cannot be added to the losses of the population's members.
     """
-    schema = Schema.from_json(declaration.schema_.model_dump(exclude_none=True))
-    budget, cap = _checked(declaration)  # converted before anything is locked
-    unit_column = declaration.privacy_unit.column
-    partitions = read_partitions(declaration.partitions, schema, unit_column=unit_column)
+    checked = _Checked.of(declaration)  # before anything is locked
     keys = installation.storage_keys
     with acting(installation, principal) as (session, principal):
         principal.require(Role.OWNER)
         at = installation.database.now(session)
 
         def work() -> Answer:
-            row = _row(declaration, schema, partitions, keys=keys, declared_by=principal.key_id, at=at)
-            dataset = catalog.declare(session, row)
-            _open_account(session, dataset, budget, cap=cap, actor=principal.key_id)
-            if declaration.population is not None:
-                named = declaration.population
-                row.population = populations.join(session, principal, row.id, population=named, at=at)
-            owner = principal.key_id
-            grants.put(session, dataset_id=row.id, key_id=owner, role=Role.OWNER, by=owner, at=at)
-            control.record(session, EntryKind.DATASET_DECLARED, actor=owner, dataset=row.id)
-            return Answer.of(201, dataset_out(session, dataset), location=f"/datasets/{row.id}")
+            dataset = checked.declared(session, principal, keys, at=at)
+            owner, dataset_id = principal.key_id, dataset.id
+            grants.put(session, dataset_id=dataset_id, key_id=owner, role=Role.OWNER, by=owner, at=at)
+            control.record(session, EntryKind.DATASET_DECLARED, actor=owner, dataset=dataset_id)
+            return Answer.of(201, dataset_out(session, dataset), location=f"/datasets/{dataset_id}")
 
         return once(session, request, at=at, work=work)
 
 
-def _checked(declaration: DatasetIn) -> tuple[BudgetIn, int]:
+def check_declaration(installation: Installation, principal: Principal, declaration: DatasetIn) -> DeclarationOut:
+    """Declares a dataset, reads what it became, and rolls everything back: nothing is stored.
+
+    Raises:
+        InvalidRequest, NotSupported, RoleMissing, NameTaken, NotFound, PopulationMismatch: see
+            :func:`register_dataset`.
+    """
+    checked = _Checked.of(declaration)
+    keys = installation.storage_keys
+    with acting(installation, principal) as (session, principal):
+        principal.require(Role.OWNER)
+        dataset = checked.declared(session, principal, keys, at=installation.database.now(session))
+        facts = dict(dataset_out(session, dataset))
+        session.rollback()
+    return DeclarationOut(**{name: facts[name] for name in DeclarationOut.model_fields})
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """A declaration that breaks no rule by itself. Its name and its population are checked when it is stored."""
+
+    declaration: DatasetIn
+    schema: Schema
+    budget: BudgetIn
+    cap: int
+    partitions: Partitions
+
+    @classmethod
+    def of(cls, declaration: DatasetIn) -> Self:
+        schema = Schema.from_json(declaration.schema_.model_dump(exclude_none=True))
+        budget, cap = _checked_budget(declaration)
+        unit_column = declaration.privacy_unit.column
+        partitions = read_partitions(declaration.partitions, schema, unit_column=unit_column)
+        return cls(declaration, schema, budget, cap, partitions)
+
+    def declared(self, session: Session, principal: Principal, keys: StorageKeys, *, at: datetime) -> catalog.Dataset:
+        """Stores the declaration, its account and its membership."""
+        actor = principal.key_id
+        row = _row(self.declaration, self.schema, self.partitions, keys=keys, declared_by=actor, at=at)
+        dataset = catalog.declare(session, row)
+        _open_account(session, dataset, self.budget, cap=self.cap, actor=actor)
+        named = self.declaration.population
+        if named is not None:
+            row.population = populations.join(session, principal, row.id, population=named, at=at)
+        return dataset
+
+
+def _checked_budget(declaration: DatasetIn) -> tuple[BudgetIn, int]:
     if declaration.visibility == "public":
         raise NotSupported("visibility public")
     if declaration.budget is None:

@@ -14,6 +14,7 @@ from app.ledger import account_facts, statements
 from app.privacy import accountants
 from app.privacy.composition import Scope
 from app.privacy.events import Event
+from app.services.declared_bounds import warnings_of
 from app.services.spending import scopes
 from app.wire.training import PriceOut
 
@@ -86,9 +87,10 @@ class RequestedPart:
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences about the requested numbers."""
+        """Sentences about the requested numbers and the declaration."""
         usual_delta = min(Fraction(1, 10**6), Fraction(1, 10 * max(self.dataset.row.public_size or 0, 1)))
-        return [_LARGE_DELTA] if self.delta is not None and self.delta > usual_delta else []
+        is_large = self.delta is not None and self.delta > usual_delta
+        return [*([_LARGE_DELTA] if is_large else []), *warnings_of(self.dataset.schema)]
 
     def paying_for(self, event: Event) -> "PricedPart":
         """The part with the event that its price pays for."""

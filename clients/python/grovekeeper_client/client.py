@@ -53,6 +53,10 @@ class Client(LedgerCalls):
         """``POST /datasets``. Bytes are sent unchanged, so that numbers in a file keep their digits."""
         return self._json("POST", "/datasets", body=declaration, key=idempotency_key or new_idempotency_key())
 
+    def check_declaration(self, declaration: Json | bytes) -> Json:
+        """``POST /declarations``: checks a declaration by the rules of the service and stores nothing."""
+        return self._json("POST", "/declarations", body=declaration, repeatable=True)
+
     def upload_rows(
         self,
         dataset: str,

@@ -45,6 +45,7 @@ DATASET = {
     "public_size": 30000,
     "visibility": "private",
     "population": None,
+    "warnings": [],
     "epochs": [{"epoch": "ep_1", "uploaded_at": "2026-11-20T09:00:00.000000Z"}],
     "created_at": "2026-11-20T09:00:00.000000Z",
     "deleted_at": None,

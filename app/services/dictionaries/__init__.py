@@ -1,0 +1,1 @@
+"""Converts data dictionaries to drafts of declarations. Reads no rows and no database."""

@@ -1,0 +1,91 @@
+"""A declaration is checked by the rules that declare it, and nothing of the check stays."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from app.core.errors import GrovekeeperError, InvalidRequest, NameTaken, NotSupported
+from app.db.base import Base
+from app.services.datasets.declare_dataset import check_declaration, register_dataset
+from app.services.datasets.show_datasets import show_dataset
+from app.services.training.quote_training import show_plan
+from app.wire.datasets import DatasetIn
+from app.wire.training import PlanIn
+from tests.support.crash_scene import OWNER, STRANGER, Scene
+
+AGE: dict[str, Any] = {"name": "age", "type": "integer", "lower": 0, "upper": 120}
+DECLARATION: dict[str, Any] = {
+    "name": "clinic",
+    "schema": {"features": [AGE], "label": {"name": "income", "classes": ["low", "high"]}},
+    "budget": {"accountant": "pure", "epsilon": "3"},
+    "public_size": 30_123,
+    "population": "people",
+    "privacy_unit": {"column": "person", "max_rows": 1},
+}
+
+
+def _declared(**changes: object) -> DatasetIn:
+    return DatasetIn.model_validate(DECLARATION | changes)
+
+
+def _counts(scene: Scene) -> dict[str, int]:
+    with scene.installation.database.read() as session:
+        return {
+            table.name: session.execute(select(func.count()).select_from(table)).scalar_one()
+            for table in Base.metadata.sorted_tables
+        }
+
+
+def test_a_check_says_what_a_declaration_becomes_and_stores_nothing(scene: Scene) -> None:
+    before = _counts(scene)
+    checked = check_declaration(scene.installation, OWNER, _declared())
+    assert (checked.name, checked.account.cap, checked.public_size, checked.warnings) == ("clinic", "3", 30_000, [])
+    assert _counts(scene) == before
+    register_dataset(scene.installation, OWNER, _declared(), request=None)
+    stored = show_dataset(scene.installation, OWNER, "clinic")
+    assert checked.model_dump() == {name: value for name, value in stored.model_dump().items() if name in dict(checked)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"budget": None}, InvalidRequest),
+        ({"schema": {"features": [{**AGE, "upper": None}], "label": {"name": "y", "classes": ["a", "b"]}}},
+         InvalidRequest),
+        ({"partitions": [{"name": "region", "kind": "column", "column": "income"}]}, InvalidRequest),
+        ({"visibility": "public"}, NotSupported),
+        ({"name": "taken"}, NameTaken),
+    ],
+)  # fmt: skip
+def test_a_check_refuses_what_a_declaration_is_refused_for(
+    scene: Scene, changes: dict[str, object], error: type[GrovekeeperError]
+) -> None:
+    register_dataset(scene.installation, OWNER, _declared(name="taken", population=None), request=None)
+    before = _counts(scene)
+    refusals = []
+    for call in (check_declaration, lambda *values: register_dataset(*values, request=None)):
+        with pytest.raises(error) as refused:
+            call(scene.installation, OWNER, _declared(**changes))
+        refusals.append((str(refused.value), getattr(refused.value, "errors", None)))
+    assert refusals[0] == refusals[1]
+    assert _counts(scene) == before
+
+
+def test_a_population_of_another_key_refuses_the_check(scene: Scene) -> None:
+    register_dataset(scene.installation, OWNER, _declared(), request=None)
+    with pytest.raises(GrovekeeperError):
+        check_declaration(scene.installation, STRANGER, _declared(name="other"))
+
+
+def test_bounds_that_were_read_off_the_rows_are_warned_of(scene: Scene) -> None:
+    features = [{**AGE, "name": f"f{n}", "bounds": "rounded-from-data"} for n in range(7)] + [AGE]
+    schema = {**DECLARATION["schema"], "features": features}
+    declared = _declared(schema=schema, population=None)
+    (warning,) = check_declaration(scene.installation, OWNER, declared).warnings
+    assert "f0, f1, f2, f3, f4 and 2 more" in warning
+    assert "age" not in warning
+    register_dataset(scene.installation, OWNER, declared, request=None)
+    assert show_dataset(scene.installation, OWNER, "clinic").warnings == [warning]
+    plan = PlanIn.model_validate({"dataset": "clinic", "algorithm": "rdt-ta", "epsilon": "0.1"})
+    assert warning in show_plan(scene.installation, OWNER, plan).warnings

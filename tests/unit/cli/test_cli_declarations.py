@@ -1,0 +1,74 @@
+"""The commands that draft a declaration from a data dictionary, and check it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from app.cli.exit_codes import ExitCode
+
+Run = Callable[..., Result]
+
+pytestmark = pytest.mark.usefixtures("files")
+
+DICTIONARY = {
+    "name": "census",
+    "fields": [
+        {"name": "age", "type": "integer", "constraints": {"minimum": 0}},
+        {"name": "income", "type": "string", "constraints": {"enum": ["low", "high"], "required": True}},
+    ],
+}
+WARNING = "The bounds of age were read off the rows"
+
+
+@pytest.fixture
+def dictionary(tmp_path: Path) -> Path:
+    file = tmp_path / "dictionary.json"
+    file.write_text(json.dumps(DICTIONARY), encoding="utf-8")
+    return file
+
+
+def test_a_draft_is_printed_and_the_checklist_beside_it(run: Run, service: Any, dictionary: Path) -> None:
+    done = run("datasets", "init", str(dictionary), "--label", "income")
+    assert json.loads(done.stdout)["schema"]["label"] == {"name": "income", "classes": ["low", "high"]}
+    assert "[ ] /schema/features/0/upper: age: the largest value" in done.stderr
+    assert "[ ] /budget: " in done.stderr
+    assert not service.requests
+
+
+def test_a_draft_is_written_to_a_file_that_does_not_exist(run: Run, dictionary: Path, tmp_path: Path) -> None:
+    draft = tmp_path / "draft.json"
+    done = run("datasets", "init", str(dictionary), str(draft))
+    assert f"next: grovekeeper datasets check {draft}" in done.stdout
+    assert json.loads(draft.read_text(encoding="utf-8"))["name"] == "census"
+    again = run("datasets", "init", str(dictionary), str(draft))
+    assert (again.exit_code, "exists already" in again.stderr) == (ExitCode.WRONG_USE, True)
+
+
+def test_a_draft_as_json_has_the_checklist_in_it(run: Run, dictionary: Path) -> None:
+    printed = json.loads(run("datasets", "init", str(dictionary), "--json").stdout)
+    assert [set(remark) for remark in printed["lacking"]] == [{"at", "text"}] * 4
+    assert printed["to_confirm"] == []
+
+
+def test_rows_are_refused_as_a_dictionary(run: Run, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("age,income\n39,low\n", encoding="utf-8")
+    done = run("datasets", "init", str(rows))
+    assert (done.exit_code, done.stdout) == (ExitCode.WRONG_USE, "")
+    assert "never from rows" in done.stderr
+
+
+def test_a_check_sends_the_file_and_prints_the_warnings(run: Run, service: Any, dictionary: Path) -> None:
+    status, dataset = service.answers["POST", "/datasets"]
+    checked = {name: dataset[name] for name in ("name", "account", "partitions", "public_size", "population")}
+    service.answers["POST", "/declarations"] = (200, checked | {"warnings": [WARNING]})
+    service.answers["POST", "/datasets"] = (status, dataset | {"warnings": [WARNING]})
+    done = run("datasets", "check", str(dictionary))
+    assert "census breaks no rule; its lifetime budget would be 3 ε" in done.stdout
+    assert f"note: {WARNING}" in done.stdout
+    assert json.loads(service.requests[-1].content) == DICTIONARY
+    assert f"note: {WARNING}" in run("datasets", "create", str(dictionary)).stdout

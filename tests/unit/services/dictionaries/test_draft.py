@@ -1,0 +1,204 @@
+"""Drafts of declarations from data dictionaries in three forms, and the list of what they lack."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from app.core.errors import InvalidRequest, TooLarge
+from app.forests.data.schema import Schema
+from app.services.dictionaries.draft import Draft, draft_declaration
+from app.services.dictionaries.tables import NotADictionary
+from app.wire.datasets import DatasetIn
+
+FRICTIONLESS: dict[str, Any] = {
+    "name": "census",
+    "fields": [
+        {"name": "age", "type": "integer", "constraints": {"minimum": 0, "maximum": 120, "required": True}},
+        {"name": "hours", "type": "number", "constraints": {"minimum": "0", "exclusiveMaximum": 100.5}},
+        {"name": "children", "type": "integer", "constraints": {"exclusiveMinimum": -1}},
+        {"name": "sector", "type": "string", "constraints": {"enum": ["private", "public", ""]}},
+        {"name": "grade", "type": "integer", "categories": [{"value": 1, "label": "low"}, {"value": 2}],
+         "categoriesOrdered": True},
+        {"name": "smokes", "type": "boolean"},
+        {"name": "born", "type": "date"},
+        {"name": "income", "type": "boolean", "trueValues": ["high"], "falseValues": ["low"]},
+    ],
+    "missingValues": ["", "NA"],
+}  # fmt: skip
+CSVW: dict[str, Any] = {
+    "@context": "http://www.w3.org/ns/csvw",
+    "url": "files/census.csv",
+    "null": ["", "NA"],
+    "tableSchema": {
+        "columns": [
+            {"titles": {"en": ["age"]}, "required": True,
+             "datatype": {"base": "integer", "minimum": "0", "maxInclusive": "120"}},
+            {"name": "hours", "datatype": {"base": "decimal", "minimum": 0, "maximum": 100.5}},
+            {"name": "children", "datatype": "nonNegativeInteger"},
+            {"name": "sector", "datatype": {"base": "string", "format": "private|public"}},
+            {"name": "grade", "datatype": {"base": "string", "format": "[0-9]"}},
+            {"name": "smokes", "datatype": "boolean"},
+            {"name": "born", "datatype": "date"},
+            {"name": "row", "virtual": True},
+            {"name": "income", "datatype": {"base": "boolean", "format": "high|low"}},
+        ]
+    },
+}  # fmt: skip
+FEATURES = {
+    "age": {"type": "integer", "lower": 0, "upper": 120, "missing": False, "bounds": "documented"},
+    "hours": {"type": "numeric", "lower": 0, "upper": 100.5, "missing": True, "bounds": "documented"},
+    "children": {"type": "integer", "lower": 0, "upper": None, "missing": True, "bounds": "documented"},
+    "sector": {"type": "categorical", "categories": ["private", "public"], "ordered": False, "missing": True},
+    "smokes": {"type": "categorical", "categories": None, "ordered": False, "missing": True},
+    "born": {"type": None, "missing": True},
+}
+
+
+def _draft(dictionary: object, **options: str) -> Draft:
+    return draft_declaration(json.dumps(dictionary).encode(), **options)
+
+
+def _features(draft: Draft) -> dict[str, dict[str, Any]]:
+    features = [dict(feature) for feature in draft.declaration["schema"]["features"]]
+    return {feature.pop("name"): feature for feature in features}
+
+
+def _nulls(value: object, at: str = "") -> Iterator[str]:
+    if value is None:
+        yield at
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, member in members:
+        yield from _nulls(member, f"{at}/{name}")
+
+
+@pytest.mark.parametrize("dictionary", [FRICTIONLESS, CSVW])
+def test_a_dictionary_becomes_a_draft(dictionary: dict[str, Any]) -> None:
+    draft = _draft(dictionary, label="income")
+    assert draft.declaration["name"] == "census"
+    assert draft.declaration["schema"]["label"] == {"name": "income", "classes": ["low", "high"]}
+    features = _features(draft)
+    assert list(features) == ["age", "hours", "children", "sector", "grade", "smokes", "born"]
+    assert {name: features[name] for name in FEATURES} == FEATURES
+
+
+def test_categories_with_labels_keep_their_order() -> None:
+    grade = _features(_draft(FRICTIONLESS))["grade"]
+    assert grade == {"type": "categorical", "categories": ["1", "2"], "ordered": True, "missing": True}
+
+
+@pytest.mark.parametrize("dictionary", [FRICTIONLESS, CSVW])
+@pytest.mark.parametrize("options", [{}, {"label": "income"}, {"label": "age", "unit": "born", "name": "x"}])
+def test_every_null_is_listed_and_the_service_refuses_nothing_else(
+    dictionary: dict[str, Any], options: dict[str, str]
+) -> None:
+    draft = _draft(dictionary, **options)
+    lacking = [remark.at for remark in draft.lacking]
+    assert sorted(lacking) == sorted(_nulls(draft.declaration))
+    assert _refused(draft.declaration) <= set(lacking)
+
+
+def _refused(declaration: dict[str, Any]) -> set[str]:
+    """The places that the service would refuse."""
+    try:
+        read = DatasetIn.model_validate(declaration)
+        Schema.from_json(read.schema_.model_dump(exclude_none=True))
+    except ValidationError as error:
+        return {"".join(f"/{part}" for part in problem["loc"]) for problem in error.errors()}
+    except InvalidRequest as error:
+        return {problem.at for problem in error.errors}
+    return set()
+
+
+def test_a_complete_dictionary_lacks_a_budget_alone_and_a_declaration_lacks_nothing() -> None:
+    schema = {
+        "features": [{"name": "age", "type": "integer", "lower": 0, "upper": 120, "description": "in years"}],
+        "label": {"name": "income", "classes": ["low", "high"]},
+    }
+    draft = _draft(schema, name="census")
+    assert [remark.at for remark in draft.lacking] == ["/budget"]
+    budget = {"accountant": "pure", "epsilon": "3"}
+    whole = {"name": "census", "schema": schema, "budget": budget, "public_size": 1000}
+    complete = _draft(whole)
+    assert complete.lacking == ()
+    assert _refused(complete.declaration) == set()
+    assert (complete.declaration["budget"], complete.declaration["public_size"]) == (budget, 1000)
+
+
+def test_a_unit_column_is_no_feature_and_its_number_of_rows_is_asked_for() -> None:
+    draft = _draft(FRICTIONLESS, unit="born")
+    assert "born" not in _features(draft)
+    assert draft.declaration["privacy_unit"] == {"column": "born", "max_rows": None}
+    assert "/privacy_unit/max_rows" in {remark.at for remark in draft.lacking}
+
+
+@pytest.mark.parametrize("dictionary", [FRICTIONLESS, CSVW])
+def test_marks_of_missing_values_are_to_be_confirmed(dictionary: dict[str, Any]) -> None:
+    remarks = {remark.at: remark.text for remark in _draft(dictionary, label="income").to_confirm}
+    assert "NA" in remarks["/schema/features/1/missing"]
+    assert "/schema/features/0/missing" not in remarks, "a required column has no missing value"
+
+
+def test_one_table_of_several_is_chosen_and_rows_in_a_package_are_not_read() -> None:
+    tables = [{"name": name, "data": [{"age": 999}], "schema": FRICTIONLESS} for name in ("a", "b")]
+    package = {"name": "package", "resources": tables}
+    with pytest.raises(NotADictionary, match="a, b"):
+        _draft(package)
+    draft = _draft(package, table="b")
+    assert draft.declaration["name"] == "b"
+    assert "999" not in json.dumps(draft.declaration)
+    assert _draft({"tables": [CSVW]}).declaration == _draft(CSVW).declaration
+
+
+@pytest.mark.parametrize("text", ["age,income\n39,low\n", '[{"age": 39, "income": "low"}]', "", "39", "[" * 100_000])
+def test_rows_are_refused(text: str) -> None:
+    with pytest.raises(NotADictionary, match="never from rows") as refused:
+        draft_declaration(text.encode())
+    assert refused.value.__cause__ is None
+    assert refused.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    "dictionary",
+    [
+        {"age": 39},
+        {"schema": "schema.json"},
+        {"tableSchema": "schema.json"},
+        {"fields": "age"},
+        {"fields": [1]},
+        {"resources": []},
+        {"features": {"age": 1}},
+        {"columns": None},
+        {"schema": []},
+        {"schema": 1},
+    ],
+)
+def test_json_of_another_form_is_refused(dictionary: object) -> None:
+    with pytest.raises(NotADictionary):
+        _draft(dictionary)
+
+
+@pytest.mark.parametrize("broken", [None, 1, "x", [], {}, [1], {"a": 1}, 1e300, -1, True])
+@pytest.mark.parametrize("member", ["type", "constraints", "categories", "name", "trueValues"])
+def test_broken_members_leave_gaps(member: str, broken: object) -> None:
+    for kind in ("integer", "boolean", "string", "date"):
+        field = {"name": "age", "type": kind} | {member: broken}
+        draft = _draft({"fields": [field], "missingValues": broken})
+        assert sorted(remark.at for remark in draft.lacking) == sorted(_nulls(draft.declaration))
+    column = {"name": "age", "datatype": broken, "titles": broken, "null": broken}
+    draft = _draft({"columns": [column], "url": broken})
+    assert sorted(remark.at for remark in draft.lacking) == sorted(_nulls(draft.declaration))
+
+
+def test_a_column_that_the_dictionary_does_not_have_is_refused() -> None:
+    with pytest.raises(NotADictionary, match="no column wages"):
+        _draft(FRICTIONLESS, label="wages")
+
+
+def test_a_text_without_end_is_refused() -> None:
+    with pytest.raises(TooLarge):
+        draft_declaration(b" " * (16 * 1024 * 1024 + 1))
+    with pytest.raises(TooLarge):
+        draft_declaration(b"[" + b"1," * 600_000 + b"1]")
