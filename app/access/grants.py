@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from app.access.roles import Principal, Role
+from app.access.roles import SEE_GRANTS, Principal, Role
 from app.access.tables import GrantRow, KeyRow
 from app.core.errors import NotFound, RoleMissing
 from app.db.upsert import insert
@@ -77,6 +77,28 @@ def page(session: Session, dataset_id: str, *, after: str | None, limit: int) ->
     if after is not None:
         query = query.where(GrantRow.key_id > after)
     return [(grant, key) for grant, key in session.execute(query)]
+
+
+def names_of_keys(
+    session: Session, principal: Principal, dataset_id: str | None, ids: Collection[str]
+) -> dict[str, str]:
+    """The names of those keys whose names a principal may know, by id.
+
+    Who sees the grants of all datasets knows every key. Who sees the grants of one dataset knows the keys with a grant.
+
+    Args:
+        session: any transaction.
+        principal: the reader.
+        dataset_id: a dataset that the reader sees, if any.
+        ids: of keys; texts that are no key's id have no name.
+    """
+    query = select(KeyRow.id, KeyRow.name).where(KeyRow.id.in_(sorted(ids)))
+    if principal.acts_as(None).isdisjoint(SEE_GRANTS):
+        role = None if dataset_id is None else granted(session, principal, dataset_id)
+        if principal.acts_as(role).isdisjoint(SEE_GRANTS):
+            return {}
+        query = query.join(GrantRow, GrantRow.key_id == KeyRow.id).where(GrantRow.dataset_id == dataset_id)
+    return {row.id: row.name for row in session.execute(query)}
 
 
 def remove(session: Session, *, dataset_id: str, key_id: str) -> bool:

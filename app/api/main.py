@@ -13,6 +13,7 @@ from app.api.answer_headers import HEADERS, document_headers
 from app.api.capacity import THREADS, Capacities
 from app.api.job_events import JobEvents
 from app.api.middleware import EveryRequest
+from app.api.pages import dataset_details
 from app.api.pages import datasets as dataset_pages
 from app.api.pages import jobs as job_pages
 from app.api.pages import ledger as ledger_pages
@@ -78,7 +79,7 @@ def _application() -> FastAPI:
     for module in (*modules, ledger, reservations, evidence, audit):
         app.include_router(module.router)
     app.include_router(datasets.declarations)
-    for pages in (dataset_pages, job_pages, model_pages, ledger_pages, shared_pages):
+    for pages in (dataset_pages, dataset_details, job_pages, model_pages, ledger_pages, shared_pages):
         app.include_router(pages.router, include_in_schema=False)
     app.add_exception_handler(GrovekeeperError, problems.on_named_error)
     app.add_exception_handler(RequestValidationError, problems.on_validation_error)

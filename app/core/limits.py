@@ -48,6 +48,10 @@ KEY_AGE_S = 2
 """Seconds that a request waits for its body before it reads its key again."""
 MAX_FORM_FIELDS = 4_096
 """Fields of a form of the dashboard: a prediction has one for each feature."""
+MAX_SHOWN_CHARGES = 200
+"""Charges in the plot of a dataset; earlier charges are in the pages of its ledger."""
+MAX_SHOWN_PAIRS = 256
+"""Pairs of cells of two partitions that a page shows as a grid."""
 SIGN_IN_S = 12 * 60 * 60
 """Seconds after which a person who signed in to the dashboard has to sign in again."""
 MAX_JSON_DEPTH = 64

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
@@ -95,14 +95,14 @@ def external_reservations(session: Session, account_id: str, *, after: str | Non
 
 def entries(session: Session, account_id: str, *, after: int, limit: int) -> list[Entry]:
     """At most ``limit`` entries with a sequence above ``after``, in order."""
-    rows = session.execute(
-        select(EntryRow)
-        .where(EntryRow.account_id == account_id, EntryRow.sequence > after)
-        .order_by(EntryRow.sequence)
-        .limit(limit)
-    ).scalars()
+    query = select(EntryRow).where(EntryRow.account_id == account_id, EntryRow.sequence > after)
+    return read_entries(session, account_id, query.order_by(EntryRow.sequence).limit(limit))
+
+
+def read_entries(session: Session, account_id: str, query: Select[EntryRow]) -> list[Entry]:
+    """The entries of one account that a query finds, in the order of the query."""
     places = accountants.by_name(account(session, account_id).accountant).PLACES
-    return [_entry(row, places=places) for row in rows]
+    return [_entry(row, places=places) for row in session.execute(query).scalars()]
 
 
 def sizes(session: Session) -> dict[str, int]:

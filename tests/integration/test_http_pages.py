@@ -1,31 +1,13 @@
 """The dashboard over HTTP: sessions, forms, the authority of each page, and pages that obey no stored text."""
 
-import re
-from collections.abc import Mapping
-from html import unescape
-
-import httpx
 import pytest
 
 from app.api.pages.rendering import POLICY
 from app.api.pages.sessions import COOKIE
-from tests.support.server import Caller, Server
+from tests.support.pages import hidden, signed_in
+from tests.support.server import Server
 
 HOSTILE = "<script>alert('x')</script>"
-
-
-def _signed_in(server: Server, caller: Caller) -> httpx.Client:
-    """A browser with a session; it names its origin with every form, as browsers do."""
-    browser = server.client(None)
-    browser.headers["Origin"] = server.url
-    answer = browser.post("/ui/sign-in", data={"key": caller.key, "next": "/"})
-    assert answer.status_code == 303, answer.text
-    return browser
-
-
-def _hidden(page: str) -> Mapping[str, str]:
-    found = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', page)
-    return {name: unescape(value) for name, value in found}
 
 
 def test_without_a_session_every_page_leads_to_the_sign_in_and_back(idle_server: Server) -> None:
@@ -63,7 +45,7 @@ def test_a_forged_session_is_none(idle_server: Server, forged: str) -> None:
 @pytest.mark.parametrize("end", ["revoked", "rotated"])
 def test_a_session_ends_with_its_key(idle_server: Server, end: str) -> None:
     caller = idle_server.caller("owner")
-    browser = _signed_in(idle_server, caller)
+    browser = signed_in(idle_server, caller)
     assert browser.get("/").status_code == 200
     path = f"/keys/{caller.id}"
     admin = idle_server.admin.http
@@ -72,7 +54,7 @@ def test_a_session_ends_with_its_key(idle_server: Server, end: str) -> None:
 
 
 def test_signing_out_removes_the_session(idle_server: Server) -> None:
-    browser = _signed_in(idle_server, idle_server.admin)
+    browser = signed_in(idle_server, idle_server.admin)
     assert browser.post("/ui/sign-out").status_code == 303
     assert browser.get("/").status_code == 303
 
@@ -80,7 +62,7 @@ def test_signing_out_removes_the_session(idle_server: Server) -> None:
 @pytest.mark.parametrize("origin", [None, "null", "https://elsewhere.example", "http://127.0.0.1:1"])
 def test_a_form_from_another_site_changes_nothing(idle_server: Server, origin: str | None) -> None:
     dataset = idle_server.uploaded()["id"]
-    browser = _signed_in(idle_server, idle_server.admin)
+    browser = signed_in(idle_server, idle_server.admin)
     del browser.headers["Origin"]
     before = idle_server.footprint()
     headers = {} if origin is None else {"Origin": origin}
@@ -103,7 +85,7 @@ def test_signing_in_leads_to_no_other_site(idle_server: Server, following: str) 
 
 def test_a_session_is_no_key_of_the_api(idle_server: Server) -> None:
     """Otherwise a page of another site could call the API with the browser's cookie."""
-    assert _signed_in(idle_server, idle_server.admin).get("/datasets").status_code == 401
+    assert signed_in(idle_server, idle_server.admin).get("/datasets").status_code == 401
 
 
 def test_every_page_has_the_policy_and_what_the_api_would_answer(server: Server) -> None:
@@ -125,7 +107,7 @@ def test_every_page_has_the_policy_and_what_the_api_would_answer(server: Server)
     }
     roles = ("owner", "analyst", "predictor", "auditor")
     for caller in (server.admin, server.caller(), *(server.granted(dataset, role) for role in roles)):
-        browser = _signed_in(server, caller)
+        browser = signed_in(server, caller)
         for page, call in pages.items():
             answer = browser.get(page)
             if call is not None:
@@ -138,10 +120,10 @@ def test_every_page_has_the_policy_and_what_the_api_would_answer(server: Server)
 
 def test_a_job_is_quoted_submitted_once_and_refused_with_what_fits(idle_server: Server) -> None:
     dataset = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1"})["id"]
-    browser = _signed_in(idle_server, idle_server.admin)
+    browser = signed_in(idle_server, idle_server.admin)
     page = browser.get(f"/ui/datasets/{dataset}/train", params={"algorithm": "mrf", "epsilon": "0.75"}).text
     assert "Train and spend 0.75 ε" in page
-    form = _hidden(page)
+    form = hidden(page)
     answers = [browser.post(f"/ui/datasets/{dataset}/train", data=form) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [303, 303]
     assert answers[0].headers["Location"] == answers[1].headers["Location"]
@@ -161,14 +143,14 @@ def test_a_job_that_needs_an_approval_is_announced_and_waits(idle_server: Server
     dataset = idle_server.uploaded()["id"]
     rules = {"largest_job": None, "approval_above": "0.5", "quotas": [], "frozen": False, "erase_rows_at": None}
     assert idle_server.admin.http.put(f"/datasets/{dataset}/rules", json=rules).status_code == 200
-    browser = _signed_in(idle_server, idle_server.admin)
+    browser = signed_in(idle_server, idle_server.admin)
     path = f"/ui/datasets/{dataset}/train"
     within, above = (
         browser.get(path, params={"algorithm": "mrf", "epsilon": epsilon}).text for epsilon in ("0.5", "1")
     )
     assert "The job waits until an owner other than you approves it" in above
     assert "approves it" not in within
-    job = browser.get(browser.post(path, data=_hidden(above)).headers["Location"]).text
+    job = browser.get(browser.post(path, data=hidden(above)).headers["Location"]).text
     assert "It waits for the approval of an owner" in job
 
 
@@ -183,7 +165,7 @@ def test_a_job_that_needs_an_approval_is_announced_and_waits(idle_server: Server
 )
 def test_a_wrong_field_is_named_and_costs_nothing(idle_server: Server, field: str, text: str, said: str) -> None:
     dataset = idle_server.uploaded()["id"]
-    browser = _signed_in(idle_server, idle_server.admin)
+    browser = signed_in(idle_server, idle_server.admin)
     answer = browser.get(f"/ui/datasets/{dataset}/train", params={"algorithm": "mrf", "epsilon": "1", field: text})
     assert answer.status_code == 422
     assert f"<li>{said}: " in answer.text
@@ -194,7 +176,7 @@ def test_a_prediction_is_that_of_the_api(server: Server) -> None:
     model = server.trained(dataset)["model_id"]
     row = {"age": 39, "height": 1.5, "sex": "Male"}
     expected = server.admin.http.post(f"/models/{model}/predict", json={"rows": [row]}).json()
-    browser = _signed_in(server, server.granted(dataset, "predictor"))
+    browser = signed_in(server, server.granted(dataset, "predictor"))
     page = browser.post(f"/ui/models/{model}", data={f"feature.{name}": value for name, value in row.items()}).text
     assert (
         f'<tr class="chosen"><th scope="row">{expected["labels"][0].replace("<", "&lt;").replace(">", "&gt;")}' in page
@@ -221,7 +203,7 @@ def test_stored_texts_are_shown_and_not_obeyed(server: Server) -> None:
         == 201
     )
     job = server.trained(dataset, name=HOSTILE)
-    browser = _signed_in(server, server.admin)
+    browser = signed_in(server, server.admin)
     paths = (f"/ui/datasets/{dataset}", "/ui/jobs", f"/ui/jobs/{job['id']}", f"/ui/models/{job['model_id']}")
     for path in paths:
         page = browser.get(path).text

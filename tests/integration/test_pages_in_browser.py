@@ -50,7 +50,8 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
 ) -> None:
     """The state of the job changes on the page without a reload; then every page passes axe in both themes."""
     longest = secrets.token_hex(limits.MAX_DATASET_NAME_CHARS // 2)
-    dataset = idle_server.uploaded(name=longest, partitions=[{"name": "shard", "kind": "hash", "cells": 4}])
+    partitions = [{"name": "shard", "kind": "hash", "cells": 4}, {"name": "sex", "kind": "column", "column": "sex"}]
+    dataset = idle_server.uploaded(name=longest, partitions=partitions)
     idle_server.admin.http.delete(f"/datasets/{idle_server.uploaded(name=f'{longest[:-1]}g')['id']}").raise_for_status()
     complaints: list[str] = []
     with browser.new_context(color_scheme="light") as context:
@@ -72,6 +73,9 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
         page.get_by_role("button", name="Predict").click()
         expect(page.get_by_role("status")).to_contain_text("the label")
         model = page.url
+        page.goto(f"{idle_server.url}/ui/datasets/{dataset['id']}")
+        page.get_by_role("link", name="0.5 ε charged, 0.5 ε in all").focus()
+        expect(page.locator("figure output")).to_contain_text("0.5 ε charged, 0.5 ε in all: jb_")
     paths = [
         "/", f"/ui/datasets/{dataset['id']}", f"/ui/datasets/{dataset['id']}/train?algorithm=mrf&epsilon=1", job, model,
         "/ui/jobs", "/ui/models", "/ui/ledger", f"/ui/ledger/{dataset['id']}",

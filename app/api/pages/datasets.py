@@ -1,30 +1,27 @@
-"""Serves the pages of datasets: the list, one dataset, and a quote for a training job."""
+"""Serves the list of datasets, and a quote for a training job."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from secrets import token_urlsafe
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import RedirectResponse
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from app.access.idempotency import IdempotentRequest
 from app.access.roles import Principal
 from app.api import exact_json, problems
 from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, Page, checked_key, route_of
-from app.api.pages.forms import read_form
+from app.api.pages.forms import checked, read_form
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
 from app.core import limits
 from app.core.errors import GrovekeeperError, IdempotencyKeyMissing, InvalidRequest, NotFound, RoleMissing
 from app.forests import catalogue
-from app.services import grants
 from app.services.datasets import show_datasets
 from app.services.installation import Installation
-from app.services.ledger import balances
-from app.services.pages import PageRequest
 from app.services.training.quote_training import show_plan
 from app.services.training.submit_training import submit_training
 from app.wire.training import AlgorithmOut, PlanIn, TrainIn
@@ -32,7 +29,6 @@ from app.wire.training import AlgorithmOut, PlanIn, TrainIn
 router = APIRouter(route_class=PageRoute)
 
 _Model = TypeVar("_Model", bound=BaseModel)
-_Result = TypeVar("_Result")
 
 
 @router.get("/")
@@ -43,15 +39,6 @@ def list_datasets(request: Request, installation: CurrentInstallation, caller: C
     living = sorted((item for item in datasets if item["deleted_at"] is None), key=_share_used, reverse=True)
     erased = [item for item in datasets if item["deleted_at"] is not None]
     return rendered(request, "datasets", datasets=living, erased=erased, following=listed.next)
-
-
-@router.get("/ui/datasets/{dataset}")
-def show_dataset(request: Request, installation: CurrentInstallation, caller: Caller, dataset: str) -> Response:
-    """Show one dataset: its budget and guarantee, cells, columns, uploads, and who may do what."""
-    shown = show_datasets.show_dataset(installation, caller, dataset).model_dump(by_alias=True)
-    balance = _if_permitted(lambda: balances.show_balance(installation, caller, shown["id"], scope={}))
-    access = _if_permitted(lambda: grants.list_grants(installation, caller, shown["id"], PageRequest()))
-    return rendered(request, "dataset", dataset=shown, balance=balance, access=access)
 
 
 class TrainingFields(BaseModel):
@@ -87,7 +74,7 @@ async def train(request: Request, installation: CurrentInstallation, caller: Cal
 def _submit(
     request: Request, installation: Installation, caller: Principal, dataset: str, form: Mapping[str, str]
 ) -> Response:
-    fields = _read(TrainingFields, form)
+    fields = checked(TrainingFields, form)
     once = checked_key(request, fields.once or None)
     if once is None:
         raise IdempotencyKeyMissing
@@ -148,15 +135,7 @@ def _body(model: type[_Model], dataset: str, fields: TrainingFields) -> _Model:
     """
     given = fields.model_dump(include={"algorithm", "epsilon", "delta", "name"} & set(model.model_fields))
     value = {name: text for name, text in given.items() if text}
-    return _read(model, {**value, "dataset": dataset, "scope": _scope(fields.scope)})
-
-
-def _read(model: type[_Model], value: object) -> _Model:
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        invalid = problems.invalid_request(error.errors(include_url=False, include_input=False))
-    raise invalid
+    return checked(model, {**value, "dataset": dataset, "scope": _scope(fields.scope)})
 
 
 def _scope(text: str) -> object:
@@ -166,13 +145,6 @@ def _scope(text: str) -> object:
         return exact_json.loads(text.encode("utf-8", "surrogatepass"), max_nodes=limits.MAX_JSON_BODY_NODES)
     except GrovekeeperError:
         raise InvalidRequest.at("/scope", "not-json") from None
-
-
-def _if_permitted(show: Callable[[], _Result]) -> _Result | None:
-    try:
-        return show()
-    except RoleMissing:
-        return None
 
 
 def _share_used(dataset: Mapping[str, Any]) -> Decimal:

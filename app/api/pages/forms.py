@@ -1,17 +1,25 @@
-"""Reads the forms that pages send."""
+"""Reads the forms that pages send, and runs what they ask for."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
-from fastapi import Request
+from fastapi import Request, Response
+from fastapi.responses import RedirectResponse
+from pydantic import BaseModel, ValidationError
 
+from app.api import problems
 from app.api.bodies import BodyRequest
+from app.api.capacity import Work, capacities
 from app.api.pages.sessions import require_same_origin
 from app.core import limits
-from app.core.errors import MalformedRequest
+from app.core.errors import GrovekeeperError, MalformedRequest, Unauthenticated
+
+Form: TypeAlias = Mapping[str, str]
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
-async def read_form(request: Request) -> Mapping[str, str]:
+async def read_form(request: Request) -> Form:
     """The fields of a form that a page of this service sent; the last of several fields of one name.
 
     Raises:
@@ -26,3 +34,40 @@ async def read_form(request: Request) -> Mapping[str, str]:
     except ValueError:
         raise MalformedRequest("the form cannot be read") from None
     return dict(fields)
+
+
+async def submitted(
+    request: Request, act: Callable[[Form], str], refused: Callable[[GrovekeeperError], Response]
+) -> Response:
+    """Run what a form asks for, and lead to the page that shows the result.
+
+    Args:
+        request: with the form.
+        act: what the form asks for; returns the address of the page that follows.
+        refused: shows the page of the form again with the reason of a refusal. It raises what the page raises, so a
+            caller who may not see the page is refused as everywhere.
+    """
+    form = await read_form(request)
+
+    def run() -> Response:
+        try:
+            return RedirectResponse(act(form), status_code=303)
+        except Unauthenticated:
+            raise
+        except GrovekeeperError as error:
+            return refused(error)
+
+    return await capacities(request).run(Work.WRITE, run)
+
+
+def checked(model: type[_Model], value: object) -> _Model:
+    """The body of the API's request that a form stands for.
+
+    Raises:
+        InvalidRequest: a field breaks a rule of the API.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        invalid = problems.invalid_request(error.errors(include_url=False, include_input=False))
+    raise invalid  # out of the handler: the library's error holds the input

@@ -7,9 +7,12 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from app.api.pages import words
+from app.services.ledger.spend import Spend
+
 _WIDTH = 600
 _BAR_HEIGHT = 20
-_PLOT_HEIGHT = 120
+_PLOT_HEIGHT = 160
 _SCALE_WIDTH = 320
 
 
@@ -80,6 +83,72 @@ def charges(amounts: Sequence[tuple[str, str]], *, label: str) -> Markup:
         '<svg class="plot" viewBox="0 0 {w} {h}" role="img" aria-label="{label}">{columns}'
         '<line class="axis" x1="0" x2="{w}" y1="{h}" y2="{h}"/></svg>'
     ).format(w=_WIDTH, h=_PLOT_HEIGHT, label=label, columns=Markup("").join(columns))
+
+
+def spend(spent: Spend, balance: Mapping[str, Any]) -> Markup | None:
+    """Draw what the tightest cell has charged after each charge, oldest first; a charge links to its ledger entry.
+
+    Returns:
+        ``None`` without a charge that covers the tightest cell.
+    """
+    steps = [charge for charge in spent.charges if charge.covers]
+    if not steps:
+        return None
+    symbol, highest = words.SYMBOLS[balance["unit"]], Decimal(steps[-1].total)
+    whole = Decimal(balance["cap"]) if highest * 4 >= Decimal(balance["cap"]) else highest * Decimal("1.25")
+    whole = max(whole, highest)
+    width = Decimal(_WIDTH) / max(len(steps), 6)
+    columns = [
+        _step(
+            index * width,
+            width,
+            top=Decimal(charge.total) / whole,
+            height=Decimal(charge.amount) / whole,
+            link=f"/ui/ledger/{balance['account']}/entries/{charge.sequence}",
+            text=f"{charge.amount} {symbol} charged, {charge.total} {symbol} in all: "
+            f"{charge.job_id or charge.description}, {words.who(charge.by, charge.by_name)}, {words.minute(charge.at)}",
+        )
+        for index, charge in enumerate(steps)
+    ]
+    return Markup(
+        '<svg class="plot spend" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="group" aria-label="{label}">'
+        "{columns}{cap}</svg>"
+    ).format(
+        w=_WIDTH,
+        h=_PLOT_HEIGHT,
+        label=f"{len(steps)} charges, oldest first; each is a link to its entry",
+        columns=Markup("").join(columns),
+        cap=_line("cap", _height(Decimal(balance["cap"]) / whole)) if Decimal(balance["cap"]) <= whole else "",
+    )
+
+
+def _step(start: Decimal, width: Decimal, *, top: Decimal, height: Decimal, link: str, text: str) -> Markup:
+    y, foot = _height(top), _height(top - height)
+    return Markup(
+        '<a href="{link}" aria-label="{text}" data-words="{text}"><title>{text}</title>'
+        '<rect class="target" x="{x}" y="0" width="{w}" height="{full}"/>'
+        '<rect class="before" x="{x}" y="{foot}" width="{w}" height="{rest}"/>'
+        '<rect class="charged" x="{x}" y="{y}" width="{w}" height="{h}"/></a>'
+    ).format(
+        link=link,
+        text=text,
+        x=_number(start),
+        w=_number(width * Decimal("0.94")),
+        full=_PLOT_HEIGHT,
+        y=_number(y),
+        h=_number(max(foot - y, Decimal("1.5"))),
+        foot=_number(foot),
+        rest=_number(_PLOT_HEIGHT - foot),
+    )
+
+
+def _height(share: Decimal) -> Decimal:
+    """The place of a share of the plot's height; the full share is a little below the upper edge."""
+    return Decimal(_PLOT_HEIGHT) - share * (_PLOT_HEIGHT - 4)
+
+
+def _line(kind: str, y: Decimal) -> Markup:
+    return Markup('<line class="{}" x1="0" x2="{}" y1="{y}" y2="{y}"/>').format(kind, _WIDTH, y=_number(y))
 
 
 def odds_scale(odds: str, *, label: str) -> Markup:

@@ -1,5 +1,6 @@
 """Shows errors as pages: what went wrong, what it cost, and what to do next."""
 
+from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import Request
@@ -25,27 +26,24 @@ def page_of(request: Request, error: GrovekeeperError) -> Response:
     if isinstance(error, errors.Unauthenticated):
         following = urlencode({"next": request.url.path}) if request.method == "GET" else ""
         return RedirectResponse(f"{SIGN_IN}?{following}".rstrip("?"), status_code=303)
-    body, row = problems.problem_of(error)
-    response = rendered(
-        request,
-        "problem",
-        status=row.status,
-        problem=body,
-        request_id=request.state.request_id,
-        advice=_ADVICE.get(row.slug),
-    )
+    status, problem = shown_problem(error)
+    response = rendered(request, "problem", status=status, problem=problem, request_id=request.state.request_id)
     if isinstance(error, errors.TooManyRequests | errors.Unavailable):
         response.headers["Retry-After"] = str(error.retry_after_s)
     return response
 
 
+def shown_problem(error: GrovekeeperError) -> tuple[int, dict[str, Any]]:
+    """Return the status of a named error, and its problem with an ``advice``: what to do next, or nothing."""
+    body, row = problems.problem_of(error)
+    return row.status, {**body, "advice": _ADVICE.get(row.slug, "")}
+
+
 def unexpected(request: Request) -> HTMLResponse:
     """Return the page of an unexpected error: a request id and nothing else."""
     row = problems.INTERNAL
-    body = {"title": row.title, "detail": "An internal error. Quote the request id."}
-    return rendered(
-        request, "problem", status=row.status, problem=body, request_id=request.state.request_id, advice=None
-    )
+    body = {"title": row.title, "detail": "An internal error. Quote the request id.", "advice": ""}
+    return rendered(request, "problem", status=row.status, problem=body, request_id=request.state.request_id)
 
 
 _ADVICE = {

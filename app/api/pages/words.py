@@ -24,6 +24,11 @@ def cell(scope: Mapping[str, Any]) -> str:
     return "; ".join(parts) or "the whole dataset"
 
 
+def who(key_id: str, name: str | None) -> str:
+    """A key by its name, where the reader may know it, and its id."""
+    return key_id if name is None else f"{name} ({key_id})"
+
+
 def sentence(detail: str) -> str:
     """The detail of a problem as a sentence."""
     return f"{detail[:1].upper()}{detail[1:]}{'' if detail.endswith('.') else '.'}"

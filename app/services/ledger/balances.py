@@ -105,7 +105,7 @@ def _of_dataset(
         PartitionBalance(
             name=partition.name,
             kind=partition.kind,
-            cells=[_cell(cell.cell[partition.name], cell, detail.balance) for cell in detail.cells[partition.name]],
+            cells=[cell_out(cell.cell[partition.name], cell, detail.balance) for cell in detail.cells[partition.name]],
         )
         for partition in dataset.partitions.declared
     ]
@@ -163,7 +163,8 @@ def _amounts(account: Account, balance: statements.Balance) -> dict[str, object]
     }
 
 
-def _cell(name: Cell, cell: CellBalance, balance: statements.Balance) -> CellOut:
+def cell_out(name: Cell, cell: CellBalance, balance: statements.Balance) -> CellOut:
+    """Formats the tightest joint cell of a cell."""
     return CellOut(
         cell=name,
         charged=balance.text(cell.charged),

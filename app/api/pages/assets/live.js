@@ -30,6 +30,13 @@ function follow(part) {
   };
 }
 
+// Shows the words of a part under the pointer, or with the focus, in the output of its figure.
+function showWords(event) {
+  const part = event.target.closest("[data-words]");
+  const output = part && part.closest("figure").querySelector("output");
+  if (output) output.textContent = part.dataset.words;
+}
+
 function switchTheme() {
   const root = document.documentElement;
   const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -51,4 +58,5 @@ if (localStorage.getItem("theme")) document.documentElement.dataset.theme = loca
 document.addEventListener("DOMContentLoaded", () => {
   addThemeButton();
   document.querySelectorAll("[data-events]").forEach(follow);
+  for (const kind of ["pointerover", "focusin"]) document.addEventListener(kind, showWords);
 });

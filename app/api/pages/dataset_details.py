@@ -1,0 +1,178 @@
+"""Serves the page of one dataset: its spend, cells, access, rules and population, and the forms that change them."""
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Query, Request, Response
+
+from app.access.roles import Principal
+from app.api.deps import Caller, CurrentInstallation
+from app.api.pages import pictures
+from app.api.pages.forms import Form, checked, submitted
+from app.api.pages.refusals import shown_problem
+from app.api.pages.rendering import rendered
+from app.api.pages.routing import PageRoute
+from app.core import limits
+from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, RoleMissing
+from app.services import grants, populations
+from app.services.datasets import show_datasets
+from app.services.datasets.join_population import join_population
+from app.services.installation import Installation
+from app.services.ledger import balances, spend
+from app.services.pages import PageRequest
+from app.services.rules.change_rules import change_rules
+from app.services.rules.show_rules import show_rules
+from app.wire.datasets import GrantIn
+from app.wire.ledger import PartitionBalance
+from app.wire.populations import JoinIn
+from app.wire.rules import RulesIn
+
+router = APIRouter(prefix="/ui/datasets/{dataset}", route_class=PageRoute)
+
+_Result = TypeVar("_Result")
+
+
+@router.get("")
+def show_dataset(
+    request: Request,
+    installation: CurrentInstallation,
+    caller: Caller,
+    dataset: str,
+    pair: Annotated[str, Query(max_length=4_096)] = "",
+) -> Response:
+    """Show one dataset. ``pair`` chooses two partitions, as in ``region,shard``, for the grid of cells."""
+    return _page(request, installation, caller, dataset, pair=pair)
+
+
+@router.post("/grants")
+async def grant(request: Request, installation: CurrentInstallation, caller: Caller, dataset: str) -> Response:
+    """Grant a key a role, or revoke its role."""
+
+    def act(form: Form) -> str:
+        key_id = form.get("key_id", "").strip()
+        if form.get("role") == "none":
+            grants.remove_grant(installation, caller, dataset, key_id)
+        else:
+            body = checked(GrantIn, {"role": form.get("role", "")})
+            grants.put_grant(installation, caller, dataset, key_id, role=body.role)
+        return f"/ui/datasets/{dataset}#access"
+
+    return await _changed(request, installation, caller, dataset, act)
+
+
+@router.post("/rules")
+async def put_rules(request: Request, installation: CurrentInstallation, caller: Caller, dataset: str) -> Response:
+    """Put rules in force, or propose them to the other owners."""
+
+    def act(form: Form) -> str:
+        change_rules(installation, caller, dataset, checked(RulesIn, _rules(form)))
+        return f"/ui/datasets/{dataset}#rules"
+
+    return await _changed(request, installation, caller, dataset, act)
+
+
+@router.post("/population")
+async def join(request: Request, installation: CurrentInstallation, caller: Caller, dataset: str) -> Response:
+    """Make the dataset a member of a population."""
+
+    def act(form: Form) -> str:
+        body = checked(JoinIn, {"population": form.get("population", "").strip()})
+        join_population(installation, caller, dataset, population=body.population)
+        return f"/ui/datasets/{dataset}#population"
+
+    return await _changed(request, installation, caller, dataset, act)
+
+
+async def _changed(
+    request: Request, installation: Installation, caller: Principal, dataset: str, act: Callable[[Form], str]
+) -> Response:
+    return await submitted(request, act, lambda refusal: _page(request, installation, caller, dataset, refusal=refusal))
+
+
+def _page(
+    request: Request,
+    installation: Installation,
+    caller: Principal,
+    dataset: str,
+    *,
+    pair: str = "",
+    refusal: GrovekeeperError | None = None,
+) -> Response:
+    shown = show_datasets.show_dataset(installation, caller, dataset).model_dump(by_alias=True)
+    reference = shown["id"]
+    balance = _if_permitted(lambda: balances.show_balance(installation, caller, reference, scope={}))
+    spent = _if_permitted(lambda: spend.list_charges(installation, caller, reference))
+    pairs = [] if balance is None else _pairs(balance.partitions)
+    chosen = next((names for names in pairs if ",".join(names) == pair), pairs[0] if pairs else None)
+    status, problem = (200, None) if refusal is None else shown_problem(refusal)
+    return rendered(
+        request,
+        "dataset",
+        status=status,
+        refusal=problem,
+        dataset=shown,
+        balance=balance,
+        spent=spent,
+        plot=None if spent is None or balance is None else pictures.spend(spent, balance.model_dump()),
+        pairs=pairs,
+        chosen=chosen,
+        grid=chosen and spend.show_pairs(installation, caller, reference, first=chosen[0], second=chosen[1]),
+        access=_if_permitted(lambda: _grants(installation, caller, reference)),
+        rules=_if_permitted(lambda: show_rules(installation, caller, reference)),
+        population=_population(installation, caller, shown["population"]),
+    )
+
+
+def _grants(installation: Installation, caller: Principal, reference: str) -> Any:
+    return grants.list_grants(installation, caller, reference, PageRequest(limit=limits.MAX_PAGE_SIZE))
+
+
+def _population(installation: Installation, caller: Principal, name: str | None) -> Any:
+    """The population of a dataset with its members, if the caller may see it."""
+    if name is None:
+        return None
+    try:
+        return populations.show_population(installation, caller, name)
+    except (NotFound, RoleMissing):
+        return None
+
+
+def _pairs(partitions: list[PartitionBalance]) -> list[tuple[str, str]]:
+    """Pairs of partitions that fit a page as a grid."""
+    return [
+        (first.name, second.name)
+        for first, second in combinations(partitions, 2)
+        if 0 < len(first.cells) * len(second.cells) <= limits.MAX_SHOWN_PAIRS
+    ]
+
+
+def _rules(form: Form) -> dict[str, Any]:
+    """The body of ``PUT /datasets/{id}/rules`` for a form. Times are UTC; a quota is a line ``key key: amount``."""
+    erase_at = form.get("erase_rows_at", "").strip()
+    return {
+        "largest_job": form.get("largest_job", "").strip() or None,
+        "approval_above": form.get("approval_above", "").strip() or None,
+        "quotas": [_quota(line) for line in form.get("quotas", "").splitlines() if line.strip()],
+        "frozen": form.get("frozen") == "yes",
+        "erase_rows_at": _time(erase_at) if erase_at else None,
+    }
+
+
+def _time(text: str) -> str:
+    """The time of a field in UTC. Browsers omit the zone, and the seconds where they are zero."""
+    return text if text.endswith("Z") else f"{text}:00"[:19] + "Z"
+
+
+def _quota(line: str) -> dict[str, Any]:
+    keys, colon, amount = line.partition(":")
+    if not colon:
+        raise InvalidRequest.at("/quotas", "malformed", accepted=["key_a key_b: amount"])
+    return {"keys": keys.replace(",", " ").split(), "cap": amount.strip()}
+
+
+def _if_permitted(show: Callable[[], _Result]) -> _Result | None:
+    try:
+        return show()
+    except RoleMissing:
+        return None

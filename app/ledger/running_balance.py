@@ -1,0 +1,86 @@
+"""Reads entries from the newest to the oldest, and computes what one joint cell has spent after each entry."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from app.ledger import repository
+from app.ledger.entries import Entry, EntryKind
+from app.ledger.tables import EntryRow
+from app.privacy.composition import Cell, JointCell
+
+_EFFECTS: Mapping[str, tuple[int, int]] = {
+    EntryKind.RESERVE: (0, 1),
+    EntryKind.CHARGE: (1, -1),
+    EntryKind.VOID: (0, -1),
+    EntryKind.EXPIRE: (0, -1),
+}
+"""By kind of an entry, how often its amount is added to what is charged and to what is reserved."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one joint cell has charged and reserved, in steps of the account's unit."""
+
+    charged: int
+    reserved: int
+
+    def before(self, entry: Entry) -> "Spent":
+        """What was spent before an entry that covers the cell."""
+        charged, reserved = _EFFECTS.get(entry.kind, (0, 0))
+        return Spent(self.charged - charged * entry.amount, self.reserved - reserved * entry.amount)
+
+
+@dataclass(frozen=True)
+class EntryFilter:
+    """Which entries of an account are listed; a field that is ``None`` excludes none.
+
+    Attributes:
+        kinds: of the entries.
+        job_id: of the entries.
+        actor: of the entries.
+    """
+
+    kinds: Collection[EntryKind] | None = None
+    job_id: str | None = None
+    actor: str | None = None
+
+
+def newest(
+    session: Session, account_id: str, *, before: int | None, limit: int, chosen: EntryFilter = EntryFilter()
+) -> list[Entry]:
+    """At most ``limit`` entries with a sequence below ``before``, newest first."""
+    query = select(EntryRow).where(EntryRow.account_id == account_id)
+    if before is not None:
+        query = query.where(EntryRow.sequence < before)
+    if chosen.kinds is not None:
+        query = query.where(EntryRow.kind.in_([kind.value for kind in chosen.kinds]))
+    if chosen.job_id is not None:
+        query = query.where(EntryRow.job_id == chosen.job_id)
+    if chosen.actor is not None:
+        query = query.where(EntryRow.actor == chosen.actor)
+    return repository.read_entries(session, account_id, query.order_by(EntryRow.sequence.desc()).limit(limit))
+
+
+def spent_after(session: Session, account_id: str, cell: JointCell, sequence: int) -> Spent:
+    """What a joint cell has spent after an entry. The database adds the amounts of equal scopes."""
+    sums = (
+        select(EntryRow.kind, EntryRow.scope, func.sum(EntryRow.amount))
+        .where(EntryRow.account_id == account_id, EntryRow.sequence <= sequence, EntryRow.kind.in_(list(_EFFECTS)))
+        .group_by(EntryRow.kind, EntryRow.scope)
+    )
+    charged = reserved = 0
+    for kind, scope, amount in session.execute(sums):
+        if covers(scope, cell):
+            by_charged, by_reserved = _EFFECTS[kind]
+            charged += by_charged * int(amount)
+            reserved += by_reserved * int(amount)
+    return Spent(charged, reserved)
+
+
+def covers(scope: Mapping[str, Sequence[Any]], cell: Mapping[str, Cell]) -> bool:
+    """Whether a scope has rows in common with a cell, which names a cell of some or of all partitions."""
+    return all(name not in cell or cell[name] in cells for name, cells in scope.items())

@@ -1,0 +1,133 @@
+"""Shows how an account was spent: its charges with what the tightest cell had spent after each, and pairs of cells."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.access import grants
+from app.access.roles import SEE_BALANCE, SEE_LEDGER, Principal
+from app.core import limits
+from app.core.errors import InvalidRequest
+from app.ledger import repository, running_balance, statements
+from app.ledger.entries import Entry, EntryKind
+from app.ledger.running_balance import EntryFilter
+from app.privacy.composition import Cell
+from app.services.authorization import authorized_dataset
+from app.services.installation import Installation
+from app.services.ledger.balances import cell_out
+from app.wire.ledger import CellOut
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One charge of an account.
+
+    Attributes:
+        sequence: of its entry.
+        amount: in the account's unit.
+        job_id: of the job; ``None`` for a mechanism outside the service, which has a ``description``.
+        by: the key that submitted the job, or that attested the external mechanism.
+        by_name: the name of the key, for a reader who may know it.
+        covers: whether the tightest cell lies in the scope, so that the charge is a step of the plot.
+        total: what the tightest cell has charged after it.
+    """
+
+    sequence: int
+    amount: str
+    scope: Mapping[str, Any]
+    job_id: str | None
+    description: str | None
+    by: str
+    by_name: str | None
+    at: str
+    covers: bool
+    total: str
+
+
+@dataclass(frozen=True)
+class Spend:
+    """The newest charges of an account, oldest first.
+
+    Attributes:
+        charges: at most ``limits.MAX_SHOWN_CHARGES``.
+        before: what the tightest cell had charged before the first of them.
+        are_all: whether the account has no earlier charge.
+    """
+
+    charges: Sequence[Charge]
+    before: str
+    are_all: bool
+
+
+def list_charges(installation: Installation, principal: Principal, reference: str) -> Spend:
+    """Lists the newest charges of a dataset's account.
+
+    Raises:
+        NotFound: no such dataset, or it is not visible to this key.
+        RoleMissing: the key may not read the ledger.
+    """
+    with installation.database.read() as session:
+        dataset_id = authorized_dataset(session, principal, reference, SEE_LEDGER).id
+        balance = statements.balance(session, dataset_id)
+        size, limit = statements.size(session, dataset_id), limits.MAX_SHOWN_CHARGES
+        chosen = EntryFilter(kinds=[EntryKind.CHARGE])
+        entries = running_balance.newest(session, dataset_id, before=size + 1, limit=limit + 1, chosen=chosen)
+        level = running_balance.spent_after(session, dataset_id, balance.tightest_cell, size).charged
+        submitters = _submitters(session, entries)
+        names = grants.names_of_keys(session, principal, dataset_id, set(submitters.values()))
+        charges = []
+        for entry in entries[:limit]:
+            by, details = submitters[entry.sequence], entry.details or {}
+            covers = running_balance.covers(entry.scope, balance.tightest_cell)
+            charges.append(
+                Charge(
+                    sequence=entry.sequence,
+                    amount=balance.text(entry.amount),
+                    scope=entry.scope,
+                    job_id=None if "attested_by" in details else entry.job_id,
+                    description=details.get("description"),
+                    by=by,
+                    by_name=names.get(by),
+                    at=entry.at,
+                    covers=covers,
+                    total=balance.text(level),
+                )
+            )
+            level -= entry.amount if covers else 0
+        return Spend(charges[::-1], before=balance.text(level), are_all=len(entries) <= limit)
+
+
+def show_pairs(
+    installation: Installation, principal: Principal, reference: str, *, first: str, second: str
+) -> list[tuple[Cell, list[CellOut]]]:
+    """Shows the tightest joint cell in every pair of a cell of one partition and a cell of another.
+
+    Returns:
+        For every cell of the first partition, the pairs with every cell of the second partition.
+
+    Raises:
+        NotFound: no such dataset, or it is not visible to this key.
+        RoleMissing: the key may only predict.
+        InvalidRequest: not two partitions of the dataset, or they have too many pairs.
+    """
+    with installation.database.read() as session:
+        dataset = authorized_dataset(session, principal, reference, SEE_BALANCE)
+        detail = statements.detail(session, dataset.id)
+        if first == second or not {first, second} <= set(detail.cells):
+            raise InvalidRequest.at("/pair", "unknown-partition")
+        if len(detail.cells[first]) * len(detail.cells[second]) > limits.MAX_SHOWN_PAIRS:
+            raise InvalidRequest.at("/pair", "too-many")
+        rows = []
+        for name in [cell.cell[first] for cell in detail.cells[first]]:
+            pairs = statements.detail(session, dataset.id, {first: (name,)}).cells[second]
+            rows.append((name, [cell_out(pair.cell[second], pair, detail.balance) for pair in pairs]))
+        return rows
+
+
+def _submitters(session: Session, charges: Sequence[Entry]) -> dict[int, str]:
+    """The keys that asked for charges, by sequence. A job's charge is an act of the worker."""
+    jobs = sorted({entry.job_id for entry in charges if entry.job_id is not None})
+    by_job = {row.job_id: row.reserved_by for row in repository.reservations_of(session, jobs)}
+    return {entry.sequence: by_job.get(entry.job_id, entry.actor) for entry in charges}
