@@ -1,17 +1,19 @@
 """Assembles the FastAPI application (routes, error handlers, middleware) and its OpenAPI document."""
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
+from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
 
 from app.api import problems
 from app.api.answer_headers import HEADERS, document_headers
 from app.api.capacity import THREADS, Capacities
 from app.api.job_events import JobEvents
+from app.api.metrics import Metrics
 from app.api.middleware import EveryRequest
 from app.api.pages import dataset_details
 from app.api.pages import datasets as dataset_pages
@@ -20,6 +22,7 @@ from app.api.pages import ledger as ledger_pages
 from app.api.pages import models as model_pages
 from app.api.pages import shared as shared_pages
 from app.api.readiness import Readiness
+from app.api.recorder import Recorder
 from app.api.routes import (
     approvals,
     audit,
@@ -29,18 +32,22 @@ from app.api.routes import (
     health,
     keys,
     ledger,
+    metrics,
     models,
     populations,
     profiles,
     reservations,
     training,
 )
-from app.core.errors import GrovekeeperError, IdempotencyKeyMissing
+from app.core.errors import GrovekeeperError, IdempotencyKeyMissing, InstallationError
 from app.core.settings import Settings
 from app.services.authenticate import IdentityProvider
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.wire.base import Problem
+
+if TYPE_CHECKING:  # OpenTelemetry is an extra
+    from app.api.tracing import RequestSpans
 
 _DESCRIPTION = """\
 A lifetime privacy budget for every dataset, kept in a ledger that cannot be overdrawn; differentially private forests
@@ -52,7 +59,8 @@ def create_app(settings: Settings) -> FastAPI:
     """Create the application of one installation. Opens the database, but creates and upgrades no tables.
 
     Raises:
-        InstallationError: the database's address or the signing key cannot be used.
+        InstallationError: the database's address or the signing key cannot be used, or the
+            extra of a setting is not installed.
     """
     installation = Installation.open(settings, pool_size=sum(THREADS.values()))
     app = _application()
@@ -62,10 +70,26 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.capacities = capacities = Capacities()
     app.state.readiness = Readiness(installation.home, app.state.heads, capacities)
     app.state.job_events = JobEvents(capacities)
+    app.state.metrics = Metrics(installation, app.state.heads)
     app.add_middleware(
-        EveryRequest, installation=installation, heads=app.state.heads, capacities=capacities, provider=provider
+        EveryRequest,
+        installation=installation,
+        heads=app.state.heads,
+        capacities=capacities,
+        provider=provider,
+        recorder=Recorder(app.state.metrics, _spans(settings)),
     )
     return app
+
+
+def _spans(settings: Settings) -> "RequestSpans | None":
+    if settings.otlp_endpoint is None:
+        return None
+    try:
+        from app.api.tracing import RequestSpans
+    except ImportError:
+        raise InstallationError("GROVEKEEPER_OTLP_ENDPOINT needs: pip install 'grovekeeper[otel]'") from None
+    return RequestSpans.exported_to(settings.otlp_endpoint)
 
 
 def openapi_text() -> str:
@@ -74,8 +98,15 @@ def openapi_text() -> str:
 
 
 def _application() -> FastAPI:
-    app = FastAPI(title="Grovekeeper", docs_url=None, redoc_url=None, redirect_slashes=False, strict_content_type=False)
-    modules = (health, keys, datasets, populations, training, approvals, profiles, models, evaluations)
+    app = FastAPI(
+        title="Grovekeeper",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        strict_content_type=False,
+        telemetry=_NO_TELEMETRY,
+    )
+    modules = (health, metrics, keys, datasets, populations, training, approvals, profiles, models, evaluations)
     for module in (*modules, ledger, reservations, evidence, audit):
         app.include_router(module.router)
     app.include_router(datasets.declarations)
@@ -112,3 +143,5 @@ def _require_key_where_it_is_missed(operation: dict[str, Any]) -> None:
 
 
 _API_VERSION = "1"
+_NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+"""FastAPI would export durations of uploads and messages of exceptions wherever a library sets up OpenTelemetry."""

@@ -4,6 +4,7 @@ import errno
 import logging
 import re
 import secrets
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +21,10 @@ from app.api.capacity import Capacities, Work, work_of_authentication
 from app.api.pages import sessions
 from app.api.pages.refusals import WITHOUT_SESSION, is_page, page_of, unexpected
 from app.api.readiness import DISK_RETRY_S, confirm_ready, confirm_upgraded
+from app.api.recorder import Recorder
 from app.core import limits
 from app.core.errors import GrovekeeperError, NotFound, TooManyRequests, Unavailable
+from app.core.logging import about
 from app.services.authenticate import IdentityProvider, authenticate
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
@@ -43,6 +46,7 @@ class EveryRequest:
     * At most ``limits.MAX_REQUESTS_IN_FLIGHT`` requests at once, ``limits.MAX_REQUESTS_PER_KEY`` of one key; then 429.
     * 503 until the database is at this program's revision and agrees with every head outside it.
     * 401 without a valid key, before the body is read; a page without a session sends the caller to sign in.
+    * Counts, logs and traces every answer.
     """
 
     def __init__(
@@ -53,8 +57,10 @@ class EveryRequest:
         heads: Heads,
         capacities: Capacities,
         provider: IdentityProvider | None,
+        recorder: Recorder,
     ) -> None:
         self._app = app
+        self._recorder = recorder
         self._provider = provider
         self._heads = heads
         self._installation = installation
@@ -69,6 +75,14 @@ class EveryRequest:
         request_id = secrets.token_hex(8)
         scope.setdefault("state", {})["request_id"] = request_id
         answered = _Answered(send, request_id)
+        began_ns = time.time_ns()
+        with about(request_id=request_id):
+            try:
+                await self._answer(scope, receive, answered)
+            finally:
+                self._recorder.record(scope, status=answered.status, began_ns=began_ns)
+
+    async def _answer(self, scope: Scope, receive: Receive, answered: "_Answered") -> None:
         self._in_flight += 1
         try:
             await self._admit(scope)
@@ -80,9 +94,9 @@ class EveryRequest:
             await _answer_to(error, Request(scope))(scope, receive, answered)
         except ClientDisconnect:
             # No client is left to answer; the route closed the file of the body, which frees it.
-            _log.info("a client went away", extra={"request_id": request_id})
+            _log.info("a client went away")
         except Exception as error:
-            _log.exception("a request failed", extra={"request_id": request_id})
+            _log.exception("a request failed")
             if answered.has_started:
                 raise
             await _answer_to_unexpected(error, Request(scope))(scope, receive, answered)
@@ -151,16 +165,18 @@ def _answer_to_unexpected(error: Exception, request: Request) -> Response:
 
 
 class _Answered:
-    """Adds headers to an answer, and records whether the answer has begun."""
+    """Adds headers to an answer, and records its status; 0 until the answer has begun."""
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send
         self._request_id = request_id
         self.has_started = False
+        self.status = 0
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.has_started = True
+            self.status = message["status"]
             headers = list(message.get("headers", []))
             headers.append((b"x-request-id", self._request_id.encode("ascii")))
             headers.append((b"x-content-type-options", b"nosniff"))

@@ -212,6 +212,11 @@ MAX_ENTRIES_VERIFIED_AT_ONCE = 2_000
 BALANCE_CHECK_INTERVAL_S = 60.0
 """Seconds between two comparisons of all accounts of an API process with their entries."""
 
+# Metrics
+
+METRICS_AGE_S = 30.0
+"""Seconds for which an API process shows the same queue and the same accounts near their caps in its metrics."""
+
 # Erasures
 
 ERASURE_INTERVAL_S = 60.0

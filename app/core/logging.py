@@ -5,12 +5,17 @@ A line carries the *constant* text of a message, never its arguments, and of the
 parsers quote the cell that they cannot read. Log like this::
 
     logger.warning("the lease on a job was lost", extra={"job_id": job_id})
+
+What a request or a job writes names it: :func:`about` adds its id.
 """
 
 import json
 import logging
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import TextIO
@@ -21,6 +26,7 @@ PUBLIC_FIELDS = (
     "request_id",
     "method",
     "route",
+    "location",
     "status",
     "problem",
     "account_id",
@@ -35,6 +41,17 @@ PUBLIC_FIELDS = (
     "revision",
 )
 """Names of the extra fields that are written: ids, routes and states, never rows, numbers of rows or bodies."""
+_about: ContextVar[dict[str, object]] = ContextVar("about", default={})  # noqa: B039  # never changed in place
+
+
+@contextmanager
+def about(**fields: str) -> Iterator[None]:
+    """Adds public fields to every line that this thread or task writes meanwhile: the request or the job."""
+    token = _about.set(_about.get() | fields)
+    try:
+        yield
+    finally:
+        _about.reset(token)
 
 
 class JsonFormatter(logging.Formatter):
@@ -47,7 +64,8 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": _text(record),
         }
-        line |= {name: vars(record)[name] for name in PUBLIC_FIELDS if name in vars(record)}
+        fields = _about.get() | vars(record)
+        line |= {name: fields[name] for name in PUBLIC_FIELDS if name in fields}
         if record.exc_info and record.exc_info[0] is not None:
             kind, _, at = record.exc_info
             line["error"] = {"type": f"{kind.__module__}.{kind.__qualname__}", "at": _places(at)}

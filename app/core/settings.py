@@ -59,6 +59,12 @@ def _read_location(text: str) -> str | Path:
     return text
 
 
+def _read_endpoint(text: str) -> str:
+    if urlsplit(text).scheme not in ("http", "https") or not urlsplit(text).hostname:
+        raise ValueError("not an address")
+    return text
+
+
 def _read_roles(text: str) -> dict[str, str]:
     roles = json.loads(text, object_pairs_hook=json_text.unique)
     if not isinstance(roles, dict) or not all(role in GLOBAL_ROLES for role in roles.values()):
@@ -108,6 +114,13 @@ SETTINGS: tuple[Setting, ...] = (
         "Seconds between the public times at which workers claim jobs, and charges, progress and results appear, 1 to "
         "86,400 (see docs/guides/operator.md); 0 shows all of them at once.",
         int,
+    ),
+    Setting(
+        "otlp_endpoint",
+        "",
+        "Address of an OpenTelemetry collector for spans of requests, OTLP over HTTP: `https://…/v1/traces`. Needs the "
+        "extra `otel`. When unset, there are no spans.",
+        _read_endpoint,
     ),
     Setting("log_level", "INFO", f"One of {', '.join(LOG_LEVELS)}. Logs are JSON lines on standard error.", str.upper),
     Setting(
@@ -182,6 +195,7 @@ class Settings:
     lease_ttl_s: int = limits.LEASE_TTL_S
     poll_interval_s: float = 0.5
     release_interval_s: int = 0
+    otlp_endpoint: str | None = None
     log_level: str = "INFO"
     signing_key_file: Path | None = None
     storage_key: str | None = field(default=None, repr=False)

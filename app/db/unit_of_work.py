@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from app.core import clock, limits
 from app.core.errors import Unavailable
+from app.core.tally import Tally
 from app.db.engine import ACCESS, DialectName, database_file, dialect_of, open_engine, parse_url
 from app.db.locks import WriteLock
 
@@ -39,11 +40,13 @@ class Database:
     Attributes:
         dialect: ``"sqlite"`` or ``"postgresql"``.
         engine: for migrations and tests only; services use :meth:`read` and :meth:`write`.
+        errors: errors of transactions since the start: ``busy`` (no free connection), ``temporary`` or ``unexpected``.
     """
 
     def __init__(self, url: URL, *, pool_size: int = limits.MAX_DATABASE_CONNECTIONS) -> None:
         self.dialect: DialectName = dialect_of(url)
         self.engine: Engine = open_engine(url, pool_size=pool_size)
+        self.errors: Tally[str] = Tally()
         self._write_lock = WriteLock.of(database_file(url)) if self.dialect == "sqlite" else None
         self._writers = sessionmaker(self.engine.execution_options(**{ACCESS: "write"}), expire_on_commit=False)
         self._readers = sessionmaker(self._reading(), expire_on_commit=False)
@@ -111,12 +114,12 @@ class Database:
 
     @contextmanager
     def _write(self) -> Iterator[Session]:
-        with self._exclusive(), _unavailable_if_unreachable(writes=True), self._writers.begin() as session:
+        with self._exclusive(), self._unavailable_if_unreachable(writes=True), self._writers.begin() as session:
             yield session
 
     @contextmanager
     def _read(self) -> Iterator[Session]:
-        with _unavailable_if_unreachable(writes=False), self._readers() as session:
+        with self._unavailable_if_unreachable(writes=False), self._readers() as session:
             yield session
 
     def _exclusive(self) -> AbstractContextManager[None]:
@@ -127,17 +130,19 @@ class Database:
             return self.engine.execution_options(**{ACCESS: "read"})
         return self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
-
-@contextmanager
-def _unavailable_if_unreachable(*, writes: bool) -> Iterator[None]:
-    try:
-        yield
-    except PoolExhausted as error:
-        raise Unavailable("the database is busy") from error
-    except DBAPIError as error:
-        if not (_is_temporary(error) or (writes and _accepts_no_writes(error))):
-            raise
-        raise Unavailable("the database cannot answer at the moment") from error
+    @contextmanager
+    def _unavailable_if_unreachable(self, *, writes: bool) -> Iterator[None]:
+        try:
+            yield
+        except PoolExhausted as error:
+            self.errors.add("busy")
+            raise Unavailable("the database is busy") from error
+        except DBAPIError as error:
+            if not (_is_temporary(error) or (writes and _accepts_no_writes(error))):
+                self.errors.add("unexpected")
+                raise
+            self.errors.add("temporary")
+            raise Unavailable("the database cannot answer at the moment") from error
 
 
 def _is_temporary(error: DBAPIError) -> bool:

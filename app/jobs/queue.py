@@ -42,6 +42,13 @@ def has_queued(session: Session, *, closed: Collection[str] = ()) -> bool:
     return session.execute(select(JobRow.id).where(_claimable(closed)).limit(1)).first() is not None
 
 
+def counts(session: Session, states: Collection[JobState]) -> dict[JobState, int]:
+    """The number of jobs in each of several states."""
+    query = select(JobRow.state, func.count()).where(JobRow.state.in_(state.value for state in states))
+    numbers = dict(iter(session.execute(query.group_by(JobRow.state))))
+    return {state: numbers.get(state.value, 0) for state in states}
+
+
 def claim(session: Session, *, at: datetime, ttl_s: float, closed: Collection[str] = ()) -> Claim | None:
     """Takes the oldest job of the submitter who waits longest for a turn; ``None`` if no job can be claimed.
 

@@ -1,15 +1,16 @@
 """Defines the installation that a process works on: database, home folder, artifact store."""
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from app.core.data_keys import StorageKeys
-from app.core.errors import InstallationError
+from app.core.errors import GrovekeeperError, InstallationError
 from app.core.private_files import close_to_others
 from app.core.settings import Settings
+from app.core.tally import Tally
 from app.db.engine import database_file, dialect_of, parse_url
 from app.db.unit_of_work import Database
 from app.registry.cache import ArtifactCache
@@ -24,12 +25,18 @@ PRIVATE_NAMES = ("rows", "prints", "jobs", "artifacts", "storage.key", "signing.
 
 @dataclass(frozen=True)
 class Installation:
-    """One installation, opened once per process and shared by its threads."""
+    """One installation, opened once per process and shared by its threads.
+
+    Attributes:
+        admissions: requests that spend budget, by outcome: ``True`` admitted, ``False`` answered from an earlier
+            request, or the kind of the error.
+    """
 
     settings: Settings
     database: Database
     store: ArtifactStore
     cache: ArtifactCache
+    admissions: Tally[bool | type[GrovekeeperError]] = field(default_factory=Tally)
 
     @classmethod
     def open(cls, settings: Settings, *, pool_size: int) -> "Installation":

@@ -7,7 +7,7 @@ import time
 from types import FrameType
 
 from app.core.errors import GrovekeeperError, InstallationError, LeaseLost
-from app.core.logging import configure
+from app.core.logging import about, configure
 from app.core.memory import forbid_core_dumps
 from app.core.settings import Settings
 from app.services.datasets.erase_due import erase_due
@@ -101,9 +101,10 @@ class _Loop:
         if claim is None:
             return False
         supervisor = Supervisor(self._installation, claim, stopping=self._stopping)
-        _log.info("job claimed", extra={"job_id": claim.job_id})
-        run_job(self._installation, claim, supervisor.run)
-        _log.info("job ended", extra={"job_id": claim.job_id})
+        with about(job_id=claim.job_id):
+            _log.info("job claimed")
+            run_job(self._installation, claim, supervisor.run)
+            _log.info("job ended")
         return True
 
     def _sweep_when_due(self) -> None:

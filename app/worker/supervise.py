@@ -139,7 +139,7 @@ class Supervisor:
                 run_job.heartbeat(self._installation, self._claim, trees_done=trees_done)
                 self._written_trees = trees_done
             except Unavailable:
-                _log.warning("a heartbeat was missed", extra={"job_id": self._claim.job_id})
+                _log.warning("a heartbeat was missed")
             self._written_at = time.monotonic()
 
 

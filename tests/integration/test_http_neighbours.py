@@ -5,12 +5,15 @@ replaced by their kind and their order of appearance; their lengths stay in the 
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from app.core import limits
 from app.datasets import row_files
 from app.jobs.tables import JobRow
 from app.services.jobs import show_jobs
@@ -45,6 +48,11 @@ def server(idle_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield idle_server
 
 
+@pytest.fixture(autouse=True)
+def _no_old_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "METRICS_AGE_S", 0)
+
+
 @dataclass
 class World:
     """One dataset, and all answers to everybody but its owner."""
@@ -54,11 +62,13 @@ class World:
     owner: Caller
     left: list[tuple[str, int, dict[str, bytes], bytes]] = field(default_factory=list)
     _order: dict[bytes, bytes] = field(default_factory=dict)
+    _measured: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.people = {role: self.server.granted(self.dataset, role) for role in ("analyst", "predictor", "auditor")}
         for caller in (self.owner, *self.people.values()):
             self._same(caller.id.encode())
+        self._measured = _metrics(self.server)
 
     def ask(self, role: str, method: str, path: str, *expected: int, **body: Any) -> Any:
         """Sends a request and records the answer without what varies between two equal datasets."""
@@ -83,6 +93,14 @@ class World:
         assert (shown, shown["state"]) == (last, "succeeded")
         return shown
 
+    def measured(self) -> None:
+        """Records how the metrics changed since the last call. Heads are written at times of their own."""
+        changes = _metrics(self.server)
+        changes.subtract(self._measured)
+        self._measured.update(changes)
+        compared = sorted(f"{name} {change}" for name, change in changes.items() if "heads" not in name and change)
+        self.left.append(("metrics", 200, {}, "\n".join(compared).encode()))
+
     def _same(self, content: bytes) -> bytes:
         def kind(match: re.Match[bytes]) -> bytes:
             value = match.group()
@@ -90,6 +108,13 @@ class World:
             return self._order.setdefault(value, f"<{match.lastgroup} {number} of {len(value)}>".encode())
 
         return _VARIES.sub(kind, content)
+
+
+def _metrics(server: Server) -> Counter[str]:
+    """Every sample of the metrics of an installation, by name and labels."""
+    families = text_string_to_metric_families(server.admin.http.get("/metrics").text)
+    samples = [sample for family in families for sample in family.samples]
+    return Counter({f"{sample.name} {sorted(sample.labels.items())}": int(sample.value) for sample in samples})
 
 
 def _world(server: Server, accountant: str, **declared: object) -> World:
@@ -109,9 +134,11 @@ def _walk(server: Server, rows: str, *, accountant: str, **declared: object) -> 
     world.upload(rows)
     world.upload(rows)
     _spend(world, accountant)
+    world.measured()
     assert world.owner.http.delete(f"/datasets/{dataset}").status_code == 204
     world.ask("analyst", "POST", "/train", 409, **_training(dataset, accountant))
     _read(world, f"/datasets/{dataset}", f"/ledger/{dataset}", f"/ledger/{dataset}/export", "/datasets", "/ledger")
+    world.measured()
     return world
 
 
@@ -184,6 +211,15 @@ def test_neighbouring_datasets_give_the_same_answers(server: Server, names: Sequ
             other = _walk(server, OF_UNITS[name], accountant="gdp", privacy_unit=UNIT)
             differences = _differences(of_units, other)
         assert differences == [], name
+
+
+def test_one_request_more_is_found_in_the_metrics(server: Server) -> None:
+    worlds = [_world(server, "pure") for _ in range(2)]
+    for world, n_requests in zip(worlds, (1, 2), strict=True):
+        for _ in range(n_requests):
+            world.upload(HEADER)
+        world.measured()
+    assert _differences(*worlds) == ["metrics"]
 
 
 def test_a_size_that_reaches_the_answers_is_found(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,6 +107,7 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "change_cap": lambda it: ("POST", f"/ledger/{it.dataset}/cap", {"json": _lower_cap()}),
     "show_checkpoint": lambda it: ("GET", f"/ledger/{it.dataset}/checkpoint", {}),
     "show_proof": lambda it: ("GET", f"/ledger/{it.dataset}/proofs?sequence=1", {}),
+    "show_metrics": lambda it: ("GET", "/metrics", {}),
     "show_signer": lambda it: ("GET", "/signer", {}),
     "list_acts": lambda it: ("GET", "/audit", {}),
     "export_acts": lambda it: ("GET", "/audit/export", {}),

@@ -91,7 +91,7 @@ RULES: dict[str, Rule] = {
     ),
     **dict.fromkeys(("create_key", "list_keys", "rotate_key", "revoke_key"), _role()),
     **dict.fromkeys(("declare_dataset", "check_declaration", "create_population"), _role("owner")),
-    **dict.fromkeys(("list_acts", "export_acts", "show_head"), _role("auditor")),
+    **dict.fromkeys(("list_acts", "export_acts", "show_head", "show_metrics"), _role("auditor")),
     "list_populations": _role("owner", "auditor"),
     "list_balances": Rule(on=frozenset(_READS_LEDGER), role=frozenset({"owner", "auditor", "admin"}), anywhere=True),
     "show_population": _on("auditor"),

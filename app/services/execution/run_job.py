@@ -102,7 +102,7 @@ def run_job(installation: Installation, claim: Claim, run: Callable[[JobTask], N
     try:
         task = charge_job(installation, claim)
     except TaskNotPaid:
-        _log.error("a job's task is not what its reservations pay for", extra={"job_id": claim.job_id})
+        _log.error("a job's task is not what its reservations pay for")
         _give_back(installation, claim, reason=EndReason.FAILED)
         return
     except SubmitterRevoked:

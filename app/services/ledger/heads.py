@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +74,15 @@ class Heads:
                 not the key that the database names, or the storage key of a dataset is missing.
         """
         self._confirmation()
+
+    def n_behind(self, sizes: Mapping[str, int]) -> int:
+        """The number of accounts with entries that are in no head yet.
+
+        Args:
+            sizes: number of entries of every account, by id.
+        """
+        heads = dict(self._confirmation().heads)
+        return sum(account_id not in heads or heads[account_id].size < size for account_id, size in sizes.items())
 
     def publish(self) -> None:
         """Writes the head of every account that grew since the last call.

@@ -1,5 +1,6 @@
 """Submits a request that spends budget: authorizes, returns a stored answer, quotes, and writes once."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,11 +11,13 @@ from sqlalchemy.orm import Session
 
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.access.roles import Principal
+from app.core.errors import GrovekeeperError
 from app.services.authorization import acting, present
 from app.services.installation import Installation
 
 Subject = TypeVar("Subject")
 Quote = TypeVar("Quote")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -48,14 +51,28 @@ def submit(
     Raises:
         Unauthenticated: the caller's key was revoked or rotated meanwhile, or has expired.
     """
+    try:
+        answer, is_first = _answered(installation, principal, steps, request)
+    except GrovekeeperError as error:
+        installation.admissions.add(type(error))
+        raise
+    installation.admissions.add(is_first)
+    _log.info("a request that spends budget was admitted", extra={"location": answer.location})
+    return answer
+
+
+def _answered(
+    installation: Installation, principal: Principal, steps: Steps[Subject, Quote], request: IdempotentRequest
+) -> tuple[Answer, bool]:
+    """The answer, and whether this request is the first with its idempotency key."""
     with installation.database.read() as session:
         subject = steps.authorize(session, present(installation, session, principal))
         if steps.route is not None:
             request = replace(request, route=steps.route(subject))
         earlier = stored(session, request)
         if earlier is not None:
-            return earlier
+            return earlier, False
         quoted = steps.quote(session, subject)
     with acting(installation, principal) as (session, principal):
         at = installation.database.now(session)
-        return once(session, request, at=at, work=partial(steps.write, session, principal, quoted, at))
+        return once(session, request, at=at, work=partial(steps.write, session, principal, quoted, at)), True

@@ -37,6 +37,14 @@ def test_a_line_is_one_object_with_public_fields_only(lines: _Lines) -> None:
     assert line == {"level": "INFO", "logger": "app.worker", "message": "a job\nended", "job_id": "jb_1"}
 
 
+def test_lines_of_a_request_and_its_threads_name_it(lines: _Lines) -> None:
+    logger = stdlib_logging.getLogger("app.services")
+    with logging.about(request_id="r1"), logging.about(job_id="jb_1"):
+        asyncio.run(asyncio.to_thread(logger.info, "a job was charged"))
+    logger.info("later")
+    assert [(line.get("request_id"), line.get("job_id")) for line in lines.parsed()] == [("r1", "jb_1"), (None, None)]
+
+
 def test_arguments_of_a_message_are_not_written(lines: _Lines) -> None:
     stdlib_logging.getLogger("other.library").warning("bad cell %r in %s", "PRIVATE", "column")
     assert lines.parsed()[0]["message"] == "bad cell %r in %s"

@@ -1,0 +1,73 @@
+"""Reads the public facts of an installation that metrics show: queue, accounts near their caps, heads.
+
+None of them depends on a row: they follow from submissions, declared budgets and amounts in the ledger.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from app.core import limits
+from app.datasets import catalog
+from app.jobs import queue
+from app.jobs.states import JobState
+from app.ledger import population_totals, populations, repository, statements
+from app.services.installation import Installation
+from app.services.ledger.heads import Heads
+
+NEAR_CAP = (Fraction(4, 5), Fraction(19, 20), Fraction(1))
+"""Shares of a cap; metrics count the accounts that have spent or reserved at least such a share."""
+WAITING = (JobState.QUEUED, JobState.WAITING)
+"""States of jobs that metrics count. How long a job runs may depend on rows, so running jobs are not counted."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Facts about an installation at one time.
+
+    Attributes:
+        jobs: number of queued and of waiting jobs, by state.
+        accounts: number of accounts, with the control chain.
+        near_cap: number of living accounts that have spent or reserved at least a share of their cap, by share.
+        heads_behind: accounts whose newest entries are in no head outside the database yet.
+    """
+
+    jobs: Mapping[JobState, int]
+    accounts: int
+    near_cap: Mapping[Fraction, int]
+    heads_behind: int
+
+
+def observe(installation: Installation, heads: Heads) -> Observed:
+    """Reads the facts in several short transactions.
+
+    Raises:
+        Unavailable: the database cannot be reached or is too busy.
+    """
+    with installation.database.read() as session:
+        sizes = repository.sizes(session)
+        jobs = queue.counts(session, WAITING)
+    spent = list(_shares_spent(installation))
+    near_cap = {share: sum(it >= share for it in spent) for share in NEAR_CAP}
+    return Observed(jobs, len(sizes), near_cap, heads.n_behind(sizes))
+
+
+def _shares_spent(installation: Installation) -> Iterator[Fraction]:
+    """The spent or reserved share of the cap of every living dataset and of every population."""
+    with installation.database.read() as session:
+        living = catalog.living_ids(session)
+    for start in range(0, len(living), limits.MAX_PAGE_SIZE):
+        page = living[start : start + limits.MAX_PAGE_SIZE]
+        with installation.database.read() as session:
+            for balance in statements.balances(session, page).values():
+                yield _share(balance.load, balance.cap)
+    with installation.database.read() as session:
+        after: str | None = None
+        while rows := populations.page(session, declared_by=None, after=after, limit=limits.MAX_PAGE_SIZE):
+            after = rows[-1].id
+            for population in population_totals.of_populations(session, [row.id for row in rows]).values():
+                yield _share(population.together, population.cap)
+
+
+def _share(load: int, cap: int) -> Fraction:
+    return Fraction(load, cap) if cap else Fraction(1)

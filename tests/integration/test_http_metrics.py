@@ -1,0 +1,112 @@
+"""``/metrics`` counts requests and admissions and shows the queue, and nothing that depends on a row."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from app.core import limits
+from tests.support.operations import EXTERNAL
+from tests.support.server import Server, new_idempotency_key
+
+DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "grovekeeper.json"
+NAMES = {
+    "grovekeeper_accounts": "gauge",
+    "grovekeeper_accounts_near_cap": "gauge",
+    "grovekeeper_admissions": "counter",
+    "grovekeeper_database_errors": "counter",
+    "grovekeeper_heads_behind": "gauge",
+    "grovekeeper_jobs": "gauge",
+    "grovekeeper_requests": "counter",
+}
+"""Every metric with its kind. Dashboards and alerts of operators rest on these names."""
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@pytest.fixture(autouse=True)
+def _no_old_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "METRICS_AGE_S", 0)
+
+
+def _text(server: Server) -> str:
+    answer = server.admin.http.get("/metrics")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    return answer.text
+
+
+def _samples(server: Server) -> Samples:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(_text(server))
+        for sample in family.samples
+    }
+
+
+def _value(samples: Samples, name: str, **labels: str) -> float:
+    return samples.get((name, frozenset(labels.items())), 0)
+
+
+def test_the_metrics_are_the_published_ones(idle_server: Server) -> None:
+    families = {family.name: family.type for family in text_string_to_metric_families(_text(idle_server))}
+    assert families == NAMES
+
+
+def test_a_request_is_counted_by_its_template_and_an_unknown_one_makes_no_series(idle_server: Server) -> None:
+    dataset = idle_server.declared()["id"]
+    before = _samples(idle_server)
+    assert idle_server.admin.http.get(f"/datasets/{dataset}").status_code == 200
+    assert idle_server.admin.http.request("PROPFIND", "/a/path/of/a/caller").status_code == 404
+    after = _samples(idle_server)
+    known = {"method": "GET", "route": "/datasets/{dataset}", "status": "200"}
+    unknown = {"method": "OTHER", "route": "", "status": "404"}
+    name = "grovekeeper_requests_total"
+    for labels in (known, unknown):
+        assert _value(after, name, **labels) == _value(before, name, **labels) + 1
+    assert dataset not in _text(idle_server)
+
+
+def test_admissions_are_counted_by_outcome(idle_server: Server) -> None:
+    dataset = idle_server.declared(budget={"accountant": "pure", "epsilon": "1"})["id"]
+    path, key = f"/ledger/{dataset}/reservations", new_idempotency_key()
+    charge = EXTERNAL | {"declared": {"adjacency": "add_remove", "epsilon": "0.85"}}
+    before = _samples(idle_server)
+    for expected, headers in ((201, key), (201, key), (409, new_idempotency_key())):
+        assert idle_server.admin.http.post(path, json=charge, headers=headers).status_code == expected
+    after = _samples(idle_server)
+    for outcome in ("admitted", "repeated", "budget-exceeded"):
+        name = "grovekeeper_admissions_total"
+        assert _value(after, name, outcome=outcome) == _value(before, name, outcome=outcome) + 1
+    near = {share: _value(after, "grovekeeper_accounts_near_cap", share=share) for share in ("0.8", "0.95", "1")}
+    grew = {share: near[share] - _value(before, "grovekeeper_accounts_near_cap", share=share) for share in near}
+    assert grew == {"0.8": 1, "0.95": 0, "1": 0}
+
+
+def test_the_queue_is_counted_and_a_deleted_dataset_is_not_near_its_cap(idle_server: Server) -> None:
+    dataset = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1"})["id"]
+    before = _samples(idle_server)
+    job = idle_server.submitted(dataset).json()["job_id"]
+    queued = _samples(idle_server)
+    assert _value(queued, "grovekeeper_jobs", state="queued") == _value(before, "grovekeeper_jobs", state="queued") + 1
+    assert idle_server.admin.http.delete(f"/datasets/{dataset}").status_code == 204
+    ended = _samples(idle_server)
+    near = "grovekeeper_accounts_near_cap"
+    assert _value(queued, near, share="1") == _value(before, near, share="1") + 1
+    assert _value(ended, near, share="1") == _value(before, near, share="1")
+    idle_server.admin.http.delete(f"/jobs/{job}")
+
+
+def _expressions(panel: dict[str, Any]) -> list[str]:
+    return [target["expr"] for target in panel.get("targets", ())]
+
+
+def test_every_metric_of_the_grafana_dashboard_exists(idle_server: Server) -> None:
+    dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    expressions = [expression for panel in dashboard["panels"] for expression in _expressions(panel)]
+    used = {name for expression in expressions for name in re.findall(r"grovekeeper_\w+", expression)}
+    samples = {f"{name}_total" if kind == "counter" else name for name, kind in NAMES.items()}
+    assert used == samples
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
