@@ -30,6 +30,15 @@ ScopeOption: TypeAlias = Annotated[
 ]
 
 
+DeltaOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--delta", help="Such as 1e-6; default the δ of the account, if it has one.", show_default=False),
+]
+ReceiptOption: TypeAlias = Annotated[
+    bool, typer.Option("--receipt", help="Print every draw that the price pays for, and why they add up.")
+]
+
+
 def read_scope(typed: list[str] | None, declaration: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """A scope as it was typed: ``region=EU``, ``shard=0,1``, repeated as needed; or one JSON object.
 

@@ -57,16 +57,14 @@ def upload(
         raise WrongUse(f"{file} is not a file")
     output = call.output
     attempt = one_attempt(output, idempotency_key)
-    with call.client() as client:
-        accountant = "" if output.as_json else client.dataset(dataset)["account"]["accountant"]
-        with attempt as key, output.progress_of_bytes() as progress:
-            bar = progress.add_task(file.name, total=file.stat().st_size)
-            report = client.upload_rows(
-                dataset,
-                file,
-                idempotency_key=key,
-                on_progress=lambda sent: progress.update(bar, completed=sent),
-            )
+    with call.client() as client, attempt as key, output.progress_of_bytes() as progress:
+        bar = progress.add_task(file.name, total=file.stat().st_size)
+        report = client.upload_rows(
+            dataset,
+            file,
+            idempotency_key=key,
+            on_progress=lambda sent: progress.update(bar, completed=sent),
+        )
     if output.as_json:
         output.json(report)
         return
@@ -78,7 +76,7 @@ def upload(
         output.say(f"dropped: {without} rows without a unit, {over} rows of units that had all theirs")
     output.hint(
         f"grovekeeper datasets overlaps {dataset}    (counts rows, and rows that came twice)",
-        f"grovekeeper plan {dataset} --algorithm auto --epsilon 1{' --delta 1e-6' * (accountant != 'pure')}",
+        f"grovekeeper plan {dataset} --epsilon 1",
     )
 
 

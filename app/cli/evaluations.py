@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.arguments import ModelArgument, ScopeOption, as_typed, read_scope
+from app.cli.arguments import DeltaOption, ModelArgument, ReceiptOption, ScopeOption, as_typed, read_scope
 from app.cli.command import Remote, command, one_attempt
 from app.cli.output import Output, amount
 from app.cli.training import show_accepted, show_quote
@@ -25,9 +25,7 @@ class SpendOptions:
     """Options of an evaluation: its rows and its budget."""
 
     epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.1.", show_default=False)]
-    delta: Annotated[
-        str | None, typer.Option("--delta", help="On zcdp and gdp accounts, such as 1e-6.", show_default=False)
-    ] = None
+    delta: DeltaOption = None
     dataset: Annotated[
         str | None,
         typer.Option("--dataset", help="Dataset to evaluate on; default the model's dataset.", show_default=False),
@@ -52,14 +50,20 @@ MetricOption = Annotated[
 
 @app.command("quote")
 @command
-def show_price(call: Remote, model_id: ModelArgument, spend: SpendOptions, metric: MetricOption = None) -> None:
+def show_price(
+    call: Remote,
+    model_id: ModelArgument,
+    spend: SpendOptions,
+    metric: MetricOption = None,
+    receipt: ReceiptOption = False,
+) -> None:
     """Quote an evaluation. Reads no row and costs nothing."""
     with call.client() as client:
         answer = client.quote_evaluation(
             model_id, spend.to_json(client, model_id) | {"metrics": metric or ["accuracy"]}
         )
     typed = as_typed([model_id], vars(spend) | {"metric": metric})
-    _show_quote(call.output, answer, what="an evaluation", following=f"run {typed}")
+    _show_quote(call.output, answer, what="an evaluation", following=f"run {typed}", receipt=receipt)
 
 
 @app.command("run")
@@ -88,6 +92,7 @@ class SelectionOptions(SpendOptions):
         bool, typer.Option("--winner-accuracy", help="Half of the price for the winner's accuracy.")
     ] = False
     quote: Annotated[bool, typer.Option("--quote", help="Quote the price and spend nothing.")] = False
+    receipt: ReceiptOption = False
 
 
 @app.command("best")
@@ -104,9 +109,9 @@ def best(
         body = selection.to_json(client, models[0])
         body |= {"models": models, "winner_accuracy": selection.winner_accuracy}
         if selection.quote:
-            typed = as_typed(models, vars(selection) | {"quote": False})
-            what = f"a choice among {len(models)} models"
-            _show_quote(call.output, client.quote_selection(body), what=what, following=f"best {typed}")
+            typed = as_typed(models, vars(selection) | {"quote": False, "receipt": False})
+            what, answer = f"a choice among {len(models)} models", client.quote_selection(body)
+            _show_quote(call.output, answer, what=what, following=f"best {typed}", receipt=selection.receipt)
             return
         with one_attempt(call.output, idempotency_key) as key:
             accepted = client.select_model(body, idempotency_key=key)
@@ -152,11 +157,11 @@ def show(
     _show(call.output, answer)
 
 
-def _show_quote(output: Output, answer: dict[str, Any], *, what: str, following: str) -> None:
+def _show_quote(output: Output, answer: dict[str, Any], *, what: str, following: str, receipt: bool) -> None:
     if output.as_json:
         output.json(answer)
         return
-    show_quote(output, answer, what=what)
+    show_quote(output, answer, what=what, receipt=receipt)
     if answer["fits"]:
         output.hint(f"grovekeeper evaluations {following} --wait")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.arguments import DatasetArgument, ScopeOption, as_typed, read_scope
+from app.cli.arguments import DatasetArgument, DeltaOption, ReceiptOption, ScopeOption, as_typed, read_scope
 from app.cli.command import Remote, command, one_attempt
 from app.cli.output import amount
 from app.cli.training import read_parameters, show_accepted, show_quote
@@ -23,9 +23,7 @@ class ProfileOptions:
 
     dataset: DatasetArgument
     epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.2.", show_default=False)]
-    delta: Annotated[
-        str | None, typer.Option("--delta", help="On zcdp and gdp accounts, such as 1e-6.", show_default=False)
-    ] = None
+    delta: DeltaOption = None
     parameter: Annotated[
         list[str] | None,
         typer.Option("--parameter", "-p", help="bins, class_share or size_share, as name=value.", show_default=False),
@@ -48,14 +46,14 @@ class ProfileOptions:
 
 @app.command("quote")
 @command
-def quote(call: Remote, request: ProfileOptions) -> None:
+def quote(call: Remote, request: ProfileOptions, receipt: ReceiptOption = False) -> None:
     """Quote a profile. Reads no row and costs nothing."""
     with call.client() as client:
         answer = client.quote_profile(request.dataset, request.to_json(client))
     if call.as_json:
         call.output.json(answer)
         return
-    show_quote(call.output, answer, what="a profile")
+    show_quote(call.output, answer, what="a profile", receipt=receipt)
     if answer["fits"]:
         call.output.hint(f"grovekeeper profiles release {request.as_typed()} --wait")
 
@@ -121,6 +119,4 @@ def show(
     output.guarantee(profile["guarantee"])
     output.say()
     output.say(profile["receipt"])
-    delta = "" if profile["price"]["delta"] is None else f" --delta {profile['price']['delta']}"
-    spend = f"--epsilon 1{delta} --profile {profile['id']}"
-    output.hint(f"grovekeeper plan {profile['dataset_name']} --algorithm auto {spend}")
+    output.hint(f"grovekeeper plan {profile['dataset_name']} --epsilon 1 --profile {profile['id']}")

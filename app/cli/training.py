@@ -1,8 +1,10 @@
 """Implements ``grovekeeper algorithms``, ``plan`` and ``train``: lists algorithms, quotes and trains forests."""
 
 import json
+import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.arguments import DatasetArgument, ScopeOption, as_typed, read_scope
+from app.cli.arguments import DatasetArgument, DeltaOption, ReceiptOption, ScopeOption, as_typed, read_scope
 from app.cli.command import Remote, WrongUse, command, one_attempt
 from app.cli.exit_codes import ExitCode
 from app.cli.output import Output, amount, console
@@ -28,11 +30,11 @@ class PlanOptions:
     """Options of a training job: algorithm, rows and budget."""
 
     dataset: DatasetArgument
-    algorithm: Annotated[str, typer.Option("--algorithm", "-a", help="See: grovekeeper algorithms", show_default=False)]
-    epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.7.", show_default=False)]
-    delta: Annotated[
-        str | None, typer.Option("--delta", help="On zcdp and gdp accounts, such as 1e-6.", show_default=False)
+    algorithm: Annotated[str, typer.Option("--algorithm", "-a", help="See: grovekeeper algorithms")] = "auto"
+    epsilon: Annotated[
+        str | None, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.7.", show_default=False)
     ] = None
+    delta: DeltaOption = None
     parameter: Annotated[
         list[str] | None, typer.Option("--parameter", "-p", help="name=value; may be repeated.", show_default=False)
     ] = None
@@ -74,7 +76,7 @@ class PlanOptions:
         return {
             "dataset": self.dataset,
             "algorithm": self.algorithm,
-            "epsilon": self.epsilon,
+            "epsilon": self._required_epsilon,
             **({} if self.delta is None else {"delta": self.delta}),
             "parameters": read_parameters(self.parameter),
             "scope": read_scope(self.scope, partial(client.dataset, self.dataset)),
@@ -82,13 +84,35 @@ class PlanOptions:
             **self._unlabelled(client),
         }
 
+    @property
+    def _required_epsilon(self) -> str:
+        if self.epsilon is None:
+            raise WrongUse(
+                f"--epsilon is missing; the largest that fits: grovekeeper plan {shlex.quote(self.dataset)} --largest"
+            )
+        return self.epsilon
+
+    def at_largest(self, client: "Client") -> "PlanOptions":
+        """These options at the largest ε that fits now.
+
+        Raises:
+            WrongUse: the options name an ε, or a second dataset.
+        """
+        if self.epsilon is not None or self.unlabelled is not None:
+            raise WrongUse("--largest goes neither with --epsilon nor with --unlabelled")
+        quote = client.plan(replace(self, epsilon="1").to_json(client))
+        return replace(self, epsilon=quote["largest_that_fits"])
+
     def _unlabelled(self, client: "Client") -> dict[str, Any]:
         given = {"epsilon": self.unlabelled_epsilon, "delta": self.unlabelled_delta, "scope": self.unlabelled_scope}
         if self.unlabelled is None:
             if any(value is not None for value in given.values()):
                 raise WrongUse("--unlabelled names the dataset that the other --unlabelled options are about")
             return {}
-        part: dict[str, Any] = {"dataset": self.unlabelled, "epsilon": self.unlabelled_epsilon or self.epsilon}
+        part: dict[str, Any] = {
+            "dataset": self.unlabelled,
+            "epsilon": self.unlabelled_epsilon or self._required_epsilon,
+        }
         if self.unlabelled_delta is not None:
             part["delta"] = self.unlabelled_delta
         if self.unlabelled_scope is not None:
@@ -137,28 +161,35 @@ def _show_about(output: Output, about: Mapping[str, Any]) -> None:
     output.say(f"  proof: {about['proof']}")
 
 
+RecoverOption = Annotated[
+    int | None,
+    typer.Option(
+        "--recover", min=1, max=100, show_default=False,
+        help="Percent of a non-private forest's gain over the largest class: show the ε of similar public tables.",
+    ),
+]  # fmt: skip
+
+
 @command
 def plan(
     call: Remote,
     request: PlanOptions,
-    recover: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=100, show_default=False,
-            help="Percent of a non-private forest's gain over the largest class: show the ε of similar public tables.",
-        ),
-    ] = None,
-) -> None:  # fmt: skip
+    largest: Annotated[bool, typer.Option("--largest", help="Quote the largest ε that fits.")] = False,
+    recover: RecoverOption = None,
+    receipt: ReceiptOption = False,
+) -> None:
     """Quote a training job. Reads no row and costs nothing."""
     with call.client() as client:
+        if largest:
+            request = request.at_largest(client)
+            if not Fraction(request.epsilon or 0):
+                raise WrongUse(f"no ε fits; see: grovekeeper ledger show {shlex.quote(request.dataset)}")
         quote = client.plan(request.to_json(client))
     output = call.output
     if output.as_json:
         output.json(quote)
         return
-    chosen = quote["algorithm"]
-    what = chosen if chosen == request.algorithm else f"{request.algorithm} ({chosen})"
-    show_quote(output, quote, what=what, recover=recover)
+    show_quote(output, quote, what=quote["algorithm"], receipt=receipt, recover=recover)
     if quote["fits"] and (quote["unlabelled"] is None or quote["unlabelled"]["fits"]):
         output.hint(f"grovekeeper train {request.as_typed()} --wait")
 
@@ -194,11 +225,14 @@ def show_accepted(client: "Client", accepted: dict[str, Any], output: Output, *,
     output.hint(f"grovekeeper jobs show {accepted['job_id']} --wait")
 
 
-def show_quote(output: Output, quote: dict[str, Any], *, what: str, recover: int | None = None) -> None:
+def show_quote(output: Output, quote: dict[str, Any], *, what: str, receipt: bool, recover: int | None = None) -> None:
     """Prints a quote for people, both parts where a job has two.
 
     Args:
-        what: names the job's output.
+        output: where the command prints.
+        quote: the answer of the service.
+        what: names the output of the job.
+        receipt: whether to print every draw that the price pays for.
         recover: the recovered share, in percent, whose ε is shown.
     """
     also = quote.get("unlabelled")
@@ -207,6 +241,10 @@ def show_quote(output: Output, quote: dict[str, Any], *, what: str, recover: int
         _show_part(output, also, what=f"{what}, its part without labels,")
     if "expected_accuracy" in quote:
         output.say(_expected(quote["expected_accuracy"], quote["price"]["epsilon"], recover=recover))
+        output.say()
+    if receipt:
+        for part in (quote, also):
+            output.say(part["receipt"] if part is not None else "")
     if "parameters" in quote:
         output.parameters(quote["parameters"])
     if quote.get("profile"):
@@ -218,16 +256,37 @@ def show_quote(output: Output, quote: dict[str, Any], *, what: str, recover: int
         output.hint(*(f"grovekeeper ledger show {name}" for name in dict.fromkeys(refusing)))
 
 
+_LIMITS = {
+    "cap": "the cap",
+    "population": "the cap of the population {population}, which leaves less than the dataset's own cap",
+    "rules": "a rule of the dataset, which admits less than the cap",
+}
+
+
 def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
-    output.say(f"{what} on {part['dataset_name']} would cost {amount(part['price'])}: no more, no less.")
-    fits = "It fits" if part["fits"] else "It does not fit"
-    output.say(f"{fits}; the largest ε that fits is {part['largest_that_fits']}.")
+    """Prints what a job costs on one account, why, and what is left."""
+    price, why = part["price"], part.get("why")
+    output.say(f"{what} on {part['dataset_name']}" + (f": {why}" if why else ""))
+    in_unit = "no more, no less" if price["delta"] is None else f"{amount(price)}, no more, no less"
+    left = f"{part['remaining']} of {amount({**part, 'unit': price['unit']}, 'cap')}"
+    if part["fits"]:
+        left += f"; after this job, ε up to {part['left_afterwards']} would fit"
+    output.facts(
+        {
+            "  price": f"{_epsilon_delta(price)} ({in_unit})",
+            "  left": left,
+            "  largest ε that fits": part["largest_that_fits"] + ("" if part["fits"] else ": this job does not fit"),
+            "  limited by": _LIMITS[part["limited_by"]].format(population=part["population"]),
+        }
+    )
     if part["needs_approval"]:
         output.say(f"The job would wait for the approval of another owner of {part['dataset_name']}.")
-    if part["population"] is not None:
-        output.say(f"The cap of the population {part['population']} leaves less than the dataset's own cap.")
     output.say()
-    output.say(part["receipt"])
+
+
+def _epsilon_delta(price: Mapping[str, Any]) -> str:
+    """The price as it was requested."""
+    return f"ε = {price['epsilon']}" + ("" if price["delta"] is None else f" at δ = {price['delta']}")
 
 
 def _expected(expected: Mapping[str, Any] | None, epsilon: str, *, recover: int | None) -> str:

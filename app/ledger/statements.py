@@ -109,11 +109,6 @@ def balances_of_job(session: Session, parts: Sequence[Request]) -> list[Balance]
     return [_balance(rows[part.account_id], room) for part, room in zip(parts, rooms, strict=True)]
 
 
-def accountant_of(session: Session, account_id: str) -> str:
-    """The name of an account's accountant, which never changes."""
-    return repository.account(session, account_id).accountant
-
-
 def highest_cap(session: Session, account_id: str) -> Limit:
     """The highest cap in force since the first reservation that was not given back.
 

@@ -1,6 +1,8 @@
 """States the guarantee of one output, and of all releases of an account."""
 
 from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -11,14 +13,35 @@ from app.ledger import caps
 from app.ledger.admission import Population
 from app.ledger.limit import Limit
 from app.ledger.tables import PopulationRow
-from app.privacy import guarantees
+from app.privacy import accountants, guarantees
 from app.privacy.adjacency import Adjacency
 from app.privacy.guarantees import Output
+from app.privacy.odds import right_guesses
+from app.wire import odds_words
 
 _ONE_OF_SEVERAL = (
     "It is about this dataset alone. The dataset belongs to the population {name!r}; people who are also in other "
     "datasets of that population are protected at the population's own guarantee."
 )
+
+_LARGE_EPSILON = 10
+_LITTLE_PROMISED = (
+    f"ε is above {_LARGE_EPSILON}: little is promised. Somebody who knows every other row may guess {{change}} and be "
+    "right in up to {odds} of cases (without any output: 50 %)."
+)
+
+
+def of_large_amount(accountant: str, amount: int, *, delta: Fraction | None, adjacency: Adjacency) -> list[str]:
+    """The warning about an amount that is worth more than ε = 10 at δ, with its odds; empty for a smaller amount."""
+    if amount <= _price_of_large_epsilon(accountant, delta):
+        return []
+    change = odds_words.guessed(adjacency.value, "privacy unit")
+    return [_LITTLE_PROMISED.format(change=change, odds=odds_words.percent(right_guesses(accountant, amount)))]
+
+
+@lru_cache(maxsize=256)
+def _price_of_large_epsilon(accountant: str, delta: Fraction | None) -> int:
+    return accountants.by_name(accountant).price(Fraction(_LARGE_EPSILON), delta)
 
 
 def guarantee_of(dataset: Dataset, limit: Limit) -> dict[str, Any]:

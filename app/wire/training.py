@@ -23,10 +23,10 @@ class UnlabelledIn(SpendIn):
 
 
 class PlanIn(SpendIn):
-    """A request for a quote."""
+    """A request for a quote. Without a δ, an account that has one uses its δ."""
 
     dataset: Reference
-    algorithm: Reference
+    algorithm: Reference = "auto"
     parameters: Annotated[JsonObjectIn, Field(default_factory=dict)]
     profile: Reference | None = None
     unlabelled: UnlabelledIn | None = None
@@ -70,9 +70,10 @@ class ReusedProfileOut(Answer):
 class AccountPlanOut(Answer):
     """A job's scope, price and event on one account, and whether it fits.
 
-    ``largest_that_fits`` is the minimum over budget, population and rules. ``population`` is the name of the dataset's
-    population if the population's cap leaves less than the dataset's cap. With ``needs_approval`` an accepted job waits
-    for the approval of an owner.
+    ``remaining`` is what the cap leaves in the job's scope, in the account's unit. ``largest_that_fits`` is an ε: the
+    minimum over cap, population and rules, of which ``limited_by`` names the smallest; ``left_afterwards`` is the ε
+    that would fit after this job. ``population`` is the name of the dataset's population if the population's cap leaves
+    less than the dataset's cap. With ``needs_approval`` an accepted job waits for the approval of an owner.
     """
 
     dataset: str
@@ -81,8 +82,12 @@ class AccountPlanOut(Answer):
     price: PriceOut
     event: JsonObject
     receipt: str
+    cap: DecimalText
+    remaining: DecimalText
     fits: bool
     largest_that_fits: DecimalText
+    left_afterwards: DecimalText
+    limited_by: Literal["cap", "population", "rules"]
     needs_approval: bool
     population: str | None
 
@@ -121,11 +126,14 @@ class ExpectedAccuracyOut(Answer):
 class PlanOut(AccountPlanOut):
     """A quote for a training job. ``fits`` is for the dataset's account; ``unlabelled`` has one for the second part.
 
+    ``why`` gives the reason of the algorithm if ``auto`` chose it.
+
     Where both datasets are in one population, the two parts are added up there. The job is admitted if both parts fit.
     ``expected_accuracy`` is null where no public size is declared or too few similar tables were measured.
     """
 
     algorithm: str
+    why: str | None
     parameters: JsonObject
     profile: ReusedProfileOut | None
     warnings: list[str]

@@ -36,12 +36,14 @@ def dataset(gk: Grovekeeper, server: Server) -> Dataset:
 def test_a_model_is_quoted_trained_used_and_measured(
     gk: Grovekeeper, dataset: Dataset, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    quote = dataset.plan("rdt-ta", Decimal("0.1") + Decimal("0.2"), parameters=SMALL)
+    quote = dataset.plan("rdt-ta", epsilon=Decimal("0.1") + Decimal("0.2"), parameters=SMALL)
     assert quote.price.amount == Decimal("0.3")
     assert quote.fits
     assert quote.largest_that_fits == dataset.balance().remaining == 90
 
-    job = dataset.train("rdt-ta", 20, parameters={name: np.int64(value) for name, value in SMALL.items()}, name="first")
+    job = dataset.train(
+        "rdt-ta", epsilon=20, parameters={name: np.int64(value) for name, value in SMALL.items()}, name="first"
+    )
     model = job.wait()
     assert "2/2 trees" in capsys.readouterr().err
     assert job.is_finished
@@ -77,7 +79,7 @@ def test_a_model_is_quoted_trained_used_and_measured(
 def test_a_refusal_carries_its_numbers(dataset: Dataset) -> None:
     before = dataset.balance()
     with pytest.raises(Refused) as caught:
-        dataset.train("rdt-ta", "90.5", parameters=SMALL)
+        dataset.train("rdt-ta", epsilon="90.5", parameters=SMALL)
     refused = caught.value
     assert (refused.cap, refused.charged, refused.reserved) == (before.cap, before.charged, before.reserved)
     assert refused.requested == Decimal("90.5")
@@ -114,11 +116,11 @@ def test_a_connection_that_is_cut_after_the_request_never_pays_twice(server: Ser
     cut = _Cut(n_lost=2)
     with Client(server.url, server.admin.key, transport=cut, sleep=lambda _seconds: None) as client:
         dataset = Dataset(client, server.uploaded())
-        job = dataset.train("rdt-ta", "1", parameters=SMALL)
+        job = dataset.train("rdt-ta", epsilon="1", parameters=SMALL)
         assert (len(cut.keys), len(set(cut.keys))) == (3, 1)
         assert _reserved(dataset) == [1]
         job.wait(progress=False)
-        dataset.train("rdt-ta", "1", parameters=SMALL)
+        dataset.train("rdt-ta", epsilon="1", parameters=SMALL)
         assert _reserved(dataset) == [1, 1], "another call is another job"
 
 
@@ -127,9 +129,9 @@ def test_a_call_that_got_no_answer_is_continued_with_the_key_of_its_error(server
     with Client(server.url, server.admin.key, transport=cut, sleep=lambda _seconds: None) as client:
         dataset = Dataset(client, server.uploaded())
         with pytest.raises(Unreachable, match="pass idempotency_key=") as caught:
-            dataset.train("rdt-ta", "1", parameters=SMALL)
+            dataset.train("rdt-ta", epsilon="1", parameters=SMALL)
         assert _reserved(dataset) == [1]
-        job = dataset.train("rdt-ta", "1", parameters=SMALL, idempotency_key=caught.value.idempotency_key)
+        job = dataset.train("rdt-ta", epsilon="1", parameters=SMALL, idempotency_key=caught.value.idempotency_key)
         assert _reserved(dataset) == [1]
         assert job.price.amount == 1
 

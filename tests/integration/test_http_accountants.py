@@ -142,10 +142,22 @@ def test_history_is_exported_in_the_unit_and_verified(server: Server, accountant
     assert summary.tightest.cell == {"shard": 0}
 
 
-def test_delta_is_required_with_a_delta_account_and_refused_without(server: Server) -> None:
+def test_delta_of_a_request_is_the_accounts_by_default(server: Server) -> None:
+    dataset = server.uploaded(budget=budget("gdp"))
+    without, with_delta = (
+        server.admin.http.post("/plans", json={"dataset": dataset["id"], "epsilon": "0.5", **delta}).json()
+        for delta in ({}, {"delta": DELTA})
+    )
+    assert without == with_delta
+    assert without["price"]["delta"] == "0.000001"
+    assert without["algorithm"] == "nbrt"
+    assert "auto chose nbrt" in without["why"]
+    assert server.trained(dataset["id"], epsilon="0.25")["price"]["delta"] == "0.000001"
+
+
+def test_delta_is_refused_without_a_delta_account_and_above_one(server: Server) -> None:
     rules = [
         ({"accountant": "pure", "epsilon": "1"}, {"delta": DELTA}, "not-for-pure"),
-        (budget("zcdp"), {}, "required"),
         (budget("gdp"), {"delta": "1"}, "not-below-one"),
     ]
     for declared, asked, problem in rules:
@@ -240,3 +252,17 @@ def test_a_changed_cap_reaches_the_cards_of_a_pure_account_and_no_addition(serve
         assert shown["adds"] == added
         assert shown["text"] == f"{added['text']} {account['text']}"
     assert (added["add_remove"], added["replace_one"]) == ("1", "2")
+
+
+def test_an_epsilon_above_ten_is_warned_of_at_declaration_and_in_quotes(server: Server) -> None:
+    warned = server.declared(budget={"accountant": "pure", "epsilon": "11"})
+    assert [warning.partition(":")[0] for warning in warned["warnings"]] == ["ε is above 10"]
+    assert "whether one privacy unit is in the data and be right in up to 100 % of cases" in warned["warnings"][0]
+    approximate = server.declared(budget=budget("gdp", "10.1"))
+    assert "up to 83 % of cases" in approximate["warnings"][0]
+    assert server.declared(budget=budget("gdp", "10"))["warnings"] == []
+    for epsilon, n_warnings in (("10", 0), ("10.5", 1)):
+        quote = server.admin.http.post("/plans", json=training(warned["id"], epsilon=epsilon)).json()
+        assert sum("ε is above 10" in warning for warning in quote["warnings"]) == n_warnings
+        assert (quote["cap"], quote["remaining"], quote["limited_by"]) == ("11", "11", "cap")
+        assert Decimal(quote["left_afterwards"]) == 11 - Decimal(epsilon)

@@ -44,6 +44,7 @@ def test_first_dataset_opens_it_and_members_share_its_cap(idle_server: Server) -
 
     quote = owner.http.post("/plans", json=training(two["id"], epsilon="1.5")).json()
     assert (quote["fits"], quote["largest_that_fits"], quote["population"]) == (False, "1", name)
+    assert quote["limited_by"] == "population"
     for balance in (
         owner.http.get(f"/datasets/{two['id']}").json()["account"],
         owner.http.get(f"/ledger/{two['id']}").json(),

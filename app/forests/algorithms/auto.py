@@ -34,6 +34,14 @@ class Choice:
     warnings: tuple[str, ...]
 
 
+_REASONS: Final = MappingProxyType(
+    {
+        ReweightedForest.slug: "auto chose rpf, the most accurate algorithm of this service on pure accounts (δ = 0)",
+        NoiseMatchedBoosting.slug: "auto chose nbrt, the most accurate algorithm of this service on accounts with a δ",
+    }
+)
+
+
 _ABOUT = About(
     claimed=None,
     wrong=None,
@@ -61,6 +69,10 @@ class Auto(Described):
     about = _ABOUT
     read_outs = ()
     parameters = ()
+
+    def reason(self, slug: str) -> str:
+        """Why the rule names an algorithm, for a quote."""
+        return _REASONS[slug]
 
     def choose(self, facts: PublicFacts) -> Choice:
         """Chooses the algorithm for a budget and a public size.

@@ -12,6 +12,7 @@ from app.datasets.tables import EpochRow
 from app.ledger import statements
 from app.services.authorization import authorized_dataset
 from app.services.declared_bounds import warnings_of
+from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
 from app.wire.datasets import AccountOut, DatasetList, DatasetOut
@@ -67,7 +68,10 @@ def _out(dataset: catalog.Dataset, balance: statements.Balance, epochs: Sequence
             "public_size": row.public_size,
             "visibility": row.visibility,
             "population": row.population,
-            "warnings": warnings_of(dataset.schema),
+            "warnings": [
+                *of_large_amount(balance.accountant, balance.cap, delta=balance.delta, adjacency=dataset.adjacency),
+                *warnings_of(dataset.schema),
+            ],
             "epochs": [{"epoch": epoch.id, "uploaded_at": clock.to_text(epoch.uploaded_at)} for epoch in epochs],
             "created_at": clock.to_text(row.created_at),
             "deleted_at": None if row.deleted_at is None else clock.to_text(row.deleted_at),

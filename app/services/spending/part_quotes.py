@@ -46,6 +46,12 @@ class PartQuote:
         return [*self.part.warnings, *bounded, *([_FROZEN] if self.is_frozen else [])]
 
     @property
+    def _limited_by(self) -> str:
+        if self.room < self.balance.room:
+            return "rules"
+        return "population" if self.balance.room < self.balance.remaining else "cap"
+
+    @property
     def fields(self) -> dict[str, Any]:
         """The fields of every quote, which ``AccountPlanOut`` defines."""
         part, unit = self.part, accountants.by_name(self.part.accountant)
@@ -61,8 +67,12 @@ class PartQuote:
                 adjacency=part.dataset.adjacency,
                 max_rows=part.dataset.max_rows,
             ),
+            "cap": self.balance.text(self.balance.cap),
+            "remaining": self.balance.text(self.balance.remaining),
             "fits": part.amount <= self.room,
             "largest_that_fits": amounts.to_text(unit.largest_that_fits(self.room, part.delta)),
+            "left_afterwards": amounts.to_text(unit.largest_that_fits(max(self.room - part.amount, 0), part.delta)),
+            "limited_by": self._limited_by,
             "needs_approval": self.needs_approval,
             "population": part.dataset.row.population if self.balance.room < self.balance.remaining else None,
         }

@@ -15,6 +15,7 @@ from app.privacy import accountants
 from app.privacy.composition import Scope
 from app.privacy.events import Event
 from app.services.declared_bounds import warnings_of
+from app.services.guarantees import of_large_amount
 from app.services.spending import scopes
 from app.wire.training import PriceOut
 
@@ -50,7 +51,7 @@ class RequestedPart:
         accountant: name of the account's accountant.
         amount: steps of the account's unit.
         epsilon: the ε of the request.
-        delta: the δ of the request.
+        delta: the δ of the request, or else of the account; ``None`` on accounts without a δ.
         public_size: the declared order of magnitude of the rows in the scope; never a count.
     """
 
@@ -90,7 +91,11 @@ class RequestedPart:
         """Sentences about the requested numbers and the declaration."""
         usual_delta = min(Fraction(1, 10**6), Fraction(1, 10 * max(self.dataset.row.public_size or 0, 1)))
         is_large = self.delta is not None and self.delta > usual_delta
-        return [*([_LARGE_DELTA] if is_large else []), *warnings_of(self.dataset.schema)]
+        return [
+            *of_large_amount(self.accountant, self.amount, delta=self.delta, adjacency=self.dataset.adjacency),
+            *([_LARGE_DELTA] if is_large else []),
+            *warnings_of(self.dataset.schema),
+        ]
 
     def paying_for(self, event: Event) -> "PricedPart":
         """The part with the event that its price pays for."""
@@ -105,20 +110,21 @@ class PricedPart(RequestedPart):
 
 
 def price_part(session: Session, dataset: catalog.Dataset, body: SpendingBody) -> RequestedPart:
-    """Reads the scope of a request and converts its (ε, δ) to an amount.
+    """Reads the scope of a request and converts its (ε, δ) to an amount; the account's δ is the default.
 
     Raises:
         InvalidRequest: scope, ε or δ break a rule.
     """
     scope = scopes.read_scope(session, dataset, body.scope)
-    accountant = statements.accountant_of(session, dataset.id)
+    account = statements.highest_cap(session, dataset.id)
+    delta = account.split.converted_at if body.delta is None else body.delta
     return RequestedPart(
         dataset=dataset,
         scope=scope,
-        accountant=accountant,
-        amount=price_of(body.epsilon, accountant=accountant, delta=body.delta),
+        accountant=account.accountant,
+        amount=price_of(body.epsilon, accountant=account.accountant, delta=delta),
         epsilon=body.epsilon,
-        delta=body.delta,
+        delta=delta,
         public_size=_expected_rows(session, dataset, scope),
     )
 

@@ -1,6 +1,7 @@
 """Serves ``POST /plans``: quotes a training request without reading rows."""
 
 from app.access.roles import Principal
+from app.forests import catalogue
 from app.privacy import guarantees
 from app.services.installation import Installation
 from app.services.spending.part_quotes import quote_parts
@@ -33,6 +34,7 @@ def show_plan(installation: Installation, principal: Principal, body: PlanIn) ->
     return PlanOut(
         **labelled.fields,
         algorithm=planned.plan.algorithm,
+        why=catalogue.AUTO.reason(planned.plan.algorithm) if body.algorithm == catalogue.AUTO.slug else None,
         parameters=dict(planned.plan.parameters),
         profile=planned.profile,
         warnings=warnings,

@@ -17,7 +17,7 @@ class TrainingOptions(TypedDict, total=False):
     """Options of a training job and of its quote.
 
     Attributes:
-        delta: δ, on ``zcdp`` and ``gdp`` accounts.
+        delta: δ; default the δ of the account, if it has one.
         parameters: of the algorithm, by name; default the public rules.
         scope: cells to train on, such as ``{"shard": [0, 1]}``; default all.
         profile: id of a profile to reuse at no privacy cost.
@@ -132,7 +132,7 @@ class Dataset:
         """Every entry of the dataset's account, in order."""
         return [Entry.from_json(entry) for entry in self._client.entries(self.id)]
 
-    def plan(self, algorithm: str, epsilon: Amount, **options: Unpack[TrainingOptions]) -> Quote:
+    def plan(self, algorithm: str = "auto", *, epsilon: Amount, **options: Unpack[TrainingOptions]) -> Quote:
         """The price of a training job. Reads no row and costs nothing.
 
         Args:
@@ -144,9 +144,9 @@ class Dataset:
 
     def train(
         self,
-        algorithm: str,
-        epsilon: Amount,
+        algorithm: str = "auto",
         *,
+        epsilon: Amount,
         name: str | None = None,
         idempotency_key: str | None = None,
         **options: Unpack[TrainingOptions],

@@ -41,7 +41,7 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     Args:
         dataset: name or id of the dataset; with ``upload``, name of the population that the uploaded datasets join.
         epsilon: ε of one fit. Text and ``Decimal`` are exact.
-        delta: δ of one fit, on ``zcdp`` and ``gdp`` accounts.
+        delta: δ of one fit; default the δ of the account, if it has one.
         algorithm: slug, such as ``rpf``; ``auto`` chooses.
         parameters: of the algorithm, by name; default the public rules.
         scope: cells of the dataset to train on; default all.
@@ -162,7 +162,7 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             spending.meter_of(self).add(epsilon, limit=self._limit())
         options = {"delta": self.delta, "parameters": self.parameters, "scope": self.scope}
         try:
-            job = dataset.train(self.algorithm, epsilon, **_given(options))
+            job = dataset.train(self.algorithm, epsilon=epsilon, **_given(options))
         except ApiProblem as problem:
             if is_counted and problem.status < 500:  # refused, so nothing was reserved
                 spending.meter_of(self).give_back(epsilon)

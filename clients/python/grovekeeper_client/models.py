@@ -18,7 +18,7 @@ class EvaluationOptions(TypedDict, total=False):
     """Options of an evaluation.
 
     Attributes:
-        delta: δ, on ``zcdp`` and ``gdp`` accounts.
+        delta: δ; default the δ of the account, if it has one.
         metrics: of ``accuracy``, ``confusion`` and ``auroc``, which share the price; default the first.
         dataset: id or name of another dataset to evaluate on.
         scope: cells to evaluate on, such as ``{"shard": [4]}``; default all.

@@ -54,13 +54,18 @@ PLAN = {
     "dataset": "ds_1",
     "dataset_name": "census",
     "algorithm": "mrf",
+    "why": None,
     "parameters": {"n_estimators": 8},
     "scope": {},
     "price": PRICE,
     "event": {"type": "sequential/1", "parts": []},
     "receipt": "8 trees, one after another",
+    "cap": "3",
+    "remaining": "1.5",
     "fits": True,
     "largest_that_fits": "1.5",
+    "left_afterwards": "1.4",
+    "limited_by": "cap",
     "needs_approval": False,
     "population": None,
     "warnings": ["small data"],
@@ -215,7 +220,8 @@ POPULATION = {
 }  # fmt: skip
 _QUOTED = {
     "dataset": "ds_1", "dataset_name": "census", "scope": {}, "price": PRICE, "event": {}, "receipt": "2 counts",
-    "fits": True, "largest_that_fits": "1.5", "needs_approval": False, "population": None,
+    "cap": "3", "remaining": "1.5", "fits": True, "largest_that_fits": "1.5", "left_afterwards": "1.4",
+    "limited_by": "cap", "needs_approval": False, "population": None,
 }  # fmt: skip
 _RELEASED = {
     "dataset": "ds_1", "dataset_name": "census", "name": None, "scope": {}, "epochs": ["ep_1"], "price": PRICE,
@@ -253,7 +259,7 @@ APPROVAL = {
 }  # fmt: skip
 PROBLEM = {"Content-Type": "application/problem+json", "X-Request-Id": "rq_1"}
 ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
-    ("POST", "/datasets"): (201, DATASET),
+    ("POST", "/datasets"): (201, DATASET | {"warnings": ["ε is above 10"]}),
     ("GET", "/datasets"): (200, {"datasets": [DATASET], "next": None}),
     ("GET", "/datasets/census"): (200, DATASET),
     ("GET", "/datasets/ds_1"): (200, DATASET),

@@ -15,7 +15,10 @@ Run = Callable[..., Result]
 pytestmark = pytest.mark.usefixtures("files")
 
 COMMANDS: list[tuple[list[str], list[str]]] = [
-    (["datasets", "create", "file.json"], ["lifetime budget of 3 ε", "next: grovekeeper datasets upload census"]),
+    (
+        ["datasets", "create", "file.json"],
+        ["lifetime budget of 3 ε", "note: ε is above 10", "next: grovekeeper datasets upload census"],
+    ),
     (
         ["datasets", "upload", "census", "rows.csv"],
         ["upload ep_1", "age", "dropped: 4 rows without", ", 7 rows of units", "grovekeeper plan census"],
@@ -43,7 +46,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     ),
     (
         ["plan", "census", "-a", "mrf", "-e", "0.1"],
-        ["would cost 0.1 ε", "1.5", "note: small data"],
+        ["mrf on census", "ε = 0.1 (no more, no less)", "1.5 of 3 ε", "note: small data"],
     ),
     (["train", "census", "-a", "mrf", "-e", "0.1"], ["job jb_1", "next: grovekeeper jobs show jb_1 --wait"]),
     (
@@ -53,8 +56,8 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (
         ["profiles", "quote", "census", "-e", "0.1", "--delta", "1e-6", "-p", "bins=8", "--scope", "shard=0,1"],
         [
-            "a profile on census would cost 0.1 ε",
-            "2 counts",
+            "a profile on census",
+            "ε = 0.1 (no more, no less)",
             "release census --epsilon 0.1 --delta 1e-6 --parameter bins=8 --scope shard=0,1 --wait",
         ],
     ),
@@ -67,7 +70,8 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (
         ["evaluations", "quote", "md_1", "-e", "0.1", "-m", "accuracy"],
         [
-            "an evaluation on census would cost 0.1 ε",
+            "an evaluation on census",
+            "ε = 0.1 (no more, no less)",
             "note: rows were trained on",
             "next: grovekeeper evaluations run md_1 --epsilon 0.1 --metric accuracy --wait",
         ],

@@ -13,8 +13,8 @@ def test_a_quote_says_which_part_costs_what(run: Run, service: Any) -> None:
     also = {**plan, "price": {**plan["price"], "epsilon": "0.2", "amount": "0.2"}}
     service.answers["POST", "/plans"] = (200, {**plan, "unlabelled": also})
     said = run("plan", "census", "-a", "sspe-1", "-e", "0.1", "--unlabelled", "census").stdout
-    assert "its part with labels, on census would cost 0.1 ε" in said
-    assert "its part without labels, on census would cost 0.2 ε" in said
+    assert "its part with labels, on census\n  price                ε = 0.1 " in said
+    assert "its part without labels, on census\n  price                ε = 0.2 " in said
 
 
 def test_a_card_says_its_guarantee_once(run: Run, service: Any) -> None:

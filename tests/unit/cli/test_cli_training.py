@@ -97,18 +97,15 @@ def test_jobs_that_grow_no_trees_say_what_they_do(
     assert "0/0" not in shown
 
 
-def test_the_next_command_names_a_delta_where_one_is_needed(run: Run, service: Any) -> None:
-    assert "--delta" not in run("datasets", "upload", "census", "rows.csv").stdout
-    assert "--delta" not in run("profiles", "show", "pf_1").stdout
-    dataset = service.answers["GET", "/datasets/census"][1]
-    account = {**dataset["account"], "accountant": "gdp", "unit": "mu_squared"}
-    service.answers["GET", "/datasets/census"] = (200, {**dataset, "account": account})
-    last = run("datasets", "upload", "census", "rows.csv").stdout.splitlines()[-1]
-    assert last.strip() == "grovekeeper plan census --algorithm auto --epsilon 1 --delta 1e-6"
-    profile = service.answers["GET", "/profiles/pf_1"][1]
-    service.answers["GET", "/profiles/pf_1"] = (200, {**profile, "price": {**profile["price"], "delta": "0.0001"}})
-    last = run("profiles", "show", "pf_1").stdout.splitlines()[-1]
-    assert last == "next: grovekeeper plan census --algorithm auto --epsilon 1 --delta 0.0001 --profile pf_1"
+@pytest.mark.parametrize("typed", [["datasets", "upload", "census", "rows.csv"], ["profiles", "show", "pf_1"]])
+def test_the_next_command_is_a_quote(run: Run, typed: list[str]) -> None:
+    assert (
+        run(*typed)
+        .stdout.splitlines()[-1]
+        .split("next: ")[-1]
+        .strip()
+        .startswith("grovekeeper plan census --epsilon 1")
+    )
 
 
 def test_a_job_on_two_datasets_says_both_prices(run: Run, service: Any) -> None:
@@ -131,8 +128,7 @@ SECOND = ["--unlabelled", "register", "--unlabelled-epsilon", "2", "--unlabelled
 def test_a_second_dataset_goes_out_as_it_was_typed_and_into_the_next_command(run: Run, service: Any) -> None:
     typed = ["census", "--algorithm", "sspe-1", "--epsilon", "0.1", *SECOND, "--unlabelled-scope", '{"shard": [1]}']
     plan = service.answers["POST", "/plans"][1]
-    members = ("dataset", "price", "receipt", "fits", "largest_that_fits", "needs_approval", "population")
-    part = {name: plan[name] for name in members}
+    part = {name: value for name, value in plan.items() if name not in ("algorithm", "why", "parameters", "warnings")}
     service.answers["POST", "/plans"] = (200, {**plan, "unlabelled": {**part, "dataset_name": "register"}})
     result = run("plan", *typed)
     following = result.stdout.splitlines()[-1].removeprefix("next: ")
@@ -140,8 +136,8 @@ def test_a_second_dataset_goes_out_as_it_was_typed_and_into_the_next_command(run
     assert json.loads(service.requests[-1].content)["unlabelled"] == {
         "dataset": "register", "epsilon": "2", "delta": "1e-6", "scope": {"shard": [1]},
     }  # fmt: skip
-    assert "on census would cost 0.1 ε" in result.stdout
-    assert "on register would cost 0.1 ε" in result.stdout
+    assert "mrf, its part with labels, on census\n  price                ε = 0.1 " in result.stdout
+    assert "mrf, its part without labels, on register\n  price                ε = 0.1 " in result.stdout
     assert shlex.split(following) == ["grovekeeper", "train", *typed, "--wait"]
 
 
@@ -177,12 +173,13 @@ def test_a_plan_says_what_similar_public_tables_recovered(run: Run, service: Any
 
 
 def test_a_plan_that_does_not_fit_is_an_answer_and_names_the_population_that_refuses(run: Run, service: Any) -> None:
-    plan = {**service.answers["POST", "/plans"][1], "fits": False, "population": "patients"}
+    limits = {"fits": False, "population": "patients", "limited_by": "population"}
+    plan = {**service.answers["POST", "/plans"][1], **limits}
     service.answers["POST", "/plans"] = (200, plan)
     result = run("plan", "census", "-a", "mrf", "-e", "9")
     assert result.exit_code == 0
-    assert "It does not fit" in result.stdout
-    assert "The cap of the population patients leaves less" in result.stdout
+    assert "largest ε that fits  1.5: this job does not fit" in result.stdout
+    assert "the cap of the population patients, which leaves less" in result.stdout
     assert result.stdout.splitlines()[-1] == "next: grovekeeper ledger show census"
 
 
@@ -268,9 +265,43 @@ def test_a_job_that_ended_before_its_charge_cost_nothing(run: Run, service: Any)
     assert "charged no" in shown
 
 
-def test_a_quote_names_the_algorithm_that_auto_chose(run: Run) -> None:
-    assert "auto (mrf) on census would cost" in run("plan", "census", "-a", "auto", "-e", "1").stdout
-    assert "\nmrf on census would cost" in "\n" + run("plan", "census", "-a", "mrf", "-e", "1").stdout
+def test_a_quote_begins_with_the_algorithm_its_price_and_what_is_left(run: Run, service: Any) -> None:
+    plan = service.answers["POST", "/plans"][1]
+    price = {"accountant": "gdp", "unit": "mu_squared", "amount": "0.03", "epsilon": "0.5", "delta": "0.000001"}
+    service.answers["POST", "/plans"] = (200, {**plan, "price": price, "why": "auto chose mrf, because"})
+    shown = run("plan", "census", "--epsilon", "0.5").stdout
+    assert shown.splitlines()[:5] == [
+        "mrf on census: auto chose mrf, because",
+        "  price                ε = 0.5 at δ = 0.000001 (0.03 μ², no more, no less)",
+        "  left                 1.5 of 3 μ²; after this job, ε up to 1.4 would fit",
+        "  largest ε that fits  1.5",
+        "  limited by           the cap",
+    ]
+    assert service.body()["algorithm"] == "auto"
+    assert plan["receipt"] not in shown
+
+
+@pytest.mark.parametrize("typed", [
+    ["plan", "census", "-e", "0.1"], ["profiles", "quote", "census", "-e", "0.1"],
+    ["evaluations", "quote", "md_1", "-e", "0.1"], ["evaluations", "best", "md_1", "md_2", "--quote", "-e", "0.1"],
+])  # fmt: skip
+def test_the_receipt_of_a_quote_is_printed_on_request(run: Run, service: Any, typed: list[str]) -> None:
+    assert "a draw" not in run(*typed).stdout
+    path = service.requests[-1].url.path
+    service.answers["POST", path] = (200, service.answers["POST", path][1] | {"receipt": "a draw and its noise"})
+    shown = run(*typed, "--receipt").stdout
+    assert "a draw and its noise" in shown
+    assert "--receipt" not in shown
+
+
+def test_the_largest_epsilon_that_fits_is_one_command_away(run: Run, service: Any) -> None:
+    shown = run("plan", "census", "--largest").stdout
+    assert service.body()["epsilon"] == "1.5"
+    assert shown.splitlines()[-1] == "next: grovekeeper train census --algorithm auto --epsilon 1.5 --wait"
+    service.answers["POST", "/plans"] = (200, service.answers["POST", "/plans"][1] | {"largest_that_fits": "0"})
+    assert "no ε fits" in run("plan", "census", "--largest").stderr
+    assert "--largest goes neither" in run("plan", "census", "--largest", "-e", "1").stderr
+    assert "plan census --largest" in run("train", "census").stderr
 
 
 def test_a_model_that_is_not_the_one_on_the_card_is_not_kept(run: Run, service: Any, tmp_path: Path) -> None:
