@@ -20,6 +20,7 @@ from app.api.pages import datasets as dataset_pages
 from app.api.pages import jobs as job_pages
 from app.api.pages import ledger as ledger_pages
 from app.api.pages import models as model_pages
+from app.api.pages import quotes as quote_pages
 from app.api.pages import shared as shared_pages
 from app.api.readiness import Readiness
 from app.api.recorder import Recorder
@@ -110,7 +111,7 @@ def _application() -> FastAPI:
     for module in (*modules, ledger, reservations, evidence, audit):
         app.include_router(module.router)
     app.include_router(datasets.declarations)
-    for pages in (dataset_pages, dataset_details, job_pages, model_pages, ledger_pages, shared_pages):
+    for pages in (dataset_pages, dataset_details, quote_pages, job_pages, model_pages, ledger_pages, shared_pages):
         app.include_router(pages.router, include_in_schema=False)
     app.add_exception_handler(GrovekeeperError, problems.on_named_error)
     app.add_exception_handler(RequestValidationError, problems.on_validation_error)

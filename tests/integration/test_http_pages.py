@@ -1,5 +1,8 @@
 """The dashboard over HTTP: sessions, forms, the authority of each page, and pages that obey no stored text."""
 
+import re
+from html import unescape
+
 import pytest
 
 from app.api.pages.rendering import POLICY
@@ -137,6 +140,46 @@ def test_a_job_is_quoted_submitted_once_and_refused_with_what_fits(idle_server: 
     assert "The largest ε that fits: <strong>0.25</strong>" in refused.text
     assert browser.post(f"{answers[0].headers['Location']}/cancel").status_code == 303
     assert idle_server.admin.http.get(f"/ledger/{dataset}").json()["reserved"] == "0"
+
+
+def test_chosen_cells_are_the_scope_of_the_quote_and_of_the_job(idle_server: Server) -> None:
+    dataset = idle_server.uploaded(partitions=[{"name": "shard", "kind": "hash", "cells": 4}])["id"]
+    browser, path = signed_in(idle_server, idle_server.admin), f"/ui/datasets/{dataset}/train"
+    page = browser.get(path, params={"algorithm": "mrf", "epsilon": "0.5", "cells": ['["shard", 1]', '["shard", 3]']})
+    assert "mrf at ε = 0.5 on shard=1, 3" in page.text
+    assert page.text.count(" checked>") == 2
+    job = browser.post(path, data=hidden(page.text)).headers["Location"]
+    assert job.startswith("/ui/jobs/")
+    entry = idle_server.admin.http.get(f"/ledger/{dataset}/entries").json()["entries"][-1]
+    assert (entry["kind"], entry["scope"]) == ("reserve", {"shard": [1, 3]})
+    for wrong in ('["shard", 4]', '["shard"]', "shard"):
+        assert browser.get(path, params={"epsilon": "1", "cells": wrong}).status_code == 422
+
+
+def test_the_largest_job_that_fits_is_one_click_away(idle_server: Server) -> None:
+    dataset = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1"})["id"]
+    browser, path = signed_in(idle_server, idle_server.admin), f"/ui/datasets/{dataset}/train"
+    refused = browser.get(path, params={"algorithm": "mrf", "epsilon": "2"}).text
+    assert "Train and spend" not in refused
+    link = re.search(r'<a class="button" href="([^"]+)">Ask for ε = 1 instead', refused)
+    assert link is not None
+    assert "Train and spend 1 ε" in browser.get(f"{path}{unescape(link[1])}").text
+
+
+def test_a_quote_shows_what_public_tables_recovered_and_the_epsilon_of_a_needed_share(idle_server: Server) -> None:
+    dataset = idle_server.uploaded(public_size=30_000)["id"]
+    browser, path = signed_in(idle_server, idle_server.admin), f"/ui/datasets/{dataset}/train"
+    request = {"dataset": dataset, "algorithm": "rpf", "epsilon": "0.5"}
+    expected = idle_server.admin.http.post("/plans", json=request).json()["expected_accuracy"]
+    needed = next(at["epsilon"] for at in expected["curve"] if at["middle"] >= 0.85)
+    page = browser.get(path, params={"algorithm": "rpf", "epsilon": "0.5", "recover": "85"}).text
+    assert f"(in the middle {round(100 * expected['band']['middle'])} %)" in page
+    assert all(f">{table['table']}</text>" in page for table in expected["tables"])
+    assert f"recovered 85 % from ε = {needed} on" in page
+    assert browser.get(path, params={"algorithm": "rpf", "epsilon": "0.5", "recover": "x"}).status_code == 422
+    unknown = idle_server.uploaded(public_size=None)["id"]
+    page = browser.get(f"/ui/datasets/{unknown}/train", params={"algorithm": "rpf", "epsilon": "0.5"}).text
+    assert "declares no public size" in page
 
 
 def test_a_job_that_needs_an_approval_is_announced_and_waits(idle_server: Server) -> None:

@@ -14,6 +14,7 @@ _WIDTH = 600
 _BAR_HEIGHT = 20
 _PLOT_HEIGHT = 160
 _SCALE_WIDTH = 320
+_ROW_HEIGHT = 22
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,49 @@ def odds_scale(odds: str, *, label: str) -> Markup:
     ).format(w=_SCALE_WIDTH, end=_SCALE_WIDTH - 10, label=label, marks=marks, x=_place(odds))
 
 
+def recovered_shares(tables: Sequence[tuple[str, float]], band: tuple[float, float, float], *, label: str) -> Markup:
+    """Draw the recovered share of every table as a dot with its name, and behind them the quartiles and the median.
+
+    Args:
+        tables: name and share of each table; 0 is the largest class, 1 a forest without privacy.
+        band: lower quartile, median and upper quartile.
+        label: the plot in words.
+    """
+    height = len(tables) * _ROW_HEIGHT + 24
+    low, middle, high = (_share_place(share) for share in band)
+    foot = height - 20
+    rows = Markup("").join(
+        Markup('<text x="0" y="{text_y}">{name}</text><circle cx="{x}" cy="{y}" r="5"/>').format(
+            text_y=index * _ROW_HEIGHT + 15, y=index * _ROW_HEIGHT + 11, x=_number(_share_place(share)), name=name
+        )
+        for index, (name, share) in enumerate(tables)
+    )
+    marks = Markup("").join(
+        Markup('<text class="at" x="{x}" y="{y}">{percent} %</text>').format(
+            x=_number(_share_place(percent / 100)), y=height - 4, percent=percent
+        )
+        for percent in (0, 50, 100)
+    )
+    return Markup(
+        '<svg class="shares" viewBox="0 0 {w} {h}" role="img" aria-label="{label}">'
+        '<rect class="band" x="{x}" y="0" width="{band}" height="{foot}"/>'
+        '<line class="middle" x1="{middle}" x2="{middle}" y1="0" y2="{foot}"/>'
+        '<line class="axis" x1="{left}" x2="{right}" y1="{foot}" y2="{foot}"/>{rows}{marks}</svg>'
+    ).format(
+        w=_SCALE_WIDTH,
+        h=height,
+        label=label,
+        x=_number(low),
+        band=_number(max(high - low, Decimal(2))),
+        middle=_number(middle),
+        foot=foot,
+        left=_number(_share_place(0)),
+        right=_number(_share_place(1)),
+        rows=rows,
+        marks=marks,
+    )
+
+
 def share_class(left: str, cap: str) -> str:
     """The class of a cell of a heat map, by the share of the cap that is used: ``share-0`` to ``share-4``."""
     share = 1 - Decimal(left) / (Decimal(cap) or Decimal(1))
@@ -179,6 +223,11 @@ def _rectangle(kind: str, start: Decimal, width: Decimal) -> Markup:
 
 def _place(odds: str) -> str:
     return _number(10 + (Decimal(odds) - Decimal("0.5")) * 2 * (_SCALE_WIDTH - 20))
+
+
+def _share_place(share: float) -> Decimal:
+    """The place of a recovered share. Shares beyond 0 and 1 occur by chance and lie a little beyond the axis."""
+    return 120 + Decimal(min(max(share, -0.05), 1.05)) * 180
 
 
 def _number(value: Decimal) -> str:

@@ -46,7 +46,7 @@ def _environment() -> Environment:
     environment.filters["percent"] = odds_words.percent
     environment.globals |= {
         "symbols": words.SYMBOLS, "guessed": odds_words.guessed, "budget_bar": _bar, "odds_scale": pictures.odds_scale,
-        "share_class": pictures.share_class,
+        "share_class": pictures.share_class, "recovered_shares": pictures.recovered_shares,
     }  # fmt: skip
     return environment
 

@@ -1,15 +1,27 @@
-// Makes pages live: replaces a part of a page by what the server renders. Every page works without this script.
+// Makes pages live: replaces parts of a page by what the server renders. Every page works without this script.
 "use strict";
 
 const RETRY_MS = 3000;
+const PAUSE_MS = 300;
 
-async function refresh(part) {
-  const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-  if (!answer.ok || answer.redirected) {
+async function rendered(answer) {
+  const isPage = (answer.headers.get("Content-Type") || "").startsWith("text/html");
+  if (answer.redirected || !isPage) {
     location.reload();
     return null;
   }
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(part.id);
+  return new DOMParser().parseFromString(await answer.text(), "text/html");
+}
+
+async function refresh(part) {
+  const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+  const page = await rendered(answer);
+  if (page === null) return null;
+  if (!answer.ok) {
+    location.reload();
+    return null;
+  }
+  const fresh = page.getElementById(part.id);
   part.replaceWith(fresh);
   return fresh;
 }
@@ -37,6 +49,61 @@ function showWords(event) {
   if (output) output.textContent = part.dataset.words;
 }
 
+// Replaces every [data-part] by its namesake on another page, and marks the fields whose problem is named there.
+function showParts(page) {
+  for (const part of document.querySelectorAll("[data-part]")) {
+    const fresh = page.getElementById(part.id);
+    if (fresh !== null && fresh.outerHTML !== part.outerHTML) part.replaceWith(fresh);
+  }
+  for (const problem of document.querySelectorAll(".problem[id]")) {
+    const isWrong = problem.textContent.trim() !== "";
+    for (const field of document.querySelectorAll(`[aria-describedby~="${CSS.escape(problem.id)}"]`)) {
+      field.setAttribute("aria-invalid", String(isWrong));
+    }
+  }
+}
+
+// Sends a form as it stands whenever a field changes, and shows the parts that the server renders for it.
+function keepLive(form) {
+  let timer, request;
+  const send = async () => {
+    if (request) request.abort();
+    request = new AbortController();
+    const body = new URLSearchParams(new FormData(form));
+    const isQuery = form.method === "get";
+    if (!isQuery) body.set("live", "1");
+    const path = form.getAttribute("action") || location.pathname;
+    try {
+      const answer = await fetch(isQuery ? `${path}?${body}` : path, {
+        ...(isQuery ? {} : { method: "POST", body }), signal: request.signal,
+      });
+      const page = await rendered(answer);
+      if (page !== null) showParts(page);
+      if (isQuery) history.replaceState(null, "", `?${body}`);
+    } catch (error) {
+      if (error.name !== "AbortError") throw error;
+    }
+  };
+  form.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(send, PAUSE_MS);
+  });
+}
+
+// A slider that sets a number field on a logarithmic scale, to two significant digits.
+function slide(slider) {
+  const field = document.getElementById(slider.dataset.logarithmOf);
+  const follow = () => {
+    if (Number(field.value) > 0) slider.value = Math.log10(Number(field.value));
+  };
+  slider.hidden = false;
+  follow();
+  field.addEventListener("input", follow);
+  slider.addEventListener("input", () => {
+    field.value = String(Number((10 ** Number(slider.value)).toPrecision(2)));
+  });
+}
+
 function switchTheme() {
   const root = document.documentElement;
   const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -59,4 +126,6 @@ document.addEventListener("DOMContentLoaded", () => {
   addThemeButton();
   document.querySelectorAll("[data-events]").forEach(follow);
   for (const kind of ["pointerover", "focusin"]) document.addEventListener(kind, showWords);
+  document.querySelectorAll("form[data-live]").forEach(keepLive);
+  document.querySelectorAll("[data-logarithm-of]").forEach(slide);
 });
