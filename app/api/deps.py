@@ -1,7 +1,7 @@
 """Defines the dependencies of FastAPI routes: the installation, the caller, pagination and the idempotency key."""
 
 import re
-from typing import Annotated, cast
+from typing import Annotated, TypeAlias, cast
 
 from anyio import to_thread
 from fastapi import Depends, Header, Query, Request, Response, Security
@@ -16,6 +16,7 @@ from app.core.errors import IdempotencyKeyMissing, InvalidRequest
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.services.pages import PageRequest
+from app.wire.datasets import PUBLIC_NAME
 
 _KEY = re.compile(rf"[\x21-\x7e]{{1,{limits.MAX_IDEMPOTENCY_KEY_CHARS}}}")
 # The middleware authenticates; this documents it.
@@ -89,6 +90,9 @@ def sent(answer: Answer) -> Response:
     headers = {} if answer.location is None else {"Location": answer.location}
     return Response(answer.body, status_code=answer.status, headers=headers, media_type="application/json")
 
+
+NameFilter: TypeAlias = Annotated[str | None, Query(max_length=limits.MAX_DATASET_NAME_CHARS, pattern=PUBLIC_NAME)]
+"""A name or an id by which a list is filtered."""
 
 CurrentInstallation = Annotated[Installation, Depends(installation)]
 KeptHeads = Annotated[Heads, Depends(heads)]

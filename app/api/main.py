@@ -25,6 +25,7 @@ from app.api.pages import shared as shared_pages
 from app.api.readiness import Readiness
 from app.api.recorder import Recorder
 from app.api.routes import (
+    aliases,
     approvals,
     audit,
     datasets,
@@ -108,7 +109,7 @@ def _application() -> FastAPI:
         telemetry=_NO_TELEMETRY,
     )
     modules = (health, metrics, keys, datasets, populations, training, approvals, profiles, models, evaluations)
-    for module in (*modules, ledger, reservations, evidence, audit):
+    for module in (*modules, aliases, ledger, reservations, evidence, audit):
         app.include_router(module.router)
     app.include_router(datasets.declarations)
     for pages in (dataset_pages, dataset_details, quote_pages, job_pages, model_pages, ledger_pages, shared_pages):

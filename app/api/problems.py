@@ -50,6 +50,7 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.NameTaken: ProblemType(409, "name-taken", "The name is taken"),
     errors.PopulationMismatch: ProblemType(409, "population-mismatch", "The dataset cannot join the population"),
     errors.DatasetDeleted: ProblemType(409, "dataset-deleted", "The dataset was deleted"),
+    errors.ModelHasAlias: ProblemType(409, "model-has-alias", "An alias names the model"),
     errors.JobFinished: ProblemType(409, "job-finished", "The job has finished"),
     errors.IdempotencyInFlight: ProblemType(409, "idempotency-in-flight", "The first request is still running"),
     errors.AccountantMismatch: ProblemType(409, "accountant-mismatch", "The account cannot hold this charge"),
@@ -233,6 +234,8 @@ def _members(error: GrovekeeperError) -> dict[str, Any]:
             return {"adjacency": error.adjacency, "accepted_by": list(error.accepted_by)}
         case errors.PopulationMismatch():
             return {"differs": list(error.differs)}
+        case errors.ModelHasAlias():
+            return {"aliases": list(error.aliases)}
         case errors.NotSupported():
             return {"what": error.what}
         case errors.TooLarge():

@@ -15,7 +15,7 @@ DatasetArgument: TypeAlias = Annotated[str, typer.Argument(help="Name or id of t
 AccountArgument: TypeAlias = Annotated[
     str, typer.Argument(help="Name or id of a dataset, or id of a population.", show_default=False)
 ]
-ModelArgument: TypeAlias = Annotated[str, typer.Argument(help="Id of the model.", show_default=False)]
+ModelArgument: TypeAlias = Annotated[str, typer.Argument(help="Id or alias of the model.", show_default=False)]
 JobArgument: TypeAlias = Annotated[str, typer.Argument(help="Id of the job.", show_default=False)]
 KeyArgument: TypeAlias = Annotated[
     str, typer.Argument(help="Id of the key, the part before the dot.", show_default=False)

@@ -15,10 +15,15 @@ app = typer.Typer(help="Look at jobs, and cancel them.", no_args_is_help=True)
 
 @app.command("list")
 @command
-def list_jobs(call: Remote) -> None:
+def list_jobs(
+    call: Remote,
+    dataset: Annotated[str | None, typer.Option(help="Of this dataset only.")] = None,
+    algorithm: Annotated[str | None, typer.Option(help="Of this algorithm only.")] = None,
+    state: Annotated[str | None, typer.Option(help="waiting, queued, running, succeeded, failed or cancelled.")] = None,
+) -> None:
     """List jobs, newest first."""
     with call.client() as client:
-        jobs = list(client.jobs())
+        jobs = list(client.jobs(dataset=dataset, algorithm=algorithm, state=state))
     if call.as_json:
         call.output.json({"jobs": jobs})
         return

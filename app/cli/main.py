@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from app.cli import (
+    aliases,
     approvals,
     audit,
     backup,
@@ -70,6 +71,7 @@ app.add_typer(approvals.app, name="approvals", rich_help_panel="Use")
 app.add_typer(evaluations.app, name="evaluations", rich_help_panel="Use")
 app.add_typer(profiles.app, name="profiles", rich_help_panel="Use")
 app.add_typer(models.app, name="models", rich_help_panel="Use")
+app.add_typer(aliases.app, name="aliases", rich_help_panel="Use")
 app.command(rich_help_panel="Use")(models.predict)
 
 app.add_typer(ledger.app, name="ledger", rich_help_panel="Audit")

@@ -15,15 +15,30 @@ app = typer.Typer(help="Look at model cards, take models away.", no_args_is_help
 
 @app.command("list")
 @command
-def list_models(call: Remote) -> None:
+def list_models(
+    call: Remote,
+    dataset: Annotated[str | None, typer.Option(help="Of this dataset only.")] = None,
+    algorithm: Annotated[str | None, typer.Option(help="Of this algorithm only.")] = None,
+    alias: Annotated[str | None, typer.Option(help="Those that this alias names, such as production.")] = None,
+) -> None:
     """List the models that the key may see."""
     with call.client() as client:
-        models = list(client.models())
+        models = list(client.models(dataset=dataset, algorithm=algorithm, alias=alias))
     if call.as_json:
         call.output.json({"models": models})
         return
-    rows = [[item["id"], item["name"], item["dataset_name"], item["algorithm"], item["created_at"]] for item in models]
-    call.output.table(["id", "name", "dataset", "algorithm", "trained"], rows, empty="no models")
+    rows = [
+        [
+            item["id"],
+            item["name"],
+            ", ".join(item["aliases"]),
+            item["dataset_name"],
+            item["algorithm"],
+            item["created_at"],
+        ]
+        for item in models
+    ]
+    call.output.table(["id", "name", "aliases", "dataset", "algorithm", "trained"], rows, empty="no models")
 
 
 @app.command("show")
@@ -40,6 +55,7 @@ def show(call: Remote, model_id: ModelArgument) -> None:
         {
             "model": card["id"],
             "name": card["name"],
+            "aliases": ", ".join(card["aliases"]) or None,
             "dataset": card["dataset_name"],
             "algorithm": card["algorithm"],
             "profile": card["profile_id"],

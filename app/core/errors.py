@@ -19,6 +19,7 @@
     ├── NameTaken                    a dataset or a population has this name
     ├── PopulationMismatch           the dataset cannot become a member of the population
     ├── DatasetDeleted               the dataset was deleted
+    ├── ModelHasAlias                an alias names the model, so it cannot be deleted
     ├── JobFinished                  the job has ended, so it cannot be cancelled
     ├── IdempotencyInFlight          the first request with this key has not ended
     ├── AccountantMismatch           the account's unit cannot express the charge
@@ -236,6 +237,16 @@ class DatasetDeleted(GrovekeeperError):
 
     def __str__(self) -> str:
         return "the rows of this dataset were erased; its ledger remains"
+
+
+@dataclass(eq=False)
+class ModelHasAlias(GrovekeeperError):
+    """Aliases name the model, so that callers who use them would lose it."""
+
+    aliases: Sequence[str]
+
+    def __str__(self) -> str:
+        return f"move or remove these aliases of the model first: {', '.join(self.aliases)}"
 
 
 class JobFinished(GrovekeeperError):

@@ -15,6 +15,8 @@ MAX_NAME_CHARS = 128
 """Characters of a column's or a partition's name."""
 MAX_DATASET_NAME_CHARS = 64
 """Characters of a dataset's or a population's name."""
+MAX_ALIAS_CHARS = 32
+"""Characters of an alias of a model."""
 MAX_CATEGORY_CHARS = 256
 """Characters of a category or class."""
 MAX_PARTITIONS = 6
@@ -25,6 +27,8 @@ MAX_UPLOAD_CELLS = 4_096
 """Uploads to a dataset with a partition by upload: every scope lists its uploads."""
 MAX_PUBLIC_SIZE = 10**12
 """Declared number of rows, of a dataset or of a cell."""
+MAX_ALIASES = 100
+"""Aliases of models of one dataset, also those without a model at the moment."""
 MAX_ROWS_PER_UNIT = 1_000_000
 """Rows kept for each unit."""
 

@@ -226,7 +226,27 @@ def job(session: Session, job_id: str) -> JobRow:
     return row
 
 
-def jobs(session: Session, *, dataset_ids: Sequence[str] | None, before: str | None, limit: int) -> list[JobRow]:
+@dataclass(frozen=True)
+class JobFilter:
+    """The jobs to list: those of a dataset (id or name), of a kind, of an algorithm, and in a state."""
+
+    dataset: str | None = None
+    kind: str | None = None
+    algorithm: str | None = None
+    state: str | None = None
+
+
+ALL_JOBS = JobFilter()
+
+
+def jobs(
+    session: Session,
+    *,
+    dataset_ids: Sequence[str] | None,
+    before: str | None,
+    limit: int,
+    matching: JobFilter = ALL_JOBS,
+) -> list[JobRow]:
     """Reads a page of jobs, newest first, of the given datasets (``None`` = all).
 
     Raises:
@@ -240,6 +260,15 @@ def jobs(session: Session, *, dataset_ids: Sequence[str] | None, before: str | N
         if last is None:
             raise NotFound("job")
         query = query.where(tuple_(JobRow.submitted_at, JobRow.id) < (last.submitted_at, last.id))
+    if matching.dataset is not None:
+        query = query.where(or_(JobRow.dataset_id == matching.dataset, JobRow.dataset_name == matching.dataset))
+    for column, wanted in (
+        (JobRow.kind, matching.kind),
+        (JobRow.algorithm, matching.algorithm),
+        (JobRow.state, matching.state),
+    ):
+        if wanted is not None:
+            query = query.where(column == wanted)
     return list(session.execute(query).scalars())
 
 

@@ -2,8 +2,8 @@
 
 The control chain is an account without a budget. Its entries are hashed, signed, published and compared at start like
 those of every account, so a database from before a revocation or a deletion does not start. An act is recorded in the
-transaction that commits it, as the last lock of the transaction. Entries name keys, datasets and populations, never a
-privacy unit, a value or a count.
+transaction that commits it, as the last lock of the transaction. Entries name keys, datasets, models and populations,
+never a privacy unit, a value or a count.
 """
 
 from typing import Any

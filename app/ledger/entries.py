@@ -52,6 +52,8 @@ class EntryKind(StrEnum):
     JOB_APPROVED = "job-approved"
     JOB_REJECTED = "job-rejected"
     HISTORY_LOST = "history-lost"
+    ALIAS_MOVED = "alias-moved"
+    ALIAS_REMOVED = "alias-removed"
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,35 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import select, tuple_
+from sqlalchemy import or_, select, tuple_
 from sqlalchemy.orm import Session
 
-from app.core.errors import NotFound
+from app.core.errors import ModelHasAlias, NotFound
 from app.core.ids import is_reference
 from app.db.upsert import insert
+from app.registry import aliases
 from app.registry.tables import DatasetPopulationRow, GuaranteeRow, ModelRow
 
 _EPOCH, _TICK = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 _CURSOR = re.compile(r"([0-9]{1,16})\.([A-Za-z0-9_-]+)", re.ASCII)
 """Microseconds since the epoch, which have sixteen digits until the year 2286, and the model's id."""
+
+
+@dataclass(frozen=True)
+class ModelFilter:
+    """The models to list: those of a dataset (id or name), of an algorithm, and those that an alias names."""
+
+    dataset: str | None = None
+    algorithm: str | None = None
+    alias: str | None = None
+
+
+ALL_MODELS = ModelFilter()
 
 
 def add(session: Session, row: ModelRow) -> None:
@@ -37,15 +51,37 @@ def find(session: Session, model_id: str) -> ModelRow:
     return row
 
 
+def locked(session: Session, model_id: str) -> ModelRow:
+    """Finds a model by its id and locks its row, so that it is not deleted while an alias begins to name it.
+
+    Raises:
+        NotFound: no such model.
+    """
+    row = session.execute(
+        select(ModelRow).where(ModelRow.id == model_id).with_for_update().execution_options(populate_existing=True)
+    ).scalar_one_or_none()
+    if row is None:
+        raise NotFound("model")
+    return row
+
+
 def cursor(row: ModelRow) -> str:
     """The cursor of a model in the list of models, which stays valid when the model is removed."""
     return f"{(row.created_at - _EPOCH) // _TICK}.{row.id}"
 
 
-def page(session: Session, *, dataset_ids: Sequence[str] | None, before: str | None, limit: int) -> list[ModelRow]:
+def page(
+    session: Session,
+    *,
+    dataset_ids: Sequence[str] | None,
+    before: str | None,
+    limit: int,
+    matching: ModelFilter,
+) -> list[ModelRow]:
     """A page of the models of the given datasets (``None``: all datasets), newest first.
 
     Args:
+        matching: the models to list.
         before: the :func:`cursor` of the last model of the page before.
 
     Raises:
@@ -54,6 +90,12 @@ def page(session: Session, *, dataset_ids: Sequence[str] | None, before: str | N
     query = select(ModelRow).order_by(ModelRow.created_at.desc(), ModelRow.id.desc()).limit(limit)
     if dataset_ids is not None:
         query = query.where(ModelRow.dataset_id.in_(dataset_ids))
+    if matching.dataset is not None:
+        query = query.where(or_(ModelRow.dataset_id == matching.dataset, ModelRow.dataset_name == matching.dataset))
+    if matching.algorithm is not None:
+        query = query.where(ModelRow.algorithm == matching.algorithm)
+    if matching.alias is not None:
+        query = query.where(aliases.names(ModelRow.id, matching.alias))
     if before is not None:
         query = query.where(tuple_(ModelRow.created_at, ModelRow.id) < _read_cursor(before))
     return list(session.execute(query).scalars())
@@ -68,8 +110,15 @@ def _read_cursor(text: str) -> tuple[datetime, str]:
 
 
 def remove(session: Session, model_id: str) -> str:
-    """Removes a model's row and returns the digest of its artifact."""
-    row = find(session, model_id)
+    """Removes a model's row and returns the digest of its artifact.
+
+    Raises:
+        NotFound: no such model.
+        ModelHasAlias: an alias names the model.
+    """
+    row = locked(session, model_id)
+    if addresses := aliases.of_models(session, [row.id]).get(row.id):
+        raise ModelHasAlias(addresses)
     session.delete(row)
     session.flush()
     return row.digest

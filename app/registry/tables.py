@@ -31,6 +31,29 @@ class ModelRow(Base):
     __table_args__ = (Index("ix_models_created_at_id", "created_at", "id"),)
 
 
+class AliasMoveRow(Base):
+    """A move of an alias to a model, or its removal. Rows never change; the last move of an alias is in force.
+
+    Attributes:
+        number: of the move of this alias, from 1.
+        dataset_name: the dataset's name, by which callers address the alias.
+        model_id: the model that the alias names from then on; ``None``: the alias is removed.
+        moved_by: the key that moved the alias.
+    """
+
+    __tablename__ = "alias_moves"
+
+    dataset_id: Mapped[str] = mapped_column(primary_key=True)
+    alias: Mapped[str] = mapped_column(primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    dataset_name: Mapped[str]
+    model_id: Mapped[str | None] = mapped_column(index=True)
+    moved_by: Mapped[str]
+    moved_at: Mapped[datetime]
+
+    __table_args__ = (Index("ix_alias_moves_alias_dataset_name", "alias", "dataset_name"),)
+
+
 class GuaranteeRow(Base):
     """The guarantee of a dataset's account after a change of its cap; newer than the guarantee in models' artifacts.
 

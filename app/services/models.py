@@ -1,6 +1,6 @@
 """Serves ``/models``: lists, shows, downloads and deletes models."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, BinaryIO
 
@@ -11,16 +11,18 @@ from app.access.roles import SEE_DATASET, SEE_MODEL, TAKE_MODEL, Principal
 from app.core import clock
 from app.forests import catalogue
 from app.privacy import guarantees
-from app.registry import models
+from app.registry import aliases, models
+from app.registry.models import ALL_MODELS, ModelFilter
 from app.registry.tables import ModelRow
 from app.services.authorization import acting, present
 from app.services.guarantees import of_population
 from app.services.installation import Installation
+from app.services.model_addresses import addressed_model
 from app.services.pages import PageRequest, page_of
 from app.wire.models import ModelList, ModelOut, ModelSummary
 
 
-def show_model(installation: Installation, principal: Principal, model_id: str) -> ModelOut:
+def show_model(installation: Installation, principal: Principal, address: str) -> ModelOut:
     """Shows the card of a model, which is read from its artifact.
 
     The guarantee is the present one: it follows later changes of the cap, and names a population that the dataset
@@ -31,27 +33,30 @@ def show_model(installation: Installation, principal: Principal, model_id: str) 
         RoleMissing: the key's role on its dataset does not allow this.
     """
     with installation.database.read() as session:
-        row = models.find(session, model_id)
-        grants.require(session, principal, row.dataset_id, SEE_MODEL, kind="model")
+        row = addressed_model(session, principal, address, SEE_MODEL)
         facts = installation.cache.get(row.digest).metadata
         guarantee = _guarantee(session, row.dataset_id, facts["guarantee"])
         second = _unlabelled(session, principal, facts)
-    return _card(installation, row, guarantee=guarantee, unlabelled=second)
+        names = aliases.of_models(session, [row.id])
+    return _card(installation, row, guarantee=guarantee, unlabelled=second, addresses=names.get(row.id, []))
 
 
-def list_models(installation: Installation, principal: Principal, page: PageRequest) -> ModelList:
+def list_models(
+    installation: Installation, principal: Principal, page: PageRequest, matching: ModelFilter = ALL_MODELS
+) -> ModelList:
     """Lists the models of all datasets on which the key may predict, newest first."""
     with installation.database.read() as session:
         visible = grants.datasets_with(session, principal, SEE_MODEL)
         shown, following = page_of(
             page,
-            lambda limit: models.page(session, dataset_ids=visible, before=page.cursor, limit=limit),
+            lambda limit: models.page(session, dataset_ids=visible, before=page.cursor, limit=limit, matching=matching),
             models.cursor,
         )
-        return ModelList(models=[_summary(row) for row in shown], next=following)
+        names = aliases.of_models(session, [row.id for row in shown])
+        return ModelList(models=[_summary(row, names.get(row.id, [])) for row in shown], next=following)
 
 
-def take_artifact(installation: Installation, principal: Principal, model_id: str) -> BinaryIO:
+def take_artifact(installation: Installation, principal: Principal, address: str) -> BinaryIO:
     """Opens the file of a model's artifact.
 
     Raises:
@@ -59,18 +64,18 @@ def take_artifact(installation: Installation, principal: Principal, model_id: st
         NotFound: no such model, or it is not visible to this key.
         RoleMissing: the key may predict, but not download.
     """
-    return installation.store.open(_taken(installation, principal, model_id).digest)
+    return installation.store.open(_taken(installation, principal, address).digest)
 
 
 def take_onnx(
-    installation: Installation, principal: Principal, model_id: str, *, read_out: str | None = None
+    installation: Installation, principal: Principal, address: str, *, read_out: str | None = None
 ) -> BinaryIO:
     """Exports the model for ONNX Runtime, with the artifact's digest, guarantee and receipt, to a file without a name.
 
     Args:
         installation: the installation that holds the model.
         principal: the caller.
-        model_id: id of the model.
+        address: id or alias of the model.
         read_out: a read-out of the algorithm; ``None``: its default.
 
     Raises:
@@ -82,7 +87,7 @@ def take_onnx(
     """
     from app.forests.onnx import model  # 0.25 s to import, needed by an export only
 
-    row = _taken(installation, principal, model_id)
+    row = _taken(installation, principal, address)
     with ExitStack() as closes:
         file = closes.enter_context(installation.spool())
         file.write(model.dumps(installation.cache.get(row.digest), digest=row.digest, read_out=read_out))
@@ -91,29 +96,26 @@ def take_onnx(
         return file
 
 
-def delete_model(installation: Installation, principal: Principal, model_id: str) -> None:
+def delete_model(installation: Installation, principal: Principal, address: str) -> None:
     """Deletes a model, and its artifact unless another model refers to it. What was charged stays charged.
 
     Raises:
         NotFound: no such model, or it is not visible to this key.
         RoleMissing: the key may predict, but not delete.
+        ModelHasAlias: an alias names the model.
     """
     with acting(installation, principal) as (session, principal):
-        row = models.find(session, model_id)
-        grants.require(session, principal, row.dataset_id, TAKE_MODEL, kind="model")
-        digest = models.remove(session, model_id)
+        digest = models.remove(session, addressed_model(session, principal, address, TAKE_MODEL).id)
         is_needed = models.is_referenced(session, digest)
     if not is_needed:
         installation.store.remove(digest)
         installation.cache.forget(digest)
 
 
-def _taken(installation: Installation, principal: Principal, model_id: str) -> ModelRow:
+def _taken(installation: Installation, principal: Principal, address: str) -> ModelRow:
     """The row of a model that the caller may download now."""
     with installation.database.read() as session:
-        row = models.find(session, model_id)
-        grants.require(session, present(installation, session, principal), row.dataset_id, TAKE_MODEL, kind="model")
-        return row
+        return addressed_model(session, present(installation, session, principal), address, TAKE_MODEL)
 
 
 def _guarantee(session: Session, dataset_id: str, trained: Any) -> dict[str, Any]:
@@ -139,7 +141,12 @@ def _unlabelled(session: Session, principal: Principal, facts: Mapping[str, Any]
 
 
 def _card(
-    installation: Installation, row: ModelRow, *, guarantee: dict[str, Any], unlabelled: dict[str, Any] | None
+    installation: Installation,
+    row: ModelRow,
+    *,
+    guarantee: dict[str, Any],
+    unlabelled: dict[str, Any] | None,
+    addresses: Sequence[str],
 ) -> ModelOut:
     artifact = installation.cache.get(row.digest)
     facts = artifact.metadata
@@ -147,6 +154,7 @@ def _card(
         {
             "id": row.id,
             "name": row.name,
+            "aliases": addresses,
             "dataset": row.dataset_id,
             "dataset_name": row.dataset_name,
             "job_id": row.job_id,
@@ -167,10 +175,11 @@ def _card(
     )
 
 
-def _summary(row: ModelRow) -> ModelSummary:
+def _summary(row: ModelRow, addresses: Sequence[str]) -> ModelSummary:
     return ModelSummary(
         id=row.id,
         name=row.name,
+        aliases=list(addresses),
         dataset=row.dataset_id,
         dataset_name=row.dataset_name,
         algorithm=row.algorithm,

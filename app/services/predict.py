@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from app.access import grants
 from app.access.roles import PREDICT, Principal
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, TooLarge
@@ -16,8 +15,8 @@ from app.forests import predict as forests
 from app.forests.data.rows import SanitisedColumns
 from app.forests.data.sanitiser import sanitise_prediction_columns, sanitise_prediction_rows
 from app.forests.data.schema import Schema
-from app.registry import models
 from app.services.installation import Installation
+from app.services.model_addresses import addressed_model
 
 
 class PredictBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -46,7 +45,7 @@ _decoder = msgspec.json.Decoder(PredictBody)
 _encoder = msgspec.json.Encoder()
 
 
-def predict(installation: Installation, principal: Principal, model_id: str, body: bytes) -> bytes:
+def predict(installation: Installation, principal: Principal, address: str, body: bytes) -> bytes:
     """Answers a prediction request with JSON.
 
     Raises:
@@ -57,7 +56,7 @@ def predict(installation: Installation, principal: Principal, model_id: str, bod
         RoleMissing: the key's role on the model's dataset does not allow this.
     """
     request = decode(body)
-    artifact = installation.cache.get(_permitted_digest(installation, principal, model_id))
+    artifact = installation.cache.get(_permitted_digest(installation, principal, address))
     forest, schema = artifact.forest, artifact.schema
     columns = _sanitised(schema, request)
     probabilities = forests.probabilities(forest, schema, columns, read_out=request.read_out)
@@ -85,12 +84,10 @@ def decode(body: bytes) -> PredictBody:
     return request
 
 
-def _permitted_digest(installation: Installation, principal: Principal, model_id: str) -> str:
+def _permitted_digest(installation: Installation, principal: Principal, address: str) -> str:
     """The digest of a model's artifact, if the caller may predict with the model."""
     with installation.database.read() as session:
-        row = models.find(session, model_id)
-        grants.require(session, principal, row.dataset_id, PREDICT, kind="model")
-        return row.digest
+        return addressed_model(session, principal, address, PREDICT).digest
 
 
 def _sanitised(schema: Schema, request: PredictBody) -> SanitisedColumns:

@@ -43,6 +43,8 @@ _DETAILS = {
     "job-approved": {"job", "datasets", "reason"},
     "job-rejected": {"job", "datasets", "reason"},
     "history-lost": {"account", "entries"},
+    "alias-moved": {"dataset", "alias", "model"},
+    "alias-removed": {"dataset", "alias"},
 }
 _OPTIONAL_DETAILS = {"key-made": {"expires_at"}, "key-rotated": {"expires_at"}, "history-lost": {"head"}}
 

@@ -34,6 +34,8 @@ class ActOut(Answer):
         "job-approved",
         "job-rejected",
         "history-lost",
+        "alias-moved",
+        "alias-removed",
     ]
     amount: DecimalText
     scope: JsonObject

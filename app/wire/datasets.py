@@ -8,10 +8,10 @@ from pydantic import Field, model_validator
 from app.core import limits
 from app.wire.base import Answer, DecimalText, FiniteNumber, JsonObject, PositiveAmount, Request, problem
 
-PublicName: TypeAlias = Annotated[
-    str, Field(max_length=limits.MAX_DATASET_NAME_CHARS, pattern=r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$")
-]
-"""A name that is a segment of a URL path, so not only dots: clients remove ``.`` and ``..`` from paths."""
+PUBLIC_NAME = r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$"
+"""Pattern of a name that is a segment of a URL path, so not only dots: clients remove ``.`` and ``..`` from paths."""
+
+PublicName: TypeAlias = Annotated[str, Field(max_length=limits.MAX_DATASET_NAME_CHARS, pattern=PUBLIC_NAME)]
 
 ColumnName: TypeAlias = Annotated[str, Field(max_length=limits.MAX_NAME_CHARS)]
 Category: TypeAlias = Annotated[str, Field(max_length=limits.MAX_CATEGORY_CHARS)]

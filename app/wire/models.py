@@ -14,6 +14,7 @@ class ModelOut(Answer):
 
     id: str
     name: str | None
+    aliases: list[str]
     dataset: str
     dataset_name: str
     job_id: str
@@ -35,6 +36,7 @@ class ModelOut(Answer):
 class ModelSummary(Answer):
     id: str
     name: str | None
+    aliases: list[str]
     dataset: str
     dataset_name: str
     algorithm: str

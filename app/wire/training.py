@@ -162,13 +162,16 @@ class TrainOut(Answer):
     unlabelled: UnlabelledOut | None
 
 
+JobKind: TypeAlias = Literal["train", "profile", "evaluation"]
+
+
 class JobOut(Answer):
     """A job as shown to analysts: states and public numbers only. ``charged``: the price is spent, for good."""
 
     id: str
     dataset: str
     dataset_name: str
-    kind: Literal["train", "profile", "evaluation"]
+    kind: JobKind
     algorithm: str | None
     name: str | None
     state: JobState

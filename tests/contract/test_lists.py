@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import event
 
 from app.core.errors import InvalidRequest
+from app.jobs.queue import JobFilter
 from app.ledger import admission
 from app.privacy.composition import Boxes, Loads, Partitions, Scope
 from app.registry import evaluations as stored
@@ -16,9 +17,10 @@ from app.services import models, populations
 from app.services.datasets import show_datasets
 from app.services.evaluations.show_evaluations import list_evaluations
 from app.services.installation import Installation
+from app.services.jobs import show_jobs
 from app.services.ledger import balances
 from app.services.pages import PageRequest
-from tests.support import people
+from tests.support import job_kinds, people
 from tests.support.crash_scene import DELTA, OWNER, Scene
 from tests.support.job_kinds import evaluated
 
@@ -192,3 +194,18 @@ def test_an_invalid_cursor_of_models_is_refused(installation: Installation, curs
     with pytest.raises(InvalidRequest) as refused:
         models.list_models(installation, OWNER, PageRequest(2, cursor))
     assert [(error.at, error.problem) for error in refused.value.errors] == [("/cursor", "unknown")]
+
+
+def test_filters_leave_out_other_jobs(scene: Scene) -> None:
+    job_kinds.model(scene, "m")
+    queued = scene.submit_job(key="k")
+    profile = job_kinds.profile(scene)
+
+    def listed(**filters: str) -> list[str]:
+        jobs = show_jobs.list_jobs(scene.installation, OWNER, PageRequest(500), JobFilter(**filters)).jobs
+        return [job.id for job in jobs]
+
+    assert listed(state="queued") == [profile, queued]
+    assert listed(state="queued", kind="train") == listed(algorithm="rdt-ta", state="queued") == [queued]
+    assert len(listed(dataset=scene.dataset_id)) == 3
+    assert listed(dataset="ds_another") == []

@@ -20,7 +20,7 @@ from app.ledger.entries import Entry
 from app.registry import models
 from app.registry.tables import ModelRow
 from tests.support.cells import Cells, opened_cells, undone
-from tests.support.estate import Estate, built_estate, waiting_job
+from tests.support.estate import Estate, built_estate, name_model, waiting_job
 from tests.support.lost_authority import Loss, lost_before_write
 from tests.support.operations import ACTS, REQUESTS, Targets
 from tests.support.role_table import ALONE, CALLERS, ONE, OPERATIONS, RULES, Caller, Place, expected, places
@@ -107,6 +107,16 @@ SECOND: dict[str, Callable[[Targets, Targets], tuple[str, str, dict[str, Any]]]]
         "POST", "/plans",
         {"json": training(known.dataset, algorithm="sspe-1", unlabelled={"dataset": hidden.dataset, "epsilon": "1"})},
     ),
+    "an alias of a model": lambda _, hidden: ("GET", f"/models/{hidden.dataset}@production", {}),
+    "an alias to predict with": lambda _, hidden: (
+        "POST", f"/models/{hidden.dataset}@production/predict", {"json": {"rows": [{"age": 30}]}},
+    ),
+    "a model for an alias": lambda known, hidden: (
+        "PUT", f"/datasets/{known.dataset}/aliases/another", {"json": {"model": hidden.model}},
+    ),
+    "an alias for an alias": lambda known, hidden: (
+        "PUT", f"/datasets/{known.dataset}/aliases/another", {"json": {"model": f"{hidden.dataset}@production"}},
+    ),
     "a list after a job": lambda _, hidden: ("GET", f"/jobs?cursor={hidden.job}", {}),
     "a list after a model": lambda _, hidden: ("GET", f"/models?cursor={hidden.model}", {}),
 }  # fmt: skip
@@ -135,6 +145,10 @@ def _fresh(estate: Estate, operation: str, caller: Holder, name: str) -> Targets
         if name == "owner":
             server.admin.http.put(f"/datasets/{dataset}/grants/{caller.id}", json={"role": name})
         return replace(targets, job=waiting_job(server, dataset))
+    if operation == "put_alias":
+        server.admin.http.delete(f"/datasets/{targets.dataset}/aliases/another")
+    if operation == "delete_alias":
+        name_model(server, targets.dataset, targets.rival)
     if operation == "delete_model":
         return replace(targets, model=_twin(server, targets.model))
     if operation in ("delete_dataset", "erase_unit", "join_population"):
@@ -197,7 +211,7 @@ def test_an_administrative_act_leaves_one_entry(cells: Cells, operation: str) ->
     left = _acts(server)[n_before:]
     assert tuple(act.kind for act in left) == ACTS[operation]
     assert {act.actor for act in left} <= {caller.id}
-    if operation in ("revoke_key", "delete_grant", "delete_dataset", "join_population"):
+    if operation in ("revoke_key", "delete_grant", "delete_dataset", "join_population", "put_alias", "delete_alias"):
         assert cells.send(request, caller.key).is_success
         assert _acts(server)[n_before:] == left
 

@@ -153,7 +153,7 @@ def test_a_rebuilt_table_is_append_only_again(database_url: str, next_revision: 
     migrate.upgrade(database_url)
     assert migrate.current_revision(database_url) == "next"
     with _connected(database_url) as connection:
-        assert append_only_tables(connection) == {"entries", "log_blocks", "signers"}
+        assert append_only_tables(connection) == {"alias_moves", "entries", "log_blocks", "signers"}
         assert connection.execute(text("SELECT count(*), count(note) FROM entries")).one() == (len(rows["entries"]), 0)
 
 
@@ -162,7 +162,7 @@ def test_a_rebuild_without_new_triggers_is_detected(sqlite_database_url: str, ne
     next_revision.does("with op.batch_alter_table('entries', recreate='always') as batch:", "    pass")
     migrate.upgrade(sqlite_database_url)
     with _connected(sqlite_database_url) as connection:
-        assert append_only_tables(connection) == {"log_blocks", "signers"}
+        assert append_only_tables(connection) == {"alias_moves", "log_blocks", "signers"}
 
 
 def test_a_rebuild_does_not_delete_referring_rows(empty_database_url: str) -> None:
@@ -196,4 +196,4 @@ def test_a_migration_that_breaks_a_foreign_key_is_rolled_back(tmp_path: Path) ->
 def test_triggers_can_be_created_again(database_url: str) -> None:
     with migrate.migration_transaction(database_url) as connection:
         create_append_only_triggers(connection, "entries", key=("account_id", "sequence"))
-        assert append_only_tables(connection) == {"entries", "log_blocks", "signers"}
+        assert append_only_tables(connection) == {"alias_moves", "entries", "log_blocks", "signers"}

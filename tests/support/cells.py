@@ -16,7 +16,7 @@ from app.db.base import Base
 from app.db.unit_of_work import Database
 from app.jobs.tables import JobRow
 from app.registry.tables import EvaluationRow, ModelRow, ProfileRow
-from tests.support.estate import Estate, waiting_job
+from tests.support.estate import Estate, name_model, waiting_job
 from tests.support.in_process import InProcess, in_process
 from tests.support.operations import EXTERNAL, REQUESTS, Ask, Targets
 from tests.support.role_table import Caller, Place
@@ -150,6 +150,7 @@ def _copied(server: Server, of: Targets) -> Targets:
                 session, EvaluationRow, of.evaluation, ids.EVALUATION, dataset, job_id=ids.new(ids.JOB)
             ),
         }
+    name_model(server, dataset, copies["rival"])
     headers = new_idempotency_key()
     charged = server.admin.http.post(f"/ledger/{dataset}/reservations", json=EXTERNAL, headers=headers)
     return replace(of, dataset=dataset, reservation=charged.json()["reservation_id"], **copies)

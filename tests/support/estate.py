@@ -32,6 +32,7 @@ def built_estate(server: Server, folder: Path, **changes: object) -> Estate:
         )
         evaluation = server.ended(judged.json()["job_id"])["evaluation_id"]
         profile = server.ended(accepted["job_id"])["profile_id"]
+    name_model(server, dataset, rival)
     callers = {
         "stranger": server.caller("analyst", "predictor"),  # without effect when held globally
         "global auditor": server.caller("auditor"),
@@ -46,6 +47,12 @@ def built_estate(server: Server, folder: Path, **changes: object) -> Estate:
     reservation = charged.json()["reservation_id"]
     made = (job["id"], job["model_id"], profile, server.caller().id, population, reservation, rival, evaluation)
     return Estate(server, Targets(dataset, *made), callers, revoked)
+
+
+def name_model(server: Server, dataset: str, model: str) -> None:
+    """Makes the alias ``production`` name a model of a dataset."""
+    named = server.admin.http.put(f"/datasets/{dataset}/aliases/production", json={"model": model})
+    assert named.is_success, named.text
 
 
 def waiting_job(server: Server, dataset: str) -> str:

@@ -94,6 +94,8 @@ def _release(server: Server, labs: str, visits: str) -> None:
     """Releases a profile, an evaluation and two models, one of them from two datasets."""
     _ended(server, _post(server, f"/datasets/{labs}/profiles", epsilon="10"))
     model = server.trained(labs, scope={"shard": [0]})["model_id"]
+    assert server.admin.http.put(f"/datasets/{labs}/aliases/production", json={"model": model}).is_success
+    assert server.admin.http.delete(f"/datasets/{labs}/aliases/production").is_success
     evaluation = {"epsilon": "20", "metrics": ["accuracy"], "scope": {"shard": [1]}}
     _ended(server, _post(server, f"/models/{model}/evaluations", **evaluation))
     from_both = training(labs, algorithm="sspe-1") | {"unlabelled": {"dataset": visits, "epsilon": "2"}}

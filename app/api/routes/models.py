@@ -11,8 +11,9 @@ from starlette.types import Receive, Scope, Send
 from app.api import problems
 from app.api.bodies import Body, BodyRoute, limited
 from app.api.capacity import Capacities, Work, capacities
-from app.api.deps import Caller, CurrentInstallation, Page
-from app.core.errors import InvalidRequest, NotFound, NotSupported, RoleMissing
+from app.api.deps import Caller, CurrentInstallation, NameFilter, Page
+from app.core.errors import InvalidRequest, ModelHasAlias, NotFound, NotSupported, RoleMissing
+from app.registry.models import ModelFilter
 from app.services import models
 from app.services import predict as predictions
 from app.wire.models import ModelList, ModelOut, PredictIn, PredictOut
@@ -27,9 +28,16 @@ _PREDICT_BODY: dict[str, Any] = {
 
 
 @router.get("", operation_id="list_models", responses=problems.documented())
-def list_models(installation: CurrentInstallation, caller: Caller, page: Page) -> ModelList:
-    """List the models of all datasets on which the key may predict, newest first."""
-    return models.list_models(installation, caller, page)
+def list_models(
+    installation: CurrentInstallation,
+    caller: Caller,
+    page: Page,
+    dataset: NameFilter = None,
+    algorithm: NameFilter = None,
+    alias: NameFilter = None,
+) -> ModelList:
+    """List the models of all datasets on which the key may predict, newest first; filters leave out other models."""
+    return models.list_models(installation, caller, page, ModelFilter(dataset, algorithm, alias))
 
 
 @router.get("/{model_id}", operation_id="show_model", responses=problems.documented(NotFound, RoleMissing))
@@ -42,10 +50,10 @@ def show_model(installation: CurrentInstallation, caller: Caller, model_id: str)
     "/{model_id}",
     operation_id="delete_model",
     status_code=204,
-    responses=problems.documented(NotFound, RoleMissing),
+    responses=problems.documented(NotFound, RoleMissing, ModelHasAlias),
 )
 def delete_model(installation: CurrentInstallation, caller: Caller, model_id: str) -> None:
-    """Delete a model. Its charge stays."""
+    """Delete a model that no alias names. Its charge stays."""
     models.delete_model(installation, caller, model_id)
 
 

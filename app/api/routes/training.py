@@ -1,13 +1,14 @@
 """Defines the routes of ``/algorithms``, ``/plans``, ``/train`` and ``/jobs``: quote, train, follow and cancel jobs."""
 
 from collections.abc import AsyncIterator
+from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.api import problems
 from app.api.bodies import BodyRoute
-from app.api.deps import Caller, CurrentInstallation, Idempotency, Page, sent
+from app.api.deps import Caller, CurrentInstallation, Idempotency, NameFilter, Page, sent
 from app.api.job_events import JobEvents
 from app.core.errors import (
     AccountantMismatch,
@@ -20,10 +21,22 @@ from app.core.errors import (
     RoleMissing,
 )
 from app.forests import catalogue
+from app.jobs.queue import JobFilter
 from app.services.jobs import show_jobs
 from app.services.training.quote_training import show_plan
 from app.services.training.submit_training import submit_training
-from app.wire.training import AlgorithmList, AlgorithmOut, JobList, JobOut, PlanIn, PlanOut, TrainIn, TrainOut
+from app.wire.training import (
+    AlgorithmList,
+    AlgorithmOut,
+    JobKind,
+    JobList,
+    JobOut,
+    JobState,
+    PlanIn,
+    PlanOut,
+    TrainIn,
+    TrainOut,
+)
 
 router = APIRouter(tags=["training"], route_class=BodyRoute)
 
@@ -60,10 +73,18 @@ def train_model(installation: CurrentInstallation, caller: Caller, body: TrainIn
     return sent(submit_training(installation, caller, body, request=request))
 
 
+def job_filter(
+    dataset: NameFilter = None, kind: JobKind | None = None, algorithm: NameFilter = None, state: JobState | None = None
+) -> JobFilter:
+    return JobFilter(dataset=dataset, kind=kind, algorithm=algorithm, state=state)
+
+
 @router.get("/jobs", operation_id="list_jobs", responses=problems.documented())
-def list_jobs(installation: CurrentInstallation, caller: Caller, page: Page) -> JobList:
-    """List the jobs of all datasets on which the key may train, newest first."""
-    return show_jobs.list_jobs(installation, caller, page)
+def list_jobs(
+    installation: CurrentInstallation, caller: Caller, page: Page, matching: Annotated[JobFilter, Depends(job_filter)]
+) -> JobList:
+    """List the jobs of all datasets on which the key may train, newest first; filters leave out other jobs."""
+    return show_jobs.list_jobs(installation, caller, page, matching)
 
 
 @router.get("/jobs/{job_id}", operation_id="show_job", responses=problems.documented(NotFound, RoleMissing))

@@ -12,10 +12,11 @@ from app.forests import metrics
 from app.forests.bins import noisy_counts
 from app.forests.evaluation.price import AUROC, CONFUSION
 from app.forests.evaluation.read import Evaluation
-from app.registry import evaluations, models
+from app.registry import evaluations
 from app.registry.tables import EvaluationRow
 from app.services import guarantees
 from app.services.installation import Installation
+from app.services.model_addresses import addressed_model
 from app.services.pages import PageRequest, page_of
 from app.wire.evaluations import AccuracyOut, AurocOut, ConfusionOut, EvaluationList, EvaluationOut, IntervalOut
 from app.wire.training import PriceOut
@@ -35,7 +36,7 @@ def show_evaluation(installation: Installation, principal: Principal, evaluation
 
 
 def list_evaluations(
-    installation: Installation, principal: Principal, model_id: str, page: PageRequest
+    installation: Installation, principal: Principal, address: str, page: PageRequest
 ) -> EvaluationList:
     """Lists the evaluations of one model on datasets where the key may train, newest first.
 
@@ -44,13 +45,12 @@ def list_evaluations(
         RoleMissing: the key's role on the model's dataset does not allow this.
     """
     with installation.database.read() as session:
-        model = models.find(session, model_id)
-        grants.require(session, principal, model.dataset_id, SEE_MODEL, kind="model")
+        model = addressed_model(session, principal, address, SEE_MODEL)
         visible = grants.datasets_with(session, principal, TRAIN)
         shown, following = page_of(
             page,
             lambda limit: evaluations.page(
-                session, model_id=model_id, dataset_ids=visible, before=page.cursor, limit=limit
+                session, model_id=model.id, dataset_ids=visible, before=page.cursor, limit=limit
             ),
             lambda row: row.id,
         )

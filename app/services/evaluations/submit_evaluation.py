@@ -17,10 +17,10 @@ from app.forests.evaluation.price import EvaluationPlan
 from app.forests.planning import public_facts
 from app.jobs import queue
 from app.privacy.adjacency import Adjacency
-from app.registry import models
 from app.registry.tables import ModelRow
 from app.services.authorization import authorized_dataset, present
 from app.services.installation import Installation
+from app.services.model_addresses import addressed_model
 from app.services.spending import scopes
 from app.services.spending.accept import Job, accept
 from app.services.spending.part_quotes import quote_parts
@@ -60,7 +60,7 @@ class PlannedEvaluation:
 
 
 def show_evaluation_quote(
-    installation: Installation, principal: Principal, model_ids: Sequence[str], body: EvaluationIn | SelectionIn
+    installation: Installation, principal: Principal, addresses: Sequence[str], body: EvaluationIn | SelectionIn
 ) -> EvaluationQuoteOut:
     """Quotes an evaluation. Reads no rows and costs nothing.
 
@@ -71,7 +71,7 @@ def show_evaluation_quote(
         DatasetDeleted: the dataset was erased.
     """
     with installation.database.read() as session:
-        subject = _authorize(session, principal, model_ids, body)
+        subject = _authorize(session, principal, addresses, body)
         subject.dataset.living()
         planned = _plan_evaluation(installation, session, subject, body)
         [quote] = quote_parts(session, principal, [planned.part])
@@ -86,7 +86,7 @@ def show_evaluation_quote(
 def submit_evaluation(
     installation: Installation,
     principal: Principal,
-    model_ids: Sequence[str],
+    addresses: Sequence[str],
     body: EvaluationIn | SelectionIn,
     *,
     request: IdempotentRequest,
@@ -112,7 +112,7 @@ def submit_evaluation(
             installation,
             principal,
             Steps(
-                authorize=lambda session, principal: _authorize(session, principal, model_ids, body),
+                authorize=lambda session, principal: _authorize(session, principal, addresses, body),
                 quote=lambda session, subject: _plan_evaluation(installation, session, subject, body),
                 write=write,
             ),
@@ -130,15 +130,11 @@ def submit_evaluation(
 
 
 def _authorize(
-    session: Session, principal: Principal, model_ids: Sequence[str], body: EvaluationIn | SelectionIn
+    session: Session, principal: Principal, addresses: Sequence[str], body: EvaluationIn | SelectionIn
 ) -> Subject:
     """The models, and the dataset whose rows are read: by default the first model's dataset."""
-    rows = []
-    for model_id in model_ids:
-        row = models.find(session, model_id)
-        grants.require(session, principal, row.dataset_id, SEE_MODEL, kind="model")
-        rows.append(row)
-    if len(set(model_ids)) < len(model_ids):
+    rows = [addressed_model(session, principal, address, SEE_MODEL) for address in addresses]
+    if len({row.id for row in rows}) < len(rows):
         raise InvalidRequest.at("/models", "not-distinct")
     return Subject(rows, authorized_dataset(session, principal, body.dataset or rows[0].dataset_id, TRAIN))
 

@@ -11,6 +11,7 @@ from app.access.roles import MANAGE_DATASET, TRAIN, Principal
 from app.core import clock
 from app.core.errors import JobFinished, NotFound, RoleMissing, Unauthenticated
 from app.jobs import queue
+from app.jobs.queue import ALL_JOBS, JobFilter
 from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
 from app.ledger import service as ledger
@@ -37,13 +38,15 @@ def show_job(installation: Installation, principal: Principal, job_id: str) -> J
         return job_out(row)
 
 
-def list_jobs(installation: Installation, principal: Principal, page: PageRequest) -> JobList:
+def list_jobs(
+    installation: Installation, principal: Principal, page: PageRequest, matching: JobFilter = ALL_JOBS
+) -> JobList:
     """Lists the jobs of all datasets on which the key may train, newest first."""
     with installation.database.read() as session:
         visible = grants.datasets_with(session, principal, TRAIN)
         shown, following = page_of(
             page,
-            lambda limit: queue.jobs(session, dataset_ids=visible, before=page.cursor, limit=limit),
+            lambda limit: queue.jobs(session, dataset_ids=visible, before=page.cursor, limit=limit, matching=matching),
             lambda row: row.id,
         )
         return JobList(jobs=[job_out(row) for row in shown], next=following)

@@ -78,10 +78,10 @@ class Calls:
         )
         return read_object(self._transport.send(request))
 
-    def _pages(self, path: str, member: str) -> Iterator[Json]:
+    def _pages(self, path: str, member: str, **filters: str | None) -> Iterator[Json]:
         cursor: str | None = None
         while True:
-            page = self._json("GET", path, params={"limit": PAGE_SIZE, "cursor": cursor})
+            page = self._json("GET", path, params={"limit": PAGE_SIZE, "cursor": cursor, **filters})
             yield from page[member]
             cursor = page["next"]
             if cursor is None:

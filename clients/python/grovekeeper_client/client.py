@@ -172,9 +172,9 @@ class Client(LedgerCalls):
         """``POST /train``: reserves budget and queues the job, once per key."""
         return self._json("POST", "/train", body=request, key=idempotency_key or new_idempotency_key())
 
-    def jobs(self) -> Iterator[Json]:
-        """``GET /jobs``, all pages."""
-        return self._pages("/jobs", "jobs")
+    def jobs(self, **filters: str | None) -> Iterator[Json]:
+        """``GET /jobs``, all pages; filters are ``dataset``, ``kind``, ``algorithm`` and ``state``."""
+        return self._pages("/jobs", "jobs", **filters)
 
     def job(self, job_id: str) -> Json:
         """``GET /jobs/{id}``."""
@@ -242,12 +242,12 @@ class Client(LedgerCalls):
 
     # Models
 
-    def models(self) -> Iterator[Json]:
-        """``GET /models``, all pages."""
-        return self._pages("/models", "models")
+    def models(self, **filters: str | None) -> Iterator[Json]:
+        """``GET /models``, all pages; filters are ``dataset``, ``algorithm`` and ``alias``."""
+        return self._pages("/models", "models", **filters)
 
     def model(self, model_id: str) -> Json:
-        """``GET /models/{id}``: the model card."""
+        """``GET /models/{id}``: the model card. An alias, ``dataset@alias``, stands wherever a model's id does."""
         return self._json("GET", f"/models/{segment(model_id)}")
 
     def delete_model(self, model_id: str) -> Json:
@@ -275,6 +275,22 @@ class Client(LedgerCalls):
     def predict(self, model_id: str, body: Json | bytes) -> Json:
         """``POST /models/{id}/predict``, within the limits of one request: costs nothing and stores nothing."""
         return self._json("POST", f"/models/{segment(model_id)}/predict", body=body, repeatable=True)
+
+    def aliases(self, dataset: str) -> Iterator[Json]:
+        """``GET /datasets/{id}/aliases``, all pages."""
+        return self._pages(f"/datasets/{segment(dataset)}/aliases", "aliases")
+
+    def alias_moves(self, dataset: str, alias: str) -> Iterator[Json]:
+        """``GET /datasets/{id}/aliases/{alias}``: who moved the alias when, newest first; all pages."""
+        return self._pages(f"/datasets/{segment(dataset)}/aliases/{segment(alias)}", "moves")
+
+    def put_alias(self, dataset: str, alias: str, model: str) -> Json:
+        """``PUT /datasets/{id}/aliases/{alias}``: makes the alias name a model of the dataset."""
+        return self._json("PUT", f"/datasets/{segment(dataset)}/aliases/{segment(alias)}", body={"model": model})
+
+    def delete_alias(self, dataset: str, alias: str) -> Json:
+        """``DELETE /datasets/{id}/aliases/{alias}``. The model stays."""
+        return self._json("DELETE", f"/datasets/{segment(dataset)}/aliases/{segment(alias)}")
 
     # Evaluations
 

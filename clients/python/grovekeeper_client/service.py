@@ -63,7 +63,7 @@ class Grovekeeper:
         return Dataset(self.client, self.client.declare_dataset(dict(declaration)))
 
     def model(self, model_id: str) -> Model:
-        """A model, by id."""
+        """A model, by id or by alias, such as ``bank@production``."""
         return Model(self.client, self.client.model(model_id))
 
     def job(self, job_id: str) -> Job[Model | Evaluation]:

@@ -102,7 +102,9 @@ JOB = {
 }
 ARTIFACT = b"artifact"
 ARTIFACT_SHA256 = "c7c5c1d70c5dec4416ab6158afd0b223ef40c29b1dc1f97ed9428b94d4cadb1c"
+ALIAS = {"alias": "production", "model_id": "md_1", "moved_at": "2026-11-20T09:00:00.000000Z"}
 MODEL = {
+    "aliases": ["census@production"],
     "id": "md_1",
     "name": "forest",
     "dataset": "ds_1",
@@ -315,6 +317,12 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("DELETE", "/jobs/jb_1"): (200, {**JOB, "state": "cancelled", "reason": "cancelled"}),
     ("GET", "/models"): (200, {"models": [MODEL], "next": None}),
     ("GET", "/models/md_1"): (200, MODEL),
+    ("GET", "/datasets/census/aliases"): (200, {"aliases": [ALIAS], "next": None}),
+    ("GET", "/datasets/census/aliases/production"): (
+        200, {"moves": [{"model_id": None, "moved_by": "key_1", "moved_at": ALIAS["moved_at"]}], "next": None},
+    ),
+    ("PUT", "/datasets/census/aliases/production"): (200, {**ALIAS, "dataset": "ds_1", "dataset_name": "census"}),
+    ("DELETE", "/datasets/census/aliases/production"): (204, None),
     ("DELETE", "/models/md_1"): (204, None),
     ("GET", "/models/md_1/artifact"): (200, ARTIFACT),
     ("POST", "/models/md_1/predict"): (

@@ -1,0 +1,73 @@
+"""Implements ``grovekeeper aliases``: moves names of models such as ``bank@production``, lists and removes them."""
+
+from typing import Annotated, TypeAlias
+
+import typer
+
+from app.cli.arguments import DatasetArgument, ModelArgument
+from app.cli.command import Remote, WrongUse, command
+
+app = typer.Typer(help="Name models, and let names move from model to model.", no_args_is_help=True)
+
+AliasArgument: TypeAlias = Annotated[
+    str, typer.Argument(help="DATASET@NAME, such as bank@production.", show_default=False, metavar="ALIAS")
+]
+
+
+@app.command("list")
+@command
+def list_aliases(call: Remote, dataset: DatasetArgument) -> None:
+    """List the aliases of a dataset's models."""
+    with call.client() as client:
+        aliases = list(client.aliases(dataset))
+    if call.as_json:
+        call.output.json({"aliases": aliases})
+        return
+    rows = [[f"{dataset}@{item['alias']}", item["model_id"], item["moved_at"]] for item in aliases]
+    call.output.table(["alias", "model", "since"], rows, empty="no aliases")
+
+
+@app.command("set")
+@command
+def put(call: Remote, alias: AliasArgument, model_id: ModelArgument) -> None:
+    """Make an alias name a model, from now on. Whoever uses the alias reaches that model with the next request."""
+    dataset, name = _parts(alias)
+    with call.client() as client:
+        answer = client.put_alias(dataset, name, model_id)
+    if call.as_json:
+        call.output.json(answer)
+    call.output.say(f"{alias} is {answer['model_id']}")
+    call.output.hint(f"grovekeeper predict {alias} ROWS.csv")
+
+
+@app.command("history")
+@command
+def history(call: Remote, alias: AliasArgument) -> None:
+    """Show which models an alias named, newest first, and who moved it."""
+    dataset, name = _parts(alias)
+    with call.client() as client:
+        moves = list(client.alias_moves(dataset, name))
+    if call.as_json:
+        call.output.json({"moves": moves})
+        return
+    rows = [[move["moved_at"], move["model_id"] or "(removed)", move["moved_by"]] for move in moves]
+    call.output.table(["since", "model", "by"], rows, empty="no moves")
+
+
+@app.command("remove")
+@command
+def remove(call: Remote, alias: AliasArgument) -> None:
+    """Remove an alias. Its model and its history stay."""
+    dataset, name = _parts(alias)
+    with call.client() as client:
+        client.delete_alias(dataset, name)
+    if call.as_json:
+        call.output.json({"alias": alias, "removed": True})
+    call.output.say(f"removed {alias}")
+
+
+def _parts(alias: str) -> tuple[str, str]:
+    dataset, separator, name = alias.partition("@")
+    if not (separator and dataset and name):
+        raise WrongUse("an alias is DATASET@NAME, such as bank@production")
+    return dataset, name

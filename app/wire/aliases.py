@@ -1,0 +1,48 @@
+"""Defines the types of ``/datasets/{id}/aliases``."""
+
+from app.wire.base import Answer, Reference, Request
+
+
+class AliasIn(Request):
+    """The model that the alias names: its id, or another alias such as ``bank@staging``, whose model is then meant."""
+
+    model: Reference
+
+
+class ListedAlias(Answer):
+    """An alias of a dataset; ``dataset@alias`` addresses its model."""
+
+    alias: str
+    model_id: str
+    moved_at: str
+
+
+class AliasOut(ListedAlias):
+    dataset: str
+    dataset_name: str
+
+
+class AliasList(Answer):
+    dataset: str
+    dataset_name: str
+    aliases: list[ListedAlias]
+    next: str | None
+
+
+class AliasMove(Answer):
+    """A move of an alias to a model, or with ``null`` its removal."""
+
+    model_id: str | None
+    moved_by: str
+    moved_at: str
+
+
+class AliasHistory(Answer):
+    """The model that an alias names (``null``: none), and its moves, newest first."""
+
+    dataset: str
+    dataset_name: str
+    alias: str
+    model_id: str | None
+    moves: list[AliasMove]
+    next: str | None

@@ -1,0 +1,167 @@
+"""Aliases of models on both databases: who moves them, what they address, and what stays of their moves."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from app.access.roles import Principal
+from app.core import limits
+from app.core.errors import InvalidRequest, ModelHasAlias, NotFound, RoleMissing, TooLarge
+from app.registry.models import ModelFilter
+from app.registry.tables import ModelRow
+from app.services import aliases, models
+from app.services.datasets.delete_dataset import delete_dataset
+from app.services.installation import Installation
+from app.services.ledger import audit
+from app.services.model_addresses import addressed_model
+from app.services.pages import PageRequest
+from app.verifier import control_export
+from tests.support import people
+from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
+from tests.support.ruled import SECOND, grant
+
+_EVERY = PageRequest(500)
+
+
+def _trained(installation: Installation, dataset: dict[str, Any], *names: str) -> None:
+    """Models of a dataset, without artifacts."""
+    with installation.database.write() as session:
+        for number, name in enumerate(names):
+            session.add(
+                ModelRow(
+                    id=name, name=None, dataset_id=dataset["id"], dataset_name=dataset["name"], job_id=f"jb_{name}",
+                    algorithm="mrf", digest=f"digest of {name}", size_bytes=1,
+                    created_at=installation.database.now(session) + timedelta(seconds=number),
+                )
+            )  # fmt: skip
+
+
+def _put(installation: Installation, dataset: str, alias: str, model: str, by: Principal = OWNER) -> None:
+    aliases.put_alias(installation, by, dataset, alias, model=model)
+
+
+def _at(installation: Installation, address: str, by: Principal = OWNER) -> str:
+    """Id of the model at an address."""
+    with installation.database.read() as session:
+        return addressed_model(session, by, address, {*ADMIN.acts_as(None)}).id
+
+
+def test_an_alias_moves_by_one_call_and_keeps_its_moves(installation: Installation) -> None:
+    bank = people.declared(installation)
+    _trained(installation, bank, "md_1", "md_2")
+    address = f"{bank['name']}@production"
+    _put(installation, bank["name"], "staging", "md_1")
+    _put(installation, bank["id"], "production", f"{bank['name']}@staging")
+    assert _at(installation, address) == "md_1"
+    _put(installation, bank["id"], "production", "md_2")
+    _put(installation, bank["id"], "production", "md_2")
+    assert (_at(installation, address), _at(installation, f"{bank['id']}@production")) == ("md_2", "md_2")
+    listed = aliases.list_aliases(installation, OWNER, bank["id"], _EVERY).aliases
+    assert [(item.alias, item.model_id) for item in listed] == [("production", "md_2"), ("staging", "md_1")]
+    aliases.remove_alias(installation, OWNER, bank["id"], "production")
+    with pytest.raises(NotFound):
+        _at(installation, address)
+    history = aliases.show_alias(installation, OWNER, bank["id"], "production", PageRequest(2))
+    assert history.model_id is None
+    assert [(move.model_id, move.moved_by) for move in history.moves] == [(None, OWNER.key_id), ("md_2", OWNER.key_id)]
+    rest = aliases.show_alias(installation, OWNER, bank["id"], "production", PageRequest(2, history.next))
+    assert ([move.model_id for move in rest.moves], rest.next) == (["md_1"], None)
+    acts = [act for act in audit.list_acts(installation, ADMIN, _EVERY).acts if act.kind.startswith("alias")]
+    assert [(act.kind, act.details) for act in acts[-2:]] == [
+        ("alias-moved", {"dataset": bank["id"], "alias": "production", "model": "md_2"}),
+        ("alias-removed", {"dataset": bank["id"], "alias": "production"}),
+    ]
+    assert control_export.verify(list(audit.export_acts(installation, ADMIN))).kinds["alias-moved"] == 3
+
+
+def test_a_model_with_an_alias_is_not_deleted(installation: Installation) -> None:
+    bank = people.declared(installation)
+    _trained(installation, bank, "md_1")
+    address = f"{bank['name']}@production"
+    _put(installation, bank["id"], "production", "md_1")
+    for deleted in ("md_1", address):
+        with pytest.raises(ModelHasAlias) as refused:
+            models.delete_model(installation, OWNER, deleted)
+        assert refused.value.aliases == [address]
+    aliases.remove_alias(installation, OWNER, bank["id"], "production")
+    models.delete_model(installation, OWNER, "md_1")
+    with pytest.raises(NotFound):
+        _put(installation, bank["id"], "production", "md_1")
+
+
+def test_an_alias_names_models_of_its_dataset_alone(installation: Installation) -> None:
+    bank, shop = people.declared(installation), people.declared(installation)
+    _trained(installation, shop, "md_shop")
+    with pytest.raises(InvalidRequest) as refused:
+        _put(installation, bank["id"], "production", "md_shop")
+    assert [(error.at, error.problem) for error in refused.value.errors] == [("/model", "of-another-dataset")]
+
+
+def test_predictors_use_aliases_and_analysts_move_them(scene: Scene) -> None:
+    _trained(scene.installation, {"id": scene.dataset_id, "name": "census"}, "md_1")
+    _put(scene.installation, scene.dataset_id, "production", "md_1")
+    grant(scene, "predictor")
+    assert _at(scene.installation, f"{scene.dataset_id}@production", SECOND) == "md_1"
+    assert aliases.list_aliases(scene.installation, SECOND, scene.dataset_id, _EVERY).aliases
+    for call in (
+        lambda: _put(scene.installation, scene.dataset_id, "production", "md_1", SECOND),
+        lambda: aliases.remove_alias(scene.installation, SECOND, scene.dataset_id, "production"),
+        lambda: aliases.show_alias(scene.installation, SECOND, scene.dataset_id, "production", _EVERY),
+    ):
+        with pytest.raises(RoleMissing):
+            call()
+    with pytest.raises(NotFound):
+        _at(scene.installation, f"{scene.dataset_id}@production", Principal("key_other"))
+
+
+def test_a_dataset_that_takes_the_name_of_an_erased_one_takes_no_address(installation: Installation) -> None:
+    bank = people.declared(installation)
+    _trained(installation, bank, "md_1")
+    _put(installation, bank["id"], "production", "md_1")
+    delete_dataset(installation, OWNER, bank["id"])
+    second = people.declared(installation, principal=STRANGER, name=bank["name"])
+    _trained(installation, second, "md_2")
+    _put(installation, second["id"], "production", "md_2", STRANGER)
+    address = f"{bank['name']}@production"
+    assert [_at(installation, address, by) for by in (OWNER, STRANGER, ADMIN)] == ["md_1", "md_2", "md_1"]
+    assert _at(installation, f"{second['id']}@production", ADMIN) == "md_2"
+    _put(installation, bank["id"], "staging", "md_1")
+
+
+@pytest.mark.parametrize("address", ["@", "a@", "@b", "a@b@c", "a b@c", "a\x00@b", "é@b", "a@" + "b" * 65])
+def test_a_text_that_is_no_address_is_no_model(installation: Installation, address: str) -> None:
+    with pytest.raises(NotFound):
+        _at(installation, address, ADMIN)
+
+
+def test_the_number_of_aliases_is_limited(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_ALIASES", 1)
+    bank = people.declared(installation)
+    _trained(installation, bank, "md_1", "md_2")
+    _put(installation, bank["id"], "a", "md_1")
+    aliases.remove_alias(installation, OWNER, bank["id"], "a")
+    with pytest.raises(TooLarge):
+        _put(installation, bank["id"], "b", "md_1")
+    _put(installation, bank["id"], "a", "md_2")
+
+
+def test_filters_leave_out_other_models(installation: Installation) -> None:
+    bank, shop = people.declared(installation), people.declared(installation)
+    _trained(installation, bank, "md_1", "md_2")
+    _trained(installation, shop, "md_3")
+    _put(installation, bank["id"], "production", "md_1")
+    _put(installation, bank["id"], "production", "md_2")
+    _put(installation, shop["id"], "production", "md_3")
+
+    def listed(by: Principal = OWNER, **filters: str) -> list[str]:
+        return sorted(item.id for item in models.list_models(installation, by, _EVERY, ModelFilter(**filters)).models)
+
+    assert listed() == ["md_1", "md_2", "md_3"]
+    assert listed(dataset=bank["id"]) == listed(dataset=bank["name"]) == ["md_1", "md_2"]
+    assert listed(alias="production") == ["md_2", "md_3"]
+    assert listed(alias="production", dataset=bank["id"]) == ["md_2"]
+    assert listed(algorithm="mrf") == ["md_1", "md_2", "md_3"]
+    assert listed(algorithm="rdt-ta") == listed(STRANGER, dataset=bank["id"]) == []
+    shown = models.list_models(installation, OWNER, _EVERY, ModelFilter(dataset=bank["id"])).models
+    assert [item.aliases for item in shown] == [[f"{bank['name']}@production"], []]
