@@ -56,6 +56,8 @@ MAX_SHOWN_CHARGES = 200
 """Charges in the plot of a dataset; earlier charges are in the pages of its ledger."""
 MAX_SHOWN_PAIRS = 256
 """Pairs of cells of two partitions that a page shows as a grid."""
+MAX_SEARCHED_ENTRIES = 2_000
+"""Entries that are read for one page of a search for the entries of a cell."""
 SIGN_IN_S = 12 * 60 * 60
 """Seconds after which a person who signed in to the dashboard has to sign in again."""
 MAX_JSON_DEPTH = 64

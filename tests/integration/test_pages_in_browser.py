@@ -80,7 +80,7 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
         expect(page.locator("figure output")).to_contain_text("0.5 ε charged, 0.5 ε in all: jb_")
     paths = [
         "/", f"/ui/datasets/{dataset['id']}", f"/ui/datasets/{dataset['id']}/train?algorithm=mrf&epsilon=1", job, model,
-        "/ui/jobs", "/ui/models", "/ui/ledger", f"/ui/ledger/{dataset['id']}",
+        "/ui/jobs", "/ui/models", "/ui/ledger", f"/ui/ledger/{dataset['id']}", f"/ui/ledger/{dataset['id']}/entries/3",
     ]  # fmt: skip
     for theme in ("light", "dark"):
         with browser.new_context(color_scheme=theme) as context:

@@ -1,17 +1,22 @@
-"""Serves the pages of ledgers: all accounts, and the entries of one account with its evidence."""
+"""Serves the pages of ledgers: all accounts, the entries of one account with its evidence, and one entry."""
 
-from fastapi import APIRouter, Request, Response
+import json
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
+from pydantic import BaseModel, Field
 
 from app.api.bodies import limited
 from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, KeptHeads, Page
-from app.api.pages import pictures, words
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
+from app.core import limits
 from app.core.errors import RoleMissing
 from app.services import populations
-from app.services.ledger import balances, evidence, history
+from app.services.ledger import balances, entry_search, evidence, history
+from app.services.ledger.entry_search import Search
 from app.services.pages import PageRequest
 
 router = APIRouter(prefix="/ui/ledger", route_class=PageRoute)
@@ -34,22 +39,53 @@ def list_accounts(request: Request, installation: CurrentInstallation, caller: C
     )
 
 
+class SearchFields(BaseModel):
+    """The fields of the form that searches entries; ``cell`` is a text like ``region=EU``."""
+
+    job: Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)] = ""
+    key: Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)] = ""
+    cell: Annotated[str, Field(max_length=4_096)] = ""
+
+
 @router.get("/{account}")
 def show_account(
-    request: Request, installation: CurrentInstallation, caller: Caller, account: str, page: Page
+    request: Request,
+    installation: CurrentInstallation,
+    caller: Caller,
+    account: str,
+    page: Page,
+    fields: Annotated[SearchFields, Depends()],
 ) -> Response:
-    """Show the entries of an account in order, its guarantee, and how to verify them."""
-    listed = history.list_entries(installation, caller, account, page)
-    entries = [entry.model_dump() for entry in listed.entries]
+    """Show the entries of an account, newest first, its guarantee, and how to verify them."""
     balance = balances.show_balance(installation, caller, account, scope={}).model_dump()
-    symbol = words.SYMBOLS[balance["unit"]]
-    charged = [
-        (entry["amount"], f"{entry['amount']} {symbol}, {entry['job_id']}, {entry['actor']}, {entry['at']}")
-        for entry in entries
-        if entry["kind"] == "charge"
-    ]
-    plot = pictures.charges(charged, label=f"{len(charged)} charges on this page, oldest first") if charged else None
-    return rendered(request, "ledger", balance=balance, entries=entries, plot=plot, following=listed.next)
+    cells = {f"{part['name']}={cell['cell']}": (part, cell) for part in balance["partitions"] for cell in part["cells"]}
+    chosen = cells.get(fields.cell)
+    search = Search(
+        job_id=fields.job.strip() or None,
+        actor=fields.key.strip() or None,
+        cell=None if chosen is None else {chosen[0]["name"]: chosen[1]["cell"]},
+    )
+    return rendered(
+        request,
+        "ledger",
+        balance=balance,
+        entries=entry_search.search_entries(installation, caller, account, search, page),
+        cells=list(cells),
+        fields=fields,
+        is_searched=search != Search(),
+    )
+
+
+@router.get("/{account}/entries/{sequence}")
+def show_entry(
+    request: Request, installation: CurrentInstallation, caller: Caller, account: str, sequence: int
+) -> Response:
+    """Show one entry in words and as it was hashed."""
+    shown = entry_search.show_entry(installation, caller, account, sequence)
+    balance = balances.show_balance(installation, caller, account, scope={}).model_dump()
+    fields = shown.entry.model_dump()
+    text = json.dumps(fields, indent=2, ensure_ascii=False)
+    return rendered(request, "entry", balance=balance, shown=shown, entry=fields, text=text)
 
 
 @router.get("/{account}/export")

@@ -59,33 +59,6 @@ def budget_bar(bar: Bar) -> Markup:
     ).format(w=_WIDTH, h=_BAR_HEIGHT, label=bar.label, parts=Markup("").join(parts), x=_number(tick))
 
 
-def charges(amounts: Sequence[tuple[str, str]], *, label: str) -> Markup:
-    """Draw one column for each charge, oldest first.
-
-    Args:
-        amounts: amount and words of each charge.
-        label: the plot in words.
-    """
-    highest = max((Decimal(amount) for amount, _ in amounts), default=Decimal(1)) or Decimal(1)
-    width = Decimal(_WIDTH) / max(len(amounts), 12)
-    columns = [
-        Markup('<rect class="charged" x="{x}" y="{y}" width="{w}" height="{h}"><title>{words}</title></rect>').format(
-            x=_number(index * width),
-            y=_number(_PLOT_HEIGHT - height),
-            w=_number(width * Decimal("0.8")),
-            h=_number(height),
-            words=words,
-        )
-        for index, (height, words) in enumerate(
-            (Decimal(amount) / highest * (_PLOT_HEIGHT - 8), words) for amount, words in amounts
-        )
-    ]
-    return Markup(
-        '<svg class="plot" viewBox="0 0 {w} {h}" role="img" aria-label="{label}">{columns}'
-        '<line class="axis" x1="0" x2="{w}" y1="{h}" y2="{h}"/></svg>'
-    ).format(w=_WIDTH, h=_PLOT_HEIGHT, label=label, columns=Markup("").join(columns))
-
-
 def spend(spent: Spend, balance: Mapping[str, Any]) -> Markup | None:
     """Draw what the tightest cell has charged after each charge, oldest first; a charge links to its ledger entry.
 

@@ -42,7 +42,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {name: getattr(words, name) for name in ("spent", "left", "cell", "minute", "sentence")}
+    environment.filters |= {
+        name: getattr(words, name) for name in ("spent", "left", "cell", "minute", "sentence", "entry")
+    }
     environment.filters["percent"] = odds_words.percent
     environment.globals |= {
         "symbols": words.SYMBOLS, "guessed": odds_words.guessed, "budget_bar": _bar, "odds_scale": pictures.odds_scale,

@@ -29,6 +29,32 @@ def who(key_id: str, name: str | None) -> str:
     return key_id if name is None else f"{name} ({key_id})"
 
 
+def entry(fields: Mapping[str, Any], symbol: str) -> str:
+    """What an entry of a ledger says, as a sentence."""
+    details = fields.get("details") or {}
+    words = {
+        "amount": f"{fields['amount']} {symbol}",
+        "purpose": f"job {fields['job_id']}" if "attested_by" not in details else f"a mechanism outside the service, "
+        f"attested by {details['attested_by']}: {details['description']}",
+        "reason": details.get("reason"),
+        "member": details.get("member", {}).get("dataset"),
+    }  # fmt: skip
+    return _ENTRIES[fields["kind"]].format(**words)
+
+
+_ENTRIES: Mapping[str, str] = {
+    "open": "The account was opened with a cap of {amount}.",
+    "reserve": "{amount} was reserved for {purpose}.",
+    "charge": "{amount} was charged for {purpose}. A charge is final.",
+    "void": "The reservation of {amount} for {purpose} was given back, because the job did not read a row.",
+    "expire": "The reservation of {amount} for {purpose} was given back, because the job did not start in time.",
+    "cap": "The cap was changed to {amount}. Reason: {reason}",
+    "join": "The dataset {member} became a member. Its load was {amount}: the most that one person can lose there.",
+    "load": "From here on, the load of the member {member} is {amount}: the most that one person can lose there.",
+}
+"""Sentences by kind of an entry."""
+
+
 def sentence(detail: str) -> str:
     """The detail of a problem as a sentence."""
     return f"{detail[:1].upper()}{detail[1:]}{'' if detail.endswith('.') else '.'}"

@@ -10,7 +10,6 @@ from typing import Any
 import rfc8785
 
 from app.access.roles import SEE_LEDGER, Principal
-from app.core.errors import NotFound
 from app.ledger import statements
 from app.ledger.entries import Entry
 from app.services.installation import Installation
@@ -38,23 +37,8 @@ def list_entries(installation: Installation, principal: Principal, reference: st
             lambda limit: statements.entries(session, account.id, after=page.sequence(), limit=limit),
             lambda entry: str(entry.sequence),
         )
-        listed = [_entry(entry) for entry in shown]
+        listed = [entry_out(entry) for entry in shown]
         return EntryList.model_validate({**account.facts, "entries": listed, "next": following})
-
-
-def show_entry(installation: Installation, principal: Principal, reference: str, sequence: int) -> EntryOut:
-    """Shows one entry of an account.
-
-    Raises:
-        NotFound: no such account or entry, or the account is not visible to this key.
-        RoleMissing: the key may not read the ledger.
-    """
-    with installation.database.read() as session:
-        account = find_account(session, principal, reference, SEE_LEDGER)
-        if not 1 <= sequence <= statements.size(session, account.id):
-            raise NotFound("entry")
-        (entry,) = statements.entries(session, account.id, after=sequence - 1, limit=1)
-        return _entry(entry)
 
 
 def export_json_lines(installation: Installation, principal: Principal, reference: str) -> Iterator[bytes]:
@@ -103,7 +87,8 @@ def entries_up_to(installation: Installation, account_id: str, last: int) -> Ite
         after = batch[-1].sequence
 
 
-def _entry(entry: Entry) -> EntryOut:
+def entry_out(entry: Entry) -> EntryOut:
+    """Formats an entry as it was hashed."""
     form = DetailedEntryOut if entry.details else EntryOut
     return form.model_validate(entry.to_json())
 

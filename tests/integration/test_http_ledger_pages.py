@@ -1,0 +1,125 @@
+"""The pages of ledgers over HTTP: entries newest first with a running balance, searches, and one entry in words."""
+
+import json
+import re
+import secrets
+from html import unescape
+
+from tests.support.operations import EXTERNAL
+from tests.support.pages import section, signed_in
+from tests.support.server import Server, new_idempotency_key
+
+
+def _busy(server: Server) -> tuple[str, str]:
+    """A dataset whose ledger has an entry of every kind but an expiry, and its cancelled job."""
+    dataset = server.uploaded(partitions=[{"name": "shard", "kind": "hash", "cells": 2}])["id"]
+    admin = server.admin.http
+    for epsilon, scope in (("0.5", {}), ("0.25", {"shard": [1]}), ("2", {"shard": [0]})):
+        body = EXTERNAL | {"declared": {"adjacency": "add_remove", "epsilon": epsilon}, "scope": scope}
+        answer = admin.post(f"/ledger/{dataset}/reservations", json=body, headers=new_idempotency_key())
+        assert answer.status_code == 201, answer.text
+    job: str = server.submitted(dataset, epsilon="0.125").json()["job_id"]
+    admin.delete(f"/jobs/{job}").raise_for_status()
+    admin.post(f"/ledger/{dataset}/cap", json={"cap": "9", "reason": "the board agreed"}).raise_for_status()
+    return dataset, job
+
+
+def _rows(page: str) -> list[list[str]]:
+    """The cells of the table of entries, as texts."""
+    body = page[page.index("Entries, newest first") :].partition("<tbody>")[2].partition("</tbody>")[0]
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in body.split("<tr>")[1:]]
+    return [[unescape(re.sub(r"<[^>]*>", "", cell)) for cell in row] for row in rows]
+
+
+def test_the_running_balance_leads_from_nothing_to_the_balance(idle_server: Server) -> None:
+    """Summed here from the entries of the API: a charge of another cell moves nothing, a voided reservation nets 0."""
+    dataset, _ = _busy(idle_server)
+    admin = idle_server.admin.http
+    balance = admin.get(f"/ledger/{dataset}").json()
+    assert balance["tightest_cell"] == {"shard": 0}
+    charged = reserved = 0.0
+    expected = []
+    for entry in admin.get(f"/ledger/{dataset}/entries").json()["entries"]:
+        if 0 in entry["scope"].get("shard", [0]):
+            amount = float(entry["amount"])
+            charged += amount * (entry["kind"] == "charge")
+            reserved += amount * {"reserve": 1, "charge": -1, "void": -1}.get(entry["kind"], 0)
+        expected.insert(0, [str(entry["sequence"]), entry["kind"], charged, reserved])
+    assert (charged, reserved) == (float(balance["charged"]), float(balance["reserved"])) == (2.5, 0)
+    browser = signed_in(idle_server, idle_server.granted(dataset, "auditor"))
+    whole = _rows(browser.get(f"/ui/ledger/{dataset}").text)
+    assert [[row[0], row[1], float(row[3]), float(row[4])] for row in whole] == expected
+
+    path, pages = f"/ui/ledger/{dataset}?limit=4", []
+    while path:
+        page = browser.get(path).text
+        pages += _rows(page)
+        following = re.search(r'class="more"><a href="([^"]+)"', page)
+        path = f"/ui/ledger/{dataset}{unescape(following[1])}&limit=4" if following else ""
+    assert pages == whole
+
+
+def test_entries_are_searched_by_job_key_and_cell(idle_server: Server) -> None:
+    dataset, job = _busy(idle_server)
+    browser = signed_in(idle_server, idle_server.admin)
+    path = f"/ui/ledger/{dataset}"
+    assert [row[1] for row in _rows(browser.get(path, params={"job": job}).text)] == ["void", "reserve"]
+    all_rows = _rows(browser.get(path).text)
+    assert len(_rows(browser.get(path, params={"key": idle_server.admin.id}).text)) == len(all_rows)
+    other = _rows(browser.get(path, params={"cell": "shard=1"}).text)
+    assert {row[5] for row in other} == {"the whole dataset", "shard=1"}
+    assert other[0][3] == "0.75", "the running balance is that of the cell that is searched for"
+    nothing = section(browser.get(path, params={"job": "jb_nothing"}).text, "entries")
+    assert "No entry matches." in nothing
+    assert browser.get(path, params={"cursor": "x"}).status_code == 422
+
+
+def test_an_entry_is_shown_in_words_and_as_it_was_hashed(idle_server: Server) -> None:
+    dataset, job = _busy(idle_server)
+    browser = signed_in(idle_server, idle_server.granted(dataset, "owner"))
+    entries = idle_server.admin.http.get(f"/ledger/{dataset}/entries").json()["entries"]
+    said = {
+        "open": "The account was opened with a cap of 100 ε.",
+        "reserve": "0.5 ε was reserved for a mechanism outside the service, attested by ",
+        "charge": "A charge is final.",
+        "void": f"The reservation of 0.125 ε for job {job} was given back",
+        "cap": "The cap was changed to 9 ε. Reason: the board agreed",
+    }
+    for kind, words in said.items():
+        entry = next(entry for entry in entries if entry["kind"] == kind)
+        page = unescape(browser.get(f"/ui/ledger/{dataset}/entries/{entry['sequence']}").text)
+        assert words in page
+        assert json.loads(page.rpartition("<pre>")[2].partition("</pre>")[0]) == entry
+        assert "test admin <code>" in page, "the admin has a grant on the dataset that it declared"
+        assert ("The event in words" in page) == (kind == "void"), "of the job; a declared loss has no event"
+    for sequence in (0, len(entries) + 1):
+        assert browser.get(f"/ui/ledger/{dataset}/entries/{sequence}").status_code == 404
+    assert (
+        signed_in(idle_server, idle_server.granted(dataset, "analyst"))
+        .get(f"/ui/ledger/{dataset}/entries/1")
+        .status_code
+        == 403
+    )
+
+
+def test_names_of_keys_are_shown_to_those_who_may_know_them(idle_server: Server) -> None:
+    """An owner knows the keys with a grant on the dataset; an auditor of all datasets knows every key."""
+    dataset = idle_server.declared()["id"]
+    admin, other = idle_server.admin.http, idle_server.granted(dataset, "owner")
+    other.http.post(f"/ledger/{dataset}/cap", json={"cap": "9", "reason": "less"}).raise_for_status()
+    admin.delete(f"/datasets/{dataset}/grants/{other.id}").raise_for_status()
+    key = f"test <code>{other.id}</code>"
+    path = f"/ui/ledger/{dataset}"
+    readers = {role: idle_server.granted(dataset, role) for role in ("owner", "auditor")}
+    readers |= {"admin": idle_server.admin, "auditor of all": idle_server.caller("auditor")}
+    knows = {name: key in signed_in(idle_server, reader).get(path).text for name, reader in readers.items()}
+    assert knows == {"owner": False, "auditor": False, "admin": True, "auditor of all": True}
+
+
+def test_the_ledger_of_a_population_has_pages(idle_server: Server) -> None:
+    name = f"people-{secrets.token_hex(4)}"
+    idle_server.declared(population=name)
+    population = idle_server.admin.http.get(f"/populations/{name}").json()["id"]
+    browser = signed_in(idle_server, idle_server.admin)
+    assert [row[1] for row in _rows(browser.get(f"/ui/ledger/{population}").text)] == ["join", "open"]
+    assert "became a member" in browser.get(f"/ui/ledger/{population}/entries/2").text
