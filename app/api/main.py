@@ -3,7 +3,7 @@
 import json
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.telemetry import TelemetryConfig
@@ -22,6 +22,7 @@ from app.api.pages import ledger as ledger_pages
 from app.api.pages import models as model_pages
 from app.api.pages import quotes as quote_pages
 from app.api.pages import shared as shared_pages
+from app.api.query_parameters import check_query
 from app.api.readiness import Readiness
 from app.api.recorder import Recorder
 from app.api.routes import (
@@ -110,8 +111,8 @@ def _application() -> FastAPI:
     )
     modules = (health, metrics, keys, datasets, populations, training, approvals, profiles, models, evaluations)
     for module in (*modules, aliases, ledger, reservations, evidence, audit):
-        app.include_router(module.router)
-    app.include_router(datasets.declarations)
+        app.include_router(module.router, dependencies=_CHECKED)
+    app.include_router(datasets.declarations, dependencies=_CHECKED)
     for pages in (dataset_pages, dataset_details, quote_pages, job_pages, model_pages, ledger_pages, shared_pages):
         app.include_router(pages.router, include_in_schema=False)
     app.add_exception_handler(GrovekeeperError, problems.on_named_error)
@@ -143,6 +144,9 @@ def _require_key_where_it_is_missed(operation: dict[str, Any]) -> None:
         for parameter in operation["parameters"]:
             parameter["required"] = parameter["required"] or parameter["name"] == "Idempotency-Key"
 
+
+_CHECKED = (Depends(check_query),)
+"""What every route of the API depends on; pages are lenient."""
 
 _API_VERSION = "1"
 _NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}

@@ -203,8 +203,9 @@ def _methods_of(request: Request) -> list[str]:
 
 def documented(*kinds: type[GrovekeeperError], needs_key: bool = True) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI ``responses`` of a route: every problem of the route, by status."""
-    keyed = (errors.Unauthenticated, errors.InvalidRequest, errors.TooManyRequests, errors.Unavailable)
-    common = (errors.MalformedRequest, *(keyed if needs_key else ()))  # no call reads a head that is too long
+    keyed = (errors.Unauthenticated, errors.TooManyRequests, errors.Unavailable)
+    # No call reads a head that is too long, or an unknown query parameter.
+    common = (errors.MalformedRequest, errors.InvalidRequest, *(keyed if needs_key else ()))
     rows = sorted({PROBLEMS[kind] for kind in (*kinds, *common)} | {INTERNAL}, key=lambda row: (row.status, row.slug))
     result: dict[int | str, dict[str, Any]] = {}
     for row in rows:

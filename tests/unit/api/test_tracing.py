@@ -49,7 +49,7 @@ def test_a_span_has_public_facts_and_joins_the_trace_of_its_caller(
     assert dict(span.attributes or {}) == {
         "http.request.method": "GET",
         "http.route": "/healthz",
-        "http.response.status_code": 200,
+        "http.response.status_code": 422,
         "grovekeeper.request_id": answer.headers["x-request-id"],
     }
     assert span.context is not None
