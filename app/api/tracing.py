@@ -24,7 +24,8 @@ TRACED = frozenset(
         "list_evaluations", "list_grants", "list_jobs", "list_keys", "list_models", "list_populations", "list_profiles",
         "list_reservations", "predict", "put_grant", "quote_evaluation", "quote_profile", "quote_selection",
         "release_profile", "revoke_key", "rotate_key", "select_model", "show_balance", "show_checkpoint",
-        "show_dataset", "show_evaluation", "show_head", "show_job", "show_metrics", "show_model", "show_population",
+        "show_dataset", "show_deployment", "show_evaluation", "show_head", "show_job", "show_metrics", "show_model",
+        "show_population",
         "show_profile", "show_proof", "show_reservation", "show_rules", "show_signer", "train_model",
     }
 )  # fmt: skip

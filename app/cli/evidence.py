@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from app.cli import registry_record
 from app.cli.arguments import AccountArgument, check_new
 from app.cli.command import Plain, Remote, WrongUse, command
 from app.cli.ledger import app
@@ -30,6 +31,31 @@ def checkpoint(call: Remote, account: AccountArgument, file: NewFile = None) -> 
             "grovekeeper ledger signer SIGNER.pem",
             f"grovekeeper verify EXPORT.jsonl --checkpoint {file} --public-key SIGNER.pem",
         )
+
+
+@app.command("deployment")
+@command
+def deployment(
+    call: Remote,
+    account: AccountArgument,
+    file: NewFile = None,
+    owner: Annotated[
+        Path | None,
+        typer.Option(help="What only you know, as a part of the record: YAML or JSON.", show_default=False),
+    ] = None,
+) -> None:
+    """Write a record for the public registry of deployments, with the members that only the owner knows.
+
+    The service fills in what it knows and stores nothing of --owner.
+    """
+    _check_new(file)
+    with call.client() as client:
+        answer = client.deployment(account)
+    record, missing = registry_record.completed(answer, {} if owner is None else registry_record.read_part(owner))
+    answer["record"], answer["missing"]["required"] = record, missing
+    give(call.output, registry_record.to_yaml(record), file=file, as_json=answer)
+    for pointer in missing:
+        call.output.complain(f"missing: {pointer} (give it with --owner FILE)")
 
 
 @app.command("proof")

@@ -99,6 +99,11 @@ def page(session: Session, account_id: str, *, after: str | None, limit: int) ->
     return repository.external_reservations(session, account_id, after=after, limit=limit)
 
 
+def count(session: Session, account_id: str) -> int:
+    """The number of charges for mechanisms outside the service."""
+    return repository.n_external_reservations(session, account_id)
+
+
 def _set_aside(row: AccountRow) -> int:
     return account_facts.delta_steps(row.delta_set_aside)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
@@ -91,6 +91,12 @@ def external_reservations(session: Session, account_id: str, *, after: str | Non
     if after is not None:
         query = query.where(ReservationRow.id > after)
     return list(session.execute(query.order_by(ReservationRow.id).limit(limit)).scalars())
+
+
+def n_external_reservations(session: Session, account_id: str) -> int:
+    """Counts the reservations for mechanisms outside the service."""
+    query = select(func.count()).where(ReservationRow.account_id == account_id, ReservationRow.job_id.is_(None))
+    return session.execute(query).scalar_one()
 
 
 def entries(session: Session, account_id: str, *, after: int, limit: int) -> list[Entry]:

@@ -110,6 +110,7 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "export_ledger": lambda it: ("GET", f"/ledger/{it.dataset}/export", {}),
     "change_cap": lambda it: ("POST", f"/ledger/{it.dataset}/cap", {"json": _lower_cap()}),
     "show_checkpoint": lambda it: ("GET", f"/ledger/{it.dataset}/checkpoint", {}),
+    "show_deployment": lambda it: ("GET", f"/ledger/{it.dataset}/deployment", {}),
     "show_proof": lambda it: ("GET", f"/ledger/{it.dataset}/proofs?sequence=1", {}),
     "show_metrics": lambda it: ("GET", "/metrics", {}),
     "show_signer": lambda it: ("GET", "/signer", {}),

@@ -2,17 +2,20 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+import yaml
+from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.responses import PlainTextResponse
 
 from app.api import problems
 from app.api.deps import Caller, CurrentInstallation, KeptHeads
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
-from app.services.ledger import evidence
+from app.services.ledger import deployment, evidence
 from app.services.ledger.evidence import ProofRequest
+from app.wire.deployment import DeploymentOut
 from app.wire.evidence import ConsistencyOut, InclusionOut, SignerOut
 
 router = APIRouter(tags=["ledger"])
+_YAML = "application/yaml"
 
 Count = Annotated[int | None, Query(ge=1, le=2**53 - 1)]
 
@@ -43,6 +46,30 @@ def show_proof(
     `size` is the size of the checkpoint that the proof refers to; by default the newest.
     """
     return evidence.show_proof(installation, caller, account, proof)
+
+
+@router.get(
+    "/ledger/{account}/deployment",
+    operation_id="show_deployment",
+    response_model=DeploymentOut,
+    responses={200: {"content": {_YAML: {}}}, **problems.documented(NotFound, RoleMissing)},
+)
+def show_deployment(
+    installation: CurrentInstallation,
+    caller: Caller,
+    heads: KeptHeads,
+    account: str,
+    accept: Annotated[str, Header(description="`application/yaml` for YAML")] = "application/json",
+) -> Response:
+    """Show the deployment document of an account: a record for the public registry of deployments, and further facts.
+
+    It is organised after the questions of NIST SP 800-226. What only the owner knows is listed as missing.
+    """
+    shown = deployment.show_deployment(installation, caller, account, signer=heads.signer)
+    if _YAML in accept:
+        text = yaml.safe_dump(shown.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100)
+        return Response(text, media_type=_YAML)
+    return Response(shown.model_dump_json(), media_type="application/json")
 
 
 @router.get("/signer", operation_id="show_signer", responses=problems.documented())

@@ -56,11 +56,16 @@ def show_balance(
     """
     with installation.database.read() as session:
         account = find_account(session, principal, reference, SEE_BALANCE)
-        if isinstance(account.holder, Dataset):
-            return _of_dataset(session, principal, account.holder, scope)
-        if scope:
+        if scope and account.dataset is None:
             raise InvalidRequest.at("/scope", "unknown-partition")
-        return _of_population(session, account.holder)
+        return detailed(session, principal, account, scope)
+
+
+def detailed(session: Session, principal: Principal, account: Account, scope: Mapping[str, object]) -> AccountBalance:
+    """Shows an account with its cells and its guarantee, to a caller who may read it."""
+    if isinstance(account.holder, Dataset):
+        return _of_dataset(session, principal, account.holder, scope)
+    return _of_population(session, account.holder)
 
 
 def balance_of(session: Session, account: Account) -> statements.Balance:

@@ -44,6 +44,10 @@ class LedgerCalls(Calls):
         """``GET /ledger/{account}/checkpoint``: the signed note."""
         return self._transport.send(Request("GET", f"/ledger/{segment(account)}/checkpoint")).text
 
+    def deployment(self, account: str) -> Json:
+        """``GET /ledger/{account}/deployment``: a record for the public registry, and what its owner has to add."""
+        return self._json("GET", f"/ledger/{segment(account)}/deployment")
+
     def inclusion(self, account: str, sequence: int, *, size: int | None = None) -> Json:
         """``GET /ledger/{account}/proofs``: that an entry is among the first ``size``, or among all."""
         return self._json("GET", f"/ledger/{segment(account)}/proofs", params={"sequence": sequence, "size": size})

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import Result
 
 from app.cli.exit_codes import ExitCode
@@ -21,6 +22,21 @@ def test_a_balance_shows_the_delta_that_is_set_aside(run: Run, service: Any) -> 
     service.answers["GET", "/ledger/census"] = (200, balance)
     output = run("ledger", "show", "census").stdout
     assert "δ set aside: 0.0000001 of 0.0000002 charged, 0.0000001 left" in output
+
+
+def test_a_record_of_a_deployment_is_completed_by_its_owner(run: Run, service: Any, tmp_path: Path) -> None:
+    missing = {"required": ["/deployment/basic/name", "/deployment/basic/description"], "optional": []}
+    record = {"tier": 2, "deployment": {"basic": {"data_product_type": "Machine learning model"}}}
+    service.answers["GET", "/ledger/census/deployment"] = (200, {"record": record, "missing": missing})
+    (tmp_path / "owner.yaml").write_text("deployment: {basic: {name: Income}}")
+    result = run("ledger", "deployment", "census", "record.yaml", "--owner", "owner.yaml")
+    assert "missing: /deployment/basic/description" in result.stderr
+    basic = yaml.safe_load((tmp_path / "record.yaml").read_text())["deployment"]["basic"]
+    assert basic == {"data_product_type": "Machine learning model", "name": "Income"}
+    (tmp_path / "owner.yaml").write_text("tier: 3")
+    refused = run("ledger", "deployment", "census", "--owner", "owner.yaml")
+    assert refused.exit_code == ExitCode.WRONG_USE
+    assert "/tier is not for the owner to fill in" in refused.stderr
 
 
 def test_an_external_charge_goes_out_as_it_was_typed(run: Run, service: Any, tmp_path: Path) -> None:

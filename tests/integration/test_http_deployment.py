@@ -1,0 +1,109 @@
+"""The deployment document is a valid record of the public registry once its owner has added the missing members."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator, FormatChecker
+
+from app.cli.command import WrongUse
+from app.cli.registry_record import completed, read_part, to_yaml
+from app.verifier.checkpoints import read_checkpoint, read_public_key
+from tests.support.operations import EXTERNAL, new_population
+from tests.support.registry_schema import RECORD
+from tests.support.server import Server, new_idempotency_key
+
+OWNER = Path(__file__).parents[2] / "docs" / "examples" / "deployment-owner.yaml"
+ACCOUNTS: dict[str, tuple[dict[str, Any], str]] = {
+    "pure": ({"budget": {"accountant": "pure", "epsilon": "3"}}, "Pure DP"),
+    "zcdp": ({"budget": {"accountant": "zcdp", "epsilon": "1", "delta": "1e-6"}}, "Zero-concentrated DP"),
+    "gdp": ({"budget": {"accountant": "gdp", "epsilon": "1", "delta": "1e-6"}}, "Approximate DP"),
+    "labels": ({"protects": "label"}, "Custom"),
+    "units": ({"privacy_unit": {"column": "patient", "max_rows": 3}}, "Pure DP"),
+}
+
+
+def _problems(record: dict[str, Any]) -> list[str]:
+    validator = Draft202012Validator(RECORD, format_checker=FormatChecker())
+    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(record)]
+
+
+def _document(server: Server, account: str) -> dict[str, Any]:
+    answer = server.admin.http.get(f"/ledger/{account}/deployment")
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+@pytest.mark.parametrize("kind", ACCOUNTS)
+def test_the_record_is_valid_with_the_owners_part(idle_server: Server, kind: str) -> None:
+    changes, variant = ACCOUNTS[kind]
+    document = _document(idle_server, idle_server.declared(**changes)["id"])
+    record, missing = completed(document, read_part(OWNER))
+    assert (missing, _problems(yaml.safe_load(to_yaml(record)))) == ([], [])
+    assert (record["deployment"]["dp_variant"]["variant_name"], record["tier"]) == (variant, 3)
+
+
+def test_what_is_missing_is_listed_and_not_invented(idle_server: Server) -> None:
+    document = _document(idle_server, idle_server.declared()["id"])
+    record, missing = completed(document, {})
+    assert missing == document["missing"]["required"]
+    names = {problem.split("'")[1] for problem in _problems(record) if "is a required property" in problem}
+    assert names == {pointer.split("/")[-1] for pointer in missing if "administrative" not in pointer} | {
+        "administrative"
+    }
+    assert record["tier"] == 2
+    assert "compliant" not in json.dumps(document).lower()
+
+
+def test_the_owner_cannot_overwrite_what_the_service_knows(idle_server: Server) -> None:
+    document = _document(idle_server, idle_server.declared()["id"])
+    for part in (
+        {"tier": 3},
+        {"deployment": {"privacy_loss": {"privacy_parameters": {"epsilon": 0.1}}}},
+        {"deployment": {"basic": {"data_product_type": "Dataset"}}},
+        {"deployment": "mine"},
+    ):
+        with pytest.raises(WrongUse):
+            completed(document, part)
+
+
+def test_the_facts_are_those_of_the_ledger(idle_server: Server, tmp_path: Path) -> None:
+    dataset = idle_server.declared(budget={"accountant": "pure", "epsilon": "3"})["id"]
+    path = f"/ledger/{dataset}/reservations"
+    assert idle_server.admin.http.post(path, json=EXTERNAL, headers=new_idempotency_key()).status_code == 201
+    lowered = {"cap": "2", "reason": "a test"}
+    assert idle_server.admin.http.post(f"/ledger/{dataset}/cap", json=lowered).status_code == 200
+    facts = _document(idle_server, dataset)["facts"]
+    shown = {name: facts[name] for name in ("unit", "cap", "highest_cap", "charged", "remaining", "external_charges")}
+    assert shown == {
+        "unit": "epsilon", "cap": "2", "highest_cap": "3", "charged": "0.001", "remaining": "1.999",
+        "external_charges": 1,
+    }  # fmt: skip
+    assert facts["guarantee"] == idle_server.admin.http.get(f"/ledger/{dataset}").json()["guarantee"]
+    (tmp_path / "signer").write_text(idle_server.admin.http.get("/signer").json()["public_key"])
+    (tmp_path / "note").write_text(facts["checkpoint"])
+    assert read_checkpoint(tmp_path / "note", read_public_key(tmp_path / "signer")).size == 4
+
+
+def test_epsilon_is_rounded_up_to_a_number(idle_server: Server) -> None:
+    dataset = idle_server.declared(budget={"accountant": "pure", "epsilon": "0.3"})["id"]
+    loss = _document(idle_server, dataset)["record"]["deployment"]["privacy_loss"]
+    assert loss["privacy_parameters"] == {"epsilon": 0.30000000000000004}
+
+
+def test_yaml_by_accept_has_the_same_content(idle_server: Server) -> None:
+    dataset = idle_server.declared()["id"]
+    answer = idle_server.admin.http.get(f"/ledger/{dataset}/deployment", headers={"Accept": "application/yaml"})
+    assert answer.headers["content-type"] == "application/yaml"
+    loaded, document = yaml.safe_load(answer.text), _document(idle_server, dataset)
+    for one in (loaded, document):
+        one["facts"].pop("checkpoint")
+    assert loaded == document
+
+
+def test_a_population_has_a_document(idle_server: Server) -> None:
+    population = idle_server.admin.http.post("/populations", json=new_population()).json()["id"]
+    record, missing = completed(_document(idle_server, population), read_part(OWNER))
+    assert (missing, _problems(record)) == ([], [])
