@@ -113,12 +113,21 @@ _SLUG_OF_PYDANTIC = {
 _BOUNDS = {"ge": "at least", "le": "at most", "min_length": "at least", "max_length": "at most"}
 """Names of bounds in pydantic's errors, in words."""
 
-_REFUSAL = (
-    "dataset", "dataset_name", "accountant", "unit", "cap", "charged", "reserved", "remaining", "requested",
-    "tightest_cell", "largest_that_fits", "population", "exact",
-)  # fmt: skip
-
-_RULES_REFUSAL = ("dataset", "dataset_name", "accountant", "unit", "requested", "largest_that_fits")
+_MEMBERS: Mapping[type[GrovekeeperError], Sequence[str]] = {
+    errors.RoleMissing: ("needed",),
+    errors.BudgetExceeded: (
+        "dataset", "dataset_name", "accountant", "unit", "cap", "charged", "reserved", "remaining", "requested",
+        "tightest_cell", "largest_that_fits", "population", "exact",
+    ),
+    errors.QuotaExceeded: ("dataset", "dataset_name", "accountant", "unit", "requested", "largest_that_fits"),
+    errors.Frozen: ("dataset", "dataset_name"),
+    errors.AccountantMismatch: ("accountant", "accepted_by"),
+    errors.AdjacencyMismatch: ("adjacency", "accepted_by"),
+    errors.PopulationMismatch: ("differs",),
+    errors.NotSupported: ("what",),
+    errors.TooLarge: ("limit",),
+}  # fmt: skip
+"""Attributes of an error that its problem shows as they are."""
 
 
 def problem_of(error: GrovekeeperError) -> tuple[dict[str, Any], ProblemType]:
@@ -223,25 +232,8 @@ def _members(error: GrovekeeperError) -> dict[str, Any]:
             return {
                 "columns": [{"name": item.name, "problem": item.problem, "count": item.count} for item in error.columns]
             }
-        case errors.BudgetExceeded():
-            return {name: getattr(error, name) for name in _REFUSAL}
-        case errors.QuotaExceeded():
-            return {name: getattr(error, name) for name in _RULES_REFUSAL}
-        case errors.Frozen():
-            return {"dataset": error.dataset, "dataset_name": error.dataset_name}
-        case errors.AccountantMismatch():
-            return {"accountant": error.accountant, "accepted_by": list(error.accepted_by)}
-        case errors.AdjacencyMismatch():
-            return {"adjacency": error.adjacency, "accepted_by": list(error.accepted_by)}
-        case errors.PopulationMismatch():
-            return {"differs": list(error.differs)}
-        case errors.ModelHasAlias():
-            return {"aliases": list(error.aliases)}
-        case errors.NotSupported():
-            return {"what": error.what}
-        case errors.TooLarge():
-            return {"limit": error.limit}
-    return {}
+    names = next((listed for kind, listed in _MEMBERS.items() if isinstance(error, kind)), ())
+    return {name: getattr(error, name) for name in names}
 
 
 def _field_problem(item: errors.FieldProblem) -> dict[str, Any]:

@@ -10,12 +10,13 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from app.cli import suggestions
 from app.cli.exit_codes import ExitCode, of_problem
 from app.cli.output import Output
 from app.core.errors import GrovekeeperError, InstallationError
@@ -100,7 +101,10 @@ class Remote(Plain):
         except (ValueError, InstallationError) as error:
             raise WrongUse(str(error)) from error
         with client:
-            yield client
+            try:
+                yield client
+            except ApiProblem as problem:
+                raise _with_similar_datasets(problem, client) from problem
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
@@ -120,9 +124,10 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def wrapper(**values: Any) -> None:
         as_json = bool(values.get("as_json"))
+        words = list(values.values())
         for name, group in groups.items():
             values[name] = group(**{item.name: values.pop(item.name) for item in fields(group)})
-        with reported(Output(as_json=as_json)):
+        with suggestions.typed(words), reported(Output(as_json=as_json)):
             function(**values)
 
     wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -161,6 +166,18 @@ def reported(output: Output) -> Iterator[None]:
     except GrovekeeperError as error:
         output.problem({"type": "installation", "detail": str(error)}, str(error))
         raise typer.Exit(ExitCode.FAILED) from error
+
+
+def _with_similar_datasets(problem: ApiProblem, client: "Client") -> ApiProblem:
+    """A problem about an unknown dataset, with the names of visible datasets that resemble what was typed."""
+    if problem.type != "not-found" or not problem.detail.startswith(("no such dataset", "no such account")):
+        return problem
+    try:
+        known = [dataset["name"] for dataset in client.datasets()]
+    except (ApiProblem, Unreachable):
+        return problem
+    meant = suggestions.question(suggestions.similar(suggestions.typed_words(), known))
+    return replace(problem, detail=f"{problem.detail}{meant}")
 
 
 def _options(group: type[Any]) -> list[inspect.Parameter]:

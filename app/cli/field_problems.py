@@ -3,20 +3,26 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.cli import suggestions
+
 _SHOWN_VALUES = 20
 _MEANINGS = {
-    "/delta: required": "this account needs a δ: add --delta, such as 1e-6",
     "/delta: not-for-pure": "a pure account has no δ: leave --delta out",
     "/epsilon: too-small": "too small: it pays for no draw",
     "/epsilon: too-large": "too large for any account",
     "/rows: unknown-column": "the rows have a column that the model does not read",
     "/unlabelled: required": "this algorithm needs a second dataset: add --unlabelled",
+    "above-upper": "above the upper bound",
+    "malformed": "not of the form that this field takes",
     "missing": "an empty cell in a column that allows none",
+    "not-an-amount": "not an exact decimal number, such as 0.5",
     "not-disjoint": "the two scopes share cells",
     "not-for-this-algorithm": "this algorithm does not take it; see: grovekeeper algorithms ALGORITHM",
     "other-declaration": "it was released under other features or classes than the dataset declares",
     "other-features": "its features are not those of the first dataset",
+    "needs-two-classes": "auroc is defined for two classes",
     "unchanged": "this cap is in force already",
+    "unknown-choice": "not one of the choices",
     "unknown-field": "there is no field with a name that was given",
 }
 """Sentences for problems that their slugs do not explain: at one field, or at any."""
@@ -27,7 +33,9 @@ def in_words(error: Mapping[str, Any]) -> str:
     at, problem = error["at"], error["problem"]
     words = _MEANINGS.get(f"{at}: {problem}") or _MEANINGS.get(problem) or problem.replace("-", " ")
     limit = f"; at most {error['limit']} here" if "limit" in error else ""
-    return f"{at or 'the request'}: {words}{limit}{_accepted(error.get('accepted', ()))}"
+    accepted = error.get("accepted", ())
+    meant = suggestions.question(suggestions.similar(suggestions.typed_words(), accepted))
+    return f"{at or 'the request'}: {words}{limit}{_accepted(accepted)}{meant}"
 
 
 def _accepted(values: Sequence[str]) -> str:

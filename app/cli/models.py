@@ -133,7 +133,9 @@ def predict(
 
     with call.client() as client:
         schema = client.model(model_id)["schema"]
-        answer = predict_rows(client, model_id, prediction_rows.read(file, schema), read_out=read_out)
+        rows_in = prediction_rows.read(file, schema)
+        prediction_rows.check_columns(rows_in, schema)
+        answer = predict_rows(client, model_id, rows_in, read_out=read_out)
     output = call.output
     if output.as_json:
         output.json(answer)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from app.cli import suggestions
 from app.cli.command import WrongUse
 
 Rows: TypeAlias = list[dict[str, Any]]
@@ -60,6 +61,19 @@ def from_csv(lines: Iterable[str], schema: Mapping[str, Any]) -> Rows:
     except csv.Error as error:
         raise WrongUse(f"line {reader.line_num} is not CSV") from error
     return rows
+
+
+def check_columns(rows: Rows, schema: Mapping[str, Any]) -> None:
+    """Checks that the model reads every column of the rows.
+
+    Raises:
+        WrongUse: names the column, and the features that resemble it.
+    """
+    known = [feature["name"] for feature in schema["features"]]
+    for name in dict.fromkeys(name for row in rows for name in row):
+        if name not in known:
+            meant = suggestions.question(suggestions.similar([name], known))
+            raise WrongUse(f"the rows have a column {name!r}, which the model does not read{meant}")
 
 
 def _value(text: str, *, is_number: bool, line: int) -> str | int | float | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.cli import suggestions
 from app.cli.arguments import DatasetArgument, DeltaOption, ReceiptOption, ScopeOption, as_typed, read_scope
 from app.cli.command import Remote, WrongUse, command, one_attempt
 from app.cli.exit_codes import ExitCode
@@ -132,7 +133,8 @@ def algorithms(
         listed = client.algorithms()
     unknown = [slug for slug in slugs or () if slug not in {item["slug"] for item in listed}]
     if unknown:
-        raise WrongUse(f"there is no algorithm {unknown[0]}; see: grovekeeper algorithms")
+        meant = suggestions.question(suggestions.similar(unknown, [item["slug"] for item in listed]))
+        raise WrongUse(f"there is no algorithm {unknown[0]}{meant or '; see: grovekeeper algorithms'}")
     listed = [item for item in listed if not slugs or item["slug"] in slugs]
     if call.as_json:
         call.output.json({"algorithms": listed})

@@ -78,7 +78,10 @@ class RoleMissing(GrovekeeperError):
     needed: Sequence[str]
 
     def __str__(self) -> str:
-        return f"this call needs the role {' or '.join(self.needed)}"
+        return (
+            f"the key lacks the role {' or '.join(self.needed)}, or one that includes it; an admin, or an owner of the "
+            "dataset that the call is about, can give it"
+        )
 
 
 @dataclass(eq=False)
@@ -88,7 +91,7 @@ class NotFound(GrovekeeperError):
     kind: str
 
     def __str__(self) -> str:
-        return f"no such {self.kind}"
+        return f"no such {self.kind}" + ("" if self.kind == "path" else ", or none that this key may see")
 
 
 class MethodNotAllowed(GrovekeeperError):

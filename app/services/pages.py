@@ -19,7 +19,7 @@ class PageRequest:
 
     def __post_init__(self) -> None:
         if not 1 <= self.limit <= limits.MAX_PAGE_SIZE:
-            raise InvalidRequest.at("/limit", "out-of-range")
+            raise InvalidRequest.at("/limit", "out-of-range", accepted=[f"1 to {limits.MAX_PAGE_SIZE}"])
         if self.cursor is not None and not ids.is_reference(self.cursor):
             raise InvalidRequest.at("/cursor", "unknown")
 

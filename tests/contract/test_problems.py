@@ -87,6 +87,7 @@ _RULES_REFUSE = {
     "largest_that_fits": "0.7",
 }  # fmt: skip
 MEMBERS: dict[type[GrovekeeperError], dict[str, Any]] = {
+    errors.RoleMissing: {"needed": ["analyst"]},
     errors.InvalidRequest: {
         "errors": [
             {"at": "/epsilon", "problem": "not-positive"},

@@ -83,7 +83,7 @@ def test_only_its_owner_and_admins_add_to_it_or_see_it(idle_server: Server) -> N
     before = idle_server.footprint()
     refused = other.http.post("/datasets", json=declaration(population=name, budget=THREE))
     assert (refused.status_code, refused.json()["type"]) == (404, "not-found")
-    assert refused.json()["detail"] == "no such population"
+    assert refused.json()["detail"] == "no such population, or none that this key may see"
     assert other.http.get(f"/populations/{name}").status_code == 404
     assert other.http.get("/populations").json()["populations"] == []
     assert idle_server.footprint() == before, "nothing of the refused declaration stays"
@@ -257,7 +257,10 @@ def test_populations_are_no_datasets(idle_server: Server) -> None:
     other = idle_server.caller("owner")
     for caller, account in ((admin, name), (other, created["id"]), (other, "pop_unknown"), (other, "census")):
         refused = caller.http.get(f"/ledger/{account}")
-        assert (refused.status_code, refused.json()["detail"]) == (404, "no such account")
+        assert (refused.status_code, refused.json()["detail"]) == (
+            404,
+            "no such account, or none that this key may see",
+        )
     assert submitted(admin, created["id"], "1").status_code == 404
     dataset = declared_by(admin, name=name, budget={**THREE, "epsilon": "7"})
     assert admin.http.get(f"/ledger/{name}").json()["account"] == dataset["id"], "a name is a dataset's"

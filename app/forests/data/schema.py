@@ -172,27 +172,41 @@ def value_list_problem(values: Sequence[str], *, smallest: int, largest: int) ->
     return None
 
 
+_ACCEPTED = {
+    "features": (f"1 to {limits.MAX_FEATURES} features",),
+    "name": (f"a distinct name of 1 to {limits.MAX_NAME_CHARS} characters without control characters",),
+    "classes": (f"2 to {limits.MAX_CLASSES} distinct texts of 1 to {limits.MAX_CATEGORY_CHARS} characters",),
+    "categories": (f"1 to {limits.MAX_CATEGORIES} distinct texts of 1 to {limits.MAX_CATEGORY_CHARS} characters",),
+    "bounds": BOUNDS_NOTES,
+}
+"""What the fields of a schema accept, in words."""
+
+
+def _problem(at: str, problem: str) -> FieldProblem:
+    return FieldProblem(at, problem, accepted=tuple(_ACCEPTED.get(at.rpartition("/")[2], ())))
+
+
 def _problems(schema: Schema) -> list[FieldProblem]:
     problems: list[FieldProblem] = []
     if not schema.features:
-        problems.append(FieldProblem("/schema/features", "too-few"))
+        problems.append(_problem("/schema/features", "too-few"))
     if len(schema.features) > limits.MAX_FEATURES:
-        return [FieldProblem("/schema/features", "too-many")]
+        return [_problem("/schema/features", "too-many")]
     seen: set[str] = set()
     for index, feature in enumerate(schema.features):
         at = f"/schema/features/{index}"
-        problems.extend(FieldProblem(f"{at}/{field}", problem) for field, problem in _feature_problems(feature))
+        problems.extend(_problem(f"{at}/{field}", problem) for field, problem in _feature_problems(feature))
         if feature.name in seen:
-            problems.append(FieldProblem(f"{at}/name", "not-distinct"))
+            problems.append(_problem(f"{at}/name", "not-distinct"))
         seen.add(feature.name)
     name_problem = column_name_problem(schema.label.name)
     if schema.label.name in seen:
         name_problem = "not-distinct"
     if name_problem:
-        problems.append(FieldProblem("/schema/label/name", name_problem))
+        problems.append(_problem("/schema/label/name", name_problem))
     classes_problem = value_list_problem(schema.label.classes, smallest=2, largest=limits.MAX_CLASSES)
     if classes_problem:
-        problems.append(FieldProblem("/schema/label/classes", classes_problem))
+        problems.append(_problem("/schema/label/classes", classes_problem))
     return problems
 
 

@@ -106,7 +106,7 @@ def plan_tables(metrics: Sequence[str], facts: PublicFacts, *, score_bins: int) 
     if AUROC in metrics and n_classes != 2:
         raise InvalidRequest.at("/metrics", "needs-two-classes")
     if CONFUSION in metrics and n_classes > limits.MAX_CONFUSION_CLASSES:
-        raise InvalidRequest.at("/metrics", "too-many-classes")
+        raise InvalidRequest.at("/metrics", "too-many-classes", limit=limits.MAX_CONFUSION_CLASSES)
     tables = set(metrics) - ({ACCURACY} if CONFUSION in metrics else set())
     releases = tuple(table for table in TABLES if table in tables)
     empty = EvaluationPlan(releases, 1, n_classes, score_bins, Sequential(()))

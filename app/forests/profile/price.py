@@ -93,7 +93,7 @@ def plan(requested: Mapping[str, object], facts: PublicFacts) -> ProfilePlan:
     settled = read_all(PARAMETERS, requested)
     for_counts, for_size = amounts.parse(settled["class_share"]), amounts.parse(settled["size_share"])
     if for_counts + for_size >= 1:
-        raise InvalidRequest.at("/parameters/size_share", "too-large")
+        raise InvalidRequest.at("/parameters/size_share", "too-large", accepted=["1 - class_share, or less"])
     parts = list[Part]()
     if quantile_bins.private_features(facts.schema):
         part = facts.part(1 - for_counts - for_size)

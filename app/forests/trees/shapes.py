@@ -56,8 +56,11 @@ def settle_depth(settled: dict[str, Value], rule: int, encoding: Encoding, *, ta
     while not is_requested and depth > 0 and not _fits(n_trees, depth, encoding, tables=tables):
         depth -= 1
     if not _fits(n_trees, depth, encoding, tables=tables):
-        at = "max_depth" if leaf_cells(n_trees, 0, n_classes) <= limits.MAX_TREE_LEAF_CELLS else "n_estimators"
-        raise InvalidRequest.at(f"/parameters/{at}", "too-large")
+        if not _fits(n_trees, 0, encoding, tables=tables):
+            most = limits.MAX_TREE_LEAF_CELLS // leaf_cells(1, 0, n_classes)
+            raise InvalidRequest.at("/parameters/n_estimators", "too-large", limit=most)
+        deepest_that_fits = max(level for level in range(depth) if _fits(n_trees, level, encoding, tables=tables))
+        raise InvalidRequest.at("/parameters/max_depth", "too-large", limit=deepest_that_fits)
     settled["max_depth"] = depth
     if depth == 0 and len(encoding.candidates) == 0:
         return ("The public schema allows no split: every row lies in one leaf.",)

@@ -37,8 +37,15 @@ class ApiProblem(Exception):
     request_id: str | None = None
 
     def __str__(self) -> str:
-        fields = "; ".join(f"{error['at'] or '/'}: {error['problem']}" for error in self.body.get("errors", ()))
+        fields = "; ".join(map(_field, self.body.get("errors", ())))
         return f"{fields or self.detail} ({self.type}, {self.status})"
+
+
+def _field(error: Mapping[str, Any]) -> str:
+    """A field that breaks a rule, with the limit and the values that are valid there."""
+    limit = f", at most {error['limit']}" if "limit" in error else ""
+    accepted = f", accepted: {', '.join(error['accepted'])}" if "accepted" in error else ""
+    return f"{error['at'] or '/'}: {error['problem']}{limit}{accepted}"
 
 
 class Refused(ApiProblem):

@@ -180,6 +180,12 @@ def test_forest_over_the_public_limit_is_refused_and_a_default_is_cut() -> None:
     settled = planned("rdt-ta", schema, size=10**12, n_estimators=1_024)
 
     assert over == [("/parameters/max_depth", "too-large")]
+    with pytest.raises(InvalidRequest) as refused:
+        planned("rdt-ta", schema, n_estimators=1_024, max_depth=12)
+    (limit,) = [error.limit for error in refused.value.errors]
+    assert limit is not None
+    assert planned("rdt-ta", schema, n_estimators=1_024, max_depth=limit).parameters["max_depth"] == limit
+    assert problems(lambda: planned("rdt-ta", schema, n_estimators=1_024, max_depth=limit + 1)) == over
     assert shapes.leaf_cells(1_024, int(settled.parameters["max_depth"]), 1_000) <= limits.MAX_TREE_LEAF_CELLS
     assert shapes.leaf_cells(1_024, int(settled.parameters["max_depth"]) + 1, 1_000) > limits.MAX_TREE_LEAF_CELLS
 

@@ -95,7 +95,7 @@ class StackedForest(Algorithm):
         n_trees = int(settled["n_estimators"])
         settled.setdefault("n_layers", min(DEFAULT_LAYERS, n_trees))
         if int(settled["n_layers"]) > n_trees:
-            raise InvalidRequest.at(f"{POINTER}/n_layers", "more-than-trees")
+            raise InvalidRequest.at(f"{POINTER}/n_layers", "more-than-trees", limit=n_trees)
         depth = greedy_sizes.default_depth(facts, n_trees)
         first = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         for schema in layers.schemas(facts.schema, settled)[1:2]:

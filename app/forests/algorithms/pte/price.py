@@ -87,7 +87,7 @@ class TransductiveEnsemble(Algorithm):
         settled.setdefault("n_estimators", min(int(settled["n_teachers"]) + DEFAULT_PUPILS, limits.MAX_TREES))
         n_teachers = int(settled["n_teachers"])
         if n_teachers > int(settled["n_estimators"]):
-            raise InvalidRequest.at("/parameters/n_teachers", "too-large")
+            raise InvalidRequest.at("/parameters/n_teachers", "too-large", limit=int(settled["n_estimators"]))
         warnings = label_prices.settle(settled, facts, n_noisy_trees=n_teachers)
         return settled, warnings
 

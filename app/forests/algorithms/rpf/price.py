@@ -176,7 +176,7 @@ def widest_encoding(parameters: Parameters, schema: Schema) -> Encoding:
     if parameters["pairs"] == NO_PAIRS:
         return encoding
     if len(pairs.ordered(schema)) > pairs.MAX_ORDERED:
-        raise InvalidRequest.at("/parameters/pairs", "too-large")
+        raise InvalidRequest.at("/parameters/pairs", "too-large", accepted=[NO_PAIRS])
     return encoding.paired(pairs.of_schema(schema))
 
 
@@ -197,7 +197,7 @@ def _settle_at_once(settled: dict[str, Value], widest: Encoding, facts: PublicFa
     elif settled["at_once"] != 1 and depth > 1:
         at_once = int(settled["at_once"])
         if not joint_limits.is_affordable(widest, depth, at_once):
-            raise InvalidRequest.at("/parameters/at_once", "too-large")
+            raise InvalidRequest.at("/parameters/at_once", "too-large", accepted=["1"])
         if n_trees > (most := joint_limits.most_trees(widest, depth, at_once)):
             raise InvalidRequest.at("/parameters/n_estimators", "too-large", limit=most)
 
