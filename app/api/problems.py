@@ -124,6 +124,7 @@ _MEMBERS: Mapping[type[GrovekeeperError], Sequence[str]] = {
     errors.AccountantMismatch: ("accountant", "accepted_by"),
     errors.AdjacencyMismatch: ("adjacency", "accepted_by"),
     errors.PopulationMismatch: ("differs",),
+    errors.ModelHasAlias: ("aliases",),
     errors.NotSupported: ("what",),
     errors.TooLarge: ("limit",),
 }  # fmt: skip
