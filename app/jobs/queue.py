@@ -1,6 +1,6 @@
 """Enqueues, claims, renews and finishes jobs on the caller's transaction, fenced by the lease token.
 
-Submitters take turns, so that one with many jobs delays a job of another by one claim. At most one worker may finish a
+Submitters take turns (:mod:`app.jobs.turns`). At most one worker may finish a
 job. A worker that finds its token gone raises :class:`LeaseLost` and writes nothing. ``SKIP LOCKED`` lets several
 workers claim jobs at once on PostgreSQL; SQLite has one write transaction at a time.
 A transaction that locks several rows locks keys first, then datasets, jobs and accounts, each in order of ids.
@@ -11,12 +11,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, Select, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Select, exists, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import LeaseLost, NotFound
-from app.jobs.states import ENDED, UNFINISHED, EndReason, JobState
+from app.jobs import turns
+from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobDatasetRow, JobRow
 
 
@@ -61,13 +62,9 @@ def claim(session: Session, *, at: datetime, ttl_s: float, closed: Collection[st
         ttl_s: seconds until the lease ends.
         closed: datasets whose jobs stay in the queue.
     """
-    oldest = session.execute(select(func.min(JobRow.submitted_at)).where(_claimable(closed))).scalar()
-    if oldest is None:
+    row = turns.lock_next(session, _claimable(closed))
+    if row is None:
         return None
-    job_id = session.execute(_in_turn(oldest, closed).limit(1).with_for_update(skip_locked=True, of=JobRow)).scalar()
-    if job_id is None:
-        return None
-    row = session.get_one(JobRow, job_id, populate_existing=True)
     token = secrets.token_hex(16)
     row.state = JobState.RUNNING.value
     row.lease_token = token
@@ -77,43 +74,17 @@ def claim(session: Session, *, at: datetime, ttl_s: float, closed: Collection[st
 
 
 def _claimable(closed: Collection[str]) -> ColumnElement[bool]:
+    """Queued jobs that read none of the datasets ``closed``."""
     queued = JobRow.state == JobState.QUEUED.value
-    return queued & JobRow.id.not_in(_reading(closed)) if closed else queued
+    if not closed:
+        return queued
+    reads = (JobDatasetRow.job_id == JobRow.id) & JobDatasetRow.dataset_id.in_(sorted(closed))
+    return queued & ~exists().where(reads).correlate(JobRow)
 
 
 def _reading(dataset_ids: Collection[str]) -> Select[str]:
     """Ids of the jobs that read one of several datasets."""
     return select(JobDatasetRow.job_id).where(JobDatasetRow.dataset_id.in_(sorted(dataset_ids)))
-
-
-def _in_turn(oldest: datetime, closed: Collection[str]) -> Select[str]:
-    """Ids of the queued jobs in the order of their claims.
-
-    The first jobs of all submitters come before the second ones, and among these the submitter comes first whose last
-    job left the queue longest ago. A job that waited neither for an approval nor for the end of a freeze waits at most
-    ``limits.MAX_QUEUE_S``, so if it left the queue after ``oldest``, the time of the oldest queued job, it was
-    submitted at most that long before. Longer waits are left out, which gives their submitters an earlier turn.
-    """
-    queued = _claimable(closed)
-    in_order = func.row_number().over(partition_by=JobRow.submitted_by, order_by=(JobRow.submitted_at, JobRow.id))
-    waiting = select(JobRow.id, in_order.label("turn")).where(queued).subquery()
-    left_at = func.max(func.coalesce(JobRow.charged_at, JobRow.lease_until, JobRow.finished_at))
-    last = (
-        select(JobRow.submitted_by, left_at.label("left_at"))
-        .where(
-            JobRow.state.in_([JobState.RUNNING.value, *(state.value for state in ENDED)]),
-            JobRow.submitted_at >= oldest - timedelta(seconds=limits.MAX_QUEUE_S),
-        )
-        .group_by(JobRow.submitted_by)
-        .subquery()
-    )
-    return (
-        select(JobRow.id)
-        .join(waiting, waiting.c.id == JobRow.id)
-        .outerjoin(last, last.c.submitted_by == JobRow.submitted_by)
-        .where(queued)
-        .order_by(waiting.c.turn, last.c.left_at.nulls_first(), JobRow.submitted_at, JobRow.id)
-    )
 
 
 def leased(session: Session, claim: Claim) -> JobRow:

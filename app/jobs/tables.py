@@ -77,6 +77,8 @@ class JobRow(Base):
 
     __table_args__ = (
         Index("ix_jobs_state_submitted_at", "state", "submitted_at"),
+        Index("ix_jobs_state_submitted_by_submitted_at_id", "state", "submitted_by", "submitted_at", "id"),
+        Index("ix_jobs_submitted_by_charged_at_finished_at", "submitted_by", "charged_at", "finished_at"),
         CheckConstraint(
             "state IN ('waiting', 'queued', 'running', 'succeeded', 'failed', 'cancelled')", name="state_known"
         ),
