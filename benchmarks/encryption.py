@@ -18,8 +18,9 @@ from app.core import durable
 from app.core.data_keys import DataKey
 from app.core.sealed_files import SealedFile, Spool
 from app.datasets import private_rows
+from app.datasets.body_forms import BodyForm
 from app.datasets.fingerprints import Fingerprints
-from app.datasets.ingest import RowRules, ingest_csv
+from app.datasets.ingest import RowRules, ingest_rows
 from app.forests.data.schema import Feature, Label, Schema
 from app.privacy.composition import Partitions
 
@@ -76,13 +77,13 @@ def _seconds(text: bytes, *, is_sealed: bool) -> tuple[float, float]:
         spool: Any = Spool(file) if is_sealed else file
         for at in range(0, len(text), _PIECE_BYTES):
             spool.write(text[at : at + _PIECE_BYTES])
-        ingest_csv(
+        ingest_rows(
             spool.reader() if is_sealed else file,
             rows,  # type: ignore[arg-type]  # or what behaves like it
             rules=RowRules(_SCHEMA, Partitions(()), bytes(32)),
             book=None,
             prints=Fingerprints(prints, bytes(32)),  # type: ignore[arg-type]
-            gzip=False,
+            form=BodyForm.CSV,
         )
         stored = time.process_time()
         private_rows.read([rows], schema=_SCHEMA, partitions=Partitions(()), scope={})  # type: ignore[list-item]

@@ -49,7 +49,10 @@ def create(
 def upload(
     call: Remote,
     dataset: DatasetArgument,
-    file: Annotated[Path, typer.Argument(help="CSV with a header row, plain or gzip.", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(help="CSV with a header row, plain or gzip; Parquet; Arrow or Feather.", show_default=False),
+    ],
     idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
 ) -> None:
     """Upload rows. The report is for the owner only."""

@@ -121,6 +121,20 @@ MAX_GZIP_RATIO = 100
 """Bytes that one byte of a gzip upload may unpack to. Tables unpack to 3 to 30 times; deflate allows a thousand."""
 FREE_UNPACKED_BYTES = 16 * 1024 * 1024
 """Bytes that any gzip upload may unpack to, whatever its ratio."""
+MAX_COLUMNAR_RATIO = 1_000
+"""Bytes of CSV that one byte of Parquet or Arrow may become: a column of few categories takes some bits per cell."""
+MAX_ROW_GROUPS = 32_768
+"""Row groups of an upload of Parquet, and record batches of an Arrow file."""
+MAX_PARQUET_METADATA_BYTES = 16 * 1024 * 1024
+"""Bytes of the footer of an upload of Parquet, which is read into memory whole."""
+MAX_UPLOAD_COLUMNS = 2 * MAX_FEATURES
+"""Columns of an upload of Parquet or Arrow; more are refused before their names are compared."""
+DECODER_MEMORY_BYTES = 1024**3
+"""Memory of the process that decodes an upload of Parquet or Arrow: a page, a record batch and its dictionaries."""
+DECODER_CPU_S = 1_200
+"""Seconds of CPU time of the process that decodes an upload."""
+DECODER_SILENCE_S = 600
+"""Seconds after which a decoding process that sends nothing counts as stuck."""
 MAX_CSV_LINE_BYTES = 1024 * 1024
 """Bytes of one line of an upload."""
 MAX_ROWS_PER_DATASET = 2**31 - 1

@@ -12,9 +12,10 @@ import csv
 import gzip
 import re
 import zlib
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from app.core.errors import ColumnProblem, GrovekeeperError, MalformedRequest, RowsInvalid, TooLarge
+from app.datasets.columnar.source import ColumnarSource
 
 NOT_TEXT = "\0"
 """Replaces bytes that are not UTF-8. A NUL in the upload is not text, either."""
@@ -39,7 +40,9 @@ class CsvSource:
         closed: required of a file object by the parser.
     """
 
-    def __init__(self, source: BinaryIO, *, is_gzip: bool, max_bytes: int, max_line_bytes: int) -> None:
+    def __init__(
+        self, source: BinaryIO | ColumnarSource, *, is_gzip: bool, max_bytes: int, max_line_bytes: int
+    ) -> None:
         """Reads nothing yet.
 
         Args:
@@ -50,7 +53,7 @@ class CsvSource:
         """
         self.refusal: GrovekeeperError | None = None
         self.closed = False
-        self._source = gzip.GzipFile(fileobj=source, mode="rb") if is_gzip else source
+        self._source = gzip.GzipFile(fileobj=cast(BinaryIO, source), mode="rb") if is_gzip else source
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
         self._max_bytes = max_bytes
         self._max_line_bytes = max_line_bytes
@@ -137,6 +140,8 @@ class CsvSource:
                 piece = self._source.read(min(size, self._max_line_bytes, _PIECE_BYTES))
             except (EOFError, gzip.BadGzipFile, zlib.error):
                 return self._refuse(MalformedRequest("the body is not gzip, or is cut off"))
+            except GrovekeeperError as refusal:  # of the process that decodes the body
+                return self._refuse(refusal)
             self._ended = not piece
             self._n_bytes += len(piece)
             if self._n_bytes > self._max_bytes:

@@ -1,4 +1,6 @@
-"""Reads a CSV upload and stores its sanitised rows as one epoch, completely or not at all.
+"""Reads an upload and stores its sanitised rows as one epoch, completely or not at all.
+
+Rows of Parquet and Arrow are CSV by the time they get here (:mod:`app.datasets.columnar`): one set of rules reads them.
 
 An upload with cells that the declaration cannot read is refused: the error names columns and counts over the whole
 file, never a value, and no row is stored. Cells that the declaration can map are stored and counted in the owner's
@@ -10,6 +12,7 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,7 +28,9 @@ from app.core.errors import ColumnProblem, RowsInvalid, TooLarge
 from app.core.sealed_files import SealedFile, Writer
 from app.datasets import row_files
 from app.datasets.admission import AdmissionBook, unit_row_ids
+from app.datasets.body_forms import BodyForm
 from app.datasets.cells import ROW_ID_BYTES, hash_cells, hash_keys
+from app.datasets.columnar.source import ColumnarSource
 from app.datasets.csv_columns import Column, ColumnReport, LabelColumn, UnitColumn, new_column
 from app.datasets.csv_source import CsvSource
 from app.datasets.fingerprints import Fingerprints
@@ -84,16 +89,16 @@ class IngestReport:
     dropped: DroppedRows | None = None
 
 
-def ingest_csv(
+def ingest_rows(
     source: BinaryIO,
     destination: SealedFile,
     *,
     rules: RowRules,
     book: AdmissionBook | None,
     prints: Fingerprints,
-    gzip: bool,
+    form: BodyForm,
 ) -> IngestReport:
-    """Reads a CSV upload and stores its sanitised rows, each with its id, its cells and its fingerprint.
+    """Reads an upload and stores its sanitised rows, each with its id, its cells and its fingerprint.
 
     The row id is random, or a keyed digest of the unit where the unit is a column. There, a row without a unit is
     dropped, and so is a row whose unit has k rows already. Only rows of the same unit decide whether a row is dropped.
@@ -106,7 +111,7 @@ def ingest_csv(
         rules: the parts of the declaration that rows are read by.
         book: the dataset's admission book, begun for this upload, where the unit is a column; else ``None``.
         prints: the fingerprint file of this upload; must not exist.
-        gzip: whether the body is gzip.
+        form: of the body.
 
     Returns:
         The owner's report. Both files are complete and durable when this returns.
@@ -116,9 +121,7 @@ def ingest_csv(
         MalformedRequest: the body should be gzip and is not, or is cut off.
         TooLarge: the unpacked body, its number of rows or the bytes of all uploads to the dataset are over the limit.
     """
-    max_bytes, line_bytes = _most_unpacked_bytes(source), limits.MAX_CSV_LINE_BYTES
-    text = CsvSource(source, is_gzip=gzip, max_bytes=max_bytes, max_line_bytes=line_bytes)
-    try:
+    with _text_of(source, form, rules) as text:
         _order_columns(text, rules)
         durable.make_folder(destination.path.parent)
         durable.make_folder(prints.destination.path.parent)
@@ -135,8 +138,20 @@ def ingest_csv(
             _refuse_when_full(destination.path, prints)
         reports = tuple(column.report for column in upload.columns)
         return IngestReport(reports, upload.n_rows, upload.dropped)
-    finally:
-        text.close()
+
+
+@contextmanager
+def _text_of(source: BinaryIO, form: BodyForm, rules: RowRules) -> Iterator[CsvSource]:
+    """Opens the body as CSV."""
+    max_bytes = _most_unpacked_bytes(source, form)
+    with ExitStack() as opened:
+        rows: BinaryIO | ColumnarSource = source
+        if form.is_columnar:
+            rows = opened.enter_context(ColumnarSource(source, form, declared=_declared(rules)))
+        is_gzip = form is BodyForm.GZIP
+        text = CsvSource(rows, is_gzip=is_gzip, max_bytes=max_bytes, max_line_bytes=limits.MAX_CSV_LINE_BYTES)
+        opened.callback(text.close)
+        yield text
 
 
 def _refuse_when_full(destination: Path, prints: Fingerprints) -> None:
@@ -150,11 +165,12 @@ def _refuse_when_full(destination: Path, prints: Fingerprints) -> None:
         raise TooLarge("the stored bytes of the dataset", limits.MAX_DATASET_BYTES)
 
 
-def _most_unpacked_bytes(source: BinaryIO) -> int:
+def _most_unpacked_bytes(source: BinaryIO, form: BodyForm) -> int:
     """Returns how many bytes an upload may unpack to: little for a small body, so that small bodies are little work."""
     size = source.seek(0, os.SEEK_END)
     source.seek(0)
-    return min(max(size * limits.MAX_GZIP_RATIO, limits.FREE_UNPACKED_BYTES), limits.MAX_UPLOAD_CSV_BYTES)
+    ratio = limits.MAX_COLUMNAR_RATIO if form.is_columnar else limits.MAX_GZIP_RATIO
+    return min(max(size * ratio, limits.FREE_UNPACKED_BYTES), limits.MAX_UPLOAD_CSV_BYTES)
 
 
 def _order_columns(text: CsvSource, rules: RowRules) -> None:
@@ -164,11 +180,7 @@ def _order_columns(text: CsvSource, rules: RowRules) -> None:
         RowsInvalid: ``missing-column`` and ``duplicate-column`` by name; ``unknown-column`` as a number of columns
             without a name, because a headerless file has a person's values where names should be.
     """
-    names = text.read_header()
-    declared = [*(feature.name for feature in rules.schema.features), rules.schema.label.name]
-    declared += [partition.column for partition in own_column_partitions(rules.partitions)]
-    if rules.unit_column is not None:
-        declared.append(rules.unit_column)
+    names, declared = text.read_header(), _declared(rules)
     counts = Counter(names)
     problems = [ColumnProblem(name, "missing-column", 1) for name in declared if name not in counts]
     problems += [ColumnProblem(name, "duplicate-column", counts[name]) for name in declared if counts[name] > 1]
@@ -179,6 +191,14 @@ def _order_columns(text: CsvSource, rules: RowRules) -> None:
         raise RowsInvalid(problems)
     position = {name: index for index, name in enumerate(declared)}
     text.name_columns([str(position[name]) for name in names])
+
+
+def _declared(rules: RowRules) -> list[str]:
+    """The columns that an upload has, in the order of the declaration."""
+    features = [feature.name for feature in rules.schema.features]
+    further = [partition.column for partition in own_column_partitions(rules.partitions)]
+    unit = [] if rules.unit_column is None else [rules.unit_column]
+    return [*features, rules.schema.label.name, *further, *unit]
 
 
 class _Upload:
@@ -210,7 +230,7 @@ class _Upload:
         """Reads the upload to its end and writes its rows, until a cell has to be refused. Yields before row groups.
 
         Raises:
-            RowsInvalid, MalformedRequest, TooLarge: see :func:`ingest_csv`.
+            RowsInvalid, MalformedRequest, TooLarge: see :func:`ingest_rows`.
         """
         smallest, largest = _ROW_GROUP_ROWS
         group_rows = min(max(_ROW_GROUP_CELLS // len(self.columns), smallest), largest)

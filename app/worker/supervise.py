@@ -12,11 +12,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from pathlib import Path
 
-import app
 from app.core import limits
+from app.core.child_processes import scrubbed_environment
 from app.core.errors import Unavailable
 from app.jobs.queue import Claim
 from app.jobs.states import EndReason
@@ -29,17 +27,6 @@ from app.worker import release_times
 _log = logging.getLogger(__name__)
 _POLL_S = 0.1
 _PROGRESS_INTERVAL_S = 0.5
-_INHERITED = (
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "TZ",
-    "NUMBA_CACHE_DIR",
-    "HOME",
-    "XDG_CACHE_HOME",
-    "TMPDIR",
-    "COVERAGE_PROCESS_START",
-)
 
 
 class Supervisor:
@@ -150,15 +137,9 @@ def _start(task: JobTask) -> "subprocess.Popen[bytes]":
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd=task.folder,
-        env=_scrubbed(os.environ),
+        env=scrubbed_environment(),
         close_fds=True,
     )
-
-
-def _scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
-    """The child's environment: the paths of Python and its caches, without addresses and keys."""
-    inherited = {name: environ[name] for name in _INHERITED if name in environ}
-    return inherited | {"PYTHONPATH": str(Path(app.__file__).parents[1]), "PYTHONSAFEPATH": "1"}
 
 
 def _kill(child: "subprocess.Popen[bytes]") -> None:

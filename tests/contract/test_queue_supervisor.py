@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from app.core import limits
+from app.core.child_processes import scrubbed_environment
 from app.core.errors import LeaseLost, Unavailable
 from app.services.execution import run_job
 from app.services.execution.run_job import JobFailed
@@ -159,6 +160,6 @@ def test_a_charged_job_outlives_a_database_that_is_away_for_a_while(
 def test_the_environment_of_a_child_carries_no_address_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GROVEKEEPER_DATABASE_URL", "GROVEKEEPER_ADMIN_KEY", "PGPASSWORD", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "secret")
-    kept = supervise._scrubbed(os.environ)
+    kept = scrubbed_environment()
     assert "secret" not in kept.values()
     assert kept["PATH"] == os.environ["PATH"]

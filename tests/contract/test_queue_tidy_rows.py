@@ -11,6 +11,7 @@ import pytest
 from app.core.errors import DatasetDeleted
 from app.core.sealed_files import SealedFile
 from app.datasets import ingest, row_files
+from app.datasets.body_forms import BodyForm
 from app.registry import models
 from app.registry.tables import ModelRow
 from app.services.datasets import upload_rows
@@ -93,19 +94,19 @@ def test_files_of_other_people_are_left_alone(scene: Scene) -> None:
 def test_rows_that_arrive_while_their_dataset_is_deleted_are_not_kept(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ingest_csv = ingest.ingest_csv
+    ingest_rows = ingest.ingest_rows
 
     def delete_after(body: BinaryIO, destination: SealedFile, **named: Any) -> ingest.IngestReport:
-        report = ingest_csv(body, destination, **named)
+        report = ingest_rows(body, destination, **named)
         delete_dataset(scene.installation, OWNER, scene.dataset_id)
         row_files.epoch_file(scene.installation.home, scene.dataset_id, "ep_other").parent.mkdir()
         destination.path.write_bytes(b"rows")  # a slower disk shows the file only at this moment
         return report
 
-    monkeypatch.setattr(ingest, "ingest_csv", delete_after)
+    monkeypatch.setattr(ingest, "ingest_rows", delete_after)
     with scene.installation.spool() as file, pytest.raises(DatasetDeleted):
         file.write(b"age,income\n40,low\n")
-        spooled = upload_rows.SpooledBody(file, is_gzip=False)
+        spooled = upload_rows.SpooledBody(file, BodyForm.CSV)
         upload_rows.upload_rows(scene.installation, OWNER, scene.dataset_id, spooled, request=None)
     assert _rows(scene) == []
 

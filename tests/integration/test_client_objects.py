@@ -3,6 +3,7 @@
 import pickle
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -154,3 +155,16 @@ def test_what_the_objects_take_is_what_the_service_takes(dataset: Dataset) -> No
         "dataset": dataset.id, "algorithm": "auto", "epsilon": "0.25", "delta": "1e-06", "scope": {},
         "unlabelled": {"epsilon": "1"},
     }  # fmt: skip
+
+
+def test_frames_and_files_of_tables_are_uploaded_as_rows(gk: Grovekeeper, server: Server, tmp_path: Path) -> None:
+    dataset = gk.dataset(server.declared()["id"])
+    frame = pd.DataFrame(
+        {"age": [20, 150], "height": [1.5, np.nan], "sex": pd.Categorical(["Male", None]), "income": ["<=50K", "?"]}
+    )
+    file = tmp_path / "rows.parquet"
+    frame.to_parquet(file, index=False)
+    reports = [dataset.upload(rows)["columns"] for rows in (frame, file, pa.Table.from_pandas(frame))]
+    assert reports[0] == reports[1] == reports[2]
+    counts = {column["name"]: (column["clamped"], column["missing"], column["unknown"]) for column in reports[0]}
+    assert (counts["age"], counts["income"]) == ((1, 0, 0), (0, 0, 1))

@@ -328,7 +328,7 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
         "reserved": (lambda: after(ledger, "reserve", kill), lambda: scene.submit(key=point)),
         "enqueued": (lambda: after(queue, "enqueue", kill), lambda: scene.submit(key=point)),
         "accepted": (lambda: None, lambda: kill(scene.submit(key=point))),
-        "rows-written": (lambda: after(ingest, "ingest_csv", kill), scene.upload),
+        "rows-written": (lambda: after(ingest, "ingest_rows", kill), scene.upload),
         "epoch-added": (lambda: after(catalog, "add_epoch", kill), scene.upload),
         "admitted": (lambda: after(AdmissionBook, "admit", kill), visit),
         "book-closed": (lambda: after(AdmissionBook, "commit", kill), visit),

@@ -21,6 +21,7 @@ from app.access.roles import Principal, Role
 from app.access.tables import KeyRow
 from app.core import clock
 from app.core.settings import Settings
+from app.datasets.body_forms import BodyForm
 from app.jobs import queue
 from app.jobs.tables import JobRow
 from app.ledger import service as ledger
@@ -70,7 +71,7 @@ class Scene:
         """Uploads forty rows as a new epoch."""
         with self.installation.spool() as file:
             file.write(_ROWS)
-            upload_rows(self.installation, OWNER, self.dataset_id, SpooledBody(file, is_gzip=False), request=None)
+            upload_rows(self.installation, OWNER, self.dataset_id, SpooledBody(file, BodyForm.CSV), request=None)
 
     def submit(
         self, *, key: str, epsilon: str = "0.01", scope: dict[str, Any] | None = None, by: Principal = OWNER

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from app.core.child_processes import scrubbed_environment
 from app.forests.kernels import compiled
 from app.services.jobs.task import JobTask
 from app.worker import supervise
@@ -86,7 +87,7 @@ def _run(run: Callable[[int], None], folder: Path, supervisor_pid: int, task_rea
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     sys.stdin = os.fdopen(0, encoding="utf-8")
     os.chdir(folder)
-    environ = supervise._scrubbed(os.environ)
+    environ = scrubbed_environment()
     os.environ.clear()
     os.environ.update(environ)
     run(supervisor_pid)

@@ -10,6 +10,7 @@ from app.access.roles import Principal
 from app.core.data_keys import DataKey
 from app.core.sealed_files import SealedFile
 from app.datasets import admission, catalog, row_files
+from app.datasets.body_forms import BodyForm
 from app.datasets.cells import digest_key
 from app.services.datasets.declare_dataset import register_dataset
 from app.services.datasets.upload_rows import SpooledBody, upload_rows
@@ -53,7 +54,7 @@ def upload(
     request = None if key is None else IdempotentRequest(principal.key_id, route, key, b"." * 32)
     with installation.spool() as file:
         file.write(body)
-        answer = upload_rows(installation, principal, dataset_id, SpooledBody(file, is_gzip=False), request=request)
+        answer = upload_rows(installation, principal, dataset_id, SpooledBody(file, BodyForm.CSV), request=request)
     return dict(json.loads(answer.body))
 
 

@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 from app.core.data_keys import DataKey
 from app.core.sealed_files import SealedFile
 from app.datasets import private_rows, row_files
+from app.datasets.body_forms import BodyForm
 from app.datasets.fingerprints import Fingerprints
-from app.datasets.ingest import IngestReport, RowRules, ingest_csv
+from app.datasets.ingest import IngestReport, RowRules, ingest_rows
 from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Feature, Label, Schema
 from app.privacy.composition import HashPartition, Partitions, Scope
@@ -53,19 +54,21 @@ class Ingestion:
         self.partitions = Partitions((HashPartition("shard", 4),))
         self.destination = row_files.sealed_rows(home, "ds_a", "ep_a", key=DATA_KEY)
 
-    def __call__(self, body: str | bytes | BinaryIO, *, gzip: bool = False) -> IngestReport:
+    def __call__(
+        self, body: str | bytes | BinaryIO, *, gzip: bool = False, form: BodyForm = BodyForm.CSV
+    ) -> IngestReport:
         if isinstance(body, str):
             body = body.encode()
         prints = row_files.sealed_prints(self.home, "ds_a", "ep_a", key=DATA_KEY)
         if not self.destination.path.exists():  # a test that ingests a second body has removed the rows
             prints.path.unlink(missing_ok=True)
-        return ingest_csv(
+        return ingest_rows(
             io.BytesIO(body) if isinstance(body, bytes) else body,
             self.destination,
             rules=RowRules(self.schema, self.partitions, KEY),
             book=None,
             prints=Fingerprints(prints, KEY),
-            gzip=gzip,
+            form=BodyForm.GZIP if gzip else form,
         )
 
     def read(self, cells: list[int] | None = None, *, keep_unlabelled: bool = False) -> SanitisedRows:

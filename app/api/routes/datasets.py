@@ -24,6 +24,7 @@ from app.core.errors import (
     UnsupportedMediaType,
 )
 from app.core.sealed_files import Spool
+from app.datasets.body_forms import BodyForm
 from app.services import grants
 from app.services.datasets import overlaps, show_datasets
 from app.services.datasets.declare_dataset import check_declaration as try_declaration
@@ -58,12 +59,23 @@ _DECLARING = (
     RoleMissing, NotFound, NameTaken, PopulationMismatch, BalanceMismatch, NotSupported, *problems.JSON_BODY
 )  # fmt: skip
 
-_CSV_TYPES = ("text/csv", "application/csv")
-_CSV_BODY: dict[str, Any] = {
+_FORMS = {
+    "text/csv": BodyForm.CSV,
+    "application/csv": BodyForm.CSV,
+    "application/vnd.apache.parquet": BodyForm.PARQUET,
+    "application/vnd.apache.arrow.stream": BodyForm.ARROW_STREAM,
+    "application/vnd.apache.arrow.file": BodyForm.ARROW_FILE,
+}
+_ACCEPTED = ["text/csv", "text/csv with Content-Encoding: gzip", *(name for name in _FORMS if "vnd" in name)]
+_ROWS_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "CSV with a header row, UTF-8, plain or with `Content-Encoding: gzip`; empty = missing.",
-        "content": {"text/csv": {"schema": {"type": "string"}}},
+        "description": "CSV with a header row, UTF-8, plain or with `Content-Encoding: gzip`; empty = missing. Or "
+        "Parquet or Arrow IPC with columns of numbers, booleans and texts; null = missing.",
+        "content": {
+            "text/csv": {"schema": {"type": "string"}},
+            **{name: {"schema": {"type": "string", "format": "binary"}} for name in _FORMS if "vnd" in name},
+        },
     }
 }
 
@@ -190,7 +202,7 @@ def join_population(installation: CurrentInstallation, caller: Caller, dataset: 
     operation_id="upload_rows",
     status_code=201,
     response_model=UploadOut,
-    openapi_extra=_CSV_BODY,
+    openapi_extra=_ROWS_BODY,
     responses=problems.documented(
         NotFound, RoleMissing, DatasetDeleted, RowsInvalid, *problems.JSON_BODY, *problems.REPEATABLE
     ),
@@ -204,13 +216,13 @@ async def upload_rows(
     idempotency_key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
 ) -> Response:
     """Upload a file of rows, which becomes an epoch. The report per column is for the owner only."""
-    is_gzip = _is_gzip(request)
+    form = _form(request)
     key = checked_key(request, idempotency_key)
     dataset_id = await capacities(request).run(Work.AUTHENTICATION, lambda: may_upload(installation, caller, dataset))
     with installation.spool() as file:
         spool = Spool(file)
         digest = await _receive(request, spool)
-        body = SpooledBody(await to_thread.run_sync(spool.reader), is_gzip=is_gzip)
+        body = SpooledBody(await to_thread.run_sync(spool.reader), form)
         # By id, so that an idempotency key does not depend on whether the URL names the dataset by id or by name.
         route = f"POST /datasets/{dataset_id}/rows"
         identity = None if key is None else IdempotentRequest(caller.key_id, route, key, digest)
@@ -230,9 +242,17 @@ async def _receive(request: Request, spool: Spool) -> bytes:
     return digest.digest()
 
 
-def _is_gzip(request: Request) -> bool:
+def _form(request: Request) -> BodyForm:
+    """Return the form of an upload, from its headers.
+
+    Raises:
+        UnsupportedMediaType: another type, or an encoding that the type does not have.
+    """
     media_type = request.headers.get("content-type", "text/csv").partition(";")[0].strip().lower()
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
-    if media_type not in _CSV_TYPES or encoding not in ("identity", "gzip"):
-        raise UnsupportedMediaType(["text/csv", "text/csv with Content-Encoding: gzip"])
-    return encoding == "gzip"
+    form = _FORMS.get(media_type)
+    if form is BodyForm.CSV and encoding == "gzip":
+        return BodyForm.GZIP
+    if form is None or encoding != "identity":
+        raise UnsupportedMediaType(_ACCEPTED)
+    return form

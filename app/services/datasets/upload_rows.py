@@ -16,6 +16,7 @@ from app.core.data_keys import DataKey
 from app.core.errors import TooLarge, Unavailable
 from app.datasets import admission, catalog, fingerprints, ingest, row_files
 from app.datasets.admission import AdmissionBook
+from app.datasets.body_forms import BodyForm
 from app.datasets.cells import digest_key
 from app.datasets.fingerprints import Fingerprints
 from app.services.authorization import acting, authorized_dataset, present
@@ -31,7 +32,7 @@ class SpooledBody:
     """The body of a request, received completely, in a spool."""
 
     file: BinaryIO
-    is_gzip: bool
+    form: BodyForm
 
 
 def may_upload(installation: Installation, principal: Principal, reference: str) -> str:
@@ -158,7 +159,7 @@ class _Upload:
             row_files.sealed_prints(home, dataset.id, self._epoch_id, key=self._key),
             fingerprints.installation_key(home),
         )
-        return ingest.ingest_csv(body.file, destination, rules=rules, book=self._book, prints=prints, gzip=body.is_gzip)
+        return ingest.ingest_rows(body.file, destination, rules=rules, book=self._book, prints=prints, form=body.form)
 
     def _add_epoch(self, session: Session, report: ingest.IngestReport, *, at: datetime) -> Answer:
         dataset_id = self._dataset.id

@@ -15,9 +15,9 @@ from grovekeeper_client import access
 from grovekeeper_client.calls import CHUNK_BYTES, Json, read_object, segment
 from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.ledger_calls import LedgerCalls
+from grovekeeper_client.tables import headers_of
 from grovekeeper_client.transport import Request, new_idempotency_key
 
-_GZIP_MAGIC = b"\x1f\x8b"
 _UPLOAD_TIMEOUT_S = 3_600.0
 _POLL_INTERVAL_S = 0.5
 _POLLS_WITHOUT_ANSWER = 10
@@ -65,23 +65,18 @@ class Client(LedgerCalls):
         idempotency_key: str | None = None,
         on_progress: Callable[[int], None] = lambda _sent: None,
     ) -> Json:
-        """``POST /datasets/{id}/rows``: streams a CSV file, plain or gzip.
+        """``POST /datasets/{id}/rows``: streams a file of rows. The first bytes of the file tell its form.
 
         Args:
             dataset: id or name.
-            file: UTF-8 CSV with a header row.
+            file: UTF-8 CSV with a header row, plain or gzip; Parquet; or Arrow IPC, as Feather writes it.
             idempotency_key: the key of an earlier attempt; rows are stored once per key.
             on_progress: called with the bytes sent so far; restarts from 0 with each attempt.
         """
-        with file.open("rb") as stream:
-            is_gzip = stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-        headers = {
-            "Content-Type": "text/csv",
+        headers = headers_of(file) | {
             "Content-Length": str(file.stat().st_size),
             "Idempotency-Key": idempotency_key or new_idempotency_key(),
         }
-        if is_gzip:
-            headers["Content-Encoding"] = "gzip"
         request = Request(
             "POST",
             f"/datasets/{segment(dataset)}/rows",

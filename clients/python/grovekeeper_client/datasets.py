@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
 from grovekeeper_client.amounts import Amount, to_text
@@ -11,6 +10,7 @@ from grovekeeper_client.client import Client
 from grovekeeper_client.jobs import Job
 from grovekeeper_client.models import Model, Quote, model_of
 from grovekeeper_client.plain import plain
+from grovekeeper_client.tables import as_file
 
 
 class TrainingOptions(TypedDict, total=False):
@@ -170,9 +170,15 @@ class Dataset:
         accepted = self._client.train(body, idempotency_key=idempotency_key)
         return Job(self._client, accepted["job_id"], lambda job: model_of(self._client, job))
 
-    def upload(self, file: Path | str) -> Mapping[str, Any]:
-        """Uploads a CSV file as the owner, and returns the owner's report."""
-        return self._client.upload_rows(self.id, Path(file))
+    def upload(self, rows: Any) -> Mapping[str, Any]:
+        """Uploads rows as the owner, and returns the owner's report.
+
+        Args:
+            rows: path of a file of CSV, Parquet or Arrow IPC; or a DataFrame (its index is left out), an Arrow Table or
+                RecordBatch, which are written to a temporary file first.
+        """
+        with as_file(rows) as file:
+            return self._client.upload_rows(self.id, file)
 
     def _training(self, algorithm: str, epsilon: Amount, options: TrainingOptions) -> dict[str, Any]:
         body = {"dataset": self.id, "algorithm": algorithm, "epsilon": epsilon, **options}

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from grovekeeper_client.plain import Scalar, cells
+
+_BATCH_ROWS = 65_536
 
 Kind: TypeAlias = Literal["pandas", "pyarrow", "numpy", "columns", "mappings", "lists"]
 
@@ -105,6 +108,25 @@ def read(source: Any, schema: Mapping[str, Any]) -> Rows:
         raise ValueError("the columns have unequal lengths")
     columns = {name: cells(features[name], column) for name, column in by_name.items()}
     return Rows(columns, lengths.pop() if lengths else 0, source, kind)
+
+
+def write_arrow(source: Any, file: Path) -> None:
+    """Writes a DataFrame without its index, a Table or a RecordBatch as an Arrow file in batches of bounded size.
+
+    Raises:
+        TypeError: rows of another kind.
+    """
+    kind = kind_of(source)
+    if kind not in ("pandas", "pyarrow"):
+        raise TypeError(f"an upload is a file, a DataFrame or an Arrow table, not {type(source).__name__}")
+    import pyarrow
+
+    if kind == "pandas":
+        table = pyarrow.Table.from_pandas(source, preserve_index=False)
+    else:
+        table = source if isinstance(source, pyarrow.Table) else pyarrow.Table.from_batches([source])
+    with pyarrow.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=_BATCH_ROWS)
 
 
 def kind_of(source: Any) -> Kind:

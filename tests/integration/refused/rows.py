@@ -7,6 +7,10 @@ from typing import Any
 from tests.integration.refused.case import CANARY, Refused
 from tests.support.server import CSV, csv_rows
 
+COLUMNAR_TYPES = {
+    name: {"Content-Type": f"application/vnd.apache.{name}"} for name in ("parquet", "arrow.stream", "arrow.file")
+}
+
 
 def uploads() -> Iterator[Refused]:
     rows = "/datasets/{dataset}/rows"
@@ -41,6 +45,12 @@ def uploads() -> Iterator[Refused]:
         "headers": CSV | {"Content-Encoding": "gzip"},
     }
     yield Refused("gzip-twice", "POST", rows, "rows-invalid", nested, None, "not-text")
+    for name, headers in COLUMNAR_TYPES.items():
+        packed = headers | {"Content-Encoding": "gzip"}
+        yield Refused(f"packed-{name}", "POST", rows, "unsupported-media-type", {"content": b"", "headers": packed})
+        for index, content in enumerate((b"", CANARY.encode() * 99, csv_rows(9).encode())):
+            options = {"content": content, "headers": headers}
+            yield Refused(f"{name}-{index}", "POST", rows, "rows-invalid", options, None, "malformed-file")
     codings = ("br", "deflate", "x-gzip", "zstd", "gzip, gzip", "identity, gzip", "")
     for headers in ({"Content-Type": "application/json"}, *(CSV | {"Content-Encoding": coding} for coding in codings)):
         options = {"content": csv_rows(1), "headers": headers}

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 
 from app.core import limits
 from grovekeeper_client.client import Client
+from grovekeeper_client.datasets import Dataset
 from grovekeeper_client.errors import ApiProblem, Unreachable
+from tests.support.columnar import COLUMNAR, body_of
 
 KEY = "key_test." + "s" * 43
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -128,6 +131,39 @@ def test_an_upload_is_streamed_and_gzip_is_passed_through(tmp_path: Path, compre
     assert sent[0] == 0
     assert sent[-1] == file.stat().st_size
     assert all(0 < later - earlier <= 256 * 1024 for earlier, later in pairwise(sent))
+
+
+def test_a_file_is_sent_as_what_it_is(tmp_path: Path) -> None:
+    table = pa.table({"age": [39, None], "income": ["low", "high"]})
+    file, sent = tmp_path / "rows", list[tuple[str, int]]()
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        sent.append((request.headers["Content-Type"], len(request.read())))
+        return httpx.Response(201, json={"epoch": "ep_1", "columns": []})
+
+    bodies = [body_of(table, form) for form in COLUMNAR]
+    for body in bodies:
+        file.write_bytes(body)
+        Dataset(_client(handler), {"id": "ds_1"}).upload(file)
+    types = [f"application/vnd.apache.{name}" for name in ("parquet", "arrow.stream", "arrow.file")]
+    assert sent == list(zip(types, map(len, bodies), strict=True))
+
+
+@pytest.mark.parametrize("as_kind", [pa.Table.to_pandas, lambda table: table, lambda table: table.to_batches()[0]])
+def test_a_table_is_sent_as_an_arrow_file_in_small_batches(as_kind: Callable[[pa.Table], Any]) -> None:
+    table = pa.table({"age": list(range(70_000)), "income": ["low"] * 70_000})
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        assert request.headers["Content-Type"] == "application/vnd.apache.arrow.file"
+        file = pa.ipc.open_file(request.read())
+        assert file.read_all().cast(table.schema).equals(table)
+        assert file.num_record_batches == 2
+        return httpx.Response(201, json={"epoch": "ep_1", "columns": []})
+
+    dataset = Dataset(_client(handler), {"id": "ds_1"})
+    assert dataset.upload(as_kind(table))["epoch"] == "ep_1"
+    with pytest.raises(TypeError, match="not list"):
+        dataset.upload([{"age": 39}])
 
 
 def test_an_upload_that_broke_off_starts_again_from_the_first_byte_with_the_same_key(tmp_path: Path) -> None:

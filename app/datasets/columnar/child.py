@@ -1,0 +1,123 @@
+"""Decodes one upload in a process of its own, with little memory, a limit on its time, and no files or network.
+
+The process has neither the file of the body nor a key: it asks the service for bytes of the body, and the service asks
+it for nothing. Before the first byte arrives, it gives up the right to open files and sockets. If it fails in any way
+other than a refusal, it ends without a verdict.
+"""
+
+import io
+import json
+import os
+import resource
+from typing import BinaryIO, cast
+
+from app.core import limits
+from app.core.memory import forbid_core_dumps
+from app.datasets.body_forms import BodyForm
+from app.datasets.columnar.decode import Refused, decode
+from app.datasets.columnar.frames import HEAD, MAX_FRAME_BYTES, RANGE, READ, TEXT, VERDICT
+
+_IN, _OUT = 0, 1
+
+
+class RemoteFile(io.RawIOBase):
+    """The body, read from the service range by range."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        if start + offset < 0:
+            raise ValueError("a position before the start of a file")
+        self._position = start + offset
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Up to ``size`` bytes, fewer only at the end; all remaining bytes by default."""
+        left = max(self._size - self._position, 0)
+        wanted = left if size is None or size < 0 else min(size, left)
+        pieces = []
+        while wanted:
+            n_bytes = min(wanted, MAX_FRAME_BYTES)
+            _send(READ, RANGE.pack(self._position, n_bytes))
+            pieces.append(_received(n_bytes))
+            self._position += n_bytes
+            wanted -= n_bytes
+        return b"".join(pieces)
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # the stub's type is private
+        view = memoryview(buffer).cast("B")
+        text = self.read(len(view))
+        view[: len(text)] = text
+        return len(text)
+
+
+def main() -> None:
+    """Decodes the body that the service describes, and says why if it is refused."""
+    _give_up()
+    line = b""
+    while not line.endswith(b"\n"):
+        line += _received(1)
+    request = json.loads(line)
+    verdict: dict[str, object] = {"problem": None, "columns": []}
+    try:
+        decode(cast(BinaryIO, RemoteFile(request["size"])), BodyForm(request["form"]), _emit)
+    except Refused as refused:
+        verdict = {"problem": refused.problem.value, "columns": list(refused.columns)}
+    _send(VERDICT, json.dumps(verdict).encode("ascii"))
+
+
+def _give_up() -> None:
+    """Limits memory and CPU time, and gives up files, sockets, libraries and core dumps."""
+    forbid_core_dumps()
+    for kind, soft, hard in (
+        (resource.RLIMIT_DATA, limits.DECODER_MEMORY_BYTES, limits.DECODER_MEMORY_BYTES),
+        # At the first limit the kernel sends a signal of its own, by which the service recognises the reason.
+        (resource.RLIMIT_CPU, limits.DECODER_CPU_S, limits.DECODER_CPU_S + 5),
+        (resource.RLIMIT_FSIZE, 0, 0),
+        (resource.RLIMIT_NOFILE, 0, 0),
+    ):
+        present = resource.getrlimit(kind)[1]
+        most = hard if present == resource.RLIM_INFINITY else min(hard, present)
+        resource.setrlimit(kind, (min(soft, most), most))
+
+
+def _emit(text: bytes) -> None:
+    for start in range(0, len(text), MAX_FRAME_BYTES):
+        _send(TEXT, text[start : start + MAX_FRAME_BYTES])
+
+
+def _send(kind: bytes, payload: bytes) -> None:
+    view = memoryview(HEAD.pack(kind, len(payload)) + payload)
+    while view:
+        view = view[os.write(_OUT, view) :]
+
+
+def _received(n_bytes: int) -> bytes:
+    """Exactly so many bytes from the service.
+
+    Raises:
+        SystemExit: the service has ended or closed the upload.
+    """
+    received = bytearray()
+    while len(received) < n_bytes:
+        piece = os.read(_IN, n_bytes - len(received))
+        if not piece:
+            raise SystemExit(1)
+        received += piece
+    return bytes(received)
+
+
+if __name__ == "__main__":
+    main()

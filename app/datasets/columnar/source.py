@@ -1,0 +1,157 @@
+"""Reads an upload of Parquet or Arrow IPC as CSV: the service's side of the child process that decodes it."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Collection
+from typing import BinaryIO, Self
+
+from app.core import limits
+from app.core.child_processes import scrubbed_environment
+from app.core.errors import ColumnProblem, GrovekeeperError, RowsInvalid, TooLarge
+from app.datasets.body_forms import BodyForm
+from app.datasets.columnar.frames import HEAD, MAX_FRAME_BYTES, RANGE, READ, TEXT, VERDICT, Problem
+
+_LIMITS = {
+    Problem.ROW_GROUPS: ("the number of row groups or record batches of the upload", limits.MAX_ROW_GROUPS),
+    Problem.COLUMNS: ("the number of columns of the upload", limits.MAX_UPLOAD_COLUMNS),
+    Problem.METADATA: ("the metadata of the upload in bytes", limits.MAX_PARQUET_METADATA_BYTES),
+    Problem.ROWS: ("the number of rows", limits.MAX_ROWS_PER_DATASET),
+    Problem.MEMORY: ("the memory for decoding a page or record batch in bytes", limits.DECODER_MEMORY_BYTES),
+}
+_CPU_TIME = ("the CPU time for decoding the upload in seconds", limits.DECODER_CPU_S)
+
+
+class ColumnarSource:
+    """A file object of CSV whose text a child process decodes from a body.
+
+    One thread may read while another one closes.
+
+    Args:
+        body: PRIVATE; seekable. Stays open; not read after :meth:`close`.
+        form: of the body.
+        declared: names of the declared columns, which alone may occur in a refusal.
+    """
+
+    def __init__(self, body: BinaryIO, form: BodyForm, *, declared: Collection[str]) -> None:
+        self._body = body
+        self._declared = frozenset(declared)
+        self._reading = threading.Lock()
+        self._waiting = memoryview(b"")
+        self._has_ended = False
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", "app.datasets.columnar.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            # Arrow's other allocators reserve address space far beyond what they use.
+            env=scrubbed_environment() | {"ARROW_DEFAULT_MEMORY_POOL": "system"},
+            close_fds=True,
+        )
+        self._size = body.seek(0, os.SEEK_END)
+        self._write(json.dumps({"form": form.value, "size": self._size}).encode("ascii") + b"\n")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def read(self, size: int) -> bytes:
+        """Up to ``size`` bytes of CSV; none at the end.
+
+        Raises:
+            RowsInvalid: the body is damaged, encrypted, or has a column of a type that no feature has.
+            TooLarge: the body is over a public limit.
+        """
+        with self._reading:
+            while not self._waiting and not self._has_ended:
+                self._receive()
+            piece, self._waiting = bytes(self._waiting[:size]), self._waiting[size:]
+        return piece
+
+    def close(self) -> None:
+        """Ends the child, and a read that another thread waits in."""
+        self._child.kill()
+        with self._reading:
+            self._has_ended = True
+            for pipe in (self._child.stdin, self._child.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+            self._child.wait()
+
+    def _receive(self) -> None:
+        """Receives one frame, and answers it if it asks for bytes of the body."""
+        kind, length = HEAD.unpack(self._exactly(HEAD.size))
+        if length > MAX_FRAME_BYTES:
+            raise self._broken()
+        payload = self._exactly(length)
+        if kind == TEXT:
+            self._waiting = memoryview(payload)
+        elif kind == READ and length == RANGE.size:
+            offset, n_bytes = RANGE.unpack(payload)
+            if n_bytes > MAX_FRAME_BYTES or offset + n_bytes > self._size:
+                raise self._broken()
+            self._body.seek(offset)
+            self._write(self._body.read(n_bytes))
+        elif kind == VERDICT:
+            self._has_ended = True
+            refusal = self._refusal(payload)
+            if refusal is not None:
+                raise refusal
+        else:
+            raise self._broken()
+
+    def _exactly(self, n_bytes: int) -> bytes:
+        """So many bytes from the child.
+
+        Raises:
+            RowsInvalid, TooLarge: the child has ended, or is silent for too long.
+        """
+        assert self._child.stdout is not None
+        descriptor, received = self._child.stdout.fileno(), bytearray()
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        while len(received) < n_bytes:
+            is_ready = poller.poll(limits.DECODER_SILENCE_S * 1_000)
+            piece = os.read(descriptor, n_bytes - len(received)) if is_ready else b""
+            if not piece:
+                raise self._broken()
+            received += piece
+        return bytes(received)
+
+    def _write(self, text: bytes) -> None:
+        assert self._child.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # the child has ended; the next read says so
+            self._child.stdin.write(text)
+            self._child.stdin.flush()
+
+    def _broken(self) -> GrovekeeperError:
+        """The refusal of a body on which the child ended without a verdict, or broke the protocol."""
+        self._has_ended = True
+        self._child.kill()
+        is_late = self._child.wait() == -signal.SIGXCPU
+        return TooLarge(*_CPU_TIME) if is_late else _of(Problem.MALFORMED, [""])
+
+    def _refusal(self, verdict: bytes) -> GrovekeeperError | None:
+        """The refusal that the child reports, of which only known words and declared names are taken over."""
+        try:
+            value = json.loads(verdict)
+            problem = None if value["problem"] is None else Problem(value["problem"])
+            columns = [name if name in self._declared else "" for name in value["columns"]]
+        except (ValueError, TypeError, LookupError, RecursionError):
+            problem, columns = Problem.MALFORMED, []
+        return None if problem is None else _of(problem, columns or [""])
+
+
+def _of(problem: Problem, columns: list[str]) -> GrovekeeperError:
+    if problem in _LIMITS:
+        return TooLarge(*_LIMITS[problem])
+    return RowsInvalid([ColumnProblem(name, problem.value, columns.count(name)) for name in dict.fromkeys(columns)])

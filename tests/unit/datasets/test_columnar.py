@@ -1,0 +1,402 @@
+"""Uploads of Parquet and Arrow IPC are read by the rules of CSV; refusals of hostile bodies repeat nothing of them."""
+
+import base64
+import datetime
+import io
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
+import pytest
+
+from app.core import limits
+from app.core.errors import GrovekeeperError, RowsInvalid, TooLarge
+from app.datasets.body_forms import BodyForm
+from app.datasets.columnar import source
+from app.datasets.columnar.decode import Refused, decode
+from app.datasets.columnar.frames import HEAD, RANGE, Problem
+from app.datasets.columnar.source import ColumnarSource
+from app.datasets.row_files import ROW_ID_COLUMN
+from tests.support.columnar import COLUMNAR, body_of
+from tests.support.uploads import Ingestion, stored_table
+
+CANARY = "canary-7f3a"
+ROWS: dict[str, list[Any]] = {
+    "age": [39, 150, None, -5],
+    "height": [1.75, float("nan"), None, 1e300],
+    "sex": ["Male", "male", None, ""],
+    "city, canton": ["Bern, BE", "0", "Chur", 'a "b", c'],
+    "income": [">50K", None, "<=50K", "other"],
+}
+CSV = (
+    'age,height,sex,"city, canton",income\n39,1.75,Male,"Bern, BE",>50K\n150,nan,male,0,\n'
+    ',,,Chur,<=50K\n-5,1e300,,"a ""b"", c",other\n'
+)
+LEGAL = {name: [*cells[:2], *cells[3:]] for name, cells in ROWS.items()}
+"""Without the row whose age is empty, which the declaration does not allow."""
+
+
+def _table(rows: dict[str, Any] = LEGAL) -> pa.Table:
+    return pa.table(rows)
+
+
+def _text(body: bytes, form: BodyForm) -> bytes:
+    pieces: list[bytes] = []
+    decode(io.BytesIO(body), form, pieces.append)
+    return b"".join(pieces)
+
+
+def _refused(body: bytes, form: BodyForm = BodyForm.PARQUET) -> Problem:
+    with pytest.raises(Refused) as refused:
+        _text(body, form)
+    assert CANARY not in str(refused.value)
+    assert refused.value.__cause__ is refused.value.__context__ is None
+    return refused.value.problem
+
+
+def _refusal(ingest: Ingestion, body: bytes, form: BodyForm) -> GrovekeeperError:
+    with pytest.raises(GrovekeeperError) as refused:
+        ingest(body, form=form)
+    assert ingest.files() == []
+    assert CANARY not in repr(vars(refused.value))
+    return refused.value
+
+
+def _columns(error: GrovekeeperError) -> dict[str, tuple[str, int]]:
+    assert isinstance(error, RowsInvalid)
+    return {item.name: (item.problem, item.count) for item in error.columns}
+
+
+@pytest.mark.parametrize("form", COLUMNAR)
+def test_rows_and_report_are_those_of_the_same_csv(tmp_path: Path, form: BodyForm) -> None:
+    lines = CSV.splitlines(keepends=True)
+    as_csv, as_columns = Ingestion(tmp_path / "csv"), Ingestion(tmp_path / form)
+    expected = as_csv("".join(lines[:3] + lines[4:]))
+    report = as_columns(body_of(_table(), form), form=form)
+    assert report == expected
+    tables = [stored_table(ingest.destination) for ingest in (as_csv, as_columns)]
+    assert tables[0].drop_columns([ROW_ID_COLUMN, "cell"]) == tables[1].drop_columns([ROW_ID_COLUMN, "cell"])
+
+
+@pytest.mark.parametrize("form", COLUMNAR)
+def test_cells_that_the_declaration_cannot_read_are_counted_as_in_csv(tmp_path: Path, form: BodyForm) -> None:
+    broken = {**ROWS, "age": pa.array(["39", CANARY, None, "1.5"]), "sex": ["a\nb", "c\0", None, None]}
+    problems = _columns(_refusal(Ingestion(tmp_path), body_of(_table(broken), form), form))
+    assert problems["sex"][1] == 1
+    with pytest.raises(RowsInvalid) as refused:
+        Ingestion(tmp_path / "csv")(_text(body_of(_table(broken), form), form))
+    assert _columns(refused.value) == problems
+
+
+@pytest.mark.parametrize(
+    ("cells", "text"),
+    [
+        (pa.array([1, None], pa.int8()), ["1", ""]),
+        (pa.array([2**64 - 1, None], pa.uint64()), [str(2**64 - 1), ""]),
+        (pa.array([0.1, 39.0]), ["0.1", "39"]),
+        (pa.array([1 / 3, 5e-324]), [repr(1 / 3), "5e-324"]),
+        (pa.array(np.array([1.5, 2], np.float16)), ["1.5", "2"]),
+        (pa.array([True, False]), ["true", "false"]),
+        (pa.array(["1.10", "2"]).cast(pa.decimal128(9, 2)), ["1.10", "2.00"]),
+        (pa.array(["x", None]).dictionary_encode(), ["x", ""]),
+        (pa.array(["x", ""]).cast(pa.large_string()), ["x", ""]),
+        (pa.array([7, 8]).dictionary_encode(), ["7", "8"]),
+        (pa.nulls(2), ["", ""]),
+    ],
+)
+@pytest.mark.parametrize("form", COLUMNAR)
+def test_every_type_of_number_and_text_is_read(cells: pa.Array, text: list[str], form: BodyForm) -> None:
+    lines = _text(body_of(pa.table({"a": cells, "b": ["-", "-"]}), form), form).decode().splitlines()
+    assert lines == ['"a","b"', *(f'"{cell}","-"' if cell else ',"-"' for cell in text)] or (
+        lines == ['"a","b"', *(f'"{cell}","-"' for cell in text)]
+    )
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pa.array([datetime.date(2020, 1, 1)]),
+        pa.array([datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)]),
+        pa.array([datetime.timedelta(1)]),
+        pa.array([CANARY.encode()]),
+        pa.array([[1]]),
+        pa.array([{"x": CANARY}]),
+        pa.array([[{"x": [[1]]}]]),
+        pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())),
+        pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16], pa.binary(16))),
+    ],
+)
+@pytest.mark.parametrize("form", COLUMNAR)
+def test_other_types_are_refused(cells: pa.Array, form: BodyForm) -> None:
+    body = body_of(pa.table({"a": cells, "b": ["x"]}), form)
+    with pytest.raises(Refused) as refused:
+        _text(body, form)
+    assert (refused.value.problem, refused.value.columns) == (Problem.TYPE, ("a",))
+
+
+def test_a_type_is_refused_by_the_name_of_its_column(ingest: Ingestion) -> None:
+    dates = pa.array([datetime.date(2020, 1, 1)] * 3)
+    error = _refusal(ingest, body_of(_table({**LEGAL, "sex": dates}), BodyForm.PARQUET), BodyForm.PARQUET)
+    assert _columns(error) == {"sex": ("unsupported-type", 1)}
+
+
+def test_columns_are_those_of_the_declaration(ingest: Ingestion) -> None:
+    rows = {name: cells for name, cells in LEGAL.items() if name != "age"} | {CANARY: [1, 2, 3], "x\ny": [1, 2, 3]}
+    error = _refusal(ingest, body_of(_table(rows), BodyForm.ARROW_STREAM), BodyForm.ARROW_STREAM)
+    assert _columns(error) == {"age": ("missing-column", 1), "": ("unknown-column", 2)}
+    twice = pa.Table.from_arrays([*_table().columns, _table().column("age")], names=[*_table().column_names, "age"])
+    error = _refusal(ingest, body_of(twice, BodyForm.ARROW_STREAM), BodyForm.ARROW_STREAM)
+    assert _columns(error) == {"age": ("duplicate-column", 2)}
+
+
+@pytest.mark.parametrize("form", COLUMNAR)
+def test_a_table_without_rows_is_legal(ingest: Ingestion, form: BodyForm) -> None:
+    assert ingest(body_of(_table().slice(0, 0), form), form=form).n_rows == 0
+
+
+@pytest.mark.parametrize("form", COLUMNAR)
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.6, 0.95])
+def test_a_body_that_is_cut_off_is_refused(form: BodyForm, part: float) -> None:
+    body = body_of(_table(), form)
+    if form is BodyForm.ARROW_STREAM and part == 0.95:
+        part = 0.8  # the end of a stream need not be marked
+    assert _refused(body[: int(len(body) * part)], form) is Problem.MALFORMED
+
+
+def test_a_body_of_another_form_is_refused(ingest: Ingestion) -> None:
+    body = body_of(_table(), BodyForm.PARQUET)
+    assert _columns(_refusal(ingest, body, BodyForm.ARROW_FILE)) == {"": ("malformed-file", 1)}
+    assert _refused(CSV.encode(), BodyForm.PARQUET) is Problem.MALFORMED
+
+
+def _with_footer_number(body: bytes, old: int, new: int) -> bytes:
+    """The body with another number of rows in its footer: the place is found by trying."""
+    start, changed = 0, []
+    while (start := body.find(bytes([0x16, 2 * old]), start)) >= 0:
+        lie = body[:start] + bytes([0x16, 2 * new]) + body[start + 2 :]
+        start += 1
+        try:
+            is_other = pq.read_metadata(io.BytesIO(lie)).num_rows != old
+        except (pa.ArrowException, OSError):
+            continue
+        changed += [lie] * is_other
+    (lie,) = changed
+    return lie
+
+
+@pytest.mark.parametrize("claimed", [2, 5])
+def test_a_footer_that_lies_about_the_rows_is_refused(claimed: int) -> None:
+    body = body_of(_table(), BodyForm.PARQUET)
+    assert _refused(_with_footer_number(body, 3, claimed)) is Problem.MALFORMED
+
+
+def test_a_footer_over_its_limit_is_not_read(ingest: Ingestion) -> None:
+    too_long = (limits.MAX_PARQUET_METADATA_BYTES + 1).to_bytes(4, "little")
+    assert _refused(b"PAR1" + CANARY.encode() + too_long + b"PAR1") is Problem.METADATA
+    described = _table().replace_schema_metadata({CANARY: "x" * limits.MAX_PARQUET_METADATA_BYTES})
+    error = _refusal(ingest, body_of(described, BodyForm.PARQUET), BodyForm.PARQUET)
+    assert isinstance(error, TooLarge)
+    assert error.limit == limits.MAX_PARQUET_METADATA_BYTES
+
+
+def test_an_encrypted_file_is_refused() -> None:
+    class Keys(pe.KmsClient):
+        def wrap_key(self, key_bytes: bytes, _: str) -> bytes:
+            return base64.b64encode(key_bytes)
+
+        def unwrap_key(self, wrapped_key: bytes, _: str) -> bytes:
+            return base64.b64decode(wrapped_key)
+
+    for is_plain in (False, True):
+        settings = pe.EncryptionConfiguration(
+            footer_key="f", column_keys={"c": ["age"]}, plaintext_footer=is_plain, double_wrapping=False
+        )
+        properties = pe.CryptoFactory(lambda _: Keys()).file_encryption_properties(pe.KmsConnectionConfig(), settings)
+        file = io.BytesIO()
+        with pq.ParquetWriter(file, _table().schema, encryption_properties=properties) as writer:
+            writer.write_table(_table())
+        assert _refused(file.getvalue()) is Problem.ENCRYPTED
+
+
+def test_row_groups_and_columns_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_ROW_GROUPS", 2)
+    assert _refused(body_of(_table(), BodyForm.PARQUET, row_group_size=1)) is Problem.ROW_GROUPS
+    batches = pa.concat_tables([_table()] * 3)
+    assert _refused(body_of(batches, BodyForm.ARROW_FILE), BodyForm.ARROW_FILE) is Problem.ROW_GROUPS
+    monkeypatch.setattr(limits, "MAX_UPLOAD_COLUMNS", 4)
+    assert _refused(body_of(_table(), BodyForm.ARROW_STREAM), BodyForm.ARROW_STREAM) is Problem.COLUMNS
+
+
+def test_a_compression_bomb_ends_at_the_limit_of_unpacked_bytes(ingest: Ingestion) -> None:
+    n_rows = 30_000
+    rows = {**{name: [cells[0]] * n_rows for name, cells in LEGAL.items()}, "sex": ["x" * 1_000] * n_rows}
+    body = body_of(_table(rows), BodyForm.PARQUET, compression="zstd")
+    assert len(body) < 10_000
+    error = _refusal(ingest, body, BodyForm.PARQUET)
+    assert isinstance(error, TooLarge)
+    assert error.limit == limits.FREE_UNPACKED_BYTES
+
+
+def _bomb(n_rows: int, length: int) -> bytes:
+    """A stream whose dictionary has one long text, to which every row refers."""
+    cells = pa.DictionaryArray.from_arrays(pa.array([0] * n_rows, pa.int8()), pa.array(["x" * length]))
+    return body_of(pa.table({"a": cells}), BodyForm.ARROW_STREAM, compression="zstd")
+
+
+def test_a_dictionary_bomb_is_unfolded_piece_by_piece() -> None:
+    """Ten gigabytes of text come out in pieces of the limit on slices, until the reader has enough."""
+    n_pieces, longest = 0, 0
+
+    class EnoughError(Exception):
+        """The reader has enough."""
+
+    def emit(text: bytes) -> None:
+        nonlocal n_pieces, longest
+        n_pieces, longest = n_pieces + 1, max(longest, len(text))
+        if n_pieces == 20:
+            raise EnoughError
+
+    with pytest.raises(EnoughError):
+        decode(io.BytesIO(_bomb(10_000, limits.MAX_CSV_LINE_BYTES)), BodyForm.ARROW_STREAM, emit)
+    assert longest < 3 * 1024 * 1024
+    assert _refused(_bomb(10, limits.MAX_CSV_LINE_BYTES + 1), BodyForm.ARROW_STREAM) is Problem.LONG_LINE
+
+
+def test_a_length_that_is_a_lie_is_refused_for_want_of_memory(ingest: Ingestion) -> None:
+    cells = {name: [cells[0]] * 1_000 for name, cells in LEGAL.items()}
+    body = body_of(_table(cells), BodyForm.ARROW_STREAM, compression="zstd")
+    (length, most) = ((8_000).to_bytes(8, "little"), (3 * 1024**3).to_bytes(8, "little"))
+    assert length in body, "the length of an unpacked column of integers"
+    error = _refusal(ingest, body.replace(length, most, 1), BodyForm.ARROW_STREAM)
+    assert isinstance(error, TooLarge)
+    assert error.limit == limits.DECODER_MEMORY_BYTES
+
+
+def test_memory_does_not_grow_with_the_rows_of_a_row_group(tmp_path: Path) -> None:
+    peaks = []
+    for n_rows in (100_000, 400_000):
+        file = tmp_path / f"{n_rows}.parquet"
+        numbers = np.random.default_rng(7).normal(size=n_rows)
+        texts = pc.cast(pa.array(numbers), pa.string())
+        pq.write_table(pa.table({"a": numbers, "b": texts}), file, row_group_size=n_rows, use_dictionary=False)
+        del numbers, texts
+        default = pa.default_memory_pool()
+        measured = pa.proxy_memory_pool(pa.system_memory_pool())
+        pa.set_memory_pool(measured)
+        try:
+            with file.open("rb") as body:
+                decode(body, BodyForm.PARQUET, lambda _: None)
+        finally:
+            pa.set_memory_pool(default)
+        peaks.append(measured.max_memory())
+    assert 0 < peaks[1] < 1.2 * peaks[0]
+
+
+def test_the_child_can_open_no_file_and_no_socket() -> None:
+    program = (
+        "import os, socket\nfrom app.datasets.columnar import child\nchild._give_up()\nwork = []\n"
+        "acts = (lambda: open('/dev/null'), socket.socket, os.pipe, lambda: os.dup(0), lambda: bytearray(2**31))\n"
+        "for give in acts:\n"
+        "    try:\n        give()\n        work.append(1)\n    except (OSError, MemoryError):\n        work.append(0)\n"
+        "print(work)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[0, 0, 0, 0, 0]"
+
+
+def _framed(kind: bytes, payload: bytes) -> bytes:
+    return HEAD.pack(kind, len(payload)) + payload
+
+
+VERDICTS: list[tuple[bytes, str, dict[str, tuple[str, int]]]] = [
+    (b"", "", {"": ("malformed-file", 1)}),
+    (b"x" * 100, "", {"": ("malformed-file", 1)}),
+    (HEAD.pack(b"T", 2**31), "", {"": ("malformed-file", 1)}),
+    (_framed(b"Q", b""), "", {"": ("malformed-file", 1)}),
+    (_framed(b"R", RANGE.pack(10**6, 1)), "", {"": ("malformed-file", 1)}),
+    (_framed(b"R", b"short"), "", {"": ("malformed-file", 1)}),
+    (_framed(b"V", b"{}"), "", {"": ("malformed-file", 1)}),
+    (_framed(b"V", b"[" * 5_000), "", {"": ("malformed-file", 1)}),
+    (_framed(b"V", CANARY.encode()), "", {"": ("malformed-file", 1)}),
+    (_framed(b"V", b'{"problem": "%s", "columns": []}' % CANARY.encode()), "", {"": ("malformed-file", 1)}),
+    (
+        _framed(b"V", b'{"problem": "unsupported-type", "columns": ["age", "%s", 1, ["age"]]}' % CANARY.encode()),
+        "",
+        {"": ("malformed-file", 1)},
+    ),
+    (
+        _framed(b"V", b'{"problem": "unsupported-type", "columns": ["age", "%s", 1]}' % CANARY.encode()),
+        "",
+        {"age": ("unsupported-type", 1), "": ("unsupported-type", 2)},
+    ),
+    (_framed(b"T", b"a,b\n") + _framed(b"V", b'{"problem": null, "columns": []}'), "a,b\n", {}),
+]
+
+
+@pytest.mark.parametrize(("sent", "text", "problems"), VERDICTS)
+def test_a_child_is_believed_nothing(
+    monkeypatch: pytest.MonkeyPatch, sent: bytes, text: str, problems: dict[str, tuple[str, int]]
+) -> None:
+    _replace_child(monkeypatch, f"import os, sys; sys.stdin.readline(); os.write(1, bytes.fromhex('{sent.hex()}'))")
+    with ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=["age"]) as rows:
+        if problems:
+            with pytest.raises(RowsInvalid) as refused:
+                rows.read(10)
+            assert _columns(refused.value) == problems
+        else:
+            assert rows.read(10).decode() == text
+        assert rows.read(10) == b""
+
+
+def test_a_child_that_uses_up_its_time_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    _replace_child(monkeypatch, "import os, signal; os.kill(os.getpid(), signal.SIGXCPU); signal.pause()")
+    with (
+        ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=[]) as rows,
+        pytest.raises(TooLarge, match="CPU time"),
+    ):
+        rows.read(10)
+
+
+def test_a_silent_child_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DECODER_SILENCE_S", 0)
+    _replace_child(monkeypatch, "import sys; sys.stdin.read()")
+    with (
+        ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=[]) as rows,
+        pytest.raises(RowsInvalid),
+    ):
+        rows.read(10)
+
+
+def test_closing_ends_a_read_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    _replace_child(monkeypatch, "import sys; sys.stdin.read()")
+    rows = ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=[])
+    ended: list[object] = []
+
+    def read() -> None:
+        try:
+            ended.append(rows.read(10))
+        except RowsInvalid as error:
+            ended.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    rows.close()
+    reader.join()
+    assert len(ended) == 1
+    assert rows._child.returncode is not None
+
+
+def _replace_child(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    start = subprocess.Popen
+
+    def other(_: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        return start([sys.executable, "-ISc", program], **options)
+
+    monkeypatch.setattr(source.subprocess, "Popen", other)
