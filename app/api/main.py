@@ -17,6 +17,7 @@ from app.api.metrics import Metrics
 from app.api.middleware import EveryRequest
 from app.api.pages import dataset_details
 from app.api.pages import datasets as dataset_pages
+from app.api.pages import declarations as declaration_pages
 from app.api.pages import jobs as job_pages
 from app.api.pages import ledger as ledger_pages
 from app.api.pages import models as model_pages
@@ -113,7 +114,8 @@ def _application() -> FastAPI:
     for module in (*modules, aliases, ledger, reservations, evidence, audit):
         app.include_router(module.router, dependencies=_CHECKED)
     app.include_router(datasets.declarations, dependencies=_CHECKED)
-    for pages in (dataset_pages, dataset_details, quote_pages, job_pages, model_pages, ledger_pages, shared_pages):
+    datasets_first = (declaration_pages, dataset_pages, dataset_details, quote_pages)
+    for pages in (*datasets_first, job_pages, model_pages, ledger_pages, shared_pages):
         app.include_router(pages.router, include_in_schema=False)
     app.add_exception_handler(GrovekeeperError, problems.on_named_error)
     app.add_exception_handler(RequestValidationError, problems.on_validation_error)

@@ -137,10 +137,11 @@ class AccountOut(Answer):
 
 
 class DeclarationOut(Answer):
-    """What a declaration would become: its account, its rounded sizes, and what a reader should know."""
+    """What a declaration would become: its account and guarantee, its rounded sizes, and what a reader should know."""
 
     name: str
     account: AccountOut
+    guarantee: JsonObject
     partitions: list[JsonObject]
     public_size: int | None
     population: str | None

@@ -70,7 +70,13 @@ def test_a_form_from_another_site_changes_nothing(idle_server: Server, origin: s
     before = idle_server.footprint()
     headers = {} if origin is None else {"Origin": origin}
     form = {"algorithm": "mrf", "epsilon": "1", "once": "a" * 22}
-    for path in (f"/ui/datasets/{dataset}/train", "/ui/jobs/jb_x/cancel", "/ui/sign-out", "/ui/models/md_x"):
+    for path in (
+        f"/ui/datasets/{dataset}/train",
+        "/ui/jobs/jb_x/cancel",
+        "/ui/sign-out",
+        "/ui/models/md_x",
+        "/ui/datasets/new",
+    ):
         assert browser.post(path, data=form, headers=headers).status_code == 400
     assert idle_server.footprint() == before
 

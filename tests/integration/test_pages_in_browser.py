@@ -78,9 +78,17 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
         page.goto(f"{idle_server.url}/ui/datasets/{dataset['id']}")
         page.get_by_role("link", name="0.5 ε charged, 0.5 ε in all").focus()
         expect(page.locator("figure output")).to_contain_text("0.5 ε charged, 0.5 ε in all: jb_")
+        page.goto(f"{idle_server.url}/ui/datasets/new")
+        page.get_by_label("Name", exact=True).first.fill("age")
+        page.get_by_label("Lower").fill("5")
+        page.get_by_label("Upper").fill("4")
+        expect(page.locator(".problem").get_by_text("Larger than the upper bound.")).to_be_visible()
+        page.get_by_label("Upper").fill("6")
+        expect(page.locator(".problem").get_by_text("Larger than the upper bound.")).to_have_count(0)
     paths = [
         "/", f"/ui/datasets/{dataset['id']}", f"/ui/datasets/{dataset['id']}/train?algorithm=mrf&epsilon=1", job, model,
         "/ui/jobs", "/ui/models", "/ui/ledger", f"/ui/ledger/{dataset['id']}", f"/ui/ledger/{dataset['id']}/entries/3",
+        "/ui/datasets/new",
     ]  # fmt: skip
     for theme in ("light", "dark"):
         with browser.new_context(color_scheme=theme) as context:

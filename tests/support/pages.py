@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from html import unescape
+from html.parser import HTMLParser
 
 import httpx
 
@@ -29,3 +30,43 @@ def section(page: str, name: str) -> str:
     matched = re.search(rf'<section id="{name}">(.*?)</section>', page, re.DOTALL)
     assert matched is not None, f"the page has no section {name}"
     return " ".join(unescape(re.sub(r"<[^>]*>", "", matched[1])).split())
+
+
+class _Form(HTMLParser):
+    """Collects the fields of a page's forms."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fields: dict[str, str] = {}
+        self._select = self._textarea = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        name, value = given.get("name") or "", given.get("value") or ""
+        match tag:
+            case "input" if given.get("type") not in ("checkbox", "radio") or "checked" in given:
+                self.fields[name] = value
+            case "textarea":
+                self.fields[name] = ""
+                self._textarea = name
+            case "select":
+                self._select = name
+            case "option" if "selected" in given:
+                self.fields[self._select] = value
+            case "option":
+                self.fields.setdefault(self._select, value)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "textarea":
+            self._textarea = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._textarea:
+            self.fields[self._textarea] += data
+
+
+def fields(page: str) -> dict[str, str]:
+    """The fields of a page's form as a browser sends them, without its buttons."""
+    form = _Form()
+    form.feed(page)
+    return {name: text for name, text in form.fields.items() if name}

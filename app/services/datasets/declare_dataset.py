@@ -15,7 +15,7 @@ from app.core.errors import FieldProblem, InvalidRequest, NotSupported
 from app.datasets import catalog
 from app.datasets.tables import DatasetRow
 from app.forests.data.schema import Schema, column_name_problem
-from app.ledger import control
+from app.ledger import caps, control
 from app.ledger import service as ledger
 from app.ledger.entries import EntryKind
 from app.privacy.composition import Partitions
@@ -23,6 +23,7 @@ from app.services import populations
 from app.services.authorization import acting
 from app.services.datasets.declare_partitions import read_partitions, two_significant_digits
 from app.services.datasets.show_datasets import dataset_out
+from app.services.guarantees import guarantee_of
 from app.services.installation import Installation
 from app.services.ledger.caps import cap_of
 from app.wire.datasets import BudgetIn, DatasetIn, DeclarationOut
@@ -70,6 +71,7 @@ def check_declaration(installation: Installation, principal: Principal, declarat
         principal.require(Role.OWNER)
         dataset = checked.declared(session, principal, keys, at=installation.database.now(session))
         facts = dict(dataset_out(session, dataset))
+        facts["guarantee"] = guarantee_of(dataset, caps.printable(session, dataset.id))
         session.rollback()
     return DeclarationOut(**{name: facts[name] for name in DeclarationOut.model_fields})
 

@@ -104,6 +104,15 @@ function slide(slider) {
   });
 }
 
+// Puts the text of a chosen file into a field.
+function readFile(chooser) {
+  chooser.hidden = false;
+  chooser.addEventListener("change", async () => {
+    const [file] = chooser.files;
+    if (file) document.getElementById(chooser.dataset.textOf).value = await file.text();
+  });
+}
+
 function switchTheme() {
   const root = document.documentElement;
   const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -128,4 +137,5 @@ document.addEventListener("DOMContentLoaded", () => {
   for (const kind of ["pointerover", "focusin"]) document.addEventListener(kind, showWords);
   document.querySelectorAll("form[data-live]").forEach(keepLive);
   document.querySelectorAll("[data-logarithm-of]").forEach(slide);
+  document.querySelectorAll("[data-text-of]").forEach(readFile);
 });

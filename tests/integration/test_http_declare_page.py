@@ -1,0 +1,127 @@
+"""The page on which an owner declares a dataset: the API's rules beside each field, and nothing stored too early."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.pages import fields as form_fields
+from tests.support.pages import hidden, signed_in
+from tests.support.server import Server, declaration
+
+PATH = "/ui/datasets/new"
+
+
+def _dictionary(**changes: Any) -> str:
+    return json.dumps(declaration(**changes))
+
+
+def _problem(page: str, field: str) -> str:
+    return page.partition(f'id="{field}-problem" data-part>')[2].partition("</p>")[0]
+
+
+def test_a_declaration_in_three_steps_is_that_of_the_api_and_is_made_once(server: Server) -> None:
+    body = declaration(
+        budget={"accountant": "gdp", "epsilon": "1.5", "delta": "1e-6"},
+        public_size=30_000,
+        partitions=[{"name": "shard", "kind": "hash", "cells": 4}],
+    )
+    browser = signed_in(server, server.caller("owner"))
+    columns = browser.post(PATH, data={"go": "read", "dictionary": json.dumps(body), "once": "a" * 22})
+    budget = browser.post(PATH, data={**form_fields(columns.text), "go": "budget"})
+    review = browser.post(PATH, data={**form_fields(budget.text), "go": "review"})
+    assert [page.status_code for page in (columns, budget, review)] == [200, 200, 200]
+    assert "guesses right at most" in budget.text
+    assert "Public for ever" in review.text
+    form = {**hidden(review.text), "go": "declare"}
+    declared = [browser.post(PATH, data=form) for _ in range(2)]
+    assert [answer.status_code for answer in declared] == [303, 303]
+    path = declared[0].headers["Location"].removeprefix("/ui")
+    assert declared[1].headers["Location"] == f"/ui{path}"
+
+    shown, wanted = (server.admin.http.get(path).json(), server.declared(**{**body, "name": f"{body['name']}-api"}))
+    for fact in ("schema", "privacy_unit", "protects", "partitions", "public_size"):
+        assert shown[fact] == wanted[fact], fact
+    assert shown["account"] == wanted["account"]
+    taken = browser.post(PATH, data={**form, "once": "b" * 22})
+    assert taken.status_code == 422
+    assert "name: " in taken.text
+
+
+def test_a_problem_stands_beside_the_field_that_it_names(idle_server: Server) -> None:
+    schema = {
+        "features": [
+            {"name": "age", "type": "integer", "lower": 120, "upper": 0},
+            {"name": "age", "type": "numeric", "lower": 0},
+            {"name": "sex", "type": "categorical", "categories": []},
+        ],
+        "label": {"name": "income", "classes": ["low"]},
+    }
+    browser = signed_in(idle_server, idle_server.admin)
+    fields = form_fields(browser.post(PATH, data={"go": "read", "dictionary": _dictionary(schema=schema)}).text)
+    page = browser.post(PATH, data={**fields, "go": "budget"})
+    assert page.status_code == 422
+    assert _problem(page.text, "f1.name") == "Occurs twice."
+    assert _problem(page.text, "f1.upper") == "Needed."
+    assert _problem(page.text, "f2.categories") == "Needs more values."
+    assert _problem(page.text, "label.classes") == "Needs more values."
+    fields |= {"f1.name": "height", "f1.upper": "2", "f2.categories": "a\nb", "label.classes": "low\nhigh"}
+    page = browser.post(PATH, data={**fields, "live": "1"})
+    assert _problem(page.text, "f0.lower") == "Larger than the upper bound."
+    assert browser.post(PATH, data={**fields, "f0.lower": "0", "go": "budget"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "problem"),
+    [
+        ("epsilon", "1_0", "Not a decimal number, such as 0.5 or 1e-6."),
+        ("delta", "", "Not a decimal number, such as 0.5 or 1e-6."),
+        ("public_size", "many", "Not a whole number."),
+        ("unit.max_rows", "3", "More than one row needs a column that names the person."),
+        ("p0.cells", "", "Needed."),
+    ],
+)
+def test_the_budget_is_checked_by_the_rules_of_the_api(
+    idle_server: Server, field: str, text: str, problem: str
+) -> None:
+    budget = {"accountant": "zcdp", "epsilon": "1", "delta": "1e-6"}
+    dictionary = _dictionary(budget=budget, partitions=[{"name": "shard", "kind": "hash", "cells": 4}])
+    browser = signed_in(idle_server, idle_server.admin)
+    fields = form_fields(browser.post(PATH, data={"go": "read", "dictionary": dictionary}).text)
+    fields = form_fields(browser.post(PATH, data={**fields, "go": "budget"}).text)
+    page = browser.post(PATH, data={**fields, field: text, "go": "review"})
+    assert page.status_code == 422
+    assert _problem(page.text, field) == problem
+
+
+def test_fields_that_nobody_touched_have_no_problem_yet(idle_server: Server) -> None:
+    browser = signed_in(idle_server, idle_server.admin)
+    begun = browser.get(PATH)
+    assert 'aria-invalid="true"' not in begun.text
+    typed = browser.post(PATH, data={**form_fields(begun.text), "f0.lower": "x", "live": "1"}).text
+    assert _problem(typed, "f0.lower") == "Not a number."
+    assert _problem(typed, "name") == ""
+
+
+def test_rows_of_the_form_are_added_and_removed(idle_server: Server) -> None:
+    browser = signed_in(idle_server, idle_server.admin)
+    fields = form_fields(browser.post(PATH, data={"go": "read", "dictionary": _dictionary()}).text)
+    names = [text for name, text in fields.items() if name.startswith("f") and name.endswith(".name")]
+    more = form_fields(browser.post(PATH, data={**fields, "go": "add:f"}).text)
+    assert more[f"f{len(names)}.name"] == ""
+    fewer = form_fields(browser.post(PATH, data={**more, "go": "remove:f0"}).text)
+    assert [text for name, text in fewer.items() if name.startswith("f") and name.endswith(".name")] == [*names[1:], ""]
+
+
+@pytest.mark.parametrize("text", ["age,sex\n39,Male\n", "{}", "["])
+def test_a_file_that_is_no_dictionary_changes_nothing(idle_server: Server, text: str) -> None:
+    before = idle_server.footprint()
+    answer = signed_in(idle_server, idle_server.admin).post(PATH, data={"go": "read", "dictionary": text})
+    assert answer.status_code == 422
+    assert _problem(answer.text, "dictionary")
+    assert idle_server.footprint() == before
+
+
+def test_only_keys_that_may_declare_see_the_page(idle_server: Server) -> None:
+    assert signed_in(idle_server, idle_server.caller("auditor")).get(PATH).status_code == 403
+    assert signed_in(idle_server, idle_server.caller("auditor")).post(PATH, data={"go": "declare"}).status_code == 403
