@@ -113,7 +113,7 @@ def problems_of(errors: Iterable[FieldProblem]) -> dict[str, str]:
     shown: dict[str, list[str]] = {}
     for error in errors:
         sentence = _SENTENCES.get(error.problem, f"{error.problem.replace('-', ' ').capitalize()}.")
-        if error.accepted:
+        if error.accepted and error.problem not in _SENTENCES:
             sentence = f"{sentence} Accepted: {', '.join(error.accepted[:12])}."
         shown.setdefault(_field(error.at), []).append(sentence)
     return {field: " ".join(dict.fromkeys(sentences)) for field, sentences in shown.items()}
