@@ -75,14 +75,14 @@ def sum_leaf_values(n_rows: int, *, n_trees: int, depth: int) -> None:
     threshold = rng.integers(0, 32, shape, dtype=np.uint8)
     equals = rng.random(shape) < 0.3
     values = rng.normal(size=(n_trees, 2**depth, 2))
+    trees = prediction.PackedTrees.of_thresholds(feature, threshold, equals, values=values, n_features=14)
+    codes = np.ascontiguousarray(X.T)
     forest = RandomForestClassifier(n_trees, max_depth=depth, n_jobs=1, random_state=0)
     forest.fit(rng.integers(0, 32, (5_000, 14)), rng.integers(0, 2, 5_000))
     floats = X.astype(np.float32)
     compare(
         f"prediction, {n_rows:,} rows, {n_trees} trees of depth {depth}; scikit-learn predict_proba",
-        lambda: prediction.sum_leaf_values(
-            X, feature=feature, threshold=threshold, equals=equals, depth=depth, values=values
-        ),
+        lambda: prediction.sum_leaf_values(codes, trees),
         lambda: forest.predict_proba(floats),
     )
 

@@ -31,6 +31,11 @@ def written(element: str, n_axes: int) -> MachineType:
     return numba.types.Array(getattr(numba, element), n_axes, "C")
 
 
+def pair(first: MachineType, second: MachineType) -> MachineType:
+    """The type of a tuple of two arguments."""
+    return cast(MachineType, numba.types.Tuple)((first, second))
+
+
 def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Compiles a helper function for the loops of its file.
 

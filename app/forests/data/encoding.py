@@ -13,11 +13,11 @@ from math import floor
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data import ordinals
 from app.forests.data import pairs as pairing
 from app.forests.data.public_edges import public_edges
 from app.forests.data.rows import SanitisedColumns
 from app.forests.data.schema import Feature, Schema
+from app.forests.kernels.codes import CodeTables, ColumnRule
 
 MAX_BINS = 255
 """Most bins of a number; MISSING takes one more code, so that codes fit into one byte."""
@@ -111,19 +111,42 @@ class Encoding:
         Returns:
             uint8 ``(n_features, n_rows)``, feature-major; without the columns of pairs.
         """
-        codes = np.empty((len(self.edges), columns.n_rows), dtype=np.uint8)
-        for row, (values, edges, n_codes) in enumerate(zip(columns.columns, self.edges, self.n_own_codes, strict=True)):
-            # NaN sorts above every edge; a category above the last code (MISSING after 255 others) gets the last code.
-            codes[row] = np.clip(values if edges is None else self._binned(row, values, edges), 0, n_codes - 1)
-        return codes
+        return self._tables.codes(columns.columns, columns.n_rows)
 
-    def _binned(
-        self, index: int, column: NDArray[np.float64] | NDArray[np.int32], edges: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
-        feature = self.schema.features[index]
-        values = ordinals.numbers(feature, column)
-        codes = np.searchsorted(edges, values, side="left").astype(np.int64)
-        return np.where(np.isnan(values), int(self.n_codes[index]) - 1, codes) if feature.missing else codes
+    @cached_property
+    def _tables(self) -> CodeTables:
+        features = zip(self.schema.features, self.edges, self.n_own_codes, strict=True)
+        return CodeTables(_rule(feature, edges, int(n_codes)) for feature, edges, n_codes in features)
+
+    def of_columns(self, columns: NDArray[np.integer]) -> tuple["Encoding", NDArray[np.int64], NDArray[np.int64]]:
+        """The part of this encoding that some columns need.
+
+        Args:
+            columns: distinct columns of this encoding, integers ``(n,)``.
+
+        Returns:
+            The smaller encoding; the features of its schema, as features of this one; and the number of each of
+            ``columns`` in it.
+        """
+        n_features = len(self.edges)
+        own, paired = columns[columns < n_features], columns[columns >= n_features] - n_features
+        chosen = sorted({self.pairs[pair] for pair in (paired // pairing.COLUMNS_PER_PAIR).tolist()})
+        features = sorted({*own.tolist(), *(feature for pair in chosen for feature in pair)})
+        place = {feature: position for position, feature in enumerate(features)}
+        smaller = Encoding.with_edges(
+            replace(self.schema, features=tuple(self.schema.features[feature] for feature in features)),
+            tuple(self.edges[feature] for feature in features),
+        ).paired(tuple((place[first], place[second]) for first, second in chosen))
+        numbers = dict(place)
+        for position, pair in enumerate(chosen):
+            for part in range(pairing.COLUMNS_PER_PAIR):
+                original = n_features + pairing.COLUMNS_PER_PAIR * self.pairs.index(pair) + part
+                numbers[original] = len(features) + pairing.COLUMNS_PER_PAIR * position + part
+        return (
+            smaller,
+            np.array(features, dtype=np.int64),
+            np.array([numbers[column] for column in columns.tolist()], dtype=np.int64),
+        )
 
     @cached_property
     def candidates(self) -> Candidates:
@@ -148,6 +171,18 @@ class Encoding:
         return Candidates(
             np.array(feature, dtype=np.int32), np.array(threshold, dtype=np.uint8), np.array(equals, dtype=np.bool_)
         )
+
+
+def _rule(feature: Feature, edges: NDArray[np.float64] | None, n_codes: int) -> ColumnRule:
+    """The codes of a feature's sanitised values; MISSING has the last code, and OTHER is the highest ordered category.
+
+    A category above the last code (MISSING after 255 others) gets the last code.
+    """
+    if edges is None:
+        return ColumnRule(None, n_codes - 1, np.nan, n_codes - 1)
+    if not feature.is_categorical:
+        return ColumnRule(edges, np.inf, np.nan, n_codes - 1)
+    return ColumnRule(edges, len(feature.categories) - 1, feature.missing_code, n_codes - 1)
 
 
 def _n_codes(feature: Feature, edges: NDArray[np.float64] | None) -> int:

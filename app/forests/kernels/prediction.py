@@ -1,50 +1,163 @@
 """Sums the leaf values that rows reach over the trees of a forest: floats for prediction, integers for growth too."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.kernels.arrays import require, require_range, require_result, require_splits
 
+_SETS_AT_ONCE: Final = 2**14
+"""Sets of codes whose bits are in memory at once: 4 MiB."""
 
-def sum_leaf_values(
-    X: NDArray[np.uint8],
-    *,
-    feature: NDArray[np.int32],
-    threshold: NDArray[np.uint8],
-    equals: NDArray[np.bool_],
-    depth: int,
-    values: NDArray[np.float64],
-) -> NDArray[np.float64]:
+
+@dataclass(frozen=True, eq=False)
+class PackedTrees:
+    """Complete binary trees prepared for prediction, with every distinct split once.
+
+    Attributes:
+        number: the split of every node, uint32 ``(n_trees, 2**depth − 1)``; nodes in heap order: the children of node v
+            are ``2 · v + 1`` and ``2 · v + 2``.
+        feature: of every distinct split, ascending; uint32 ``(n_distinct,)``.
+        right: the codes of the feature that go right, one bit each; uint64 ``(n_distinct, 4)``.
+        first_turn: the turns of split s are ``turn[first_turn[s] : first_turn[s + 1]]``; int64 ``(n_distinct + 1,)``.
+        turn: codes at which going right begins or ends; uint16.
+        values: of the leaves, float64 ``(n_trees, n_outputs, 2**depth)``.
+        n_features: above the feature of every split.
+    """
+
+    number: NDArray[np.uint32]
+    feature: NDArray[np.uint32]
+    right: NDArray[np.uint64]
+    first_turn: NDArray[np.int64]
+    turn: NDArray[np.uint16]
+    values: NDArray[np.float64]
+    n_features: int
+
+    @classmethod
+    def of_thresholds(
+        cls,
+        feature: NDArray[np.int32],
+        threshold: NDArray[np.uint8],
+        equals: NDArray[np.bool_],
+        *,
+        values: NDArray[np.float64],
+        n_features: int,
+    ) -> PackedTrees:
+        """Prepares trees whose splits have one threshold each.
+
+        Args:
+            feature: public; int32 ``(n_trees, 2**depth − 1)``; depth 0 is a single leaf.
+            threshold: public; uint8, same shape.
+            equals: public; bool, same shape: if true, a row goes right if its code differs from the threshold;
+                otherwise if its code is above the threshold.
+            values: public; float64 ``(n_trees, 2**depth, n_outputs)``.
+            n_features: number of features of the rows.
+
+        Raises:
+            ValueError: a wrong type or shape, or a split on a feature that the rows do not have.
+        """
+        feature, threshold, equals = require_splits(
+            (feature, threshold, equals), shape=(None, None), n_features=n_features
+        )
+        require_range(feature, lowest=0, below=n_features, name="feature")
+        rules = (feature.astype(np.int64) << 9) | np.where(equals, 256, 0) | threshold
+        distinct, number = np.unique(rules, return_inverse=True)
+        sets = _threshold_sets()[distinct & 511]
+        return cls._of(number.reshape(feature.shape), distinct >> 9, sets, values, n_features)
+
+    @classmethod
+    def of_sets(
+        cls, feature: NDArray[np.int32], right: NDArray[np.uint64], *, values: NDArray[np.float64], n_features: int
+    ) -> PackedTrees:
+        """Prepares trees whose splits are sets of codes.
+
+        Args:
+            feature: public; int32 ``(n_trees, 2**depth − 1)``.
+            right: public; the codes that go right, one bit each; uint64 ``(n_trees, 2**depth − 1, 4)``.
+            values: public; float64 ``(n_trees, 2**depth, n_outputs)``.
+            n_features: number of features of the rows.
+
+        Raises:
+            ValueError: a wrong type or shape, or a split on a feature that the rows do not have.
+        """
+        feature = require(feature, np.int32, shape=(None, None), name="feature")
+        right = require(right, np.uint64, shape=(*feature.shape, 4), name="right")
+        require_range(feature, lowest=0, below=n_features, name="feature")
+        order = np.argsort(feature, axis=None, kind="stable")
+        number = np.empty(feature.size, dtype=np.int64)
+        number[order] = np.arange(feature.size)
+        sets = right.reshape(-1, 4)[order]
+        return cls._of(number.reshape(feature.shape), feature.ravel()[order], sets, values, n_features)
+
+    @classmethod
+    def _of(
+        cls,
+        number: NDArray[np.integer],
+        feature: NDArray[np.integer],
+        right: NDArray[np.uint64],
+        values: NDArray[np.float64],
+        n_features: int,
+    ) -> PackedTrees:
+        n_trees, n_nodes = number.shape
+        values = require(values, np.float64, shape=(n_trees, n_nodes + 1, None), name="values")
+        n_turns, turn = _turns(right)
+        return cls(
+            number.astype(np.uint32),
+            feature.astype(np.uint32),
+            right,
+            np.concatenate([[0], np.cumsum(n_turns)]).astype(np.int64),
+            turn,
+            np.ascontiguousarray(values.transpose(0, 2, 1)),
+            n_features,
+        )
+
+
+@cache
+def _threshold_sets() -> NDArray[np.uint64]:
+    """The codes above every threshold, then the codes that differ from it; uint64 ``(512, 4)``, one bit per code."""
+    code, threshold = np.arange(256), np.arange(256)[:, np.newaxis]
+    sets = np.concatenate([code > threshold, code != threshold])
+    return np.packbits(sets, axis=1, bitorder="little").view(np.uint64)
+
+
+def _turns(right: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
+    """How many turns each set of codes has, and the turns of all sets: codes at which membership changes."""
+    n_turns, turns = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.uint16)]
+    for start in range(0, len(right), _SETS_AT_ONCE):
+        words = np.ascontiguousarray(right[start : start + _SETS_AT_ONCE])
+        changes = np.diff(np.unpackbits(words.view(np.uint8), axis=1, bitorder="little"), axis=1, prepend=0) != 0
+        n_turns.append(np.count_nonzero(changes, axis=1))
+        turns.append(np.nonzero(changes)[1].astype(np.uint16))
+    return np.concatenate(n_turns), np.concatenate(turns)
+
+
+def sum_leaf_values(X: NDArray[np.uint8], trees: PackedTrees) -> NDArray[np.float64]:
     """Adds up, tree by tree, the values of the leaves that each row reaches.
 
     Values are added in the order of the trees, so the sum of a row does not depend on the other rows.
 
     Args:
-        X: bins of the caller's rows, uint8 ``(n_rows, n_features)``, one row after another.
-        feature: public; int32 ``(n_trees, 2**depth − 1)``, nodes in heap order: the children of node v are
-            ``2 · v + 1`` and ``2 · v + 2``.
-        threshold: public; uint8, same shape.
-        equals: public; bool, same shape: if true, a row goes right if its bin differs from the threshold; otherwise
-            if its bin is above the threshold.
-        depth: public; 0 is a single leaf.
-        values: public; float64 ``(n_trees, 2**depth, n_classes)``.
+        X: codes of the caller's rows, uint8 ``(n_features, n_rows)``.
+        trees: public.
 
     Returns:
-        float64 ``(n_rows, n_classes)``.
+        float64 ``(n_rows, n_outputs)``.
 
     Raises:
-        ValueError: a wrong type or shape, or a split on a feature that the rows do not have. A batch of rows detects
-            such a split anywhere in the forest; a few rows detect it only on their paths.
+        ValueError: a wrong type or shape.
     """
     from app.forests.kernels.compiled import tree_loops as loops
 
-    X = require(X, np.uint8, shape=(None, None), name="X")
-    splits = require_splits((feature, threshold, equals), shape=(None, 2**depth - 1), n_features=X.shape[1])
-    values = require(values, np.float64, shape=(feature.shape[0], 2**depth, None), name="values")
-    sums = np.zeros((X.shape[0], values.shape[2]), dtype=np.float64)
-    if not loops.sum_leaf_values(X, *splits, values, sums):
-        raise ValueError("feature has a value out of range")
-    return sums
+    X = require(X, np.uint8, shape=(trees.n_features, None), name="X")
+    sums = np.zeros((trees.values.shape[1], X.shape[1]), dtype=np.float64)
+    splits, turns = (trees.feature, trees.right), (trees.first_turn, trees.turn)
+    loops.sum_leaf_values(X, trees.number, splits, turns, trees.values, sums)
+    return np.ascontiguousarray(sums.T)
 
 
 def add_leaf_scores(scores: NDArray[np.int64], reached: NDArray[np.int32], leaf_scores: NDArray[np.int32]) -> None:

@@ -1,7 +1,10 @@
 """Sums the values of the leaves that a row reaches, for trees with one feature and one threshold per node."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,46 @@ from numpy.typing import NDArray
 from app.forests.data.encoding import Encoding
 from app.forests.data.rows import SanitisedColumns
 from app.forests.kernels import prediction as kernels
-from app.forests.trees import pooling
+from app.forests.trees import boxes, pooling
+
+
+@dataclass(frozen=True, eq=False)
+class PackedForest:
+    """Trees prepared for prediction, which read only the columns that splits use.
+
+    Attributes:
+        encoding: the bins of these columns.
+        features: the features of the whole schema that the encoding needs.
+        trees: over the encoding's columns.
+    """
+
+    encoding: Encoding
+    features: tuple[int, ...]
+    trees: kernels.PackedTrees
+
+    @classmethod
+    def of(
+        cls,
+        encoding: Encoding,
+        feature: NDArray[np.int32],
+        pack: Callable[[NDArray[np.int32], int], kernels.PackedTrees],
+    ) -> PackedForest:
+        """Prepares trees.
+
+        Args:
+            encoding: the bins of the whole schema.
+            feature: the column of every split.
+            pack: makes trees from the columns of splits in a smaller encoding, and its number of columns.
+        """
+        used, position = np.unique(feature, return_inverse=True)
+        smaller, features, number = encoding.of_columns(used)
+        column = number[position].reshape(feature.shape).astype(np.int32)
+        return cls(smaller, tuple(features.tolist()), pack(column, len(smaller.n_codes)))
+
+    def sums(self, columns: SanitisedColumns) -> NDArray[np.float64]:
+        """Sums of leaf values of rows, float64 ``(n_rows, n_outputs)``."""
+        used = tuple(columns.columns[feature] for feature in self.features)
+        return kernels.sum_leaf_values(self.encoding.encode_all(SanitisedColumns(used, columns.n_rows)), self.trees)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,13 +71,18 @@ class LeafSums:
 
     def of(self, columns: SanitisedColumns) -> NDArray[np.float64]:
         """Sums of rows, float64 ``(n_rows, n_outputs)``, each added up in the order of the trees."""
-        return kernels.sum_leaf_values(
-            np.ascontiguousarray(self.encoding.encode_all(columns).T),
-            feature=self.arrays["feature"],
-            threshold=self.arrays["threshold"],
-            equals=self.arrays["equals"],
-            depth=self.values.shape[1].bit_length() - 1,
-            values=self.values,
+        return self._packed.sums(columns)
+
+    @cached_property
+    def _packed(self) -> PackedForest:
+        feature, threshold, equals = (self.arrays[name] for name in ("feature", "threshold", "equals"))
+        splits = equals | (threshold != boxes.NO_SPLIT)
+        return PackedForest.of(
+            self.encoding,
+            np.where(splits, feature, feature[splits][:1]) if splits.any() else feature,
+            lambda column, n_columns: kernels.PackedTrees.of_thresholds(
+                column, threshold, equals, values=self.values, n_features=n_columns
+            ),
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -20,9 +21,10 @@ from app.forests.data.encoding import Encoding
 from app.forests.data.rows import SanitisedColumns
 from app.forests.data.schema import Schema
 from app.forests.kernels import boosting as kernels
-from app.forests.kernels import prediction
 from app.forests.kernels.exponential import SCORE_BITS
+from app.forests.kernels.prediction import PackedTrees
 from app.forests.trees import pooling
+from app.forests.trees.leaf_sums import PackedForest
 
 CALIBRATED, LOGISTIC = "calibrated", "logistic"
 
@@ -32,9 +34,6 @@ the bias of clipped gradients (``clip``); or equals the softmax (``none``)."""
 
 TIE_BREAK: Final = 2.0**-20
 """Weight of the uncalibrated probability, so that rows between the clips keep their order and their label."""
-
-_REACHED: Final = 2**22
-"""Most pairs of a row and a tree whose leaves are in memory at once: at most 16 MiB."""
 
 _LARGEST_START = 64 * SCORE_UNIT
 """Largest absolute start score: start scores are differences of logarithms of 63-bit integers."""
@@ -103,15 +102,20 @@ class BoostedScores:
 
     def __call__(self, columns: SanitisedColumns) -> NDArray[np.float64]:
         """Class probabilities of rows, float64 ``(n_rows, n_classes)``."""
-        codes = np.ascontiguousarray(self.encoding.encode(columns).T)
-        scores = np.tile(self.arrays["start"], (columns.n_rows, 1))
-        feature, right, leaf_scores = (self.arrays[name] for name in ("feature", "right", "scores"))
-        n_trees = max(_REACHED // max(columns.n_rows, 1), 1)
-        for first in range(0, len(feature), n_trees):
-            block = slice(first, first + n_trees)
-            reached = kernels.leaves(codes, feature=feature[block], right=right[block], depth=self.depth)
-            prediction.add_leaf_scores(scores, reached, leaf_scores[block])
+        scores = self.arrays["start"] + self._packed.sums(columns)
         return probabilities(scores, self.read_out, temperature=self.temperature)
+
+    @cached_property
+    def _packed(self) -> PackedForest:
+        """The trees with scores as floats: sums of 1,024 scores of 32 bits are exact."""
+        feature, right, scores = (self.arrays[name] for name in ("feature", "right", "scores"))
+        return PackedForest.of(
+            self.encoding,
+            feature,
+            lambda column, n_columns: PackedTrees.of_sets(
+                column, right, values=scores.astype(np.float64), n_features=n_columns
+            ),
+        )
 
 
 def _is_measured(plan: Plan) -> bool:
@@ -123,11 +127,13 @@ def _is_within(scores: NDArray[np.signedinteger], limit: int) -> bool:
     return bool(np.all((scores >= -limit) & (scores <= limit)))
 
 
-def probabilities(scores: NDArray[np.int64], read_out: str, *, temperature: float = 1.0) -> NDArray[np.float64]:
+def probabilities(
+    scores: NDArray[np.int64] | NDArray[np.float64], read_out: str, *, temperature: float = 1.0
+) -> NDArray[np.float64]:
     """Class probabilities from summed scores.
 
     Args:
-        scores: int64 ``(n_rows, n_scores)`` in units of 2^-16.
+        scores: whole numbers ``(n_rows, n_scores)`` in units of 2^-16.
         read_out: ``logistic``: the softmax. ``calibrated``: for two classes, the softmax corrected for clipping (see
             :func:`calibrated`); for more classes, the softmax.
         temperature: factor on scores before the softmax.

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from app.forests.data import ordinals, pairs
 from app.forests.data.encoding import MAX_BINS, Encoding
 from app.forests.data.rows import SanitisedColumns
-from app.forests.data.schema import Schema
+from app.forests.data.schema import Feature, Label, Schema
 from tests.support.schemas import schema_of
 
 
@@ -157,3 +159,54 @@ def test_encoding_is_record_wise() -> None:
     whole = codes(encoding, values.tolist())
 
     assert [codes(encoding, [value])[0] for value in values] == whole
+
+
+def _codes_by_numpy(encoding: Encoding, columns: SanitisedColumns) -> NDArray[np.uint8]:
+    """The codes of rows in plain NumPy, one column after another."""
+    codes = np.empty((len(encoding.edges), columns.n_rows), dtype=np.uint8)
+    for row, (feature, values, edges) in enumerate(
+        zip(encoding.schema.features, columns.columns, encoding.edges, strict=True)
+    ):
+        last = int(encoding.n_codes[row]) - 1
+        if edges is None:
+            codes[row] = np.minimum(values, last)
+            continue
+        numbers = ordinals.numbers(feature, values)
+        codes[row] = np.where(np.isnan(numbers), last, np.searchsorted(edges, numbers, side="left"))
+    return codes
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), n_rows=st.sampled_from([0, 1, 3, 200, 2**16 + 3]), missing=st.booleans())
+def test_compiled_codes_are_those_of_a_search_per_column(seed: int, n_rows: int, missing: bool) -> None:
+    rng = np.random.default_rng(seed)
+    letters = tuple(f"c{index}" for index in range(int(rng.choice([1, 2, 40, 254, 255]))))
+    features = (
+        Feature("number", "numeric", lower=-3.0, upper=5.0, missing=missing),
+        Feature("constant", "integer", lower=2.0, upper=2.0, missing=missing),
+        Feature("letter", "categorical", categories=letters, missing=missing),
+        Feature("grade", "categorical", categories=letters, ordered=True, missing=missing),
+    )
+    grades = np.arange(0.5, len(letters) - 1, 3.0)
+    edges = np.unique(rng.uniform(-3.0, 5.0, int(rng.integers(0, 255))))
+    encoding = Encoding.with_edges(Schema(features, Label("y", ("a", "b"))), (edges, np.empty(0), None, grades))
+    numbers = rng.choice(np.concatenate([edges, rng.uniform(-3.0, 5.0, 50), [-3.0, 0.0, 5.0]]), n_rows)
+    constants = np.full(n_rows, 2.0)
+    if missing:
+        numbers[rng.random(n_rows) < 0.2] = np.nan
+        constants[rng.random(n_rows) < 0.2] = np.nan
+    categories = rng.integers(0, len(letters) + 1 + missing, (2, n_rows), dtype=np.int32)
+    columns = SanitisedColumns((numbers, constants, *categories), n_rows)
+    np.testing.assert_array_equal(encoding.encode(columns), _codes_by_numpy(encoding, columns))
+
+
+def test_the_columns_that_splits_use_have_the_same_codes_in_a_smaller_encoding() -> None:
+    rng = np.random.default_rng(3)
+    features = tuple(Feature(f"x{index}", "numeric", upper=1.0) for index in range(5))
+    schema = Schema(features, Label("y", ("a", "b")))
+    whole = Encoding.of(schema, 8).paired(pairs.of_schema(schema))
+    columns = SanitisedColumns(tuple(rng.random((5, 30))), 30)
+    for used in ([], [3], [1, 6, 7], [24], list(range(25))):
+        smaller, chosen, numbers = whole.of_columns(np.array(used, dtype=np.int64))
+        codes = smaller.encode_all(SanitisedColumns(tuple(columns.columns[index] for index in chosen), 30))
+        np.testing.assert_array_equal(codes[numbers], whole.encode_all(columns)[used])

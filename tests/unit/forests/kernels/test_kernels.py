@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from app.forests.compilation import code_cache
-from app.forests.kernels import cell_sums, prediction, reweighting, routing
+from app.forests.kernels import boosting, cell_sums, prediction, reweighting, routing
 from app.forests.kernels.compiled import cell_sum_loops
 
 # --- oracles ------------------------------------------------------------------------------------------------------
@@ -62,6 +63,16 @@ def _forest(rng: np.random.Generator, *, n_trees: int, depth: int, n_features: i
         "equals": rng.random(shape) < 0.4,
         "depth": depth,
     }
+
+
+def _packed(forest: Mapping[str, Any], values: NDArray[Any], n_features: int) -> prediction.PackedTrees:
+    splits = (forest[name] for name in ("feature", "threshold", "equals"))
+    return prediction.PackedTrees.of_thresholds(*splits, values=values, n_features=n_features)
+
+
+def _sums(X: NDArray[np.uint8], forest: Mapping[str, Any], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sums of rows of ``X``, ``(n_rows, n_features)``."""
+    return prediction.sum_leaf_values(X.T, _packed(forest, values, X.shape[1]))
 
 
 _seeds = st.integers(0, 2**32 - 1)
@@ -213,25 +224,40 @@ def test_leaves_agree_with_descending_level_by_level() -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     seed=_seeds,
-    n_rows=st.integers(0, 70),
+    n_rows=st.one_of(st.integers(0, 12), st.integers(60, 140)),
     n_trees=st.integers(0, 20),
-    depth=st.integers(0, 7),
+    depth=st.integers(0, 10),
     n_classes=st.integers(1, 3),
+    n_bins=st.sampled_from([2, 6, 256]),
 )
 def test_sums_of_leaf_values_are_those_of_walks_in_tree_order(
-    seed: int, n_rows: int, n_trees: int, depth: int, n_classes: int
+    seed: int, n_rows: int, n_trees: int, depth: int, n_classes: int, n_bins: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    X = rng.integers(0, 6, (n_rows, 4), dtype=np.uint8)
-    forest = _forest(rng, n_trees=n_trees, depth=depth, n_features=4, n_bins=6)
+    X = rng.integers(0, n_bins, (n_rows, 4), dtype=np.uint8)
+    forest = _forest(rng, n_trees=n_trees, depth=depth, n_features=4, n_bins=n_bins)
     values = rng.normal(size=(n_trees, 2**depth, n_classes))
     expected = np.zeros((n_rows, n_classes))
     for tree in range(n_trees):
         for i in range(n_rows):
             expected[i] += values[tree, _leaf(X[i], forest, tree)]
-    result = prediction.sum_leaf_values(X, **forest, values=values)
+    result = _sums(X, forest, values)
     assert result.dtype == np.float64
     np.testing.assert_array_equal(result, expected)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=_seeds, n_rows=st.sampled_from([1, 10, 11, 64, 65, 200]), depth=st.integers(0, 9))
+def test_splits_that_are_sets_of_codes_send_rows_where_growth_sends_them(seed: int, n_rows: int, depth: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 256, (n_rows, 3), dtype=np.uint8)
+    feature = rng.integers(0, 3, (4, 2**depth - 1), dtype=np.int32)
+    right = rng.integers(0, 2**64, (4, 2**depth - 1, 4), dtype=np.uint64)
+    values = rng.normal(size=(4, 2**depth, 2))
+    trees = prediction.PackedTrees.of_sets(feature, right, values=values, n_features=3)
+    reached = boosting.leaves(X, feature=feature, right=right, depth=depth)
+    expected = sum(values[tree][reached[tree]] for tree in range(4))
+    np.testing.assert_array_equal(prediction.sum_leaf_values(X.T, trees), expected)
 
 
 def test_a_row_is_predicted_alike_alone_and_in_any_batch() -> None:
@@ -239,9 +265,9 @@ def test_a_row_is_predicted_alike_alone_and_in_any_batch() -> None:
     X = rng.integers(0, 6, (2_100, 7), dtype=np.uint8)
     forest = _forest(rng, n_trees=33, depth=4, n_features=7, n_bins=6)
     values = rng.normal(size=(33, 16, 3))
-    together = prediction.sum_leaf_values(X, **forest, values=values)
+    together = _sums(X, forest, values)
     for rows in (slice(0, 1), slice(2_093, 2_100), slice(5, 1_100)):
-        np.testing.assert_array_equal(prediction.sum_leaf_values(X[rows], **forest, values=values), together[rows])
+        np.testing.assert_array_equal(_sums(X[rows], forest, values), together[rows])
 
 
 def test_two_thousand_features_and_the_deepest_trees() -> None:
@@ -252,8 +278,8 @@ def test_two_thousand_features_and_the_deepest_trees() -> None:
     np.testing.assert_array_equal(reached[1, :20], [_leaf(X[i], forest, 1) for i in range(20)])
     values = rng.integers(0, 100, (2, 2**12, 2)).astype(np.float64)
     expected = values[0, reached[0]] + values[1, reached[1]]
-    np.testing.assert_array_equal(prediction.sum_leaf_values(X, **forest, values=values), expected)
-    np.testing.assert_array_equal(prediction.sum_leaf_values(X[:3], **forest, values=values), expected[:3])
+    np.testing.assert_array_equal(_sums(X, forest, values), expected)
+    np.testing.assert_array_equal(_sums(X[:3], forest, values), expected[:3])
 
 
 def test_arrays_may_be_read_only_strided_or_unaligned() -> None:
@@ -261,11 +287,11 @@ def test_arrays_may_be_read_only_strided_or_unaligned() -> None:
     X = rng.integers(0, 6, (64, 5), dtype=np.uint8)
     forest = _forest(rng, n_trees=3, depth=3, n_features=5, n_bins=6)
     values = rng.normal(size=(3, 8, 2))
-    expected = prediction.sum_leaf_values(X, **forest, values=values)
+    expected = _sums(X, forest, values)
     forest["feature"].setflags(write=False)
     shifted = np.frombuffer(b"?" + values.tobytes(), dtype=np.float64, offset=1).reshape(values.shape)
     assert not shifted.flags.aligned
-    result = prediction.sum_leaf_values(np.asfortranarray(X), **forest, values=shifted)
+    result = _sums(np.asfortranarray(X), forest, shifted)
     np.testing.assert_array_equal(result, expected)
 
 
@@ -318,15 +344,14 @@ def test_a_leaf_histogram_refuses_what_it_cannot_index(leaf: list[int], y: list[
         cell_sums.leaf_histogram(np.array(leaf, dtype=np.int32), np.array(y, dtype=np.int32), n_leaves=2, n_classes=3)
 
 
-@pytest.mark.parametrize("n_rows", [1, 64])
 @pytest.mark.parametrize("feature", [-1, 5, 2**31 - 1, -(2**31)])
-def test_a_forest_that_asks_for_an_unknown_feature_is_refused(n_rows: int, feature: int) -> None:
+def test_a_forest_that_asks_for_an_unknown_feature_is_refused(feature: int) -> None:
     rng = np.random.default_rng(7)
-    X = rng.integers(0, 6, (n_rows, 5), dtype=np.uint8)
+    X = rng.integers(0, 6, (64, 5), dtype=np.uint8)
     forest = _forest(rng, n_trees=3, depth=2, n_features=5, n_bins=6)
     forest["feature"][1] = feature
     with pytest.raises(ValueError, match="feature"):
-        prediction.sum_leaf_values(X, **forest, values=np.zeros((3, 4, 2)))
+        _packed(forest, np.zeros((3, 4, 2)), 5)
     with pytest.raises(ValueError, match="feature"):
         routing.leaves(np.ascontiguousarray(X.T), **forest)
 
@@ -336,19 +361,21 @@ def test_a_forest_of_another_shape_is_refused() -> None:
     X = np.zeros((2, 5), dtype=np.uint8)
     forest = _forest(rng, n_trees=3, depth=2, n_features=5, n_bins=6)
     values = np.zeros((3, 4, 2))
-    for wrong in (
-        {"depth": 3},
+    mistakes: list[dict[str, Any]] = [
         {"values": values[:2]},
         {"values": values[:, :3]},
         {"values": values.astype(np.float32)},
         {"threshold": forest["threshold"][:, :2]},
         {"equals": forest["equals"].astype(np.uint8)},
         {"feature": forest["feature"].astype(np.int64)},
-    ):
+    ]
+    for wrong in mistakes:
         with pytest.raises(ValueError, match=r"feature|threshold|equals|values"):
-            prediction.sum_leaf_values(X, **(forest | {"values": values} | wrong))
+            _packed(forest | wrong, wrong.get("values", values), 5)
     with pytest.raises(ValueError, match="too many features"):
-        prediction.sum_leaf_values(np.zeros((1, 2**16), dtype=np.uint8), **forest, values=values)
+        _packed(forest, values, 2**16)
+    with pytest.raises(ValueError, match="X"):
+        prediction.sum_leaf_values(X, _packed(forest, values, 5))
     with pytest.raises(ValueError, match="node"):
         routing.descend(
             X, np.array([0, 0, 0, 0, 3], dtype=np.int32),

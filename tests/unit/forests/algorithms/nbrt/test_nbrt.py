@@ -10,7 +10,6 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from app.core.errors import InvalidRequest
 from app.forests import artifacts, planning, predict
 from app.forests.algorithms.nbrt import price
-from app.forests.algorithms.nbrt import read as nbrt_read
 from app.forests.algorithms.nbrt.event_parts import Parts
 from app.forests.algorithms.nbrt.read import calibrated, probabilities
 from app.forests.artifacts import ArtifactInvalid
@@ -289,18 +288,6 @@ def test_growth_and_prediction_agree_on_every_integer() -> None:
                 node = 2 * node + 1 + (int(arrays["right"][tree, node, code // 64]) >> code % 64 & 1)
             scores[i] += arrays["scores"][tree, node - arrays["feature"].shape[1]]
     assert np.array_equal(shares, probabilities(scores, "logistic"))
-
-
-@pytest.mark.parametrize("largest", [1, 500])
-def test_reading_the_trees_in_groups_changes_nothing(largest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups of one tree, and groups of two trees with a last group of one."""
-    rng = np.random.default_rng(4)
-    schema = schema_of(3)
-    X, y = rng.integers(0, 10, (200, 5)).astype(float), rng.integers(0, 3, 200)
-    forest = grown(planned(schema, n_estimators=7), schema, X, y)
-    at_once = predict.probabilities(forest, schema, columns_of(schema, X), read_out="logistic")
-    monkeypatch.setattr(nbrt_read, "_REACHED", largest)
-    assert np.array_equal(predict.probabilities(forest, schema, columns_of(schema, X), read_out="logistic"), at_once)
 
 
 def test_class_proportions_alone_are_not_recalibrated() -> None:

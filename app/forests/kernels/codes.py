@@ -1,0 +1,72 @@
+"""Finds the codes of values between public edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+_BLOCK: Final = 2**16
+"""Rows whose values are copied at once: at most 512 KiB per column."""
+
+
+@dataclass(frozen=True)
+class ColumnRule:
+    """How the values of a column become codes.
+
+    Attributes:
+        edges: ascending; the code is the number of edges below the value. ``None``: the value is the code.
+        highest: larger values count as this value.
+        missing: this value counts as NaN; NaN: no other value does.
+        last: code of NaN, the largest code; at most 255.
+    """
+
+    edges: NDArray[np.float64] | None
+    highest: float
+    missing: float
+    last: int
+
+
+class CodeTables:
+    """The rules of all columns as arrays for the compiled loop."""
+
+    def __init__(self, rules: Iterable[ColumnRule]) -> None:
+        listed = tuple(rules)
+        edges = [np.empty(0) if rule.edges is None else rule.edges for rule in listed]
+        self._edges = np.concatenate([np.empty(0), *edges])
+        self._first_edge = np.cumsum([0, *map(len, edges)], dtype=np.int64)
+        # Without edges, a number has code 0 and a category its value.
+        self._rules = np.array(
+            [(0.0 if _is_constant(rule) else rule.highest, rule.missing, rule.last) for rule in listed],
+            dtype=np.float64,
+        ).reshape(len(listed), 3)
+
+    def codes(self, columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...], n_rows: int) -> NDArray[np.uint8]:
+        """The codes of PRIVATE or caller's rows; a row's codes depend on no other row.
+
+        Args:
+            columns: float64 or int32 ``(n_rows,)`` each, one per rule.
+            n_rows: also where there is no column.
+
+        Returns:
+            uint8 ``(n_columns, n_rows)``.
+
+        Raises:
+            ValueError: another number of columns, or a column of another length.
+        """
+        from app.forests.kernels.compiled import code_loops as loops
+
+        codes = np.empty((len(self._rules), n_rows), dtype=np.uint8)
+        for start in range(0, n_rows, _BLOCK):
+            block = np.empty((len(self._rules), min(_BLOCK, n_rows - start)))
+            for row, column in zip(block, columns, strict=True):
+                row[:] = column[start : start + _BLOCK]
+            loops.fill_codes(block, self._edges, self._first_edge, self._rules, start, codes)
+        return codes
+
+
+def _is_constant(rule: ColumnRule) -> bool:
+    return rule.edges is not None and not len(rule.edges)

@@ -1,0 +1,47 @@
+"""Finds the codes of values between public edges in a compiled loop, with the results of ``numpy.searchsorted``."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.compilation.compiler import compiled, compiled_for, integer, read, written
+
+
+@compiled
+def _n_below(edges: NDArray[np.float64], value: np.float64) -> int:
+    """The number of edges below a value, by a search without branches; ``edges`` ascend and are not empty."""
+    base = 0
+    n_left = edges.size
+    while n_left > 1:
+        half = n_left >> 1
+        base += half if edges[base + half - 1] < value else 0
+        n_left -= half
+    return base + (1 if edges[base] < value else 0)
+
+
+@compiled_for(
+    read("float64", 2), read("float64", 1), read("int64", 1), read("float64", 2), integer, written("uint8", 2)
+)
+def fill_codes(
+    values: NDArray[np.float64],
+    edges: NDArray[np.float64],
+    first_edge: NDArray[np.int64],
+    rules: NDArray[np.float64],
+    start: int,
+    codes: NDArray[np.uint8],
+) -> None:
+    """Fills ``codes[:, start : start + n_rows]`` from ``values`` ``(n_columns, n_rows)``; indices were checked.
+
+    ``rules`` has three numbers per column: the highest value, the value that is missing, and the last code.
+    """
+    n_columns, n_rows = values.shape
+    for column in range(n_columns):
+        of_column = edges[first_edge[column] : first_edge[column + 1]]
+        highest, missing, last = rules[column]
+        for i in range(n_rows):
+            value = values[column, i]
+            if np.isnan(value) or value == missing:
+                codes[column, start + i] = np.uint8(last)
+            elif of_column.size == 0:
+                codes[column, start + i] = np.uint8(max(0.0, min(value, highest)))
+            else:
+                codes[column, start + i] = np.uint8(_n_below(of_column, min(value, highest)))
