@@ -15,14 +15,7 @@ from app.api.capacity import THREADS, Capacities
 from app.api.job_events import JobEvents
 from app.api.metrics import Metrics
 from app.api.middleware import EveryRequest
-from app.api.pages import dataset_details
-from app.api.pages import datasets as dataset_pages
-from app.api.pages import declarations as declaration_pages
-from app.api.pages import jobs as job_pages
-from app.api.pages import ledger as ledger_pages
-from app.api.pages import models as model_pages
-from app.api.pages import quotes as quote_pages
-from app.api.pages import shared as shared_pages
+from app.api.pages.routers import PAGES
 from app.api.query_parameters import check_query
 from app.api.readiness import Readiness
 from app.api.recorder import Recorder
@@ -114,9 +107,8 @@ def _application() -> FastAPI:
     for module in (*modules, aliases, ledger, reservations, evidence, audit):
         app.include_router(module.router, dependencies=_CHECKED)
     app.include_router(datasets.declarations, dependencies=_CHECKED)
-    datasets_first = (declaration_pages, dataset_pages, dataset_details, quote_pages)
-    for pages in (*datasets_first, job_pages, model_pages, ledger_pages, shared_pages):
-        app.include_router(pages.router, include_in_schema=False)
+    for pages in PAGES:
+        app.include_router(pages, include_in_schema=False)
     app.add_exception_handler(GrovekeeperError, problems.on_named_error)
     app.add_exception_handler(RequestValidationError, problems.on_validation_error)
     app.add_exception_handler(HTTPException, problems.on_http_exception)

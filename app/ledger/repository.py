@@ -2,13 +2,16 @@
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import SQLCoreOperations
 
 from app.core.errors import NotFound
 from app.ledger.entries import Entry, EntryKind
 from app.ledger.tables import AccountRow, EntryRow, ReservationRow
 from app.privacy import accountants
+
+_HALF = 2**31
 
 
 def locked_account(session: Session, account_id: str) -> AccountRow:
@@ -109,6 +112,16 @@ def read_entries(session: Session, account_id: str, query: Select[EntryRow]) -> 
     """The entries of one account that a query finds, in the order of the query."""
     places = accountants.by_name(account(session, account_id).accountant).PLACES
     return [_entry(row, places=places) for row in session.execute(query).scalars()]
+
+
+def sum_in_halves(amount: SQLCoreOperations[int]) -> tuple[ColumnElement[int], ColumnElement[int]]:
+    """Columns that sum amounts without an overflow: such a sum may exceed 64 bits, although no amount does."""
+    return func.sum(amount // _HALF), func.sum(amount % _HALF)
+
+
+def sum_of_halves(high: int, low: int) -> int:
+    """The sum that :func:`sum_in_halves` computed."""
+    return int(high) * _HALF + int(low)
 
 
 def sizes(session: Session) -> dict[str, int]:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.ledger import repository
@@ -68,16 +68,16 @@ def newest(
 def spent_after(session: Session, account_id: str, cell: JointCell, sequence: int) -> Spent:
     """What a joint cell has spent after an entry. The database adds the amounts of equal scopes."""
     sums = (
-        select(EntryRow.kind, EntryRow.scope, func.sum(EntryRow.amount))
+        select(EntryRow.kind, EntryRow.scope, *repository.sum_in_halves(EntryRow.amount))
         .where(EntryRow.account_id == account_id, EntryRow.sequence <= sequence, EntryRow.kind.in_(list(_EFFECTS)))
         .group_by(EntryRow.kind, EntryRow.scope)
     )
     charged = reserved = 0
-    for kind, scope, amount in session.execute(sums):
+    for kind, scope, high, low in session.execute(sums):
         if covers(scope, cell):
-            by_charged, by_reserved = _EFFECTS[kind]
-            charged += by_charged * int(amount)
-            reserved += by_reserved * int(amount)
+            amount, (by_charged, by_reserved) = repository.sum_of_halves(high, low), _EFFECTS[kind]
+            charged += by_charged * amount
+            reserved += by_reserved * amount
     return Spent(charged, reserved)
 
 

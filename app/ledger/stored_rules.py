@@ -7,15 +7,13 @@ the account, so when a change is answered, nothing is admitted and nothing is ch
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
 from app.core import clock
+from app.ledger import repository
 from app.ledger.rules import UNLIMITED, Allowance, Quota, Rules, Usage
 from app.ledger.tables import ReservationRow, RulesRow
-
-_HALF = 2**31
-"""Amounts are summed in two halves: a sum over disjoint scopes may exceed 64 bits, although no amount does."""
 
 
 def row_of(session: Session, account_id: str) -> RulesRow | None:
@@ -68,14 +66,9 @@ def allowances(session: Session, account_ids: Collection[str], key: str) -> dict
 
 def usage(session: Session, account_id: str, keys: Iterable[str], *, key: str) -> Usage:
     """What some keys have reserved or charged on an account."""
-    amount = ReservationRow.amount
+    sums = repository.sum_in_halves(ReservationRow.amount)
     query = (
-        select(
-            ReservationRow.reserved_by,
-            ReservationRow.is_approved,
-            func.sum(amount // _HALF),
-            func.sum(amount % _HALF),
-        )
+        select(ReservationRow.reserved_by, ReservationRow.is_approved, *sums)
         .where(
             ReservationRow.account_id == account_id,
             ReservationRow.reserved_by.in_(sorted(keys)),
@@ -86,7 +79,7 @@ def usage(session: Session, account_id: str, keys: Iterable[str], *, key: str) -
     by_key: dict[str, int] = {}
     since_approval = 0
     for reserved_by, is_approved, high, low in session.execute(query):
-        total = int(high) * _HALF + int(low)
+        total = repository.sum_of_halves(high, low)
         by_key[reserved_by] = by_key.get(reserved_by, 0) + total
         if reserved_by == key and not is_approved:
             since_approval = total
@@ -132,6 +125,13 @@ def approve(session: Session, account_id: str, key: str, *, waiting: Collection[
         )
         .values(is_approved=True)
         .execution_options(synchronize_session=False)
+    )
+
+
+def frozen_accounts(session: Session) -> list[str]:
+    """The accounts whose rules admit nothing until they are loosened, in order of id."""
+    return list(
+        session.execute(select(RulesRow.account_id).where(RulesRow.is_frozen).order_by(RulesRow.account_id)).scalars()
     )
 
 

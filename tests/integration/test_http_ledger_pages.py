@@ -5,6 +5,7 @@ import re
 import secrets
 from html import unescape
 
+from app.core import limits
 from tests.support.operations import EXTERNAL
 from tests.support.pages import section, signed_in
 from tests.support.server import Server, new_idempotency_key
@@ -123,3 +124,14 @@ def test_the_ledger_of_a_population_has_pages(idle_server: Server) -> None:
     browser = signed_in(idle_server, idle_server.admin)
     assert [row[1] for row in _rows(browser.get(f"/ui/ledger/{population}").text)] == ["join", "open"]
     assert "became a member" in browser.get(f"/ui/ledger/{population}/entries/2").text
+
+
+def test_amounts_of_a_ledger_may_sum_to_more_than_64_bits(idle_server: Server) -> None:
+    """No balance does; but reservations that were given back are entries, too."""
+    largest = limits.MAX_CAP_EPSILON
+    dataset = idle_server.uploaded(budget={"accountant": "pure", "epsilon": str(largest)})["id"]
+    for _ in range(10):
+        answer = idle_server.submitted(dataset, algorithm="mrf", epsilon=str(largest), parameters={})
+        idle_server.admin.http.delete(f"/jobs/{answer.json()['job_id']}").raise_for_status()
+    rows = _rows(signed_in(idle_server, idle_server.admin).get(f"/ui/ledger/{dataset}").text)
+    assert [row[3:5] for row in rows[:2]] == [["0", "0"], ["0", str(largest)]]

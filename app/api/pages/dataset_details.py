@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from app.access.roles import Principal
 from app.api.deps import Caller, CurrentInstallation
 from app.api.pages import pictures
-from app.api.pages.forms import Form, checked, submitted
+from app.api.pages.forms import Form, checked, submitted, utc
 from app.api.pages.refusals import shown_problem
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
@@ -149,19 +149,13 @@ def _pairs(partitions: list[PartitionBalance]) -> list[tuple[str, str]]:
 
 def _rules(form: Form) -> dict[str, Any]:
     """The body of ``PUT /datasets/{id}/rules`` for a form. Times are UTC; a quota is a line ``key key: amount``."""
-    erase_at = form.get("erase_rows_at", "").strip()
     return {
         "largest_job": form.get("largest_job", "").strip() or None,
         "approval_above": form.get("approval_above", "").strip() or None,
         "quotas": [_quota(line) for line in form.get("quotas", "").splitlines() if line.strip()],
         "frozen": form.get("frozen") == "yes",
-        "erase_rows_at": _time(erase_at) if erase_at else None,
+        "erase_rows_at": utc(form.get("erase_rows_at", "")),
     }
-
-
-def _time(text: str) -> str:
-    """The time of a field in UTC. Browsers omit the zone, and the seconds where they are zero."""
-    return text if text.endswith("Z") else f"{text}:00"[:19] + "Z"
 
 
 def _quota(line: str) -> dict[str, Any]:

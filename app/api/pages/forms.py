@@ -37,13 +37,13 @@ async def read_form(request: Request) -> Form:
 
 
 async def submitted(
-    request: Request, act: Callable[[Form], str], refused: Callable[[GrovekeeperError], Response]
+    request: Request, act: Callable[[Form], str | Response], refused: Callable[[GrovekeeperError], Response]
 ) -> Response:
     """Run what a form asks for, and lead to the page that shows the result.
 
     Args:
         request: with the form.
-        act: what the form asks for; returns the address of the page that follows.
+        act: what the form asks for; returns the address of the page that follows, or that page.
         refused: shows the page of the form again with the reason of a refusal. It raises what the page raises, so a
             caller who may not see the page is refused as everywhere.
     """
@@ -51,13 +51,20 @@ async def submitted(
 
     def run() -> Response:
         try:
-            return RedirectResponse(act(form), status_code=303)
+            following = act(form)
+            return RedirectResponse(following, status_code=303) if isinstance(following, str) else following
         except Unauthenticated:
             raise
         except GrovekeeperError as error:
             return refused(error)
 
     return await capacities(request).run(Work.WRITE, run)
+
+
+def utc(text: str) -> str | None:
+    """The time of a field in UTC; nothing for an empty field. Browsers omit the zone, and seconds that are zero."""
+    text = text.strip()
+    return (text if text.endswith("Z") else f"{text}:00"[:19] + "Z") if text else None
 
 
 def checked(model: type[_Model], value: object) -> _Model:

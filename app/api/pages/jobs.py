@@ -11,7 +11,9 @@ from app.api.job_events import JobEvents
 from app.api.pages.forms import read_form
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
+from app.services import approvals
 from app.services.jobs import show_jobs
+from app.services.pages import PageRequest
 
 router = APIRouter(prefix="/ui/jobs", route_class=PageRoute)
 
@@ -20,7 +22,8 @@ router = APIRouter(prefix="/ui/jobs", route_class=PageRoute)
 def list_jobs(request: Request, installation: CurrentInstallation, caller: Caller, page: Page) -> Response:
     """Show the jobs of all datasets on which the key may train, newest first."""
     listed = show_jobs.list_jobs(installation, caller, page)
-    return rendered(request, "jobs", jobs=listed.jobs, following=listed.next)
+    undecided = approvals.list_approvals(installation, caller, PageRequest(limit=1)).approvals
+    return rendered(request, "jobs", jobs=listed.jobs, following=listed.next, undecided=undecided)
 
 
 @router.get("/{job_id}")

@@ -3,21 +3,26 @@
 import json
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, Field
 
+from app.access.roles import Principal
 from app.api.bodies import limited
 from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, KeptHeads, Page
+from app.api.pages.forms import Form, checked, submitted
+from app.api.pages.refusals import shown_problem
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
 from app.core import limits
-from app.core.errors import RoleMissing
+from app.core.errors import GrovekeeperError, RoleMissing
 from app.services import populations
-from app.services.ledger import balances, entry_search, evidence, history
+from app.services.installation import Installation
+from app.services.ledger import balances, caps, entry_search, evidence, history
 from app.services.ledger.entry_search import Search
 from app.services.pages import PageRequest
+from app.wire.ledger import CapIn
 
 router = APIRouter(prefix="/ui/ledger", route_class=PageRoute)
 
@@ -45,6 +50,8 @@ class SearchFields(BaseModel):
     job: Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)] = ""
     key: Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)] = ""
     cell: Annotated[str, Field(max_length=4_096)] = ""
+    limit: Annotated[int, Field(ge=1, le=limits.MAX_PAGE_SIZE)] = limits.DEFAULT_PAGE_SIZE
+    cursor: Annotated[str | None, Field(max_length=128)] = None
 
 
 @router.get("/{account}")
@@ -53,27 +60,25 @@ def show_account(
     installation: CurrentInstallation,
     caller: Caller,
     account: str,
-    page: Page,
-    fields: Annotated[SearchFields, Depends()],
+    fields: Annotated[SearchFields, Query()],
 ) -> Response:
-    """Show the entries of an account, newest first, its guarantee, and how to verify them."""
-    balance = balances.show_balance(installation, caller, account, scope={}).model_dump()
-    cells = {f"{part['name']}={cell['cell']}": (part, cell) for part in balance["partitions"] for cell in part["cells"]}
-    chosen = cells.get(fields.cell)
-    search = Search(
-        job_id=fields.job.strip() or None,
-        actor=fields.key.strip() or None,
-        cell=None if chosen is None else {chosen[0]["name"]: chosen[1]["cell"]},
-    )
-    return rendered(
-        request,
-        "ledger",
-        balance=balance,
-        entries=entry_search.search_entries(installation, caller, account, search, page),
-        cells=list(cells),
-        fields=fields,
-        is_searched=search != Search(),
-    )
+    """Show the entries of an account, newest first, its cap and guarantee, and how to verify them."""
+    return _account(request, installation, caller, account, fields)
+
+
+@router.post("/{account}/cap")
+async def change_cap(request: Request, installation: CurrentInstallation, caller: Caller, account: str) -> Response:
+    """Lower or raise the cap of an account."""
+
+    def act(form: Form) -> str:
+        body = checked(CapIn, {name: form.get(name, "").strip() for name in ("cap", "reason")})
+        caps.change_cap(installation, caller, account, body, request=None)
+        return f"/ui/ledger/{account}"
+
+    def refused(refusal: GrovekeeperError) -> Response:
+        return _account(request, installation, caller, account, SearchFields(), refusal=refusal)
+
+    return await submitted(request, act, refused)
 
 
 @router.get("/{account}/entries/{sequence}")
@@ -106,4 +111,38 @@ def checkpoint(installation: CurrentInstallation, caller: Caller, heads: KeptHea
     return PlainTextResponse(
         evidence.show_checkpoint(installation, caller, account, signer=heads.signer),
         headers={"Content-Disposition": 'attachment; filename="checkpoint.txt"'},
+    )
+
+
+def _account(
+    request: Request,
+    installation: Installation,
+    caller: Principal,
+    account: str,
+    fields: SearchFields,
+    *,
+    refusal: GrovekeeperError | None = None,
+) -> Response:
+    balance = balances.show_balance(installation, caller, account, scope={}).model_dump()
+    cells = {f"{part['name']}={cell['cell']}": (part, cell) for part in balance["partitions"] for cell in part["cells"]}
+    chosen = cells.get(fields.cell)
+    search = Search(
+        job_id=fields.job.strip() or None,
+        actor=fields.key.strip() or None,
+        cell=None if chosen is None else {chosen[0]["name"]: chosen[1]["cell"]},
+    )
+    status, problem = (200, None) if refusal is None else shown_problem(refusal)
+    return rendered(
+        request,
+        "ledger",
+        status=status,
+        refusal=problem,
+        balance=balance,
+        entries=entry_search.search_entries(
+            installation, caller, account, search, PageRequest(fields.limit, fields.cursor)
+        ),
+        cells=list(cells),
+        fields=fields,
+        is_searched=search != Search(),
+        may_change_cap=caps.may_change_cap(installation, caller, account),
     )

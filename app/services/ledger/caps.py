@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from app.access.idempotency import Answer, IdempotentRequest, once
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core import limits
-from app.core.errors import InvalidRequest
+from app.core.errors import InvalidRequest, RoleMissing
 from app.datasets import catalog
 from app.ledger import caps, statements
 from app.ledger.limit import Limit
@@ -78,6 +78,16 @@ def change_cap(
             return Answer.of(200, balance_out(account, balance))
 
         return once(session, identity, at=installation.database.now(session), work=work)
+
+
+def may_change_cap(installation: Installation, principal: Principal, reference: str) -> bool:
+    """Whether the key may lower the cap of an account that it sees; an admin may also raise it."""
+    with installation.database.read() as session:
+        try:
+            find_account(session, principal, reference, MANAGE_DATASET)
+        except RoleMissing:
+            return False
+        return True
 
 
 def _change(session: Session, principal: Principal, account_id: str, *, cap: int, reason: str) -> None:

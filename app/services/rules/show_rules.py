@@ -5,8 +5,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.access.roles import MANAGE_DATASET, Principal
+from app.access.roles import MANAGE_DATASET, Principal, Role
 from app.core import clock, limits
+from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.ledger import repository, stored_rules
 from app.ledger.account_facts import amount_text
@@ -28,6 +29,18 @@ def show_rules(installation: Installation, principal: Principal, reference: str)
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         return rules_out(session, dataset, at=installation.database.now(session))
+
+
+def list_frozen(installation: Installation, principal: Principal) -> list[tuple[str, str]]:
+    """Lists the frozen datasets whose rows are not erased, by id and name.
+
+    Raises:
+        RoleMissing: only an admin sees the rules of all datasets.
+    """
+    principal.require(Role.ADMIN)
+    with installation.database.read() as session:
+        frozen = catalog.named(session, stored_rules.frozen_accounts(session))
+        return [(dataset_id, named.name) for dataset_id, named in sorted(frozen.items()) if named.deleted_at is None]
 
 
 def living_proposal(row: RulesRow | None, *, at: datetime) -> dict[str, Any] | None:

@@ -1,0 +1,104 @@
+"""Serves the pages of administration: what needs attention, and the access keys."""
+
+from fastapi import APIRouter, Request, Response
+
+from app.access.roles import Principal, Role
+from app.api.deps import Caller, CurrentInstallation, KeptHeads, Page
+from app.api.pages.forms import Form, checked, submitted, utc
+from app.api.pages.refusals import shown_problem
+from app.api.pages.rendering import rendered
+from app.api.pages.routing import PageRoute
+from app.core import clock
+from app.core.errors import GrovekeeperError
+from app.services import approvals, keys, observed
+from app.services.installation import Installation
+from app.services.ledger import evidence
+from app.services.pages import PageRequest
+from app.services.rules.show_rules import list_frozen
+from app.wire.keys import KeyIn, RoleName, RotationIn
+
+router = APIRouter(prefix="/ui/admin", route_class=PageRoute)
+
+_ROLES: tuple[RoleName, ...] = ("owner", "auditor", "admin")
+"""Global roles that a form offers. The other roles have an effect only where a dataset's owner grants them."""
+
+
+@router.get("")
+def show_administration(
+    request: Request, installation: CurrentInstallation, caller: Caller, heads: KeptHeads
+) -> Response:
+    """Show the queue, approvals that wait, frozen datasets, caps that are nearly spent, heads and the signer."""
+    caller.require(Role.ADMIN)
+    return rendered(
+        request,
+        "admin",
+        observed=observed.observe(installation, heads),
+        frozen=list_frozen(installation, caller),
+        approvals=approvals.list_approvals(installation, caller, PageRequest()),
+        signer=evidence.show_signer(heads.signer),
+    )
+
+
+@router.get("/keys")
+def list_keys(request: Request, installation: CurrentInstallation, caller: Caller, page: Page) -> Response:
+    """Show all keys without secrets, with forms to issue, rotate and revoke keys."""
+    return _keys(request, installation, caller, page)
+
+
+@router.post("/keys")
+async def create_key(request: Request, installation: CurrentInstallation, caller: Caller) -> Response:
+    """Make a key, and show its secret this once."""
+
+    def act(form: Form) -> Response:
+        body = {
+            "name": form.get("name", "").strip(),
+            "roles": [role for role in _ROLES if form.get(f"role.{role}") == "yes"],
+            "expires_at": utc(form.get("expires_at", "")),
+        }
+        return rendered(request, "key_created", key=keys.create_key(installation, caller, checked(KeyIn, body)))
+
+    return await submitted(request, act, lambda refusal: _keys(request, installation, caller, refusal=refusal))
+
+
+@router.post("/keys/{key_id}/rotate")
+async def rotate_key(request: Request, installation: CurrentInstallation, caller: Caller, key_id: str) -> Response:
+    """Replace the secret of a key, and show the next secret this once."""
+
+    def act(form: Form) -> Response:
+        body = checked(RotationIn, {"expires_at": utc(form.get("expires_at", ""))})
+        return rendered(request, "key_created", key=keys.rotate_key(installation, caller, key_id, body))
+
+    return await submitted(request, act, lambda refusal: _keys(request, installation, caller, refusal=refusal))
+
+
+@router.post("/keys/{key_id}/revoke")
+async def revoke_key(request: Request, installation: CurrentInstallation, caller: Caller, key_id: str) -> Response:
+    """Revoke a key at once."""
+
+    def act(form: Form) -> str:
+        keys.revoke_key(installation, caller, key_id)
+        return "/ui/admin/keys"
+
+    return await submitted(request, act, lambda refusal: _keys(request, installation, caller, refusal=refusal))
+
+
+def _keys(
+    request: Request,
+    installation: Installation,
+    caller: Principal,
+    page: PageRequest | None = None,
+    *,
+    refusal: GrovekeeperError | None = None,
+) -> Response:
+    listed = keys.list_keys(installation, caller, page or PageRequest())
+    status, problem = (200, None) if refusal is None else shown_problem(refusal)
+    return rendered(
+        request,
+        "keys",
+        status=status,
+        refusal=problem,
+        keys=listed.keys,
+        following=listed.next,
+        roles=_ROLES,
+        now=clock.to_text(clock.now()),
+    )

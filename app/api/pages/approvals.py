@@ -1,0 +1,50 @@
+"""Serves the page of jobs that wait for the decision of an owner."""
+
+from fastapi import APIRouter, Request, Response
+
+from app.access.roles import Principal
+from app.api.deps import Caller, CurrentInstallation, Page
+from app.api.pages.forms import Form, checked, submitted
+from app.api.pages.refusals import shown_problem
+from app.api.pages.rendering import rendered
+from app.api.pages.routing import PageRoute
+from app.core.errors import GrovekeeperError
+from app.services import approvals
+from app.services.installation import Installation
+from app.services.pages import PageRequest
+from app.wire.approvals import DecisionIn
+
+router = APIRouter(prefix="/ui/approvals", route_class=PageRoute)
+
+
+@router.get("")
+def list_approvals(request: Request, installation: CurrentInstallation, caller: Caller, page: Page) -> Response:
+    """Show the jobs that wait for a decision for a dataset that the key owns, oldest first."""
+    return _page(request, installation, caller, page)
+
+
+@router.post("/{job_id}")
+async def decide(request: Request, installation: CurrentInstallation, caller: Caller, job_id: str) -> Response:
+    """Approve or reject a waiting job."""
+
+    def act(form: Form) -> str:
+        body = checked(DecisionIn, {name: form.get(name, "").strip() for name in ("decision", "reason")})
+        approvals.decide(installation, caller, job_id, body)
+        return "/ui/approvals"
+
+    return await submitted(request, act, lambda refusal: _page(request, installation, caller, refusal=refusal))
+
+
+def _page(
+    request: Request,
+    installation: Installation,
+    caller: Principal,
+    page: PageRequest | None = None,
+    *,
+    refusal: GrovekeeperError | None = None,
+) -> Response:
+    listed = approvals.list_approvals(installation, caller, page or PageRequest())
+    status, problem = (200, None) if refusal is None else shown_problem(refusal)
+    return rendered(
+        request, "approvals", status=status, refusal=problem, approvals=listed.approvals, following=listed.next
+    )

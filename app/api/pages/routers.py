@@ -1,0 +1,22 @@
+"""Lists the routes of all pages. The first route that fits a path answers it."""
+
+from app.api.pages import (
+    admin,
+    approvals,
+    dataset_details,
+    datasets,
+    declarations,
+    jobs,
+    ledger,
+    models,
+    populations,
+    quotes,
+    shared,
+)
+
+PAGES = tuple(
+    module.router
+    for module in (
+        declarations, datasets, dataset_details, quotes, jobs, models, ledger, populations, approvals, admin, shared,
+    )
+)  # fmt: skip

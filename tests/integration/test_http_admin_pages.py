@@ -1,0 +1,179 @@
+"""The pages of administration over HTTP: keys, approvals, populations and caps, with the permissions of the API."""
+
+import re
+import secrets
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.pages import section, signed_in
+from tests.support.server import Caller, Server, new_idempotency_key, training
+
+ADMINISTRATION = ("/ui/admin", "/ui/admin/keys")
+
+
+def _acts_of(server: Server, fact: str, value: str) -> list[dict[str, Any]]:
+    """The administrative acts with a fact among their details, in order."""
+    acts, cursor = [], None
+    while True:
+        parameters = {"limit": "500"} | ({} if cursor is None else {"cursor": cursor})
+        answer = server.admin.http.get("/audit", params=parameters).json()
+        acts += [act for act in answer["acts"] if act["details"].get(fact) == value]
+        cursor = answer["next"]
+        if cursor is None:
+            return acts
+
+
+def _secret(page: httpx.Response) -> str:
+    matched = re.search(r'<pre id="secret">([^<]+)</pre>', page.text)
+    assert matched is not None, page.text
+    return matched[1]
+
+
+def _waiting(server: Server) -> tuple[str, Caller, str]:
+    """A dataset that asks for approvals, an analyst, and a job of the analyst that waits."""
+    dataset = server.uploaded()["id"]
+    rules = {"largest_job": None, "approval_above": "0.5", "quotas": [], "frozen": False, "erase_rows_at": None}
+    server.admin.http.put(f"/datasets/{dataset}/rules", json=rules).raise_for_status()
+    analyst = server.granted(dataset, "analyst")
+    answer = analyst.http.post("/train", json=training(dataset, epsilon="1"), headers=new_idempotency_key())
+    assert answer.status_code == 202, answer.text
+    return dataset, analyst, answer.json()["job_id"]
+
+
+def test_administration_is_for_admins_alone(idle_server: Server) -> None:
+    other = idle_server.caller("owner", "auditor")
+    browser, admin = signed_in(idle_server, other), signed_in(idle_server, idle_server.admin)
+    for path in ADMINISTRATION:
+        assert admin.get(path).status_code == 200
+        assert browser.get(path).status_code == 403
+    assert 'href="/ui/admin"' in admin.get("/").text
+    assert 'href="/ui/admin"' not in browser.get("/").text
+    before = idle_server.footprint()
+    for path in ("/ui/admin/keys", f"/ui/admin/keys/{other.id}/rotate", f"/ui/admin/keys/{other.id}/revoke"):
+        assert browser.post(path, data={"name": "another", "role.admin": "yes"}).status_code == 403
+    assert idle_server.footprint() == before
+
+
+def test_a_key_is_issued_rotated_and_revoked_by_form(idle_server: Server) -> None:
+    browser, name = signed_in(idle_server, idle_server.admin), f"churn {secrets.token_hex(8)}"
+    form = {"name": name, "role.auditor": "yes", "expires_at": "2030-01-02T03:04"}
+    issued = browser.post("/ui/admin/keys", data=form)
+    first = _secret(issued)
+    key_id = first.partition(".")[0]
+    assert issued.headers["Cache-Control"] == "no-store"
+    key = idle_server.client(first)
+    assert key.get("/audit").status_code == 200
+    rotated = browser.post(f"/ui/admin/keys/{key_id}/rotate", data={"expires_at": ""})
+    second = _secret(rotated)
+    assert key.get("/audit").status_code == 401
+    assert idle_server.client(second).get("/audit").status_code == 200
+    assert browser.post(f"/ui/admin/keys/{key_id}/revoke").headers["Location"] == "/ui/admin/keys"
+    assert idle_server.client(second).get("/audit").status_code == 401
+    acts = _acts_of(idle_server, "key", key_id)
+    assert [act["kind"] for act in acts] == ["key-made", "key-rotated", "key-revoked"]
+    assert {act["actor"] for act in acts} == {idle_server.admin.id}
+    assert acts[0]["details"]["expires_at"] == "2030-01-02T03:04:00.000000Z"
+    pages, path = "", "/ui/admin/keys?limit=500"
+    while path:
+        page = browser.get(path).text
+        pages += page
+        following = re.search(r'class="more"><a href="([^"]+)"', page)
+        path = f"/ui/admin/keys{following[1]}&limit=500" if following else ""
+    assert name in pages
+    for secret in (first, second):
+        assert secret.partition(".")[2] not in pages, "no later page shows a secret"
+
+
+@pytest.mark.parametrize("wrong", [{"name": ""}, {"expires_at": "2001-01-01T00:00"}, {"expires_at": "soon"}])
+def test_a_key_that_breaks_a_rule_is_not_made(idle_server: Server, wrong: dict[str, str]) -> None:
+    browser, before = signed_in(idle_server, idle_server.admin), idle_server.footprint()
+    answer = browser.post("/ui/admin/keys", data={"name": "x"} | wrong)
+    assert answer.status_code == 422
+    assert f"<li>{'expires_at' if 'expires_at' in wrong else 'name'}: " in answer.text
+    assert idle_server.footprint() == before
+
+
+@pytest.mark.parametrize("decision", ["approve", "reject"])
+def test_an_owner_decides_about_a_waiting_job_by_form(idle_server: Server, decision: str) -> None:
+    dataset, analyst, job = _waiting(idle_server)
+    owner = idle_server.granted(dataset, "owner")
+    browser, path = signed_in(idle_server, owner), f"/ui/approvals/{job}"
+    assert job in browser.get("/ui/approvals").text
+    assert "/ui/approvals" in browser.get("/ui/jobs").text
+    assert job in section(signed_in(idle_server, idle_server.admin).get("/ui/admin").text, "approvals")
+    assert signed_in(idle_server, analyst).post(path, data={"decision": decision, "reason": "x"}).status_code == 403
+    unreasoned = browser.post(path, data={"decision": decision, "reason": " "})
+    assert unreasoned.status_code == 422
+    assert "<li>reason: " in unreasoned.text
+    decided = browser.post(path, data={"decision": decision, "reason": "the study ends"})
+    assert (decided.status_code, decided.headers["Location"]) == (303, "/ui/approvals")
+    state, kind = {"approve": ("queued", "job-approved"), "reject": ("cancelled", "job-rejected")}[decision]
+    assert idle_server.admin.http.get(f"/jobs/{job}").json()["state"] == state
+    (act,) = _acts_of(idle_server, "job", job)
+    assert (act["kind"], act["actor"]) == (kind, owner.id)
+    assert act["details"]["reason"] == "the study ends"
+    assert job not in browser.get("/ui/approvals").text
+    again = browser.post(path, data={"decision": decision, "reason": "x"})
+    assert again.status_code == 409
+    assert "does not wait" in again.text
+
+
+def test_the_submitter_of_a_job_is_shown_no_form(idle_server: Server) -> None:
+    dataset = _waiting(idle_server)[0]
+    owner = idle_server.granted(dataset, "owner")
+    answer = owner.http.post("/train", json=training(dataset, epsilon="1"), headers=new_idempotency_key())
+    job = answer.json()["job_id"]
+    browser = signed_in(idle_server, owner)
+    page = browser.get("/ui/approvals").text
+    assert job in page
+    assert f'action="/ui/approvals/{job}"' not in page
+    assert browser.post(f"/ui/approvals/{job}", data={"decision": "approve", "reason": "mine"}).status_code == 403
+
+
+def test_frozen_datasets_are_listed(idle_server: Server) -> None:
+    dataset, browser = idle_server.declared()["id"], signed_in(idle_server, idle_server.admin)
+    assert dataset not in section(browser.get("/ui/admin").text, "frozen")
+    browser.post(f"/ui/datasets/{dataset}/rules", data={"frozen": "yes"})
+    assert dataset in section(browser.get("/ui/admin").text, "frozen")
+    browser.post(f"/ui/datasets/{dataset}/rules", data={})
+    assert dataset not in section(browser.get("/ui/admin").text, "frozen")
+
+
+def test_populations_are_opened_and_listed(idle_server: Server) -> None:
+    owner, name = idle_server.caller("owner"), f"people-{secrets.token_hex(4)}"
+    browser = signed_in(idle_server, owner)
+    assert browser.post("/ui/populations", data={"name": name, "accountant": "pure", "epsilon": "2"}).status_code == 303
+    page = browser.get("/ui/populations").text
+    assert name in page
+    assert "No member yet." in page
+    population = owner.http.get(f"/populations/{name}").json()["id"]
+    assert [act["kind"] for act in _acts_of(idle_server, "population", population)] == ["population-opened"]
+    taken = browser.post("/ui/populations", data={"name": name, "accountant": "pure", "epsilon": "2"})
+    assert taken.status_code == 409
+    no_delta = browser.post("/ui/populations", data={"name": f"{name}-2", "accountant": "gdp", "epsilon": "2"})
+    assert no_delta.status_code == 422
+    assert "delta required" in no_delta.text
+    assert signed_in(idle_server, idle_server.caller("auditor")).get("/ui/populations").status_code == 200
+    assert signed_in(idle_server, idle_server.caller()).get("/ui/populations").status_code == 403
+
+
+def test_a_cap_is_lowered_by_its_owner_and_raised_by_an_admin(idle_server: Server) -> None:
+    dataset = idle_server.declared(budget={"accountant": "pure", "epsilon": "5"})["id"]
+    path = f"/ui/ledger/{dataset}"
+    owner, auditor = (signed_in(idle_server, idle_server.granted(dataset, role)) for role in ("owner", "auditor"))
+    assert "Your key may not change it" in section(auditor.get(path).text, "cap")
+    assert auditor.post(f"{path}/cap", data={"cap": "1", "reason": "x"}).status_code == 403
+    lowered = owner.post(f"{path}/cap", data={"cap": "2", "reason": "the board asked for less"})
+    assert (lowered.status_code, lowered.headers["Location"]) == (303, path)
+    refused = owner.post(f"{path}/cap", data={"cap": "3", "reason": "more"})
+    assert refused.status_code == 403
+    assert "lacks a role" in refused.text
+    admin = signed_in(idle_server, idle_server.admin)
+    assert admin.post(f"{path}/cap", data={"cap": "3", "reason": "the board agreed"}).status_code == 303
+    assert admin.post(f"{path}/cap", data={"cap": "4", "reason": ""}).status_code == 422
+    assert idle_server.admin.http.get(f"/ledger/{dataset}").json()["cap"] == "3"
+    assert [act["kind"] for act in _acts_of(idle_server, "account", dataset)] == ["cap-changed", "cap-changed"]
+    shown = auditor.get(f"{path}/entries/3").text
+    assert "The cap was changed to 3 ε. Reason: the board agreed" in shown
