@@ -17,7 +17,7 @@ from app.forests.data import pairs as pairing
 from app.forests.data.public_edges import public_edges
 from app.forests.data.rows import SanitisedColumns
 from app.forests.data.schema import Feature, Schema
-from app.forests.kernels.codes import CodeTables, ColumnRule
+from app.forests.kernels.codes import CodeSums, CodeTables, ColumnRule
 
 MAX_BINS = 255
 """Most bins of a number; MISSING takes one more code, so that codes fit into one byte."""
@@ -103,7 +103,7 @@ class Encoding:
     def encode_all(self, columns: SanitisedColumns) -> NDArray[np.uint8]:
         """Codes of rows in every column, including the columns of pairs; otherwise like :meth:`encode`."""
         codes = self.encode(columns)
-        return pairing.columns(codes, self.n_own_codes, self.pairs, range(len(self.n_codes))) if self.pairs else codes
+        return np.concatenate((codes, self._pair_columns.of(codes))) if self.pairs else codes
 
     def encode(self, columns: SanitisedColumns) -> NDArray[np.uint8]:
         """Codes of PRIVATE or caller's rows; record-wise and total.
@@ -117,6 +117,10 @@ class Encoding:
     def _tables(self) -> CodeTables:
         features = zip(self.schema.features, self.edges, self.n_own_codes, strict=True)
         return CodeTables(_rule(feature, edges, int(n_codes)) for feature, edges, n_codes in features)
+
+    @cached_property
+    def _pair_columns(self) -> CodeSums:
+        return pairing.columns(self.n_own_codes, self.pairs)
 
     def of_columns(self, columns: NDArray[np.integer]) -> tuple["Encoding", NDArray[np.int64], NDArray[np.int64]]:
         """The part of this encoding that some columns need.

@@ -15,6 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.data.schema import Feature, Schema
+from app.forests.kernels.codes import CodeSums
+
+_EVERY_CODE: Final = np.arange(256, dtype=np.uint8)
 
 Pair: TypeAlias = tuple[int, int]
 """Two features, by index."""
@@ -55,31 +58,24 @@ def n_places(n_feature_codes: NDArray[np.int32], pair: Pair) -> int:
     return min(int(max(n_feature_codes[pair[0]], n_feature_codes[pair[1]])), MAX_PLACES)
 
 
-def columns(
-    X: NDArray[np.uint8], n_feature_codes: NDArray[np.int32], pairs: Sequence[Pair], indices: Sequence[int]
-) -> NDArray[np.uint8]:
-    """The requested columns of a table and of its pairs.
+def columns(n_feature_codes: NDArray[np.int32], pairs: Sequence[Pair]) -> CodeSums:
+    """The columns of pairs, as sums of two tabulated codes.
 
     Args:
-        X: PRIVATE, or a caller's; codes of the features, uint8 ``(n_features, n_rows)``.
         n_feature_codes: public or released; codes per feature, int32 ``(n_features,)``.
         pairs: public.
-        indices: indices of columns: features first, then the sum and the difference of every pair.
 
     Returns:
-        uint8 ``(len(indices), n_rows)``.
+        For every pair the sum, then the difference, of uint8 codes ``(n_features, n_rows)``.
     """
-    result = np.empty((len(indices), X.shape[1]), dtype=np.uint8)
-    for row, index in enumerate(indices):
-        if index < len(n_feature_codes):
-            result[row] = X[index]
-            continue
-        which, is_difference = divmod(index - len(n_feature_codes), COLUMNS_PER_PAIR)
-        pair = pairs[which]
+    features, tables = list[Pair](), list[NDArray[np.int32]]()
+    for pair in pairs:
         common = n_places(n_feature_codes, pair)
-        first, second = (places(X[feature], int(n_feature_codes[feature]), common) for feature in pair)
-        result[row] = first + (common - 1 - second if is_difference else second)
-    return result
+        own = (int(n_feature_codes[feature]) for feature in pair)
+        first, second = (places(np.minimum(_EVERY_CODE, n - 1), n, common) for n in own)
+        features += [pair] * COLUMNS_PER_PAIR
+        tables += [np.stack((first, second)), np.stack((first, common - 1 - second))]
+    return CodeSums(features, tables)
 
 
 def places(codes: NDArray[np.uint8], n_own: int, common: int) -> NDArray[np.int32]:

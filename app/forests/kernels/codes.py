@@ -1,13 +1,15 @@
-"""Finds the codes of values between public edges."""
+"""Finds the codes of values between public edges, and adds tabulated codes of two columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from app.forests.kernels.arrays import require, require_range
 
 _BLOCK: Final = 2**16
 """Rows whose values are copied at once: at most 512 KiB per column."""
@@ -70,3 +72,42 @@ class CodeTables:
 
 def _is_constant(rule: ColumnRule) -> bool:
     return rule.edges is not None and not len(rule.edges)
+
+
+class CodeSums:
+    """Columns that are sums of two tabulated codes, as arrays for the compiled loop."""
+
+    def __init__(self, features: Sequence[tuple[int, int]], tables: Sequence[NDArray[np.int32]]) -> None:
+        """Stores what the columns are.
+
+        Args:
+            features: the two features of every column.
+            tables: for every column, the summands of all codes of both features; int32 ``(2, 256)``, each from 0, with
+                sums up to 255.
+        """
+        self._features = np.array(features, dtype=np.int64).reshape(len(features), 2)
+        self._tables = np.array(tables, dtype=np.uint8).reshape(len(features), 2, 256)
+
+    def of(self, codes: NDArray[np.uint8], chosen: NDArray[np.integer] | None = None) -> NDArray[np.uint8]:
+        """The columns of PRIVATE or caller's rows.
+
+        Args:
+            codes: of the features, uint8 ``(n_features, n_rows)``.
+            chosen: indices of columns; all by default.
+
+        Returns:
+            uint8 ``(n_chosen, n_rows)``.
+
+        Raises:
+            ValueError: a wrong type or shape, or fewer features than the columns need.
+        """
+        from app.forests.kernels.compiled import code_loops as loops
+
+        codes = require(codes, np.uint8, shape=(None, None), name="codes")
+        features, tables = self._features, self._tables
+        if chosen is not None:
+            features, tables = features[chosen], tables[chosen]
+        require_range(features, lowest=0, below=len(codes), name="features")
+        sums = np.empty((len(features), codes.shape[1]), dtype=np.uint8)
+        loops.fill_sums(codes, features, tables, sums)
+        return sums

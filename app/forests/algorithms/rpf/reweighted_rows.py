@@ -71,10 +71,10 @@ class LocalReweightedRows:
             pairs: pairs of features whose sums and differences are columns, too. These columns are computed once if all
                 columns fit in memory, otherwise on every use.
         """
-        self._y, self._n_codes, self._n_classes, self._pairs = y, n_codes, n_classes, pairs
-        self._n_own = len(X)
+        self._y, self._n_codes, self._n_classes = y, n_codes, n_classes
+        self._n_own, self._pairs = len(X), columns(n_codes[: len(X)], pairs)
         fit = pairs and len(n_codes) <= _SLAB
-        self._X = columns(X, n_codes[: len(X)], pairs, range(len(n_codes))) if fit else X
+        self._X = np.concatenate((X, self._pairs.of(X))) if fit else X
         self._sums = np.zeros((len(y), n_classes), dtype=np.int64)
         self._weight = np.full(len(y), reweighting.UNIT, dtype=np.uint16)
         self._node, self._n_nodes = np.zeros(len(y), dtype=np.int32), 1
@@ -136,7 +136,11 @@ class LocalReweightedRows:
         if np.all(indices < len(self._X)):
             columns_of_features: NDArray[np.uint8] = self._X[indices]
             return columns_of_features
-        return columns(self._X, self._n_codes[: self._n_own], self._pairs, indices.tolist())
+        codes = np.empty((len(indices), self._X.shape[1]), dtype=np.uint8)
+        paired = indices >= self._n_own
+        codes[~paired] = self._X[indices[~paired]]
+        codes[paired] = self._pairs.of(self._X, indices[paired] - self._n_own)
+        return codes
 
     def leaf_histogram(self) -> NDArray[np.int64]:
         """See :class:`ReweightedRows`."""

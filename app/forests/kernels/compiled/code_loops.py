@@ -1,4 +1,4 @@
-"""Finds the codes of values between public edges in a compiled loop, with the results of ``numpy.searchsorted``."""
+"""Compiled loops over codes: the search between edges, as ``numpy.searchsorted`` makes it, and sums of two codes."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,3 +45,14 @@ def fill_codes(
                 codes[column, start + i] = np.uint8(max(0.0, min(value, highest)))
             else:
                 codes[column, start + i] = np.uint8(_n_below(of_column, min(value, highest)))
+
+
+@compiled_for(read("uint8", 2), read("int64", 2), read("uint8", 3), written("uint8", 2))
+def fill_sums(
+    codes: NDArray[np.uint8], features: NDArray[np.int64], tables: NDArray[np.uint8], sums: NDArray[np.uint8]
+) -> None:
+    """Fills ``sums`` ``(n_columns, n_rows)`` from ``codes`` ``(n_features, n_rows)``; indices were checked."""
+    for column in range(sums.shape[0]):
+        first, second = codes[features[column, 0]], codes[features[column, 1]]
+        for i in range(sums.shape[1]):
+            sums[column, i] = tables[column, 0, first[i]] + tables[column, 1, second[i]]

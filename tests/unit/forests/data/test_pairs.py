@@ -14,7 +14,7 @@ def test_the_place_of_a_code_contains_the_middle_of_its_bin() -> None:
 
 def test_of_a_pair_the_sum_comes_before_the_difference() -> None:
     X, own = np.array([[0, 1, 3], [3, 1, 0]], dtype=np.uint8), np.array([4, 4], dtype=np.int32)
-    result = pairs.columns(X, own, [(0, 1)], [0, 2, 3])
+    result = pairs.columns(own, [(0, 1)]).of(X)
 
     assert pairs.n_codes(own, [(0, 1)]).tolist() == [7, 7]
-    assert result.tolist() == [[0, 1, 3], [3, 2, 3], [0, 3, 6]]
+    assert result.tolist() == [[3, 2, 3], [0, 3, 6]]
