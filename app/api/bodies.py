@@ -23,6 +23,8 @@ from app.core.errors import BodyTooSlow, TooLarge, UnsupportedMediaType
 from app.services.authenticate import confirm
 
 _JSON_TYPES = ["application/json"]
+_BINARY_TYPES = ("application/octet-stream",)
+"""Of a JSON object with the bytes of tensors after it."""
 _LENGTH = re.compile(r"[0-9]{1,20}")
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 
@@ -34,6 +36,7 @@ class Body(StrEnum):
     DECLARATION = "declaration"
     ERASURE = "erasure"
     PREDICTION = "prediction"
+    INFERENCE = "inference"
     UPLOAD = "upload"
 
     @property
@@ -45,7 +48,7 @@ class Body(StrEnum):
                 return limits.MAX_DECLARATION_BODY_BYTES
             case Body.ERASURE:
                 return limits.MAX_ERASURE_BODY_BYTES
-            case Body.PREDICTION:
+            case Body.PREDICTION | Body.INFERENCE:
                 return limits.MAX_PREDICTION_BODY_BYTES
             case Body.UPLOAD:
                 return limits.MAX_UPLOAD_BODY_BYTES
@@ -117,8 +120,8 @@ class BodyRoute(APIRoute):
             if _LENGTH.fullmatch(declared) and int(declared) > body.max_bytes:
                 raise TooLarge("the body", body.max_bytes)
             counted = BodyRequest(request.scope, request.receive, max_bytes=body.max_bytes)
-            if model is not None or body is Body.PREDICTION:
-                _check_media_type(counted)
+            if model is not None or body in (Body.PREDICTION, Body.INFERENCE):
+                _check_media_type(counted, _BINARY_TYPES if body is Body.INFERENCE else ())
                 text = await counted.body()
             async with nullcontext() if is_async else capacities(request).of(work):
                 if model is not None:
@@ -128,19 +131,19 @@ class BodyRoute(APIRoute):
         return handle
 
 
-def _check_media_type(request: Request) -> None:
-    """Reject a body that is not plain JSON.
+def _check_media_type(request: Request, others: tuple[str, ...] = ()) -> None:
+    """Reject a body that is neither plain JSON nor of another accepted type.
 
     Raises:
         UnsupportedMediaType: another type, or an encoded body.
     """
     media_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-    if media_type != "application/json" and not (
+    if media_type not in ("application/json", *others) and not (
         media_type.startswith("application/") and media_type.endswith("+json")
     ):
-        raise UnsupportedMediaType(_JSON_TYPES)
+        raise UnsupportedMediaType([*_JSON_TYPES, *others])
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
-        raise UnsupportedMediaType(_JSON_TYPES)
+        raise UnsupportedMediaType([*_JSON_TYPES, *others])
 
 
 def _read(model: type[BaseModel], text: bytes, max_nodes: int) -> tuple[Any, BaseModel]:

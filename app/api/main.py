@@ -27,6 +27,7 @@ from app.api.routes import (
     evaluations,
     evidence,
     health,
+    inference,
     keys,
     ledger,
     metrics,
@@ -104,7 +105,7 @@ def _application() -> FastAPI:
         telemetry=_NO_TELEMETRY,
     )
     modules = (health, metrics, keys, datasets, populations, training, approvals, profiles, models, evaluations)
-    for module in (*modules, aliases, ledger, reservations, evidence, audit):
+    for module in (*modules, aliases, inference, ledger, reservations, evidence, audit):
         app.include_router(module.router, dependencies=_CHECKED)
     app.include_router(datasets.declarations, dependencies=_CHECKED)
     for pages in PAGES:

@@ -32,7 +32,7 @@ from app.services.ledger.heads import Heads
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """Paths that need no key. Their answers contain no data of the installation."""
 
-_RELEASED_MODEL = re.compile(r"/models/[^/]+(/artifact|/predict)?")
+_RELEASED_MODEL = re.compile(r"/models/[^/]+(/artifact|/predict)?|/v2/models/[^/]+(/versions/[^/]+)?(/ready|/infer)?")
 """Released models: post-processing, served even if the ledger contradicts its heads."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _log = logging.getLogger(__name__)
@@ -153,7 +153,7 @@ class EveryRequest:
 def _answer_to(error: GrovekeeperError, request: Request) -> Response:
     if is_page(request.url.path):
         return page_of(request, error)
-    return problems.answer_to(error, request.state.request_id)
+    return problems.answer_to(error, request)
 
 
 def _answer_to_unexpected(error: Exception, request: Request) -> Response:
@@ -161,7 +161,7 @@ def _answer_to_unexpected(error: Exception, request: Request) -> Response:
         is_full = error.errno in _DISK_FULL
         why = "the disk is full" if is_full else "a file of the service cannot be read or written"
         return _answer_to(Unavailable(why, DISK_RETRY_S), request)
-    return unexpected(request) if is_page(request.url.path) else problems.internal_error(request.state.request_id)
+    return unexpected(request) if is_page(request.url.path) else problems.internal_error(request)
 
 
 class _Answered:

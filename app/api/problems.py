@@ -65,6 +65,8 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.BalanceMismatch: ProblemType(503, "balance-mismatch", "The balance differs from the entries"),
     errors.Unavailable: ProblemType(503, "unavailable", "Not ready"),
 }
+INFERENCE_PATHS = "/v2"
+"""Begin of the paths of the Open Inference Protocol."""
 INTERNAL = ProblemType(500, "internal", "Something broke")
 
 JSON_BODY = (errors.MalformedRequest, errors.BodyTooSlow, errors.TooLarge, errors.UnsupportedMediaType)
@@ -139,8 +141,8 @@ def problem_of(error: GrovekeeperError) -> tuple[dict[str, Any], ProblemType]:
     return body | _members(error), row
 
 
-def response_to(error: GrovekeeperError) -> Response:
-    """Return a named error as an HTTP answer."""
+def response_to(error: GrovekeeperError, path: str = "") -> Response:
+    """Return a named error as an HTTP answer to a request for a path."""
     body, row = problem_of(error)
     headers: dict[str, str] = {}
     if isinstance(error, errors.Unauthenticated):
@@ -149,39 +151,48 @@ def response_to(error: GrovekeeperError) -> Response:
         headers["Retry-After"] = str(error.retry_after_s)
     if isinstance(error, errors.BodyTooSlow):
         headers["Connection"] = "close"
-    return _response(body, row.status, headers)
+    return _response(_with_error_of_protocol(body, path), row.status, headers)
 
 
-def answer_to(error: GrovekeeperError, request_id: str) -> Response:
+def answer_to(error: GrovekeeperError, request: Request) -> Response:
     """Return a named error as an HTTP answer; log an error without a row in the table and answer 500."""
     if problem_of(error)[1] is not INTERNAL:
-        return response_to(error)
-    _log.error("a named error has no problem type", exc_info=error, extra={"request_id": request_id})
-    return internal_error(request_id)
+        return response_to(error, request.url.path)
+    _log.error("a named error has no problem type", exc_info=error, extra={"request_id": request.state.request_id})
+    return internal_error(request)
 
 
-def internal_error(request_id: str) -> Response:
+def internal_error(request: Request) -> Response:
     """Return the answer to an unexpected error: a request id and nothing else."""
     body = {
         "type": INTERNAL.slug,
         "title": INTERNAL.title,
         "status": INTERNAL.status,
         "detail": "an internal error; quote the request id",
-        "request_id": request_id,
+        "request_id": request.state.request_id,
     }
-    return _response(body, INTERNAL.status, {})
+    return _response(_with_error_of_protocol(body, request.url.path), INTERNAL.status, {})
+
+
+def _with_error_of_protocol(body: dict[str, Any], path: str) -> dict[str, Any]:
+    """A problem with the member in which clients of the Open Inference Protocol look for the error."""
+    if not path.startswith(INFERENCE_PATHS):
+        return body
+    listed = [f"{item['at']} {item['problem']}" for item in body.get("errors", ())]
+    return {"error": ": ".join((body["detail"], "; ".join(listed))) if listed else body["detail"], **body}
 
 
 async def on_named_error(request: Request, error: Exception) -> Response:
     """Handle every :class:`GrovekeeperError`."""
     assert isinstance(error, GrovekeeperError)
-    return answer_to(error, request.state.request_id)
+    return answer_to(error, request)
 
 
-async def on_validation_error(_: Request, error: Exception) -> Response:
+async def on_validation_error(request: Request, error: Exception) -> Response:
     """Handle validation errors of query parameters and headers."""
     assert isinstance(error, RequestValidationError)
-    return response_to(invalid_request([{**item, "loc": item["loc"][1:]} for item in error.errors()]))
+    invalid = invalid_request([{**item, "loc": item["loc"][1:]} for item in error.errors()])
+    return response_to(invalid, request.url.path)
 
 
 def invalid_request(validation: Iterable[Mapping[str, Any]]) -> errors.InvalidRequest:
@@ -194,14 +205,14 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     """Handle errors that the framework raises."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
-        response = response_to(errors.MethodNotAllowed())
+        response = response_to(errors.MethodNotAllowed(), request.url.path)
         response.headers["Allow"] = ", ".join(_methods_of(request))
         return response
     if error.status_code == 404:
-        return response_to(errors.NotFound("path"))
+        return response_to(errors.NotFound("path"), request.url.path)
     if isinstance(error.__cause__, GrovekeeperError):
-        return response_to(error.__cause__)
-    return response_to(errors.MalformedRequest("the request cannot be read"))
+        return response_to(error.__cause__, request.url.path)
+    return response_to(errors.MalformedRequest("the request cannot be read"), request.url.path)
 
 
 def _methods_of(request: Request) -> list[str]:

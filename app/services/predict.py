@@ -4,14 +4,18 @@ Prediction is post-processing: it reads no ledger and no private rows.
 """
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from app.access.roles import PREDICT, Principal
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, TooLarge
 from app.forests import predict as forests
+from app.forests.artifacts import Artifact
 from app.forests.data.rows import SanitisedColumns
 from app.forests.data.sanitiser import sanitise_prediction_columns, sanitise_prediction_rows
 from app.forests.data.schema import Schema
@@ -41,6 +45,49 @@ class Predictions(msgspec.Struct):
     probabilities: list[list[float]]
 
 
+@dataclass(frozen=True)
+class Predicted:
+    """Labels and class probabilities of rows.
+
+    Attributes:
+        classes: the declared classes, in the order of the columns of ``probabilities``.
+        labels: one class per row.
+        probabilities: float64 ``(n_rows, n_classes)``.
+    """
+
+    classes: tuple[str, ...]
+    labels: list[str]
+    probabilities: NDArray[np.float64]
+
+    def listed(self) -> Predictions:
+        """The answer in lists."""
+        return Predictions(self.classes, self.labels, self.probabilities.tolist())
+
+
+@dataclass(frozen=True)
+class PredictingModel:
+    """A loaded model and its id."""
+
+    id: str
+    artifact: Artifact
+
+    @property
+    def schema(self) -> Schema:
+        """The public schema that travels inside the artifact."""
+        return self.artifact.schema
+
+    def predict(self, columns: SanitisedColumns, *, read_out: str | None) -> Predicted:
+        """Predicts sanitised rows.
+
+        Raises:
+            InvalidRequest: the model offers no such read-out.
+        """
+        forest, schema, classes = self.artifact.forest, self.schema, self.schema.label.classes
+        probabilities = forests.probabilities(forest, schema, columns, read_out=read_out)
+        codes = forests.labels(forest, schema, columns, probabilities, read_out=read_out)
+        return Predicted(classes, [classes[code] for code in codes], probabilities)
+
+
 _decoder = msgspec.json.Decoder(PredictBody)
 _encoder = msgspec.json.Encoder()
 
@@ -56,13 +103,20 @@ def predict(installation: Installation, principal: Principal, address: str, body
         RoleMissing: the key's role on the model's dataset does not allow this.
     """
     request = decode(body)
-    artifact = installation.cache.get(_permitted_digest(installation, principal, address))
-    forest, schema = artifact.forest, artifact.schema
-    columns = _sanitised(schema, request)
-    probabilities = forests.probabilities(forest, schema, columns, read_out=request.read_out)
-    codes = forests.labels(forest, schema, columns, probabilities, read_out=request.read_out)
-    classes = schema.label.classes
-    return _encoder.encode(Predictions(classes, [classes[code] for code in codes], probabilities.tolist()))
+    model = predicting_model(installation, principal, address)
+    return _encoder.encode(model.predict(_sanitised(model.schema, request), read_out=request.read_out).listed())
+
+
+def predicting_model(installation: Installation, principal: Principal, address: str) -> PredictingModel:
+    """Loads a model with which the caller may predict.
+
+    Raises:
+        NotFound: no such model, or it is not visible to this key.
+        RoleMissing: the key's role on the model's dataset does not allow this.
+    """
+    with installation.database.read() as session:
+        row = addressed_model(session, principal, address, PREDICT)
+    return PredictingModel(row.id, installation.cache.get(row.digest))
 
 
 def decode(body: bytes) -> PredictBody:
@@ -82,12 +136,6 @@ def decode(body: bytes) -> PredictBody:
     if _n_rows(request) > limits.MAX_PREDICTION_ROWS:
         raise TooLarge("the number of rows", limits.MAX_PREDICTION_ROWS)
     return request
-
-
-def _permitted_digest(installation: Installation, principal: Principal, address: str) -> str:
-    """The digest of a model's artifact, if the caller may predict with the model."""
-    with installation.database.read() as session:
-        return addressed_model(session, principal, address, PREDICT).digest
 
 
 def _sanitised(schema: Schema, request: PredictBody) -> SanitisedColumns:

@@ -19,7 +19,7 @@ OPERATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 VERB_NOUN = re.compile(
     "predict|"
-    "(cancel|change|check|create|decide|declare|delete|download|erase|evaluate|export|join|list|put|quote|release|revoke"
+    "(cancel|change|check|create|decide|declare|delete|download|erase|evaluate|export|infer|join|list|put|quote|release|revoke"
     "|rotate|select|show|train|upload|watch)"
     "_[a-z]+"
 )

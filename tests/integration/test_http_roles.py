@@ -29,7 +29,7 @@ from tests.support.server import Server, training
 
 READS = {
     "check_declaration", "create_plan", "quote_profile", "quote_evaluation", "quote_selection", "create_quote",
-    "predict",
+    "predict", "infer_model", "infer_version",
 }  # fmt: skip
 """Operations that have a body and no effect."""
 WRITES = [operation for operation, (method, _, _) in OPERATIONS.items() if method != "GET"]

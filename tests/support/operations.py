@@ -48,6 +48,7 @@ def _tighter_rules() -> dict[str, Any]:
 EXTERNAL = {
     "description": "a mean", "per": "row", "declared": {"adjacency": "add_remove", "epsilon": "0.001"},
 }  # fmt: skip
+INFERENCE = {"inputs": [{"name": "age", "datatype": "INT64", "shape": [1], "data": [30]}]}
 Ask = tuple[str, str, dict[str, Any]]
 REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "check_health": lambda it: ("GET", "/healthz", {}),
@@ -104,6 +105,15 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "delete_model": lambda it: ("DELETE", f"/models/{it.model}", {}),
     "download_artifact": lambda it: ("GET", f"/models/{it.model}/artifact", {}),
     "predict": lambda it: ("POST", f"/models/{it.model}/predict", {"json": {"rows": [{"age": 30}]}}),
+    "check_live": lambda it: ("GET", "/v2/health/live", {}),
+    "check_ready": lambda it: ("GET", "/v2/health/ready", {}),
+    "show_server": lambda it: ("GET", "/v2", {}),
+    "show_metadata": lambda it: ("GET", f"/v2/models/{it.model}", {}),
+    "show_version": lambda it: ("GET", f"/v2/models/{it.model}/versions/{it.model}", {}),
+    "check_model": lambda it: ("GET", f"/v2/models/{it.model}/ready", {}),
+    "check_version": lambda it: ("GET", f"/v2/models/{it.model}/versions/{it.model}/ready", {}),
+    "infer_model": lambda it: ("POST", f"/v2/models/{it.model}/infer", {"json": INFERENCE}),
+    "infer_version": lambda it: ("POST", f"/v2/models/{it.model}/versions/{it.model}/infer", {"json": INFERENCE}),
     "list_balances": lambda it: ("GET", "/ledger", {}),
     "show_balance": lambda it: ("GET", f"/ledger/{it.dataset}", {}),
     "list_entries": lambda it: ("GET", f"/ledger/{it.dataset}/entries", {}),

@@ -87,7 +87,8 @@ RULES: dict[str, Rule] = {
     "check_health": PUBLIC,
     "check_readiness": PUBLIC,
     **dict.fromkeys(
-        ("list_datasets", "list_algorithms", "list_jobs", "list_models", "list_approvals", "show_signer"), ANY_KEY
+        ("list_datasets", "list_algorithms", "list_jobs", "list_models", "list_approvals", "show_signer", "check_live",
+         "check_ready", "show_server"), ANY_KEY
     ),
     **dict.fromkeys(("create_key", "list_keys", "rotate_key", "revoke_key"), _role()),
     **dict.fromkeys(("declare_dataset", "check_declaration", "create_population"), _role("owner")),
@@ -113,7 +114,10 @@ RULES: dict[str, Rule] = {
          "download_artifact"),
         _on("analyst"),
     ),
-    **dict.fromkeys(("show_model", "list_evaluations", "predict"), _on("predictor")),
+    **dict.fromkeys(("show_model", "list_evaluations", "predict", "show_metadata", "show_version",
+         "check_model", "check_version", "infer_model", "infer_version"),
+        _on("predictor"),
+    ),
     "list_aliases": _on(*_MAY_SEE),
     **dict.fromkeys(("put_alias", "delete_alias"), _on("analyst")),
     **dict.fromkeys(("show_balance", "show_alias"), _on("analyst", *_READS_LEDGER)),

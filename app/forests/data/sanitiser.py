@@ -110,12 +110,15 @@ def sanitise_prediction_rows(schema: Schema, rows: Sequence[Mapping[str, object]
     return _sanitised(columns, len(rows), problems=problems)
 
 
-def sanitise_prediction_columns(schema: Schema, columns: Mapping[str, Sequence[object]]) -> SanitisedColumns:
+def sanitise_prediction_columns(
+    schema: Schema, columns: Mapping[str, Sequence[object]], *, at: str = "/columns"
+) -> SanitisedColumns:
     """Encodes the ``columns`` form of a prediction body.
 
     Args:
         schema: public, from inside the artifact.
         columns: from feature name to cells (JSON scalars), all of equal length. An absent column has only empty cells.
+        at: where the request has the columns.
 
     Raises:
         InvalidRequest: ``unknown-column`` or ``unequal-lengths`` at ``/columns``; ``missing`` at
@@ -124,20 +127,20 @@ def sanitise_prediction_columns(schema: Schema, columns: Mapping[str, Sequence[o
     """
     names = {feature.name: None for feature in schema.features}
     if not columns.keys() <= names.keys():
-        raise InvalidRequest.at("/columns", "unknown-column", accepted=names)
+        raise InvalidRequest.at(at, "unknown-column", accepted=names)
     lengths = {len(cells) for cells in columns.values()}
     if len(lengths) > 1:
-        raise InvalidRequest.at("/columns", "unequal-lengths")
+        raise InvalidRequest.at(at, "unequal-lengths")
     n_rows = lengths.pop() if lengths else 0
     problems: list[FieldProblem] = []
     encoded = []
     for feature in schema.features:
         name = feature.name
         if name not in columns and not feature.missing:
-            problems.append(FieldProblem(f"/columns/{_pointer_token(name)}", "missing"))
+            problems.append(FieldProblem(f"{at}/{_pointer_token(name)}", "missing"))
             continue
         cells = columns.get(name, [None] * n_rows)
-        encoded.append(_sanitise_cells(feature, cells, problems=problems, at=partial(_column_pointer, name)))
+        encoded.append(_sanitise_cells(feature, cells, problems=problems, at=partial(_column_pointer, at, name)))
     return _sanitised(encoded, n_rows, problems=problems)
 
 
@@ -199,8 +202,8 @@ def _row_pointer(name: str, index: int) -> str:
     return f"/rows/{index}/{_pointer_token(name)}"
 
 
-def _column_pointer(name: str, index: int) -> str:
-    return f"/columns/{_pointer_token(name)}/{index}"
+def _column_pointer(at: str, name: str, index: int) -> str:
+    return f"{at}/{_pointer_token(name)}/{index}"
 
 
 def _pointer_token(name: str) -> str:

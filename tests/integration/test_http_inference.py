@@ -1,0 +1,171 @@
+"""The Open Inference Protocol over HTTP: the same answers, permissions and limits as ``/models/{id}/predict``."""
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from app.core import limits
+from tests.support.server import Caller, Server
+
+_SCHEMA = {
+    "features": [
+        {"name": "age", "type": "integer", "lower": 0, "upper": 100},
+        {"name": "hours", "type": "numeric", "lower": 0, "upper": 60, "missing": True},
+        {"name": "sex", "type": "categorical", "categories": ["Female", "Male"], "missing": True},
+    ],
+    "label": {"name": "income", "classes": ["low", "high"]},
+}
+_ROWS = {"age": [39, 70, 101], "hours": [40.5, None, 2.0], "sex": ["Male", None, "else"]}
+_HEADER = "Inference-Header-Content-Length"
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model behind an alias, and a key that may predict with it."""
+
+    server: Server
+    name: str
+    model: str
+    predictor: Caller
+
+    def infer(self, body: bytes | dict[str, Any], *, path: str = "", **headers: str) -> httpx.Response:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self.predictor.http.post(f"/v2/models/{self.name}{path}/infer", content=content, headers=headers)
+
+
+@pytest.fixture(scope="module")
+def served(server: Server) -> Served:
+    dataset = server.declared(schema=_SCHEMA)
+    lines = (f"{age},{age % 60},{('Female', 'Male')[age % 2]},{('low', 'high')[age > 50]}" for age in range(100))
+    rows = "\n".join(("age,hours,sex,income", *lines))
+    uploaded = server.admin.http.post(
+        f"/datasets/{dataset['id']}/rows", content=rows, headers={"Content-Type": "text/csv"}
+    )
+    assert uploaded.is_success, uploaded.text
+    model = server.trained(dataset["id"])["model_id"]
+    named = server.admin.http.put(f"/datasets/{dataset['id']}/aliases/production", json={"model": model})
+    assert named.is_success, named.text
+    return Served(server, f"{dataset['name']}@production", model, server.granted(dataset["id"], "predictor"))
+
+
+def _tensors(**changes: Any) -> dict[str, Any]:
+    datatypes = {"age": "INT64", "hours": "FP64", "sex": "BYTES"}
+    inputs = [
+        {"name": name, "datatype": datatypes[name], "shape": [3], "data": cells}
+        for name, cells in (_ROWS | changes).items()
+    ]
+    return {"inputs": inputs}
+
+
+def _predicted(served: Served, **options: str) -> dict[str, Any]:
+    path = f"/models/{served.model}/predict"
+    return dict(served.predictor.http.post(path, json={"columns": _ROWS, **options}).json())
+
+
+def test_metadata_names_a_tensor_for_each_column(served: Served) -> None:
+    card = served.predictor.http.get(f"/v2/models/{served.name}").json()
+    assert card == {
+        "name": served.name,
+        "versions": [served.model],
+        "platform": "grovekeeper",
+        "inputs": [
+            {"name": "age", "datatype": "INT64", "shape": [-1]},
+            {"name": "hours", "datatype": "FP64", "shape": [-1]},
+            {"name": "sex", "datatype": "BYTES", "shape": [-1]},
+        ],
+        "outputs": [
+            {"name": "label", "datatype": "BYTES", "shape": [-1]},
+            {"name": "probabilities", "datatype": "FP64", "shape": [-1, 2]},
+        ],
+        "classes": ["low", "high"],
+    }
+    get = served.predictor.http.get
+    assert get(f"/v2/models/{served.model}/versions/{served.model}").json()["inputs"] == card["inputs"]
+    assert get(f"/v2/models/{served.name}/ready").json() == {"name": served.name, "ready": True}
+    assert get("/v2").json()["extensions"] == ["binary_tensor_data"]
+    assert (get("/v2/health/live").json(), get("/v2/health/ready").json()) == ({"live": True}, {"ready": True})
+
+
+def test_tensors_in_json_are_answered_as_predict_does(served: Served) -> None:
+    answer = served.infer({**_tensors(), "id": "x"})
+    expected = _predicted(served)
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json() == {
+        "model_name": served.name,
+        "model_version": served.model,
+        "id": "x",
+        "outputs": [
+            {"name": "label", "datatype": "BYTES", "shape": [3], "data": expected["labels"]},
+            {
+                "name": "probabilities", "datatype": "FP64", "shape": [3, 2],
+                "data": [share for row in expected["probabilities"] for share in row],
+            },
+        ],
+    }  # fmt: skip
+    absent = {"inputs": [tensor for tensor in _tensors()["inputs"] if tensor["name"] == "age"]}
+    assert served.infer(absent).is_success, "columns that may be missing may be absent"
+
+
+def test_tensors_in_bytes_are_answered_in_bytes(served: Served) -> None:
+    strings = ["Male", "", "else"]
+    contents = [
+        struct.pack("<3q", *_ROWS["age"]),
+        struct.pack("<3d", 40.5, float("nan"), 2.0),
+        b"".join(struct.pack("<I", len(text)) + text.encode() for text in strings),
+    ]
+    body = {**_tensors(), "parameters": {"binary_data_output": True}}
+    for tensor, content in zip(body["inputs"], contents, strict=True):
+        del tensor["data"]
+        tensor["parameters"] = {"binary_data_size": len(content)}
+    head = json.dumps(body).encode()
+    answer = served.infer(
+        b"".join((head, *contents)),
+        path=f"/versions/{served.model}",
+        **{_HEADER: str(len(head)), "Content-Type": "application/octet-stream"},
+    )
+    assert answer.headers["content-type"] == "application/octet-stream"
+    length = int(answer.headers[_HEADER])
+    label, probabilities = json.loads(answer.content[:length])["outputs"]
+    expected, rest = _predicted(served), answer.content[length:]
+    size = label["parameters"]["binary_data_size"]
+    assert rest[:size] == b"".join(struct.pack("<I", len(text)) + text.encode() for text in expected["labels"])
+    assert probabilities["parameters"]["binary_data_size"] == len(rest) - size == 48
+    shares = [share for row in expected["probabilities"] for share in row]
+    assert list(struct.unpack("<6d", rest[size:])) == shares
+
+
+def test_outputs_and_the_read_out_are_chosen(served: Served) -> None:
+    chosen = {"outputs": [{"name": "probabilities"}], "parameters": {"read_out": "mv"}}
+    (only,) = served.infer(_tensors() | chosen).json()["outputs"]
+    shares = _predicted(served, read_out="mv")["probabilities"]
+    assert only["data"] == [share for row in shares for share in row]
+    for wrong in (
+        {"outputs": [{"name": "x"}]},
+        {"outputs": [{"name": "label"}] * 2},
+        {"parameters": {"read_out": "x"}},
+    ):
+        assert served.infer(_tensors() | wrong).status_code == 422
+
+
+def test_errors_have_the_member_of_the_protocol_and_are_problems(served: Served) -> None:
+    http = served.predictor.http
+    nobody = served.server.client(None).get(f"/v2/models/{served.name}")
+    foreign = served.server.granted(served.server.declared()["id"], "owner").http.get(f"/v2/models/{served.name}")
+    lying = served.infer(json.dumps(_tensors()).encode(), **{_HEADER: "99999"})
+    wrong = served.infer(_tensors(age=[1, None, 3]))
+    long = served.infer(b" " * (limits.MAX_PREDICTION_BODY_BYTES + 1))
+    answers = [
+        (nobody, 401), (foreign, 404), (http.get(f"/v2/models/{served.name}/versions/md_x"), 404), (lying, 400),
+        (wrong, 422), (long, 413), (http.get("/v2/nothing"), 404), (http.put("/v2"), 405), (http.get("/v2?a=1"), 422),
+    ]  # fmt: skip
+    for answer, status in answers:
+        problem = answer.json()
+        assert (answer.status_code, problem["status"]) == (status, status), answer.text
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert problem["error"].startswith(problem["detail"])
+    assert "/inputs/age" in wrong.json()["error"]
+    assert "error" not in http.get("/models/md_x").json()

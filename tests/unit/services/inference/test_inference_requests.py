@@ -1,0 +1,145 @@
+"""Requests of the Open Inference Protocol, byte by byte: those of a known client, and hostile ones.
+
+The first two requests are the bytes that tritonclient 2.73.0 sends for these columns.
+"""
+
+import json
+import math
+import struct
+from typing import Any
+
+import pytest
+
+from app.core import limits
+from app.core.errors import GrovekeeperError, InvalidRequest, MalformedRequest, TooLarge
+from app.services.inference.requests import read
+
+_OF_TRITONCLIENT = (
+    b'{"id":"7","inputs":[{"name":"age","shape":[3],"datatype":"INT64","parameters":{"binary_data_size":24}},'
+    b'{"name":"sex","shape":[3],"datatype":"BYTES","parameters":{"binary_data_size":21}},'
+    b'{"name":"hours","shape":[3,1],"datatype":"FP64","parameters":{"binary_data_size":24}}],'
+    b'"parameters":{"binary_data_output":true}}'
+    b"'\x00\x00\x00\x00\x00\x00\x004\x00\x00\x00\x00\x00\x00\x00\xf9\xff\xff\xff\xff\xff\xff\xff"
+    b"\x04\x00\x00\x00Male\x00\x00\x00\x00\x05\x00\x00\x00\xc3\x96zge"
+    b"\x00\x00\x00\x00\x00@D@\x00\x00\x00\x00\x00\x00\xf8\x7f\x9cu\x00\x88<\xe47~"
+)
+_JSON_OF_TRITONCLIENT = (
+    b'{"id":"7","inputs":[{"name":"age","shape":[3],"datatype":"INT64","data":[39,52,-7]},'
+    b'{"name":"sex","shape":[3],"datatype":"BYTES","data":["Male","","\\u00D6zge"]},'
+    b'{"name":"hours","shape":[3,1],"datatype":"FP64","data":[40.5,2.0,1e+300]}],'
+    b'"outputs":[{"name":"label","parameters":{"binary_data":false}},'
+    b'{"name":"probabilities","parameters":{"binary_data":true}}]}'
+)
+_PEOPLE = {"age": [39, 52, -7], "sex": ["Male", None, "Özge"]}
+
+
+def test_bytes_of_a_known_client_are_read() -> None:
+    request, columns = read(_OF_TRITONCLIENT, ["314"])
+    assert columns == {**_PEOPLE, "hours": [40.5, None, 1e300]}
+    assert (request.id, request.parameters.binary_data_output, request.outputs) == ("7", True, None)
+
+
+def test_json_of_a_known_client_is_read() -> None:
+    request, columns = read(_JSON_OF_TRITONCLIENT, [])
+    assert columns == {**_PEOPLE, "hours": [40.5, 2.0, 1e300]}
+    assert request.outputs is not None
+    assert [(item.name, item.parameters.binary_data) for item in request.outputs] == [
+        ("label", False), ("probabilities", True),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("datatype", "shape", "data", "cells"),
+    [
+        ("FP64", [3], [1, 2.5, None], [1, 2.5, None]),
+        ("FP64", [2, 1], [[1], [None]], [1, None]),
+        ("INT64", [0], [], []),
+        ("BYTES", [2, 1], ["a", ""], ["a", None]),
+    ],
+)
+def test_values_in_json_are_flat_or_nested(datatype: str, shape: list[int], data: Any, cells: list[object]) -> None:
+    assert read(_body(datatype, shape, data=data), [])[1] == {"a": cells}
+
+
+def _body(datatype: str, shape: object, **changes: object) -> bytes:
+    return json.dumps({"inputs": [{"name": "a", "datatype": datatype, "shape": shape, **changes}]}).encode()
+
+
+def _binary(datatype: str, shape: object, content: bytes, *, size: object = None) -> tuple[bytes, list[str]]:
+    text = _body(datatype, shape, parameters={"binary_data_size": len(content) if size is None else size})
+    return text + content, [str(len(text))]
+
+
+_ONE = struct.pack("<d", 1.0)
+_SIZE = "/inputs/0/parameters/binary_data_size"
+_JSON = _body("FP64", [1], data=[1.0])
+
+HOSTILE: dict[str, tuple[bytes, list[str], type[GrovekeeperError], str]] = {
+    "a header beyond the body": (_JSON, [str(len(_JSON) + 1)], MalformedRequest, ""),
+    "a negative header": (_JSON, ["-1"], MalformedRequest, ""),
+    "a header with a sign": (_JSON, [f"+{len(_JSON)}"], MalformedRequest, ""),
+    "a header in other digits": (_JSON, ["٣"], MalformedRequest, ""),
+    "a huge header": (_JSON, ["9" * 5_000], MalformedRequest, ""),
+    "an empty header": (_JSON, [""], MalformedRequest, ""),
+    "two headers": (_JSON, [str(len(_JSON))] * 2, MalformedRequest, ""),
+    "a header that cuts the object": (_JSON, [str(len(_JSON) - 1)], MalformedRequest, ""),
+    "bytes that no tensor has": (_JSON + b"x", [str(len(_JSON))], MalformedRequest, ""),
+    "a name twice": (b'{"inputs": [], "inputs": []}', [], MalformedRequest, ""),
+    "NaN in JSON": (_JSON.replace(b"[1.0]", b"[NaN]"), [], MalformedRequest, ""),
+    "a number of many digits": (_JSON.replace(b"[1.0]", b"[" + b"9" * 10_000 + b"]"), [], MalformedRequest, ""),
+    "deep nesting": (b"[" * 100_000, [], MalformedRequest, ""),
+    "no object": (b"[]", [], InvalidRequest, ""),
+    "an unknown member": (_JSON[:-1] + b', "x": 1}', [], InvalidRequest, ""),
+    "a long id": (_JSON[:-1] + b', "id": "' + b"x" * 129 + b'"}', [], InvalidRequest, ""),
+    "an unknown parameter": (_JSON[:-1] + b', "parameters": {"x": 1}}', [], InvalidRequest, ""),
+    "more bytes than there are": (*_binary("FP64", [1], _ONE, size=9), InvalidRequest, _SIZE),
+    "a negative size": (*_binary("FP64", [1], _ONE, size=-8), InvalidRequest, _SIZE),
+    "a huge size": (*_binary("FP64", [1], _ONE, size=2**70), InvalidRequest, _SIZE),
+    "a size that is no number": (*_binary("FP64", [1], _ONE, size=True), InvalidRequest, ""),
+    "fewer bytes than the shape": (*_binary("FP64", [2], _ONE), InvalidRequest, "/inputs/0"),
+    "a size without bytes": (_body("FP64", [1], parameters={"binary_data_size": 8}), [], InvalidRequest, _SIZE),
+    "data and bytes": (
+        _body("FP64", [1], data=[1.0], parameters={"binary_data_size": 0}), [], InvalidRequest, "/inputs/0",
+    ),
+    "neither data nor bytes": (_body("FP64", [1]), [], InvalidRequest, "/inputs/0"),
+    "a shape that overflows": (_body("FP64", [2**62, 4], data=[]), [], InvalidRequest, "/inputs/0/shape"),
+    "a shape of huge numbers": (_body("FP64", [2**80], data=[]), [], TooLarge, ""),
+    "a negative shape": (_body("FP64", [-1], data=[]), [], InvalidRequest, "/inputs/0/shape"),
+    "two negative sides": (_body("FP64", [-1, -1], data=[1.0]), [], InvalidRequest, "/inputs/0/shape"),
+    "no side": (_body("FP64", [], data=[1.0]), [], InvalidRequest, "/inputs/0/shape"),
+    "a row of two": (_body("FP64", [1, 2], data=[1.0, 2.0]), [], InvalidRequest, "/inputs/0/shape"),
+    "too many rows": (_body("FP64", [limits.MAX_PREDICTION_ROWS + 1], data=[]), [], TooLarge, ""),
+    "fewer values than the shape": (_body("FP64", [2], data=[1.0]), [], InvalidRequest, "/inputs/0"),
+    "a boolean": (_body("FP64", [1], data=[True]), [], InvalidRequest, "/inputs/0/data"),
+    "a fraction among integers": (_body("INT64", [1], data=[1.5]), [], InvalidRequest, "/inputs/0/data"),
+    "a number among strings": (_body("BYTES", [1], data=[1]), [], InvalidRequest, "/inputs/0/data"),
+    "another datatype": (_body("FP16", [1], data=[1.0]), [], InvalidRequest, "/inputs/0/datatype"),
+    "a string that ends early": (*_binary("BYTES", [1], struct.pack("<I", 4) + b"abc"), InvalidRequest, "/inputs/0"),
+    "a string of four gigabytes": (*_binary("BYTES", [1], b"\xff\xff\xff\xffabc"), InvalidRequest, "/inputs/0"),
+    "a string without its length": (*_binary("BYTES", [1], b"\x00\x00\x00"), InvalidRequest, "/inputs/0"),
+    "strings and more": (*_binary("BYTES", [1], b"\x01\x00\x00\x00abc"), InvalidRequest, "/inputs/0"),
+    "a string that is not UTF-8": (*_binary("BYTES", [1], b"\x01\x00\x00\x00\xff"), InvalidRequest, "/inputs/0"),
+    "a column twice": (
+        json.dumps({"inputs": json.loads(_JSON)["inputs"] * 2}).encode(), [], InvalidRequest, "/inputs",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_request_is_refused_where_it_lies(name: str) -> None:
+    body, lengths, kind, at = HOSTILE[name]
+    with pytest.raises(kind) as refused:
+        read(body, lengths)
+    if isinstance(refused.value, InvalidRequest):
+        assert [error.at for error in refused.value.errors] == [at]
+
+
+def test_infinities_and_nan_of_bytes_are_numbers_and_missing() -> None:
+    body, lengths = _binary("FP64", [3], struct.pack("<3d", math.inf, -math.inf, math.nan))
+    assert read(body, lengths)[1] == {"a": [math.inf, -math.inf, None]}
+
+
+def test_values_are_counted_before_they_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_PREDICTION_BODY_NODES", 5)
+    with pytest.raises(TooLarge):
+        read(_JSON, [])
