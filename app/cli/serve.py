@@ -19,7 +19,7 @@ from app.cli.prepare import prepare, refuse_rewound
 from app.cli.worker_pool import WorkerPool
 from app.core import limits, logging
 from app.core.errors import InstallationError
-from app.core.memory import forbid_core_dumps
+from app.core.memory import forbid_core_dumps, share_arenas
 from app.core.periodic import Periodic
 from app.core.settings import PREFIX, Settings
 from app.services.datasets.erase_due import erase_due
@@ -118,6 +118,7 @@ def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
     """
     logging.configure(settings.log_level)
     forbid_core_dumps()
+    share_arenas()
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
         prepare(settings)
         pool = WorkerPool(settings.workers, environ=worker_environment(settings), secrets=worker_secrets(settings))
@@ -145,6 +146,7 @@ def serve_api(settings: Settings) -> None:
     """
     logging.configure(settings.log_level)
     forbid_core_dumps()
+    share_arenas()
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
         api = _api(settings, listener)
         api.start()

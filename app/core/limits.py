@@ -212,6 +212,8 @@ MAX_WORKERS = 256
 
 MAX_DATABASE_CONNECTIONS = 32
 """Connections of one process to its database."""
+SQLITE_CACHE_KIB = 256
+"""Pages of a SQLite file that one connection keeps in memory; SQLite's default of 2 MiB adds up to 64 MiB."""
 DATABASE_POOL_WAIT_S = 30
 """Seconds that a thread waits for a free connection of its process."""
 DATABASE_CONNECT_S = 10

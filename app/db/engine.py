@@ -27,6 +27,8 @@ _SQLITE_PRAGMAS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA foreign_keys = ON",
+    # KiB of pages that a connection keeps. A commit of another connection makes them void, so more are of little use.
+    f"PRAGMA cache_size = -{limits.SQLITE_CACHE_KIB}",
     # Deleted content is overwritten with zeros: the key of an erased dataset must not stay in a free part of a page.
     "PRAGMA secure_delete = ON",
     # Otherwise INSERT OR REPLACE would delete the old row without running its BEFORE DELETE trigger.
