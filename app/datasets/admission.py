@@ -7,21 +7,28 @@ would let an upload change which earlier rows count, and the unit would pay twic
 The counts per unit are kept in the admission book: a small SQLite file beside the row files, not in the service's
 database. They are facts about people, so they are erased with the rows; and millions of counts written in one
 transaction would block every other writer of an embedded database. SQLite's cache bounds the memory. The book names a
-unit by a keyed digest, never by its value, and stores each count with its upload: counts of an upload that never became
-an epoch are deleted.
+unit by a keyed digest, never by its value, and encrypts its counts, one for each upload: counts of an upload that never
+became an epoch are left out when a unit is read, and deleted when it is written.
 """
 
 import hmac
+import secrets
 import sqlite3
+import struct
 import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
 from app.core import durable, limits
+from app.core.data_keys import DataKey
 from app.core.errors import InstallationError, Unavailable
 from app.datasets import row_files
 from app.datasets.cells import ROW_ID_BYTES
@@ -42,12 +49,16 @@ _DOMAIN = b"grovekeeper/unit-id/1\0"
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS epochs (ordinal INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE)",
-    "CREATE TABLE IF NOT EXISTS admitted (unit BLOB NOT NULL, epoch INTEGER NOT NULL, n INTEGER NOT NULL, "
-    "PRIMARY KEY (unit, epoch)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS units (unit BLOB PRIMARY KEY, counts BLOB NOT NULL) WITHOUT ROWID",
 )
-_COUNTS = "SELECT unit, sum(n) FROM admitted WHERE unit IN ({}) GROUP BY unit"
-_ASKED_AT_ONCE = 500
-_ADD = "INSERT INTO admitted VALUES (?, ?, ?) ON CONFLICT (unit, epoch) DO UPDATE SET n = n + excluded.n"
+_READ = "SELECT unit, counts FROM units WHERE unit IN ({})"
+_READ_AT_ONCE = 500
+_WRITE = "INSERT INTO units VALUES (?, ?) ON CONFLICT (unit) DO UPDATE SET counts = excluded.counts"
+
+_PURPOSE = b"grovekeeper/admission-book/1"
+_NONCE_BYTES = 12
+"""Of random nonces, which a key may have 2^32 of. Ids of more rows than that exceed ``limits.MAX_DATASET_BYTES``."""
+_LEAST_SLOTS = 8
 
 
 def unit_row_ids(values: Iterable[str], *, dataset_key: bytes) -> list[bytes]:
@@ -64,16 +75,44 @@ def unit_row_ids(values: Iterable[str], *, dataset_key: bytes) -> list[bytes]:
     return [digest(dataset_key, _DOMAIN + value.encode(), "sha256")[:ROW_ID_BYTES] for value in values]
 
 
+class _SealedCounts:
+    """Encrypts the admitted rows of a unit, by upload, so that nobody without the data key reads or exchanges them.
+
+    The text has room for eight uploads, or for ``max_rows`` if that is less; a unit with rows in more uploads has a
+    longer text.
+    """
+
+    def __init__(self, key: DataKey, *, max_rows: int) -> None:
+        self._cipher = AESGCM(key.derived(_PURPOSE))
+        self._least_slots = min(max_rows, _LEAST_SLOTS)
+
+    def sealed(self, unit: bytes, counts: Mapping[int, int]) -> bytes:
+        n_slots = max(self._least_slots, 1 << (len(counts) - 1).bit_length())
+        numbers = [number for pair in counts.items() for number in pair]
+        text = struct.pack(f">{2 * n_slots}I", *numbers, *[0] * (2 * n_slots - len(numbers)))
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return nonce + self._cipher.encrypt(nonce, text, unit)
+
+    def opened(self, unit: bytes, sealed: bytes) -> dict[int, int]:
+        try:
+            text = self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], unit)
+        except (InvalidTag, ValueError):
+            raise InstallationError("the book of admitted rows is damaged; restore it") from None
+        return {epoch: n for epoch, n in struct.iter_unpack(">II", text) if n}
+
+
 class AdmissionBook:
     """The admission counts of one dataset, open for one upload in one SQLite transaction. Made by :func:`opened`."""
 
-    def __init__(self, connection: sqlite3.Connection, *, max_rows: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, counts: _SealedCounts, *, max_rows: int) -> None:
         self._connection = connection
+        self._counts = counts
         self._max_rows = max_rows
         self._epoch = 0
+        self._counted: set[int] = set()
 
     def begin(self, epoch_id: str, *, committed: Sequence[str]) -> None:
-        """Deletes the counts of uploads that never became epochs, and starts the counts of a new upload.
+        """Starts the counts of a new upload. Counts of uploads that never became epochs do not count any more.
 
         Args:
             epoch_id: id of the new upload.
@@ -85,11 +124,9 @@ class AdmissionBook:
         known = {name: ordinal for ordinal, name in self._connection.execute("SELECT ordinal, id FROM epochs")}
         if not set(committed) <= known.keys():
             raise InstallationError("the book of admitted rows is absent or older than the uploads; restore it")
-        for name in known.keys() - set(committed):
-            self._connection.execute("DELETE FROM admitted WHERE epoch = ?", (known[name],))
-            self._connection.execute("DELETE FROM epochs WHERE ordinal = ?", (known[name],))
         inserted = self._connection.execute("INSERT INTO epochs (id) VALUES (?) RETURNING ordinal", (epoch_id,))
-        self._epoch = int(inserted.fetchone()[0])
+        self._epoch = int(inserted.fetchone()[0])  # larger than every other one, because no row is ever deleted
+        self._counted = {known[name] for name in committed} | {self._epoch}
 
     def admit(self, unit_ids: Sequence[bytes]) -> NDArray[np.bool_]:
         """Decides which of the next rows are admitted, in their order, and counts the admitted rows.
@@ -99,24 +136,33 @@ class AdmissionBook:
 
         Returns:
             PRIVATE bool, one per row.
+
+        Raises:
+            InstallationError: the book is damaged or of another dataset.
         """
         admitted = np.zeros(len(unit_ids), dtype=np.bool_)
-        taken, counts = self._taken(sorted(set(unit_ids))), dict[bytes, int]()
+        counts, changed = self._read(sorted(set(unit_ids))), set[bytes]()
+        taken = {unit: sum(by_epoch.values()) for unit, by_epoch in counts.items()}
         for index, unit in enumerate(unit_ids):
             count = taken.get(unit, 0)
             if count < self._max_rows:
                 admitted[index] = True
                 taken[unit] = count + 1
-                counts[unit] = counts.get(unit, 0) + 1
-        self._connection.executemany(_ADD, ((unit, self._epoch, counts[unit]) for unit in sorted(counts)))
+                by_epoch = counts.setdefault(unit, {})
+                by_epoch[self._epoch] = by_epoch.get(self._epoch, 0) + 1
+                changed.add(unit)
+        sealed = ((unit, self._counts.sealed(unit, counts[unit])) for unit in sorted(changed))
+        self._connection.executemany(_WRITE, sealed)
         return admitted
 
-    def _taken(self, units: Sequence[bytes]) -> dict[bytes, int]:
-        """Admitted rows per unit so far; units without an admitted row are left out."""
-        counts: dict[bytes, int] = {}
-        for start in range(0, len(units), _ASKED_AT_ONCE):
-            block = units[start : start + _ASKED_AT_ONCE]
-            counts.update(self._connection.execute(_COUNTS.format(", ".join("?" * len(block))), block))
+    def _read(self, units: Sequence[bytes]) -> dict[bytes, dict[int, int]]:
+        """Admitted rows by upload, of the units that the book has."""
+        counts: dict[bytes, dict[int, int]] = {}
+        for start in range(0, len(units), _READ_AT_ONCE):
+            block = units[start : start + _READ_AT_ONCE]
+            for unit, sealed in self._connection.execute(_READ.format(", ".join("?" * len(block))), block):
+                by_epoch = self._counts.opened(unit, sealed)
+                counts[unit] = {epoch: n for epoch, n in by_epoch.items() if epoch in self._counted}
         return counts
 
     def commit(self) -> None:
@@ -128,7 +174,7 @@ def copy_book(home: Path, dataset_id: str, destination: Path) -> None:
     """Copies the admission book of a dataset while uploads may run.
 
     The copy has the counts of every upload that was committed before the call. Counts of later uploads do no harm:
-    :meth:`AdmissionBook.begin` deletes counts of uploads that the database does not have.
+    :class:`AdmissionBook` leaves out counts of uploads that the database does not have.
 
     Raises:
         FileNotFoundError: the dataset has no book, or was erased.
@@ -161,7 +207,7 @@ def is_complete(book: Path, *, epoch_ids: Collection[str]) -> bool:
 
 
 @contextmanager
-def opened(home: Path, dataset_id: str, *, max_rows: int) -> Iterator[AdmissionBook]:
+def opened(home: Path, dataset_id: str, *, max_rows: int, key: DataKey) -> Iterator[AdmissionBook]:
     """Opens the admission book of a dataset for one upload; other uploads to the dataset wait until the block ends.
 
     Counts that were not committed are rolled back when the block ends.
@@ -177,9 +223,11 @@ def opened(home: Path, dataset_id: str, *, max_rows: int) -> Iterator[AdmissionB
     connection = sqlite3.connect(file, timeout=0, isolation_level=None)
     try:
         _take(connection)
+        counts = _SealedCounts(key, max_rows=max_rows)
         for statement in _TABLES:
             connection.execute(statement)
-        yield AdmissionBook(connection, max_rows=max_rows)
+        _seal_plain_counts(connection, counts)
+        yield AdmissionBook(connection, counts, max_rows=max_rows)
     except sqlite3.Error as error:
         if not file.exists():
             raise FileNotFoundError(file.name) from None
@@ -189,6 +237,17 @@ def opened(home: Path, dataset_id: str, *, max_rows: int) -> Iterator[AdmissionB
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         connection.close()
+
+
+def _seal_plain_counts(connection: sqlite3.Connection, counts: _SealedCounts) -> None:
+    """Encrypts the counts of a book that a version before wrote without encryption."""
+    if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'admitted'").fetchone() is None:
+        return
+    plain = connection.execute("SELECT unit, epoch, n FROM admitted ORDER BY unit")
+    by_unit = groupby(plain, key=itemgetter(0))
+    sealed = ((unit, counts.sealed(unit, {epoch: n for _, epoch, n in rows})) for unit, rows in by_unit)
+    connection.executemany(_WRITE, sealed)
+    connection.execute("DROP TABLE admitted")
 
 
 def _take(connection: sqlite3.Connection) -> None:
@@ -214,6 +273,7 @@ def _take(connection: sqlite3.Connection) -> None:
 
 
 def _begin(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA secure_delete = ON")
     connection.execute("PRAGMA synchronous = EXTRA")  # reads the file, so it can find another upload committing
     connection.execute("BEGIN IMMEDIATE")
 

@@ -7,11 +7,12 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.core.data_keys import DataKey
 from app.datasets import admission
 
-KEY = bytes(range(32))
+KEY = DataKey(bytes(range(32)))
 UNITS = ["ann", "ben", "cleo", "dan"]
-IDS = dict(zip(UNITS, admission.unit_row_ids(UNITS, dataset_key=KEY), strict=True))
+IDS = dict(zip(UNITS, admission.unit_row_ids(UNITS, dataset_key=KEY.secret), strict=True))
 UPLOADS = st.lists(
     st.tuples(
         st.lists(st.lists(st.sampled_from(UNITS), max_size=6), max_size=3), st.sampled_from(["kept", "lost", "cut"])
@@ -30,7 +31,7 @@ def test_a_row_is_admitted_while_its_unit_has_fewer_rows_than_the_limit(
     with tempfile.TemporaryDirectory() as folder:
         for number, (blocks, end) in enumerate(uploads):
             admitted_now: Counter[str] = Counter()
-            with admission.opened(Path(folder), "ds_a", max_rows=max_rows) as book:
+            with admission.opened(Path(folder), "ds_a", max_rows=max_rows, key=KEY) as book:
                 book.begin(f"ep_{number}", committed=committed)
                 for block in blocks:
                     admitted = book.admit([IDS[unit] for unit in block])
@@ -60,7 +61,7 @@ def _admitted(uploads: list[list[str]], max_rows: int) -> list[list[tuple[str, b
     decisions: list[list[tuple[str, bool]]] = []
     with tempfile.TemporaryDirectory() as folder:
         for number, upload in enumerate(uploads):
-            with admission.opened(Path(folder), "ds_a", max_rows=max_rows) as book:
+            with admission.opened(Path(folder), "ds_a", max_rows=max_rows, key=KEY) as book:
                 book.begin(f"ep_{number}", committed=[f"ep_{earlier}" for earlier in range(number)])
                 admitted = book.admit([IDS[unit] for unit in upload])
                 book.commit()

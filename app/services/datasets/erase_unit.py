@@ -37,7 +37,7 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
     key = dataset.data_key(installation.storage_keys)
     (row_id,) = admission.unit_row_ids([unit], dataset_key=digest_key(key))
     try:
-        with admission.opened(installation.home, dataset.id, max_rows=dataset.max_rows):
+        with admission.opened(installation.home, dataset.id, max_rows=dataset.max_rows, key=key):
             # Under the dataset's lock: the last upload may have closed the book without having committed yet.
             with acting(installation, principal) as (session, principal):
                 authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)

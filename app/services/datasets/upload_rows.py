@@ -81,7 +81,7 @@ def upload_rows(
     try:
         if dataset.unit_column is None:
             return _opened(_Upload(installation, principal, dataset, key, book=None).run(body, request), key)
-        with admission.opened(installation.home, dataset.id, max_rows=dataset.max_rows) as book:
+        with admission.opened(installation.home, dataset.id, max_rows=dataset.max_rows, key=key) as book:
             return _opened(_Upload(installation, principal, dataset, key, book).run(body, request), key)
     except FileNotFoundError:
         with installation.database.read() as session:

@@ -5,18 +5,20 @@ import queue
 import sqlite3
 import stat
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from app.core import limits
+from app.core.data_keys import DataKey
 from app.core.errors import InstallationError, Unavailable
 from app.datasets import admission, row_files
 from app.datasets.cells import hash_cells
 from app.privacy.composition import HashPartition
 
-KEY = bytes(range(32))
-ANN, BEN = admission.unit_row_ids(["ann", "ben"], dataset_key=KEY)
+KEY = DataKey(bytes(range(32)))
+ANN, BEN = admission.unit_row_ids(["ann", "ben"], dataset_key=KEY.secret)
 
 
 class Book:
@@ -28,7 +30,7 @@ class Book:
 
     def upload(self, *units: bytes, commits: bool = True, becomes_an_epoch: bool = True) -> list[bool]:
         epoch = f"ep_{len(self.committed)}_{os.urandom(4).hex()}"
-        with admission.opened(self._home, "ds_a", max_rows=self._max_rows) as book:
+        with admission.opened(self._home, "ds_a", max_rows=self._max_rows, key=KEY) as book:
             book.begin(epoch, committed=self.committed)
             admitted = book.admit(units).tolist()
             if commits:
@@ -56,7 +58,7 @@ def test_an_upload_that_never_became_an_epoch_does_not_count(tmp_path: Path, los
 
 
 def test_blocks_of_one_upload_count_together(tmp_path: Path) -> None:
-    with admission.opened(tmp_path, "ds_a", max_rows=3) as book:
+    with admission.opened(tmp_path, "ds_a", max_rows=3, key=KEY) as book:
         book.begin("ep_a", committed=[])
         admitted = [book.admit([ANN] * 2).tolist() for _ in range(3)]
     assert admitted == [[True, True], [True, False], [False, False]]
@@ -73,17 +75,17 @@ def test_a_lost_book_is_an_error_and_not_an_empty_book(tmp_path: Path) -> None:
 
 def test_a_second_upload_waits_for_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "WAIT_S", 0.05)
-    with admission.opened(tmp_path, "ds_a", max_rows=1), pytest.raises(Unavailable):  # noqa: SIM117 - in this order
-        with admission.opened(tmp_path, "ds_a", max_rows=1):
+    with admission.opened(tmp_path, "ds_a", max_rows=1, key=KEY), pytest.raises(Unavailable):  # noqa: SIM117 - in this order
+        with admission.opened(tmp_path, "ds_a", max_rows=1, key=KEY):
             pytest.fail("two uploads decide at once")
     monkeypatch.setattr(admission, "WAIT_S", 60.0)
     seen: list[str] = []
 
     def second() -> None:
-        with admission.opened(tmp_path, "ds_a", max_rows=1):
+        with admission.opened(tmp_path, "ds_a", max_rows=1, key=KEY):
             seen.append("second")
 
-    with admission.opened(tmp_path, "ds_a", max_rows=1):
+    with admission.opened(tmp_path, "ds_a", max_rows=1, key=KEY):
         waiting = threading.Thread(target=second)
         waiting.start()
         waiting.join(0.2)
@@ -101,7 +103,7 @@ def test_an_upload_waits_for_another_that_commits(tmp_path: Path) -> None:
     ends = threading.Timer(0.2, committing.execute, ["COMMIT"])
     ends.start()
 
-    with admission.opened(tmp_path, "ds_a", max_rows=1):
+    with admission.opened(tmp_path, "ds_a", max_rows=1, key=KEY):
         ends.join(30)
     committing.close()
 
@@ -113,18 +115,18 @@ def test_uploads_over_the_limit_of_waiting_uploads_are_refused_at_once(tmp_path:
 
     def upload() -> None:
         try:
-            with admission.opened(tmp_path, "ds_a", max_rows=1):
+            with admission.opened(tmp_path, "ds_a", max_rows=1, key=KEY):
                 admitted.append("")
         except Unavailable as error:
             answered.put(error)
 
     for _ in range(2):
         uploads = [threading.Thread(target=upload) for _ in range(limits.MAX_WAITING_UPLOADS + 3)]
-        with admission.opened(tmp_path, "ds_a", max_rows=1):
+        with admission.opened(tmp_path, "ds_a", max_rows=1, key=KEY):
             for thread in uploads:
                 thread.start()
             refused = [answered.get(timeout=admission.WAIT_S / 2) for _ in range(3)]
-            with admission.opened(tmp_path, "ds_b", max_rows=1):
+            with admission.opened(tmp_path, "ds_b", max_rows=1, key=KEY):
                 assert not admitted, "an upload that need not wait is not refused"
         for thread in uploads:
             thread.join(30)
@@ -134,7 +136,7 @@ def test_uploads_over_the_limit_of_waiting_uploads_are_refused_at_once(tmp_path:
 
 
 def test_an_erased_dataset_is_distinguished_from_a_busy_book(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), admission.opened(tmp_path, "ds_a", max_rows=1) as book:
+    with pytest.raises(FileNotFoundError), admission.opened(tmp_path, "ds_a", max_rows=1, key=KEY) as book:
         book.begin("ep_a", committed=[])
         row_files.erase_dataset(tmp_path, "ds_a")
         raise sqlite3.OperationalError("disk I/O error")
@@ -142,21 +144,68 @@ def test_an_erased_dataset_is_distinguished_from_a_busy_book(tmp_path: Path) -> 
 
 def test_the_book_contains_no_value_and_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     book = Book(tmp_path, max_rows=1)
-    book.upload(*admission.unit_row_ids(["Canary7Q"], dataset_key=KEY))
+    book.upload(*admission.unit_row_ids(["Canary7Q"], dataset_key=KEY.secret))
     file = row_files.admission_file(tmp_path, "ds_a")
 
     assert b"Canary7Q" not in file.read_bytes()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def _stored(home: Path) -> dict[bytes, bytes]:
+    with closing(sqlite3.connect(row_files.admission_file(home, "ds_a"))) as connection:
+        return dict(connection.execute("SELECT unit, counts FROM units").fetchall())
+
+
+def test_the_book_shows_neither_how_many_rows_a_unit_has_nor_in_how_many_uploads(tmp_path: Path) -> None:
+    book = Book(tmp_path, max_rows=3)
+    book.upload(ANN, BEN, BEN)
+    before = _stored(tmp_path)
+    book.upload(ANN)
+
+    assert {len(text) for text in (*before.values(), *_stored(tmp_path).values())} == {12 + 3 * 8 + 16}
+    assert before[ANN] != _stored(tmp_path)[ANN]
+    assert before[BEN] == _stored(tmp_path)[BEN]
+
+
+def test_a_unit_with_rows_in_many_uploads_is_counted(tmp_path: Path) -> None:
+    book = Book(tmp_path, max_rows=12)
+    assert [book.upload(ANN) for _ in range(13)] == [[True]] * 12 + [[False]]
+
+
+def test_counts_of_another_unit_or_another_dataset_are_refused(tmp_path: Path) -> None:
+    Book(tmp_path, max_rows=2).upload(ANN, BEN, BEN)
+    with closing(sqlite3.connect(row_files.admission_file(tmp_path, "ds_a"))) as connection, connection:
+        connection.execute("UPDATE units SET counts = (SELECT counts FROM units WHERE unit = ?)", (ANN,))
+
+    for key, unit in ((KEY, BEN), (DataKey(bytes(32)), ANN)):
+        with admission.opened(tmp_path, "ds_a", max_rows=2, key=key) as book, pytest.raises(InstallationError):
+            book.admit([unit])
+
+
+def test_counts_without_encryption_of_a_version_before_are_encrypted_and_still_count(tmp_path: Path) -> None:
+    file = row_files.admission_file(tmp_path, "ds_a")
+    file.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("CREATE TABLE epochs (ordinal INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE)")
+        connection.execute("CREATE TABLE admitted (unit BLOB, epoch INTEGER, n INTEGER, PRIMARY KEY (unit, epoch))")
+        connection.executemany("INSERT INTO epochs VALUES (?, ?)", [(1, "ep_kept"), (2, "ep_other"), (3, "ep_lost")])
+        connection.executemany("INSERT INTO admitted VALUES (?, ?, ?)", [(ANN, 1, 1), (ANN, 2, 1), (BEN, 3, 2)])
+    book = Book(tmp_path, max_rows=3)
+    book.committed = ["ep_kept", "ep_other"]
+
+    assert book.upload(ANN, ANN, BEN, BEN, BEN, BEN) == [True, False, True, True, True, False]
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'admitted'").fetchone() is None
+
+
 def test_ids_are_keyed_and_follow_the_value_alone() -> None:
-    again = admission.unit_row_ids(["ben", "ann", "ann"], dataset_key=KEY)
+    again = admission.unit_row_ids(["ben", "ann", "ann"], dataset_key=KEY.secret)
     other = admission.unit_row_ids(["ann"], dataset_key=bytes(32))
 
     assert again == [BEN, ANN, ANN]
     assert len(ANN) == 16
     assert other != [ANN]
-    assert admission.unit_row_ids(["ann ", "Ann"], dataset_key=KEY) != [ANN, ANN], "space and case matter"
+    assert admission.unit_row_ids(["ann ", "Ann"], dataset_key=KEY.secret) != [ANN, ANN], "space and case matter"
     partition = HashPartition("shard", 8)
-    cells = hash_cells(b"".join(again), partition=partition, dataset_key=KEY).tolist()
+    cells = hash_cells(b"".join(again), partition=partition, dataset_key=KEY.secret).tolist()
     assert cells[1] == cells[2], "all rows of a unit are in one cell"
