@@ -60,6 +60,10 @@ MAX_SHOWN_PAIRS = 256
 """Pairs of cells of two partitions that a page shows as a grid."""
 MAX_SEARCHED_ENTRIES = 2_000
 """Entries that are read for one page of a search for the entries of a cell."""
+MAX_VERIFIED_ENTRIES = 10_000
+"""Entries of a ledger that an auditor's report verifies; for a longer ledger it names the command."""
+MAX_VERIFICATION_S = 60
+"""Seconds that the verifier may take for an auditor's report."""
 SIGN_IN_S = 12 * 60 * 60
 """Seconds after which a person who signed in to the dashboard has to sign in again."""
 MAX_JSON_DEPTH = 64

@@ -88,6 +88,7 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
     paths = [
         "/", f"/ui/datasets/{dataset['id']}", f"/ui/datasets/{dataset['id']}/train?algorithm=mrf&epsilon=1", job, model,
         "/ui/jobs", "/ui/models", "/ui/ledger", f"/ui/ledger/{dataset['id']}", f"/ui/ledger/{dataset['id']}/entries/3",
+        f"/ui/ledger/{dataset['id']}/report",
         "/ui/datasets/new", "/ui/admin", "/ui/admin/keys", "/ui/populations", "/ui/approvals",
     ]  # fmt: skip
     for theme in ("light", "dark"):

@@ -29,7 +29,17 @@ def section(page: str, name: str) -> str:
     """The section of a page with an id, as text without tags and with single spaces."""
     matched = re.search(rf'<section id="{name}">(.*?)</section>', page, re.DOTALL)
     assert matched is not None, f"the page has no section {name}"
-    return " ".join(unescape(re.sub(r"<[^>]*>", "", matched[1])).split())
+    return _text(matched[1])
+
+
+def text_of(answer: httpx.Response) -> str:
+    """The content of a page as text without tags and with single spaces."""
+    assert answer.status_code == 200, answer.text
+    return _text(answer.text.partition("<main")[2])
+
+
+def _text(part: str) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]*>", "", re.sub(r"</(dt|th|td)>", " ", part))).split())
 
 
 class _Form(HTMLParser):

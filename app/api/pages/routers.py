@@ -11,12 +11,14 @@ from app.api.pages import (
     models,
     populations,
     quotes,
+    reports,
     shared,
 )
 
 PAGES = tuple(
     module.router
     for module in (
-        declarations, datasets, dataset_details, quotes, jobs, models, ledger, populations, approvals, admin, shared,
+        declarations, datasets, dataset_details, quotes, jobs, models, ledger, reports, populations, approvals, admin,
+        shared,
     )
 )  # fmt: skip

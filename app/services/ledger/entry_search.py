@@ -1,6 +1,6 @@
 """Finds entries of an account, newest first, each with a running balance; shows one entry with its event in words."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -12,7 +12,7 @@ from app.core import limits
 from app.core.errors import NotFound
 from app.datasets.catalog import Dataset
 from app.ledger import running_balance, statements
-from app.ledger.entries import Entry
+from app.ledger.entries import Entry, EntryKind
 from app.ledger.running_balance import EntryFilter, Spent
 from app.privacy import events, receipts
 from app.privacy.composition import Cell, JointCell
@@ -29,11 +29,13 @@ class Search:
     """Which entries are searched for. ``None`` excludes no entry.
 
     Attributes:
+        kinds: kinds of entries.
         job_id: entries of a job, or of the reservation of an external mechanism.
         actor: entries that a key caused.
         cell: a cell of one partition, by the partition's name: entries that cover a part of it.
     """
 
+    kinds: Collection[EntryKind] | None = None
     job_id: str | None = None
     actor: str | None = None
     cell: Mapping[str, Cell] | None = None
@@ -155,7 +157,7 @@ def _newest(
 ) -> Iterator[tuple[Entry, Spent | None]]:
     """Entries, newest first, each with what a joint cell has spent after it where no entry is left out."""
     entries = islice(_batches(session, account.id, search, before=before), limits.MAX_SEARCHED_ENTRIES)
-    is_complete = account.dataset is not None and search.job_id is None and search.actor is None
+    is_complete = account.dataset is not None and _filter(search) == EntryFilter()
     spent: Spent | None = None
     for entry in entries:
         if is_complete and spent is None:
@@ -174,7 +176,7 @@ def _batches(session: Session, account_id: str, search: Search, *, before: int |
 
 
 def _filter(search: Search) -> EntryFilter:
-    return EntryFilter(job_id=search.job_id, actor=search.actor)
+    return EntryFilter(kinds=search.kinds, job_id=search.job_id, actor=search.actor)
 
 
 def _names(session: Session, principal: Principal, account: Account, entries: Sequence[Entry]) -> dict[str, str]:

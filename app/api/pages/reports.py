@@ -1,0 +1,55 @@
+"""Serves the auditor's report of an account: one page to print, organised after the questions of NIST SP 800-226."""
+
+from fastapi import APIRouter, Request, Response
+
+from app.access.roles import Principal
+from app.api.bodies import limited
+from app.api.capacity import Work
+from app.api.deps import Caller, CurrentInstallation, KeptHeads
+from app.api.pages.rendering import rendered
+from app.api.pages.routing import PageRoute
+from app.core import clock, limits
+from app.ledger.entries import EntryKind
+from app.services import populations
+from app.services.installation import Installation
+from app.services.ledger import balances, entry_search, spend
+from app.services.ledger.deployment import show_deployment
+from app.services.ledger.entry_search import Search
+from app.services.ledger.spend import Spend
+from app.services.ledger.verification import verify_ledger
+from app.services.pages import PageRequest
+from app.wire.ledger import AccountBalance
+
+router = APIRouter(prefix="/ui/ledger/{account}/report", route_class=PageRoute)
+
+_CAPS = (EntryKind.OPEN, EntryKind.CAP, EntryKind.JOIN)
+
+
+@router.get("")
+@limited(work=Work.EXPORT)
+def show_report(
+    request: Request, installation: CurrentInstallation, caller: Caller, heads: KeptHeads, account: str
+) -> Response:
+    """Show what an account promises, spent and released, and let the verifier check it."""
+    deployment = show_deployment(installation, caller, account, signer=heads.signer)
+    balance = balances.show_balance(installation, caller, account, scope={})
+    page = PageRequest(limit=limits.MAX_PAGE_SIZE)
+    changes = entry_search.search_entries(installation, caller, account, Search(kinds=_CAPS), page)
+    is_population = balance.kind == "population"
+    return rendered(
+        request,
+        "report",
+        balance=balance.model_dump(),
+        deployment=deployment,
+        record=deployment.record.deployment,
+        changes=changes,
+        spent=_charges(installation, caller, balance),
+        population=populations.show_population(installation, caller, balance.account) if is_population else None,
+        verification=verify_ledger(installation, caller, account, signer=heads.signer),
+        now=clock.to_text(clock.now()),
+    )
+
+
+def _charges(installation: Installation, caller: Principal, balance: AccountBalance) -> Spend | None:
+    """The charges of a dataset. A population is not charged itself: its members are."""
+    return None if balance.kind == "population" else spend.list_charges(installation, caller, balance.account)

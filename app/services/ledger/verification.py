@@ -1,0 +1,80 @@
+"""Verifies the ledger of an account with the verifier, a program that shares no code with the service."""
+
+import json
+import subprocess
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from app.access.roles import SEE_LEDGER, Principal
+from app.core import limits
+from app.core.child_processes import scrubbed_environment
+from app.ledger import statements
+from app.ledger.notes import Signer
+from app.services.installation import Installation
+from app.services.ledger.accounts import find_account
+from app.services.ledger.heads import checkpoint_of
+from app.services.ledger.history import entries_up_to, json_lines
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What the verifier says about an export and its checkpoint.
+
+    Attributes:
+        entries: in the export.
+        checkpoint: the signed head of these entries.
+        result: the verifier's JSON; ``None`` where it was not run, because the export is too large or the time ran out.
+    """
+
+    entries: int
+    checkpoint: str
+    result: dict[str, Any] | None
+
+
+def verify_ledger(installation: Installation, principal: Principal, reference: str, *, signer: Signer) -> Verification:
+    """Runs the verifier over the export of an account, its signed head and the signer's public key.
+
+    Raises:
+        NotFound: no such account, or it is not visible to this key.
+        RoleMissing: the key may not read the ledger.
+    """
+    with installation.database.read() as session:
+        account_id = find_account(session, principal, reference, SEE_LEDGER).id
+        header, last = statements.export_header(session, account_id)
+        head = checkpoint_of(session, account_id, last)
+    note = signer.sign(head)
+    if last > limits.MAX_VERIFIED_ENTRIES:
+        return Verification(last, note, None)
+    with ExitStack() as opened:
+        export, checkpoint, key = (opened.enter_context(installation.spool()) for _ in range(3))
+        export.writelines(json_lines(header, entries_up_to(installation, account_id, last)))
+        checkpoint.write(note.encode("utf-8"))
+        key.write(signer.public_pem.encode("ascii"))
+        descriptors = []
+        for file in (export, checkpoint, key):
+            file.seek(0)
+            descriptors.append(file.fileno())
+        return Verification(last, note, _run(*descriptors))
+
+
+def _run(export: int, checkpoint: int, key: int) -> dict[str, Any] | None:
+    """The verifier's result for files without a name, which it opens by their descriptors."""
+    files = {"--checkpoint": checkpoint, "--public-key": key}
+    options = [text for name, file in files.items() for text in (name, f"/dev/fd/{file}")]
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "app.verifier", f"/dev/fd/{export}", *options, "--json"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=scrubbed_environment(),
+            pass_fds=(export, checkpoint, key),
+            timeout=limits.MAX_VERIFICATION_S,
+            check=False,
+        )
+        result: dict[str, Any] = json.loads(ended.stdout)
+    except (subprocess.TimeoutExpired, ValueError):
+        return None
+    return result

@@ -1,0 +1,81 @@
+"""The auditor's report of an account over HTTP: its facts, and what the verifier says about the export."""
+
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from app.core import limits
+from app.ledger.entries import Entry
+from app.services.ledger import verification
+from app.services.ledger.history import json_lines
+from tests.support.operations import EXTERNAL
+from tests.support.pages import signed_in, text_of
+from tests.support.server import Server, new_idempotency_key
+
+
+def _charged(server: Server, **changes: object) -> str:
+    """A dataset with an external charge and a lowered cap."""
+    dataset: str = server.uploaded(**changes)["id"]
+    admin = server.admin.http
+    path = f"/ledger/{dataset}"
+    answer = admin.post(f"{path}/reservations", json=EXTERNAL, headers=new_idempotency_key())
+    assert answer.status_code == 201, answer.text
+    admin.post(f"{path}/cap", json={"cap": "9", "reason": "the board asked for less"}).raise_for_status()
+    return dataset
+
+
+def test_the_report_has_the_facts_of_the_ledger_and_is_verified(idle_server: Server) -> None:
+    dataset = _charged(idle_server)
+    report = text_of(
+        signed_in(idle_server, idle_server.granted(dataset, "auditor")).get(f"/ui/ledger/{dataset}/report")
+    )
+    assert "Verified: the verifier recomputed 4 entries" in report
+    balance = idle_server.admin.http.get(f"/ledger/{dataset}").json()
+    for fact in (
+        f"Charged {balance['charged']} ε", "Cap now 9 ε", "Highest cap ever 100 ε", "External charges 1, for",
+        "Reason: the board asked for less", "outside the service, as attested: a mean",
+        balance["guarantee"]["text"], "Organised after the questions of NIST SP 800-226",
+        f"grovekeeper/ledger/{dataset} 4 ",
+    ):  # fmt: skip
+        assert fact in report, fact
+    assert "compliant" not in report.lower()
+
+
+def test_the_report_of_a_population_names_its_members(idle_server: Server) -> None:
+    name = f"people-{secrets.token_hex(4)}"
+    dataset = _charged(idle_server, population=name)
+    population = idle_server.admin.http.get(f"/populations/{name}").json()["id"]
+    report = text_of(signed_in(idle_server, idle_server.admin).get(f"/ui/ledger/{population}/report"))
+    assert "Verified: the verifier recomputed" in report
+    assert f"{dataset} 0.001 ε" in report
+
+
+def test_a_report_says_where_the_export_is_not_verified(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def altered(header: Mapping[str, Any], entries: Iterable[Entry]) -> Iterator[bytes]:
+        return (line.replace(b"less", b"more") for line in json_lines(header, entries))
+
+    dataset = _charged(idle_server)
+    browser, path = signed_in(idle_server, idle_server.admin), f"/ui/ledger/{dataset}/report"
+    monkeypatch.setattr(verification, "json_lines", altered)
+    report = text_of(browser.get(path))
+    assert "NOT VERIFIED" in report
+    assert "(line 5 of the export)" in report
+    assert "Verified: " not in report
+    assert "/dev/fd" not in report
+    monkeypatch.setattr(limits, "MAX_VERIFIED_ENTRIES", 3)
+    report = text_of(browser.get(path))
+    assert "Not verified here: the ledger has 4 entries." in report
+    assert "grovekeeper verify ledger.jsonl --checkpoint checkpoint.txt --public-key signer.pem" in report
+
+
+def test_a_report_is_for_readers_of_the_ledger(idle_server: Server) -> None:
+    dataset = idle_server.declared()["id"]
+    path = f"/ui/ledger/{dataset}/report"
+    answers = {
+        role: signed_in(idle_server, idle_server.granted(dataset, role)).get(path).status_code
+        for role in ("owner", "auditor", "analyst", "predictor")
+    }
+    assert answers == {"owner": 200, "auditor": 200, "analyst": 403, "predictor": 403}
+    assert signed_in(idle_server, idle_server.caller()).get(path).status_code == 404
