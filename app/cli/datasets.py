@@ -71,7 +71,10 @@ def upload(
     if output.as_json:
         output.json(report)
         return
-    output.say(f"stored as upload {report['epoch']}")
+    stored = "" if report["rows"] is None else f"{report['rows']} rows "
+    output.say(f"stored {stored}as upload {report['epoch']}")
+    for warning in report["warnings"]:
+        output.say(f"note: {warning}")
     rows = [[column[name] for name in ("name", "clamped", "missing", "unknown")] for column in report["columns"]]
     output.table(["column", "clamped", "missing", "unknown"], rows, empty="no columns")
     if report["dropped"] is not None:
@@ -81,6 +84,19 @@ def upload(
         f"grovekeeper datasets overlaps {dataset}    (counts rows, and rows that came twice)",
         f"grovekeeper plan {dataset} --epsilon 1",
     )
+
+
+@app.command("uploads")
+@command
+def uploads(call: Remote, dataset: DatasetArgument) -> None:
+    """List the uploads to a dataset. For its owner, with the number of stored rows."""
+    with call.client() as client:
+        listed = list(client.uploads(dataset))
+    if call.as_json:
+        call.output.json({"uploads": listed})
+        return
+    rows = [[item["epoch"], item["uploaded_at"], item["rows"]] for item in listed]
+    call.output.table(["upload", "at", "stored rows"], rows, empty="no uploads yet")
 
 
 @app.command("list")

@@ -39,10 +39,11 @@ _CHUNK = 2**20
 
 @dataclass(frozen=True)
 class Fingerprints:
-    """The fingerprint file of one upload, and the key of its fingerprints."""
+    """The fingerprint file of one upload, the key of its fingerprints, and the keyed fingerprint of its body."""
 
     destination: SealedFile
     key: bytes = field(repr=False)
+    body: bytes | None = field(default=None, repr=False)
 
     def write(self, file: Writer, columns: Sequence[pa.Array]) -> None:
         """Appends the fingerprints of one block.

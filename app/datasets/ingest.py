@@ -80,7 +80,7 @@ class IngestReport:
     Attributes:
         columns: one entry per feature in schema order, then the label, then columns that only partition; dropped rows
             are counted too.
-        n_rows: stored rows, those with an unknown label included; never part of an answer.
+        n_rows: stored rows, those with an unknown label included.
         dropped: where the unit is a column, the rows that were not stored.
     """
 
@@ -129,7 +129,7 @@ def ingest_rows(
             destination.new(existing="refuse") as file,
             prints.destination.new(existing="refuse") as printed,
         ):
-            upload = _Upload(rules, book, on_stored=partial(prints.write, printed))
+            upload = _Upload(rules, book, prints.body, on_stored=partial(prints.write, printed))
             for _ in upload.store(text, file):
                 _refuse_when_full(destination.path, prints)
             # After the last byte was written: of uploads at the same time, at least the last one counts all.
@@ -205,7 +205,12 @@ class _Upload:
     """The state of one ingestion."""
 
     def __init__(
-        self, rules: RowRules, book: AdmissionBook | None, *, on_stored: Callable[[Sequence[pa.Array]], None]
+        self,
+        rules: RowRules,
+        book: AdmissionBook | None,
+        body: bytes | None,
+        *,
+        on_stored: Callable[[Sequence[pa.Array]], None],
     ) -> None:
         self.columns: list[Column] = [*map(new_column, rules.schema.features), LabelColumn(rules.schema.label)]
         self._n_own = len(own_column_partitions(rules.partitions))
@@ -219,7 +224,7 @@ class _Upload:
         self._n_ragged_rows = 0
         self._rules = rules
         self._hash_keys = hash_keys(rules.partitions, dataset_key=rules.dataset_key)
-        self._stored_form = row_files.arrow_schema(rules.schema, rules.partitions)
+        self._stored_form = row_files.arrow_schema(rules.schema, rules.partitions, body=body)
 
     @property
     def dropped(self) -> DroppedRows | None:

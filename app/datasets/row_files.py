@@ -31,6 +31,7 @@ import secrets
 import shutil
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -52,6 +53,9 @@ ROW_ID_COLUMN = "row_id"
 FORMAT = {b"grovekeeper": b"rows/1"}
 """Metadata of every row file. A new layout gets a new number; the reader refuses unknown numbers."""
 
+_BODY = b"body"
+"""Key of the metadata that hold the keyed fingerprint of the upload's body."""
+
 ROWS_FOLDER = "rows"
 PRINTS_FOLDER = "prints"
 _DOOMED = ".erased"
@@ -63,8 +67,24 @@ def feature_column(index: int) -> str:
     return f"f{index}"
 
 
-def arrow_schema(schema: Schema, partitions: Partitions) -> pa.Schema:
-    """The layout of a declaration's row files: column names, types, nullability and format number."""
+@dataclass(frozen=True)
+class StoredUpload:
+    """What the footer of an upload's file says. PRIVATE: shown to a granted owner, never logged.
+
+    Attributes:
+        n_rows: number of stored rows.
+        body: keyed fingerprint of the body, as its sender sent it; ``None`` where the file has none.
+    """
+
+    n_rows: int = field(repr=False)
+    body: bytes | None = field(repr=False)
+
+
+def arrow_schema(schema: Schema, partitions: Partitions, *, body: bytes | None = None) -> pa.Schema:
+    """The layout of a declaration's row files: column names, types, nullability and format number.
+
+    ``body`` is the fingerprint of the upload's body, which the file of the upload keeps.
+    """
     fields = [
         pa.field(feature_column(index), pa.int32(), nullable=False)
         if feature.is_categorical
@@ -74,7 +94,7 @@ def arrow_schema(schema: Schema, partitions: Partitions) -> pa.Schema:
     fields.append(pa.field(LABEL_COLUMN, pa.int32(), nullable=False))
     fields.append(pa.field(ROW_ID_COLUMN, pa.binary(ROW_ID_BYTES), nullable=False))
     fields += [pa.field(column.name, pa.int32(), nullable=False) for column in stored_columns(partitions)]
-    return pa.schema(fields, metadata=FORMAT)
+    return pa.schema(fields, metadata=FORMAT if body is None else {**FORMAT, _BODY: body.hex()})
 
 
 def sealed_rows(home: Path, dataset_id: str, epoch_id: str, *, key: DataKey) -> SealedFile:
@@ -114,17 +134,20 @@ def admission_file(home: Path, dataset_id: str) -> Path:
     return _dataset_folder(home, dataset_id) / "units.sqlite3"
 
 
-def count_rows(home: Path, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey) -> int:
-    """PRIVATE: the number of rows of some epochs, read from file footers. For limits only; never part of an answer.
+def stored_uploads(home: Path, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey) -> dict[str, StoredUpload]:
+    """PRIVATE: what the footers of some uploads' files say, by epoch; uploads without a file are left out.
 
     Raises:
         InstallationError: a file is damaged.
     """
-    n_rows = 0
+    uploads: dict[str, StoredUpload] = {}
     for epoch in epoch_ids:
         with suppress(FileNotFoundError), reading(sealed_rows(home, dataset_id, epoch, key=key)) as stored:
-            n_rows += stored.metadata.num_rows
-    return n_rows
+            body = (stored.schema_arrow.metadata or {}).get(_BODY)
+            uploads[epoch] = StoredUpload(
+                stored.metadata.num_rows, None if body is None else bytes.fromhex(body.decode())
+            )
+    return uploads
 
 
 def size_bytes(folder: Path) -> int:

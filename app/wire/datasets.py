@@ -197,11 +197,33 @@ class DroppedRows(Answer):
 
 
 class UploadOut(Answer):
-    """The owner's report. ``dropped`` is null where the privacy unit is a row."""
+    """The owner's report. ``dropped`` is null where the privacy unit is a row.
+
+    ``rows`` is the number of stored rows, and null for a key that is no owner by a grant. ``warnings`` are advice.
+    """
 
     epoch: str
+    rows: int | None
     columns: list[ColumnReport]
     dropped: DroppedRows | None
+    warnings: list[str]
+
+
+class ListedUpload(Answer):
+    """An upload with the number of its stored rows. Exact, for owners by a grant only; null for others."""
+
+    epoch: str
+    uploaded_at: str
+    rows: int | None
+
+
+class UploadList(Answer):
+    """Uploads of a dataset in the order of their arrival."""
+
+    dataset: str
+    dataset_name: str
+    uploads: list[ListedUpload]
+    next: str | None
 
 
 class SharedRows(Answer):

@@ -31,7 +31,9 @@ def test_order_of_arrival_decides_over_all_epochs_and_the_owner_is_told(installa
     assert [len(epoch) for epoch in people.stored_rows(installation, dataset)] == [3, 2]
     with installation.database.read() as session:
         epochs = [epoch.id for epoch in catalog.epochs(session, dataset)]
-    assert row_files.count_rows(installation.home, dataset, epochs, key=people.data_key(installation, dataset)) == 5
+    stored = row_files.stored_uploads(installation.home, dataset, epochs, key=people.data_key(installation, dataset))
+    assert sum(upload.n_rows for upload in stored.values()) == 5
+    assert [first["rows"], second["rows"]] == [upload.n_rows for upload in stored.values()]
 
 
 def test_the_same_file_again_is_no_second_copy(installation: Installation) -> None:

@@ -23,7 +23,8 @@ def test_no_number_of_uploads_passes_the_bound_on_rows(scene: Scene, monkeypatch
         epochs = [epoch.id for epoch in catalog.epochs(session, scene.dataset_id)]
     assert len(epochs) == 2
     key = people.data_key(scene.installation, scene.dataset_id)
-    assert row_files.count_rows(home, scene.dataset_id, epochs, key=key) == 2 * ROWS_OF_AN_UPLOAD
+    stored = row_files.stored_uploads(home, scene.dataset_id, epochs, key=key)
+    assert sum(upload.n_rows for upload in stored.values()) == 2 * ROWS_OF_AN_UPLOAD
     assert {file.stem for file in (home / "rows").glob("*/*")} == set(epochs), "the refused rows are gone"
 
 

@@ -4,6 +4,7 @@ Tests of the queue, of races and of crashes use it. The checks replay the ledger
 the product.
 """
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -71,7 +72,8 @@ class Scene:
         """Uploads forty rows as a new epoch."""
         with self.installation.spool() as file:
             file.write(_ROWS)
-            upload_rows(self.installation, OWNER, self.dataset_id, SpooledBody(file, BodyForm.CSV), request=None)
+            body = SpooledBody(file, BodyForm.CSV, hashlib.sha256(_ROWS).digest())
+            upload_rows(self.installation, OWNER, self.dataset_id, body, request=None)
 
     def submit(
         self, *, key: str, epsilon: str = "0.01", scope: dict[str, Any] | None = None, by: Principal = OWNER

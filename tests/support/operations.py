@@ -66,6 +66,7 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "put_grant": lambda it: ("PUT", f"/datasets/{it.dataset}/grants/{it.key}", {"json": {"role": "predictor"}}),
     "delete_grant": lambda it: ("DELETE", f"/datasets/{it.dataset}/grants/{it.key}", {}),
     "upload_rows": lambda it: ("POST", f"/datasets/{it.dataset}/rows", {"content": csv_rows(3), "headers": CSV}),
+    "list_uploads": lambda it: ("GET", f"/datasets/{it.dataset}/uploads", {}),
     "list_algorithms": lambda it: ("GET", "/algorithms", {}),
     "create_plan": lambda it: ("POST", "/plans", {"json": training(it.dataset)}),
     "train_model": lambda it: ("POST", "/train", {"json": training(it.dataset), "headers": new_idempotency_key()}),

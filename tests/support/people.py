@@ -1,5 +1,6 @@
 """Declares datasets whose privacy unit is a column, uploads rows through the services, and reads stored rows."""
 
+import hashlib
 import json
 import secrets
 from collections.abc import Iterable
@@ -54,7 +55,8 @@ def upload(
     request = None if key is None else IdempotentRequest(principal.key_id, route, key, b"." * 32)
     with installation.spool() as file:
         file.write(body)
-        answer = upload_rows(installation, principal, dataset_id, SpooledBody(file, BodyForm.CSV), request=request)
+        spooled = SpooledBody(file, BodyForm.CSV, hashlib.sha256(body).digest())
+        answer = upload_rows(installation, principal, dataset_id, spooled, request=request)
     return dict(json.loads(answer.body))
 
 

@@ -98,7 +98,7 @@ RULES: dict[str, Rule] = {
     "show_population": _on("auditor"),
     "show_dataset": _on(*_MAY_SEE),
     "list_grants": _on("auditor", "owner"),
-    **dict.fromkeys(("put_grant", "delete_grant", "delete_dataset", "show_rules"), _on("owner")),
+    **dict.fromkeys(("put_grant", "delete_grant", "delete_dataset", "show_rules", "list_uploads"), _on("owner")),
     "show_overlaps": Rule(on=frozenset({"owner"}), by_grant=True),
     **dict.fromkeys(
         ("change_rules", "decide_job", "change_cap", "upload_rows", "erase_unit", "join_population", "cancel_job"),

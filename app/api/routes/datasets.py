@@ -26,7 +26,7 @@ from app.core.errors import (
 from app.core.sealed_files import Spool
 from app.datasets.body_forms import BodyForm
 from app.services import grants
-from app.services.datasets import overlaps, show_datasets
+from app.services.datasets import overlaps, show_datasets, uploads
 from app.services.datasets.declare_dataset import check_declaration as try_declaration
 from app.services.datasets.declare_dataset import register_dataset
 from app.services.datasets.delete_dataset import delete_dataset as erase
@@ -47,6 +47,7 @@ from app.wire.datasets import (
     GrantList,
     GrantOut,
     OverlapOut,
+    UploadList,
     UploadOut,
 )
 from app.wire.populations import JoinIn
@@ -185,6 +186,12 @@ def show_overlaps(installation: CurrentInstallation, caller: Caller, dataset: st
     return overlaps.show_overlaps(installation, caller, dataset)
 
 
+@router.get("/{dataset}/uploads", operation_id="list_uploads", responses=problems.documented(NotFound, RoleMissing))
+def list_uploads(installation: CurrentInstallation, caller: Caller, dataset: str, page: Page) -> UploadList:
+    """List the uploads of the dataset, with the stored rows for owners by a grant. For owners."""
+    return uploads.list_uploads(installation, caller, dataset, page)
+
+
 @router.put(
     "/{dataset}/population",
     operation_id="join_population",
@@ -222,7 +229,7 @@ async def upload_rows(
     with installation.spool() as file:
         spool = Spool(file)
         digest = await _receive(request, spool)
-        body = SpooledBody(await to_thread.run_sync(spool.reader), form)
+        body = SpooledBody(await to_thread.run_sync(spool.reader), form, digest)
         # By id, so that an idempotency key does not depend on whether the URL names the dataset by id or by name.
         route = f"POST /datasets/{dataset_id}/rows"
         identity = None if key is None else IdempotentRequest(caller.key_id, route, key, digest)

@@ -1,7 +1,7 @@
 """Serves ``POST /datasets/{id}/rows``: sanitises a file of rows and stores it as an epoch."""
 
 import hmac
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -9,8 +9,9 @@ from typing import BinaryIO
 
 from sqlalchemy.orm import Session
 
+from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
-from app.access.roles import MANAGE_DATASET, Principal
+from app.access.roles import MANAGE_DATASET, Principal, Role
 from app.core import ids, limits
 from app.core.data_keys import DataKey
 from app.core.errors import TooLarge, Unavailable
@@ -24,15 +25,21 @@ from app.services.installation import Installation
 from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
 
 _BODY_DIGEST = b"grovekeeper/upload-digest/1"
+_BODY_FINGERPRINT = b"grovekeeper/upload-body/1"
+_SENT_BEFORE = (
+    "This body equals that of upload {epoch}, which the same key sent before. Its rows are stored twice, so each "
+    "person in them counts twice, unless a unit column limits the rows of a person."
+)
 _REPORT = b"grovekeeper/upload-report/1"
 
 
 @dataclass(frozen=True)
 class SpooledBody:
-    """The body of a request, received completely, in a spool."""
+    """The body of a request, received completely, in a spool; ``sha256`` is of the bytes as they arrived."""
 
     file: BinaryIO
     form: BodyForm
+    sha256: bytes
 
 
 def may_upload(installation: Installation, principal: Principal, reference: str) -> str:
@@ -126,7 +133,7 @@ class _Upload:
         try:
             with self._acting() as session:
                 at = self._installation.database.now(session)
-                reply = once(session, request, at=at, work=lambda: self._add_epoch(session, report, at=at))
+                reply = once(session, request, at=at, work=lambda: self._add_epoch(session, body, report, at=at))
                 if self._book is not None and self._is_added:
                     self._book.commit()
         except BaseException:
@@ -158,10 +165,16 @@ class _Upload:
         prints = Fingerprints(
             row_files.sealed_prints(home, dataset.id, self._epoch_id, key=self._key),
             fingerprints.installation_key(home),
+            body=self._fingerprint(body),
         )
         return ingest.ingest_rows(body.file, destination, rules=rules, book=self._book, prints=prints, form=body.form)
 
-    def _add_epoch(self, session: Session, report: ingest.IngestReport, *, at: datetime) -> Answer:
+    def _fingerprint(self, body: SpooledBody) -> bytes:
+        """Recognises a body that the same key sends again, and says nothing without the dataset's data key."""
+        sent = self._caller.key_id.encode() + b"\0" + body.sha256
+        return hmac.digest(self._key.derived(_BODY_FINGERPRINT), sent, "sha256")
+
+    def _add_epoch(self, session: Session, body: SpooledBody, report: ingest.IngestReport, *, at: datetime) -> Answer:
         dataset_id = self._dataset.id
         catalog.locked(session, dataset_id).living()
         epochs = [epoch.id for epoch in catalog.epochs(session, dataset_id)]
@@ -169,12 +182,18 @@ class _Upload:
             raise Unavailable("another upload to this dataset ended meanwhile")
         if self._dataset.partitions.epoch_partition is not None and len(epochs) >= limits.MAX_UPLOAD_CELLS:
             raise TooLarge("the number of uploads to a dataset with a partition by upload", limits.MAX_UPLOAD_CELLS)
-        n_rows = report.n_rows + row_files.count_rows(self._installation.home, dataset_id, epochs, key=self._key)
-        if n_rows > limits.MAX_ROWS_PER_DATASET:  # over all uploads, since a job reads all uploads
+        earlier = row_files.stored_uploads(self._installation.home, dataset_id, epochs, key=self._key)
+        if (
+            report.n_rows + sum(upload.n_rows for upload in earlier.values()) > limits.MAX_ROWS_PER_DATASET
+        ):  # over all uploads, since a job reads all uploads
             raise TooLarge("the number of rows of the dataset", limits.MAX_ROWS_PER_DATASET)
         catalog.add_epoch(session, dataset_id, epoch_id=self._epoch_id, at=at)
         self._is_added = True
-        return _sealed(Answer.of(201, _report_out(self._epoch_id, report)), self._key)
+        fingerprint = self._fingerprint(body)
+        equal = [epoch for epoch, upload in earlier.items() if upload.body == fingerprint]
+        is_owner = dataset_id in grants.granted_as(session, self._caller, Role.OWNER)
+        report_out = _report_out(self._epoch_id, report, shows_rows=is_owner, equal=equal)
+        return _sealed(Answer.of(201, report_out), self._key)
 
     def _discard_unless_committed(self) -> None:
         """Erases the file of an epoch whose commit failed. After a lost connection it first reads the database."""
@@ -193,12 +212,14 @@ def _opened(answer: Answer, key: DataKey) -> Answer:
     return replace(answer, body=key.open(answer.body, purpose=_REPORT))
 
 
-def _report_out(epoch_id: str, report: ingest.IngestReport) -> UploadOut:
+def _report_out(epoch_id: str, report: ingest.IngestReport, *, shows_rows: bool, equal: Sequence[str]) -> UploadOut:
     return UploadOut(
         epoch=epoch_id,
+        rows=report.n_rows if shows_rows else None,
         columns=[
             ColumnReport(name=column.name, clamped=column.clamped, missing=column.missing, unknown=column.unknown)
             for column in report.columns
         ],
         dropped=None if report.dropped is None else DroppedRows(**vars(report.dropped)),
+        warnings=[_SENT_BEFORE.format(epoch=epoch) for epoch in equal[:1]],
     )

@@ -86,6 +86,10 @@ class Client(LedgerCalls):
         )
         return read_object(self._transport.send(request))
 
+    def uploads(self, dataset: str) -> Iterator[Json]:
+        """``GET /datasets/{id}/uploads``, all pages: stored rows are for owners by a grant."""
+        return self._pages(f"/datasets/{segment(dataset)}/uploads", "uploads")
+
     def datasets(self) -> Iterator[Json]:
         """``GET /datasets``, all pages."""
         return self._pages("/datasets", "datasets")

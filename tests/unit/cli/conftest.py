@@ -267,9 +267,14 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("GET", "/datasets/ds_1"): (200, DATASET),
     ("DELETE", "/datasets/census"): (204, None),
     ("POST", "/datasets/census/rows"): (
-        201, {"epoch": "ep_1", "columns": [{"name": "age", "clamped": 2, "missing": 0, "unknown": 0}],
+        201, {"epoch": "ep_1", "rows": 40, "warnings": ["This body equals"],
+              "columns": [{"name": "age", "clamped": 2, "missing": 0, "unknown": 0}],
               "dropped": {"without_unit": 4, "over_bound": 7}},
     ),
+    ("GET", "/datasets/census/uploads"): (200, {
+        "dataset": "ds_1", "dataset_name": "census", "next": None,
+        "uploads": [{"epoch": "ep_1", "uploaded_at": "2026-11-20T09:00:00.000000Z", "rows": 40}],
+    }),
     ("GET", "/datasets/census/grants"): (200, {
         "dataset": "ds_1", "dataset_name": "census", "next": None,
         "grants": [{

@@ -21,8 +21,16 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     ),
     (
         ["datasets", "upload", "census", "rows.csv"],
-        ["upload ep_1", "age", "dropped: 4 rows without", ", 7 rows of units", "grovekeeper plan census"],
+        [
+            "stored 40 rows as upload ep_1",
+            "note: This body equals",
+            "age",
+            "dropped: 4 rows without",
+            ", 7 rows of units",
+            "grovekeeper plan census",
+        ],
     ),
+    (["datasets", "uploads", "census"], ["ep_1", "40"]),
     (["datasets", "list"], ["census", "ds_1", "1.5"]),
     (["datasets", "show", "census"], ["shard (10 hash cells)", "0 to 120", "Female, Male, or missing", "1.5 ε"]),
     (["datasets", "delete", "census", "--yes"], ["erased the rows of census"]),
