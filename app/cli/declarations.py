@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,8 +11,9 @@ from app.cli.arguments import check_new, read_bytes
 from app.cli.command import Plain, Remote, WrongUse, command
 from app.cli.output import Output, amount
 from app.core.errors import TooLarge
-from app.services.dictionaries.draft import Draft, draft_declaration
-from app.services.dictionaries.tables import NotADictionary
+
+if TYPE_CHECKING:  # the command imports it: the program starts without it
+    from app.services.dictionaries.draft import Draft
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ def init(
     ] = None,
 ) -> None:
     """Make a draft of a declaration from a data dictionary, and list what it lacks. Reads no rows."""
+    from app.services.dictionaries.draft import draft_declaration
+    from app.services.dictionaries.tables import NotADictionary
+
     if declaration is not None:
         check_new(declaration)
     try:
@@ -76,7 +80,7 @@ def check(call: Remote, file: Annotated[Path, typer.Argument(help="The declarati
     output.hint(f"grovekeeper datasets create {file}")
 
 
-def _say_what_is_left(output: Output, draft: Draft) -> None:
+def _say_what_is_left(output: Output, draft: "Draft") -> None:
     """Prints the checklist on standard error, so that the draft alone can be piped."""
     if draft.lacking:
         output.complain("to fill in, where the draft says null:")

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from app.cli import registry_record
 from app.cli.arguments import AccountArgument, check_new
 from app.cli.command import Plain, Remote, WrongUse, command
 from app.cli.ledger import app
@@ -51,6 +50,8 @@ def deployment(
     _check_new(file)
     with call.client() as client:
         answer = client.deployment(account)
+    from app.cli import registry_record
+
     record, missing = registry_record.completed(answer, {} if owner is None else registry_record.read_part(owner))
     answer["record"], answer["missing"]["required"] = record, missing
     give(call.output, registry_record.to_yaml(record), file=file, as_json=answer)

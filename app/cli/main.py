@@ -6,7 +6,6 @@ so that ``--help`` and short commands start in 0.2 s.
 
 import io
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -34,6 +33,8 @@ from app.cli.demo import demo
 
 def _show_version(asked: bool) -> None:
     if asked:
+        from importlib.metadata import version
+
         print(f"grovekeeper {version('grovekeeper')}")
         raise typer.Exit
 

@@ -11,7 +11,10 @@ from typer.testing import CliRunner
 from app.cli.exit_codes import ExitCode
 from app.cli.main import app
 
-HEAVY = ("numba", "numpy", "pyarrow", "fastapi", "sqlalchemy", "alembic", "pydantic", "httpx", "uvicorn", "safetensors")
+HEAVY = (
+    "numba", "numpy", "pyarrow", "fastapi", "sqlalchemy", "alembic", "pydantic", "httpx", "uvicorn", "safetensors", "yaml",
+    "email",
+)  # fmt: skip
 
 
 def test_starting_imports_nothing_heavy() -> None:
