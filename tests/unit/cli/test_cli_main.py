@@ -12,8 +12,8 @@ from app.cli.exit_codes import ExitCode
 from app.cli.main import app
 
 HEAVY = (
-    "numba", "numpy", "pyarrow", "fastapi", "sqlalchemy", "alembic", "pydantic", "httpx", "uvicorn", "safetensors", "yaml",
-    "email",
+    "numba", "numpy", "pyarrow", "fastapi", "sqlalchemy", "alembic", "pydantic", "httpx", "uvicorn", "safetensors",
+    "yaml", "email",
 )  # fmt: skip
 
 
