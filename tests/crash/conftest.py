@@ -17,7 +17,6 @@ import pytest
 from tests.support.crash_scene import Scene, opened
 from tests.support.databases import MigratedDatabase
 from tests.support.line_process import line_process
-from tests.support.server import POLL_INTERVAL_S
 
 _ROOT = Path(__file__).parents[2]
 LEASE_TTL_S = 3
@@ -69,7 +68,7 @@ class Launcher:
             "GROVEKEEPER_HOME": str(settings.home),
             "GROVEKEEPER_DATABASE_URL": settings.database_url,
             "GROVEKEEPER_LEASE_TTL_S": str(LEASE_TTL_S),
-            "GROVEKEEPER_POLL_INTERVAL_S": POLL_INTERVAL_S,
+            "GROVEKEEPER_POLL_INTERVAL_S": "0.25",
         }
         command = [sys.executable, "-m", "tests.support.crash", *arguments]
         with (self.folder / "log").open("ab") as log:

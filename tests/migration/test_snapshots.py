@@ -5,6 +5,8 @@ revision; run it again after every edit of an unreleased revision. The snapshot 
 """
 
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 import rfc8785
@@ -25,6 +27,7 @@ from app.verifier import control_export, dataset_replay
 from app.verifier.merkle_tree import GrowingTree
 from tests.support import snapshot
 from tests.support.crash_scene import EVENT
+from tests.support.databases import CopiedDatabase, EmptyDatabase
 from tests.support.evidence import export, verified
 
 _CHANGED = {"datasets": {"hash_key", "living_name", "deleted_at"}}
@@ -33,22 +36,49 @@ _CHANGED = {"datasets": {"hash_key", "living_name", "deleted_at"}}
 _ENTRY_KINDS = {"open", "reserve", "charge", "void", "cap", "join", "load"}
 
 
-@pytest.fixture(params=snapshot.revisions())
-def upgraded(request: pytest.FixtureRequest, empty_database_url: str) -> Iterator[Database]:
-    """A database with the data of a revision, upgraded to the head."""
-    migrate.upgrade(empty_database_url, revision=request.param)
-    with migrate.migration_transaction(empty_database_url) as connection:
-        snapshot.load(connection, request.param)
-    migrate.upgrade(empty_database_url)
-    database = Database.open(empty_database_url)
-    yield database
-    database.close()
+@pytest.fixture(scope="module", params=snapshot.revisions())
+def revision(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def dialect(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def upgraded_url(
+    request: pytest.FixtureRequest,
+    revision: str,
+    empty_database: EmptyDatabase,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[str]:
+    """Address of a database with the data of a revision, upgraded to the head; tests write to copies only."""
+    with empty_database(request.param, tmp_path_factory.mktemp("upgraded")) as url:
+        migrate.upgrade(url, revision=revision)
+        with migrate.migration_transaction(url) as connection:
+            snapshot.load(connection, revision)
+        migrate.upgrade(url)
+        yield url
 
 
 @pytest.fixture
-def stored(upgraded: Database, request: pytest.FixtureRequest) -> snapshot.Rows:
+def upgraded(upgraded_url: str) -> Iterator[Database]:
+    """The upgraded database, which many tests read."""
+    with closing(Database.open(upgraded_url)) as database:
+        yield database
+
+
+@pytest.fixture
+def writable(upgraded_url: str, copied_database: CopiedDatabase, tmp_path: Path) -> Iterator[Database]:
+    """A copy of the upgraded database for one test."""
+    with copied_database(upgraded_url, tmp_path) as url, closing(Database.open(url)) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def stored(revision: str) -> snapshot.Rows:
     """The rows of the upgraded database, as its revision stored them."""
-    revision: str = request.node.callspec.params["upgraded"]
     return snapshot.stored(revision)
 
 
@@ -122,44 +152,44 @@ def test_the_root_of_a_log_equals_the_root_over_all_entries(
         assert {tuple(block) for block in blocks} == {(8, 0)}
 
 
-def test_the_ledger_can_be_used_after_the_upgrade(upgraded: Database) -> None:
+def test_the_ledger_can_be_used_after_the_upgrade(writable: Database) -> None:
     """An old reservation is charged, a new reservation is made, and the chains verify."""
-    with upgraded.read() as session:
+    with writable.read() as session:
         waiting = session.execute(select(ReservationRow).where(ReservationRow.state == "reserved")).scalars().one()
         population = session.execute(
             select(MemberRow.population_id).where(MemberRow.account_id == waiting.account_id)
         ).scalar_one()
         before = statements.balance(session, waiting.account_id)
     assert before.reserved >= waiting.amount
-    with upgraded.write() as session:
+    with writable.write() as session:
         ledger.charge(session, waiting.id, actor="worker")
         ledger.reserve(session, [ledger.NewReservation(waiting.account_id, 5, {}, EVENT, "jb_later")], actor="key_a")
-    with upgraded.read() as session:
+    with writable.read() as session:
         after = statements.balance(session, waiting.account_id)
         members = verified(session, population).members
     assert (after.charged, after.reserved) == (before.charged + waiting.amount, before.reserved - waiting.amount + 5)
     assert members[waiting.account_id].load == after.charged + after.reserved
 
 
-def test_acts_are_recorded_after_the_upgrade(upgraded: Database) -> None:
+def test_acts_are_recorded_after_the_upgrade(writable: Database) -> None:
     """The first act opens the control chain of a database that has none."""
-    with upgraded.write() as session:
+    with writable.write() as session:
         control.record(session, EntryKind.KEY_REVOKED, actor="key_a", key="key_b")
-    with upgraded.read() as session:
+    with writable.read() as session:
         header, last = control.export_header(session)
         entries = statements.entries(session, control.CHAIN, after=0, limit=last)
     lines = [rfc8785.dumps(line) + b"\n" for line in (header, *(entry.to_json() for entry in entries))]
     assert control_export.verify(lines).kinds["key-revoked"] >= 1
 
 
-@pytest.mark.parametrize("change", ["DELETE FROM {}", "UPDATE {0} SET {1} = {1}", "INSERT INTO {0} SELECT * FROM {0}"])
-def test_append_only_tables_stay_so(upgraded: Database, stored: snapshot.Rows, change: str) -> None:
+def test_append_only_tables_stay_so(upgraded: Database, stored: snapshot.Rows) -> None:
     with upgraded.engine.connect() as connection:
         tables = append_only_tables(connection)
         before = snapshot.rows_of(connection)
     assert tables == {"alias_moves", "entries", "log_blocks", "signers"}
-    for table in tables & stored.keys():
-        with pytest.raises(DBAPIError, match="append-only"), upgraded.write() as session:
-            session.execute(text(change.format(table, next(iter(before[table][0])))))
+    for change in ("DELETE FROM {}", "UPDATE {0} SET {1} = {1}", "INSERT INTO {0} SELECT * FROM {0}"):
+        for table in tables & stored.keys():
+            with pytest.raises(DBAPIError, match="append-only"), upgraded.write() as session:
+                session.execute(text(change.format(table, next(iter(before[table][0])))))
     with upgraded.engine.connect() as connection:
         assert snapshot.rows_of(connection) == before

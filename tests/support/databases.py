@@ -28,36 +28,64 @@ def postgres_url() -> Iterator[str]:
 def _migrated_postgresql(postgres_url: str) -> Iterator[str]:
     with fresh_database(postgres_url) as url:
         migrate.upgrade(url)
-        yield str(make_url(url).database)
+        yield url
 
 
 @pytest.fixture(scope="session")
-def _migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("migrated") / "template.sqlite3"
-    migrate.upgrade(f"sqlite:///{path}")
-    return path
+def _migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> str:
+    url = f"sqlite:///{tmp_path_factory.mktemp('migrated') / 'template.sqlite3'}"
+    migrate.upgrade(url)
+    return url
 
 
 MigratedDatabase: TypeAlias = Callable[[str, Path], AbstractContextManager[str]]
 """``migrated_database(dialect, folder)``: a context with the address of a migrated, empty database."""
 
+EmptyDatabase: TypeAlias = Callable[[str, Path], AbstractContextManager[str]]
+"""``empty_database(dialect, folder)``: a context with the address of a database without any table."""
+
+CopiedDatabase: TypeAlias = Callable[[str, Path], AbstractContextManager[str]]
+"""``copied_database(url, folder)``: a context with the address of a copy of a database that nobody has open."""
+
 
 @pytest.fixture(scope="session")
-def migrated_database(request: pytest.FixtureRequest) -> MigratedDatabase:
-    """Copies the migrated database of a dialect; on SQLite into a folder. PostgreSQL starts at its first use."""
+def copied_database(request: pytest.FixtureRequest) -> CopiedDatabase:
+    """Copies a database of either dialect; on SQLite into a folder."""
 
     @contextmanager
-    def copied(dialect: str, folder: Path) -> Iterator[str]:
-        if dialect == "sqlite":
+    def copied(url: str, folder: Path) -> Iterator[str]:
+        source = make_url(url).database
+        assert source is not None
+        if url.startswith("sqlite"):
             path = folder / "grovekeeper.sqlite3"
-            shutil.copyfile(request.getfixturevalue("_migrated_sqlite"), path)
+            shutil.copyfile(source, path)
             yield f"sqlite:///{path}"
             return
-        template = request.getfixturevalue("_migrated_postgresql")
-        with fresh_database(request.getfixturevalue("postgres_url"), template=template) as url:
-            yield url
+        with fresh_database(request.getfixturevalue("postgres_url"), template=source) as copy:
+            yield copy
 
     return copied
+
+
+@pytest.fixture(scope="session")
+def migrated_database(request: pytest.FixtureRequest, copied_database: CopiedDatabase) -> MigratedDatabase:
+    """Copies the migrated database of a dialect. PostgreSQL starts at its first use."""
+    return lambda dialect, folder: copied_database(request.getfixturevalue(f"_migrated_{dialect}"), folder)
+
+
+@pytest.fixture(scope="session")
+def empty_database(request: pytest.FixtureRequest) -> EmptyDatabase:
+    """Makes an empty database of a dialect; on SQLite in a folder. PostgreSQL starts at its first use."""
+
+    @contextmanager
+    def made(dialect: str, folder: Path) -> Iterator[str]:
+        if dialect == "sqlite":
+            yield f"sqlite:///{folder / 'empty.sqlite3'}"
+            return
+        with fresh_database(request.getfixturevalue("postgres_url")) as url:
+            yield url
+
+    return made
 
 
 @pytest.fixture
@@ -82,12 +110,9 @@ def database_url(request: pytest.FixtureRequest, migrated_database: MigratedData
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def empty_database_url(request: pytest.FixtureRequest, empty_database: EmptyDatabase, tmp_path: Path) -> Iterator[str]:
     """Address of a database without any table; the test runs once on each dialect."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'empty.sqlite3'}"
-        return
-    with fresh_database(request.getfixturevalue("postgres_url")) as url:
+    with empty_database(request.param, tmp_path) as url:
         yield url
 
 

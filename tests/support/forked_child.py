@@ -27,6 +27,7 @@ _LOADED_BY_JOBS = (
     "app.services.training.grow_forest",
     "app.services.profiles.release_profile",
     "app.services.evaluations.release_evaluation",
+    "pandas",  # by PyArrow, where it is installed, at its first conversion; importing it takes most of a small job
 )
 
 

@@ -240,6 +240,8 @@ def _serve(binaries: Path, folder: Path, options: Mapping[str, str]) -> Iterator
     password_file.chmod(0o644)
     initdb = [str(binaries / "initdb"), "--pgdata", str(data), "--username", "postgres", "--auth", "scram-sha-256"]
     initdb += ["--pwfile", str(password_file), "--no-locale", "--encoding", "UTF8", "--no-sync"]
+    # One round of hashing per connection in place of 4,096, which take half of the time of a connection.
+    initdb += ["--set", "scram_iterations=1"]
     completed = subprocess.run(
         initdb, cwd="/", env=_environment(), capture_output=True, text=True, check=False, **_account()
     )

@@ -14,6 +14,7 @@ import ssl
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -44,8 +45,12 @@ _ANSWER_WITHIN_S = 300
 _NO_AUTHORITY = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Trusts nobody. A client that reads the authorities of the machine takes 20 ms of CPU to make."""
 
-POLL_INTERVAL_S = "0.25"
-"""The workers' poll interval. At 0.05 s, an idle worker uses a sixth of a processor for as long as its server runs."""
+_POLL_INTERVAL_S = "1.5"
+"""The workers' poll interval. At 0.25 s, an idle worker uses a twentieth of a processor for as long as its server runs.
+A test that waits for a job by :meth:`Server.ended` does not wait for the interval: it wakes the workers."""
+
+_WAKERS: dict[Path, list[int]] = defaultdict(list)
+"""The pipes that wake the workers of an installation, by its home."""
 
 SCHEMA: dict[str, Any] = {
     "features": [
@@ -184,12 +189,13 @@ class Server:
 
         The query goes to the database, because frequent requests to the API would slow down the job.
         """
+        wake_workers(self.settings)
         deadline = time.monotonic() + _JOB_WITHIN_S
         while time.monotonic() < deadline:
             with self.database.read() as session:
                 if session.execute(unfinished.limit(1)).first() is None:
                     return
-            time.sleep(0.05)
+            time.sleep(0.1)
         raise TimeoutError("a job does not end")
 
 
@@ -281,34 +287,48 @@ def worker(
     Args:
         settings: of the installation.
         log: the file of the worker's output.
-        module: starts the worker; :mod:`tests.support.fixed_releases_worker` draws releases that no row influences.
+        module: starts the worker, whose argument is the pipe that wakes it;
+            :mod:`tests.support.fixed_releases_worker` draws releases that no row influences.
     """
+    wake_reader, waker = os.pipe()
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", module],
+            [sys.executable, "-m", module, str(wake_reader)],
             cwd=_ROOT,
             env=dict(_worker_environment(settings)),
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
             start_new_session=True,
+            pass_fds=[wake_reader],
         )
+    os.close(wake_reader)
     assert process.stdin is not None
     process.stdin.write(json.dumps(worker_secrets(settings)).encode() + b"\n")
     process.stdin.flush()
+    _WAKERS[settings.home].append(waker)
     try:
         yield process
     finally:
+        _WAKERS[settings.home].remove(waker)
+        os.close(waker)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+def wake_workers(settings: Settings) -> None:
+    """Makes the idle workers of an installation look for a job now."""
+    for waker in _WAKERS[settings.home]:
+        with suppress(BrokenPipeError):  # a test ended the worker
+            os.write(waker, b"\n")
 
 
 def _worker_environment(settings: Settings) -> Mapping[str, str]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
     return environ | {
         "GROVEKEEPER_HOME": str(settings.home),
-        "GROVEKEEPER_POLL_INTERVAL_S": POLL_INTERVAL_S,
+        "GROVEKEEPER_POLL_INTERVAL_S": _POLL_INTERVAL_S,
         "GROVEKEEPER_LOG_LEVEL": settings.log_level,
     }
 
