@@ -1,8 +1,6 @@
 """Tests thirty-two concurrent callers of a server, and two workers, on one SQLite file."""
 
 import json
-import os
-import sys
 import threading
 import time
 from collections import Counter
@@ -12,11 +10,8 @@ from typing import Any
 import httpx
 
 from tests.support.crash_scene import CELLS, Scene, open_reservations, opened
-from tests.support.processes import running, stop
+from tests.support.server import Server, running_server, wake_workers
 
-_ROOT = Path(__file__).parents[2]
-_KEY = "key_callers." + "k" * 43
-_READY = "Grovekeeper is ready at "
 N_CALLERS, N_ROUNDS = 32, 4
 _SETTLED_WITHIN_S = 600
 
@@ -51,15 +46,15 @@ def _calls(client: httpx.Client, dataset: str, *, caller: int, turn: int) -> lis
     return statuses
 
 
-def _call_from_all_threads(url: str, dataset: str) -> tuple[Counter[tuple[str, int]], list[BaseException]]:
+def _call_from_all_threads(server: Server, dataset: str) -> tuple[Counter[tuple[str, int]], list[BaseException]]:
     statuses: Counter[tuple[str, int]] = Counter()
     failures: list[BaseException] = []
     gate = threading.Barrier(N_CALLERS)
 
     def run(caller: int) -> None:
         try:
-            headers = {"Authorization": f"Bearer {_KEY}"}
-            with httpx.Client(base_url=url, headers=headers, timeout=300, trust_env=False) as client:
+            headers = {"Authorization": f"Bearer {server.admin.key}"}
+            with httpx.Client(base_url=server.url, headers=headers, timeout=300, trust_env=False) as client:
                 gate.wait(timeout=300)
                 for turn in range(N_ROUNDS):
                     statuses.update(_calls(client, dataset, caller=caller, turn=turn))
@@ -87,26 +82,16 @@ def _wait_until_settled(scene: Scene, *, enough: int) -> None:
 
 
 def test_concurrent_callers_and_workers_cause_no_error(sqlite_database_url: str, tmp_path: Path) -> None:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
-    environ = inherited | {
-        "PYTHONPATH": str(_ROOT),
-        "GROVEKEEPER_HOME": str(tmp_path / "home"),
-        "GROVEKEEPER_DATABASE_URL": sqlite_database_url,
-        "GROVEKEEPER_ADMIN_KEY": _KEY,
-        "GROVEKEEPER_POLL_INTERVAL_S": "0.05",
-    }
-    command = [sys.executable, "-m", "app.cli", "serve", "--port", "0", "--workers", "2"]
-    log = tmp_path / "log"
+    home = tmp_path / "home"
     with (
-        opened(sqlite_database_url, tmp_path / "home") as scene,
-        running(command, cwd=tmp_path, environ=environ, log=log) as server,
+        opened(sqlite_database_url, home) as scene,
+        running_server(sqlite_database_url, home, n_workers=2) as server,
     ):
-        assert server.stdout is not None
-        url = server.stdout.readline().removeprefix(_READY).strip()
-        statuses, failures = _call_from_all_threads(url, scene.dataset_id)
+        statuses, failures = _call_from_all_threads(server, scene.dataset_id)
+        wake_workers(server.settings)
         _wait_until_settled(scene, enough=8)
-        assert stop(server) == 0
         summary = scene.verified()
+        log = server.log()
     assert failures == []
     assert {status for _, status in statuses} == {200, 202, 409}, statuses
     n_rounds, n_jobs = N_CALLERS * N_ROUNDS, summary.kinds["reserve"]
@@ -115,9 +100,6 @@ def test_concurrent_callers_and_workers_cause_no_error(sqlite_database_url: str,
     assert statuses["POST plans", 200] == n_rounds
     assert statuses["GET ledger", 200] == 2 * n_rounds
     assert statuses["GET jobs", 200] == n_rounds + n_jobs
-    troubles = [line for line in map(json.loads, _lines(log)) if line["level"] in ("WARNING", "ERROR", "CRITICAL")]
-    assert troubles == []
-
-
-def _lines(log: Path) -> list[str]:
-    return log.read_text(encoding="utf-8").splitlines()
+    logs = [log, *(path.read_text(encoding="utf-8") for path in tmp_path.glob("home-worker-*.log"))]
+    lines = [json.loads(line) for text in logs for line in text.splitlines()]
+    assert [line for line in lines if line["level"] in ("WARNING", "ERROR", "CRITICAL")] == []

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +14,7 @@ import pytest
 
 from tests.support.crash_scene import Scene, opened
 from tests.support.databases import MigratedDatabase
+from tests.support.forked_program import ForkedProgram, start
 from tests.support.line_process import line_process
 
 _ROOT = Path(__file__).parents[2]
@@ -30,19 +29,23 @@ class Launcher:
     folder: Path
 
     @contextmanager
-    def running(self, point: str) -> "Iterator[subprocess.Popen[bytes]]":
+    def running(self, point: str) -> Iterator[ForkedProgram]:
         """Runs a worker that is killed at a point, or not (``for-ever``), and at the latest when the block ends."""
         process = self._start("worker", point, str(self.journal(point)))
         try:
             yield process
         finally:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+            process.kill()  # not its child, which must end by itself
+            process.close()
 
     def exit_codes(self, points: Sequence[str]) -> dict[str, int]:
         """Runs a worker to its end at each point, a few at a time, and returns their exit codes."""
-        assert self._start("workers", str(self.folder), *points).wait(timeout=1_200) == 0
+        workers = self._start("workers", str(self.folder), *points)
+        try:
+            assert workers.wait(timeout=1_200) == 0
+        finally:
+            workers.kill()
+            workers.close()
         return {point: int(code) for point in points for (code,) in self.facts(point, "exit")}
 
     def journal(self, point: str) -> Path:
@@ -60,7 +63,7 @@ class Launcher:
         pids = [int(pid) for (pid,) in self.facts(point, "child")]
         return eventually(lambda: not any(_lives(pid) for pid in pids), within_s=120)
 
-    def _start(self, *arguments: str) -> "subprocess.Popen[bytes]":
+    def _start(self, *arguments: str) -> ForkedProgram:
         settings = self.scene.installation.settings
         clean = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
         ours = {
@@ -70,9 +73,9 @@ class Launcher:
             "GROVEKEEPER_LEASE_TTL_S": str(LEASE_TTL_S),
             "GROVEKEEPER_POLL_INTERVAL_S": "0.25",
         }
-        command = [sys.executable, "-m", "tests.support.crash", *arguments]
-        with (self.folder / "log").open("ab") as log:
-            return subprocess.Popen(command, cwd=self.folder, env=clean | ours, stdout=log, stderr=log)
+        return start(
+            "tests.support.crash", *arguments, folder=self.folder, environ=clean | ours, log=self.folder / "log"
+        )
 
 
 def eventually(holds: Callable[[], bool], *, within_s: float) -> bool:

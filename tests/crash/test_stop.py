@@ -1,7 +1,6 @@
 """Tests jobs that are stopped while their child has private rows: by a signal, a request, or a lost lease."""
 
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +10,14 @@ from app.services.jobs import show_jobs
 from tests.crash.conftest import Launcher, eventually
 from tests.support.crash import SLOW
 from tests.support.crash_scene import OWNER
+from tests.support.forked_program import ForkedProgram
 
 _STOPPED_WITHIN_S = 30  # a process manager waits for 10 before it kills; tests share their processors
 _GIVE_UP_S = 600  # much longer than needed, because the machine may be busy
 
 
 @contextmanager
-def _running_job(launcher: Launcher) -> "Iterator[tuple[str, subprocess.Popen[bytes]]]":
+def _running_job(launcher: Launcher) -> Iterator[tuple[str, ForkedProgram]]:
     """Runs a worker whose job's child has opened its rows and does not end by itself."""
     job_id = launcher.scene.submit_job(key="k")
     with launcher.running(SLOW) as worker:

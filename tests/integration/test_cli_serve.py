@@ -1,4 +1,4 @@
-"""``serve`` and ``demo`` as real processes: readiness, the first API key, signals, and a clean exit."""
+"""``serve`` and ``demo`` as processes of their own: readiness, the first API key, signals, and a clean exit."""
 
 import json
 import os
@@ -6,7 +6,6 @@ import signal
 import socket
 import sqlite3
 import stat
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,12 +16,14 @@ import pytest
 
 from app.cli import demo_dataset, own_process
 from grovekeeper_client.client import Client
+from tests.support.forked_program import ForkedProgram
+from tests.support.forked_program import start as fork
 from tests.support.ports import free_port
 
 READY = "Grovekeeper is ready at "
 _STOPPED_WITHIN_S = 30  # a process manager waits for 10 s before it kills; tests share their processors
 _GIVE_UP_S = 600  # for steps that take long on a busy machine
-Start = Callable[..., "subprocess.Popen[str]"]
+Start = Callable[..., ForkedProgram]
 
 
 @pytest.fixture
@@ -35,32 +36,29 @@ def environ(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def start(environ: dict[str, str], tmp_path: Path) -> Iterator[Start]:
     """Starts ``grovekeeper …``; processes that still run after the test are killed."""
-    started: list[subprocess.Popen[str]] = []
+    started: list[ForkedProgram] = []
 
-    def run(*arguments: str, **variables: str) -> "subprocess.Popen[str]":
-        with (tmp_path / "log").open("a") as log:
-            process = subprocess.Popen(
-                own_process.command("app.cli", *arguments),
-                env=environ | variables,
-                cwd=tmp_path,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
+    def run(*arguments: str, **variables: str) -> ForkedProgram:
+        process = fork(
+            "app.cli.main",
+            *arguments,
+            folder=tmp_path,
+            environ=environ | variables,
+            log=tmp_path / "log",
+            piped=True,
+        )
         started.append(process)
         return process
 
     yield run
     for process in started:
         if process.poll() is None:
-            for each in [*psutil.Process(process.pid).children(recursive=True), process]:
-                each.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
+        process.end()
 
 
-def _ready_url(process: "subprocess.Popen[str]") -> str:
+def _ready_url(process: ForkedProgram) -> str:
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line.startswith(READY), line
@@ -68,7 +66,7 @@ def _ready_url(process: "subprocess.Popen[str]") -> str:
     return line.removeprefix(READY).strip()
 
 
-def _descendants(process: "subprocess.Popen[str]", *, at_least: int) -> list[psutil.Process]:
+def _descendants(process: ForkedProgram, *, at_least: int) -> list[psutil.Process]:
     deadline = time.monotonic() + _GIVE_UP_S
     while len(result := psutil.Process(process.pid).children(recursive=True)) < at_least:
         assert time.monotonic() < deadline

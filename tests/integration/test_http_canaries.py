@@ -11,7 +11,6 @@ import logging
 import os
 import resource
 import socket
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -34,6 +33,7 @@ from app.privacy.adjacency import Adjacency
 from tests.support.canaries import Canaries
 from tests.support.canary_search import Search
 from tests.support.canary_walk import DECLARATION, HEADER, Walk
+from tests.support.forked_program import ForkedProgram
 from tests.support.server import CSV, Caller, Server, declaration, new_idempotency_key, training, worker
 
 SHORT = ("rpf", "rdt-ta", "sspe-1")
@@ -181,7 +181,7 @@ LONG = {"parameters": {"n_estimators": 64, "max_depth": 6}}
 
 
 @contextmanager
-def _stopped_child(process: "subprocess.Popen[bytes]") -> Iterator[psutil.Process]:
+def _stopped_child(process: ForkedProgram) -> Iterator[psutil.Process]:
     """Waits for the child of a worker and stops it; it goes on at the end, if it still exists."""
     deadline = time.monotonic() + 120
     while not (children := psutil.Process(process.pid).children()):
@@ -221,7 +221,7 @@ def _jobs(walk: Walk, dataset: str, second: str, algorithms: tuple[str, ...]) ->
     return models
 
 
-def _failures(walk: Walk, search: Search, process: "subprocess.Popen[bytes]", dataset: str) -> None:
+def _failures(walk: Walk, search: Search, process: ForkedProgram, dataset: str) -> None:
     """Jobs that end in every way but well, while their rows are in memory."""
     body = training(dataset, **LONG)
     job = walk.submitted("/train", body)

@@ -48,13 +48,10 @@ def dialect(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def upgraded_url(
-    request: pytest.FixtureRequest,
-    revision: str,
-    empty_database: EmptyDatabase,
-    tmp_path_factory: pytest.TempPathFactory,
+    dialect: str, revision: str, empty_database: EmptyDatabase, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """Address of a database with the data of a revision, upgraded to the head; tests write to copies only."""
-    with empty_database(request.param, tmp_path_factory.mktemp("upgraded")) as url:
+    with empty_database(dialect, tmp_path_factory.mktemp("upgraded")) as url:
         migrate.upgrade(url, revision=revision)
         with migrate.migration_transaction(url) as connection:
             snapshot.load(connection, revision)

@@ -1,12 +1,12 @@
 """Runs workers, children and requests of the product that are killed (SIGKILL) at a named point.
 
-``python -m tests.support.crash worker <point> <journal>`` runs the product's worker with the settings of its
-environment. ``app/`` has no hook for tests: this module wraps public functions before the worker starts. The worker
-ends after one job, unless it is killed at its point. With the points ``never`` and ``for-ever`` it is not killed; with
-``for-ever`` it continues with the next job.
+The arguments ``worker <point> <journal>`` run the product's worker with the settings of the environment. ``app/`` has
+no hook for tests: this module wraps public functions before the worker starts. The worker ends after one job, unless it
+is killed at its point. With the points ``never`` and ``for-ever`` it is not killed; with ``for-ever`` it continues with
+the next job.
 
-``python -m tests.support.crash workers <folder> <point> …`` forks such a worker per point, a few at a time, from one
-process that has imported the product. It writes ``exit <code>`` into the journal of each point.
+``workers <folder> <point> …`` forks such a worker per point, a few at a time, and writes ``exit <code>`` into the
+journal of each point.
 
 The child of such a worker is a fork that runs ``app.worker.child`` with wrapped functions.
 
@@ -130,10 +130,6 @@ def run_worker(point: str, journal: Path) -> int:
 
 def run_workers(folder: Path, points: list[str]) -> None:
     """Runs one forked worker per point and records the exit codes."""
-    import app.worker.main  # noqa: F401 - imported once, for all workers
-    from tests.support.forked_child import load_modules_of_jobs
-
-    load_modules_of_jobs()
     waiting, running = list(points), dict[int, str]()
     while waiting or running:
         while waiting and len(running) < _WORKERS_AT_ONCE:
@@ -402,13 +398,19 @@ def note(journal: Path, line: str) -> None:
         os.close(descriptor)
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Runs the command of this process's arguments and returns its exit code."""
     match sys.argv[1:]:
         case ["worker", point, journal]:
-            sys.exit(run_worker(point, Path(journal)))
+            return run_worker(point, Path(journal))
         case ["workers", folder, *points]:
             run_workers(Path(folder), points)
         case ["requests"]:
             run_requests()
         case _:
             sys.exit("usage: worker, workers or requests with their arguments; see the module's docstring")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,9 +1,7 @@
 """Runs the product's worker, whose jobs are forks, with releases that do not depend on rows.
 
-``python -m tests.support.fixed_releases_worker`` takes the settings of the worker from its environment.
+It starts as :mod:`tests.support.forking_worker` does.
 """
-
-import sys
 
 from app.services.evaluations import release_evaluation
 from app.services.profiles import release_profile
@@ -17,7 +15,3 @@ def main() -> int:
     for module in (grow_forest, release_profile, release_evaluation):
         vars(module)["SystemRandomness"] = FixedReleases
     return forking_worker.main()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

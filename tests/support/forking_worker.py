@@ -1,24 +1,24 @@
 """Runs the product's worker for HTTP tests, with forks as the children of jobs, and woken by the tests.
 
-``python -m tests.support.forking_worker <descriptor>`` takes the settings of the worker from its environment. A byte on
-the descriptor wakes the idle worker before its poll interval is over.
+The worker takes its settings from its environment and the first line of its standard input. A byte on descriptor 3
+wakes the idle worker before its poll interval is over.
 """
 
 import os
 import select
-import sys
 
 from app.cli import worker_process
 from app.worker import child
 from app.worker.main import _Loop
-from tests.support.forked_child import fork_children, load_modules_of_jobs
+from tests.support.forked_child import fork_children
+
+_WAKER = 3
 
 
 def main() -> int:
-    """Imports the modules that jobs need, then runs the worker."""
-    load_modules_of_jobs()
+    """Runs the worker."""
     fork_children(child.main)
-    _wake_by(int(sys.argv[1]))
+    _wake_by(_WAKER)
     return worker_process.main()
 
 
@@ -32,7 +32,3 @@ def _wake_by(descriptor: int) -> None:
             os.read(descriptor, 4096)
 
     _Loop._wait_for_a_job = wait  # type: ignore[method-assign]  # this process runs one worker, then ends
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,10 +9,7 @@ import json
 import logging
 import os
 import secrets
-import signal
 import ssl
-import subprocess
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -35,6 +32,7 @@ from app.db.unit_of_work import Database
 from app.jobs.states import UNFINISHED
 from app.jobs.tables import JobRow
 from app.services.keys import create_admin
+from tests.support.forked_program import ForkedProgram, start
 
 _ROOT = Path(__file__).parents[2]
 _READY_WITHIN_S = 300
@@ -277,9 +275,7 @@ def running_server(database_url: str, home: Path, *, n_workers: int) -> Iterator
 
 
 @contextmanager
-def worker(
-    settings: Settings, *, log: Path, module: str = "tests.support.forking_worker"
-) -> Iterator["subprocess.Popen[bytes]"]:
+def worker(settings: Settings, *, log: Path, module: str = "tests.support.forking_worker") -> Iterator[ForkedProgram]:
     """Runs a worker process whose jobs are forks; the worker and its child are killed at the end.
 
     A worker also ends when this process is killed, because its standard input closes.
@@ -287,34 +283,22 @@ def worker(
     Args:
         settings: of the installation.
         log: the file of the worker's output.
-        module: starts the worker, whose argument is the pipe that wakes it;
+        module: starts the worker, which a byte on descriptor 3 wakes;
             :mod:`tests.support.fixed_releases_worker` draws releases that no row influences.
     """
-    wake_reader, waker = os.pipe()
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", module, str(wake_reader)],
-            cwd=_ROOT,
-            env=dict(_worker_environment(settings)),
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-            pass_fds=[wake_reader],
-        )
-    os.close(wake_reader)
-    assert process.stdin is not None
+    woken, waker = os.pipe()
+    try:
+        process = start(module, folder=_ROOT, environ=_worker_environment(settings), log=log, descriptor=woken)
+    finally:
+        os.close(woken)
     process.stdin.write(json.dumps(worker_secrets(settings)).encode() + b"\n")
-    process.stdin.flush()
     _WAKERS[settings.home].append(waker)
     try:
         yield process
     finally:
         _WAKERS[settings.home].remove(waker)
         os.close(waker)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        process.end()
 
 
 def wake_workers(settings: Settings) -> None:
