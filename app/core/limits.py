@@ -52,6 +52,8 @@ KEY_AGE_S = 2
 """Seconds that a request waits for its body before it reads its key again."""
 MAX_FORM_FIELDS = 4_096
 """Fields of a form of the dashboard: a prediction has one for each feature."""
+MAX_FORM_PART_BYTES = 4_096
+"""Bytes of the headers, or of a field, before the file of a form."""
 MAX_FORM_COLUMNS = 200
 """Columns, and partitions, that the form of a declaration takes; the API takes more."""
 MAX_SHOWN_CHARGES = 200

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, ViewportSize, expect, sync_playwright
 
 from app.core import limits
-from tests.support.server import Server, worker
+from tests.support.server import Server, csv_rows, worker
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync"]
@@ -78,6 +78,10 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
         page.goto(f"{idle_server.url}/ui/datasets/{dataset['id']}")
         page.get_by_role("link", name="0.5 ε charged, 0.5 ε in all").focus()
         expect(page.locator("figure output")).to_contain_text("0.5 ε charged, 0.5 ε in all: jb_")
+        page.goto(f"{idle_server.url}/ui/datasets/{dataset['id']}/rows")
+        page.set_input_files("#file", FilePayload(name="rows.csv", mimeType="text/csv", buffer=csv_rows(20).encode()))
+        page.get_by_role("button", name="Upload", exact=True).click()
+        expect(page.locator("#answer").get_by_text("Only owners see this report")).to_be_visible()
         page.goto(f"{idle_server.url}/ui/datasets/new")
         page.get_by_label("Name", exact=True).first.fill("age")
         page.get_by_label("Lower").fill("5")
@@ -90,6 +94,7 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
         "/ui/jobs", "/ui/models", "/ui/ledger", f"/ui/ledger/{dataset['id']}", f"/ui/ledger/{dataset['id']}/entries/3",
         f"/ui/ledger/{dataset['id']}/report",
         "/ui/datasets/new", "/ui/admin", "/ui/admin/keys", "/ui/populations", "/ui/approvals",
+        f"/ui/datasets/{dataset['id']}/rows",
     ]  # fmt: skip
     for theme in ("light", "dark"):
         with browser.new_context(color_scheme=theme) as context:

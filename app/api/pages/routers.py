@@ -13,12 +13,13 @@ from app.api.pages import (
     quotes,
     reports,
     shared,
+    uploads,
 )
 
 PAGES = tuple(
     module.router
     for module in (
-        declarations, datasets, dataset_details, quotes, jobs, models, ledger, reports, populations, approvals, admin,
-        shared,
+        declarations, datasets, dataset_details, quotes, uploads, jobs, models, ledger, reports, populations, approvals,
+        admin, shared,
     )
 )  # fmt: skip

@@ -1,17 +1,14 @@
 """Defines the routes of ``/datasets``: declare, list, show and delete datasets, upload and erase rows, grant roles."""
 
-import hashlib
 from typing import Annotated, Any
 
-from anyio import to_thread
 from fastapi import APIRouter, Header, Request, Response
 
-from app.access.idempotency import IdempotentRequest
 from app.access.roles import Role
 from app.api import problems
 from app.api.bodies import Body, BodyRoute, limited
-from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, OptionalIdempotency, Page, checked_key, sent
+from app.api.uploads import receive_upload
 from app.core.errors import (
     BalanceMismatch,
     DatasetDeleted,
@@ -23,7 +20,6 @@ from app.core.errors import (
     RowsInvalid,
     UnsupportedMediaType,
 )
-from app.core.sealed_files import Spool
 from app.datasets.body_forms import BodyForm
 from app.services import grants
 from app.services.datasets import overlaps, show_datasets, uploads
@@ -32,8 +28,6 @@ from app.services.datasets.declare_dataset import register_dataset
 from app.services.datasets.delete_dataset import delete_dataset as erase
 from app.services.datasets.erase_unit import erase_unit as erase_rows_of
 from app.services.datasets.join_population import join_population as join
-from app.services.datasets.upload_rows import SpooledBody, may_upload
-from app.services.datasets.upload_rows import upload_rows as upload
 from app.services.rules.change_rules import change_rules as put_rules
 from app.services.rules.show_rules import show_rules as rules_of
 from app.wire.datasets import (
@@ -217,7 +211,6 @@ def join_population(installation: CurrentInstallation, caller: Caller, dataset: 
 @limited(body=Body.UPLOAD)
 async def upload_rows(
     request: Request,
-    installation: CurrentInstallation,
     caller: Caller,
     dataset: str,
     idempotency_key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
@@ -225,28 +218,7 @@ async def upload_rows(
     """Upload a file of rows, which becomes an epoch. The report per column is for the owner only."""
     form = _form(request)
     key = checked_key(request, idempotency_key)
-    dataset_id = await capacities(request).run(Work.AUTHENTICATION, lambda: may_upload(installation, caller, dataset))
-    with installation.spool() as file:
-        spool = Spool(file)
-        digest = await _receive(request, spool)
-        body = SpooledBody(await to_thread.run_sync(spool.reader), form, digest)
-        # By id, so that an idempotency key does not depend on whether the URL names the dataset by id or by name.
-        route = f"POST /datasets/{dataset_id}/rows"
-        identity = None if key is None else IdempotentRequest(caller.key_id, route, key, digest)
-        return sent(
-            await capacities(request).run(
-                Work.UPLOAD, lambda: upload(installation, caller, dataset_id, body, request=identity)
-            )
-        )
-
-
-async def _receive(request: Request, spool: Spool) -> bytes:
-    """Write the body to a spool as it arrives, and return its digest."""
-    digest = hashlib.sha256()
-    async for chunk in request.stream():
-        digest.update(chunk)
-        await to_thread.run_sync(spool.write, chunk)
-    return digest.digest()
+    return sent(await receive_upload(request, caller, dataset, request.stream(), form=form, key=key))
 
 
 def _form(request: Request) -> BodyForm:

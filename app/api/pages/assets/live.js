@@ -104,6 +104,36 @@ function slide(slider) {
   });
 }
 
+// Sends a form with a file and shows how much was sent, then the parts that the server renders.
+function upload(form) {
+  const [bar, status] = [form.querySelector("progress"), form.querySelector("[role=status]")];
+  const button = form.querySelector("button");
+  const end = (words) => {
+    button.disabled = false;
+    bar.hidden = true;
+    status.textContent = words;
+  };
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const request = new XMLHttpRequest();
+    request.upload.onprogress = ({ loaded, total }) => {
+      bar.value = loaded / total;
+      status.textContent = loaded < total ? `${Math.floor((100 * loaded) / total)} % sent` : "Sent. The rows are checked.";
+    };
+    request.onerror = () => end("The upload did not arrive. Nothing was stored; try again.");
+    request.onload = () => {
+      end("");
+      if (new URL(request.responseURL).pathname !== location.pathname) location.reload();
+      else showParts(new DOMParser().parseFromString(request.responseText, "text/html"));
+    };
+    request.open("POST", location.pathname);
+    request.send(new FormData(form));
+    button.disabled = true;
+    bar.hidden = false;
+    bar.value = 0;
+  });
+}
+
 // Puts the text of a chosen file into a field.
 function readFile(chooser) {
   chooser.hidden = false;
@@ -137,5 +167,6 @@ document.addEventListener("DOMContentLoaded", () => {
   for (const kind of ["pointerover", "focusin"]) document.addEventListener(kind, showWords);
   document.querySelectorAll("form[data-live]").forEach(keepLive);
   document.querySelectorAll("[data-logarithm-of]").forEach(slide);
+  document.querySelectorAll("form[data-upload]").forEach(upload);
   document.querySelectorAll("[data-text-of]").forEach(readFile);
 });

@@ -1,0 +1,57 @@
+"""The page on which an owner uploads rows: the report of the API, and the same limits and rights."""
+
+import re
+
+from tests.support.pages import hidden, signed_in
+from tests.support.server import CSV, Server
+
+ROWS = "age,height,sex,income\n39,1.7,Male,<=50K\n400,1.7,,>50K\n"
+
+
+def _path(dataset: str) -> str:
+    return f"/ui/datasets/{dataset}/rows"
+
+
+def _counts(page: str) -> dict[str, list[int]]:
+    """The numbers of the report, by column."""
+    found = re.findall(r'<th scope="row">([^<]*)</th>((?:<td class="number">\d+</td>)+)', page)
+    return {name: [int(number) for number in re.findall(r"\d+", cells)] for name, cells in found}
+
+
+def test_the_report_is_that_of_the_api_and_a_form_that_is_sent_twice_is_one_upload(server: Server) -> None:
+    dataset, other = server.declared()["id"], server.declared()["id"]
+    expected = server.admin.http.post(f"/datasets/{other}/rows", content=ROWS, headers=CSV).json()
+    browser = signed_in(server, server.granted(dataset, "owner"))
+    form = hidden(browser.get(_path(dataset)).text)
+    answers = [browser.post(_path(dataset), data=form, files={"file": ("rows.csv", ROWS)}) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 201]
+    report = {item["name"]: [item["clamped"], item["missing"], item["unknown"]] for item in expected["columns"]}
+    assert _counts(answers[0].text) == report
+    assert "2 rows stored" in answers[0].text
+    assert any(sum(numbers) for numbers in report.values())
+    assert len(server.admin.http.get(f"/datasets/{dataset}").json()["epochs"]) == 1
+
+
+def test_a_file_that_does_not_match_is_refused_by_column(idle_server: Server) -> None:
+    dataset = idle_server.declared()["id"]
+    browser = signed_in(idle_server, idle_server.admin)
+    refused = browser.post(_path(dataset), files={"file": ("rows.csv", "age,sex\n39,Male\n")})
+    assert refused.status_code == 422
+    assert "Columns that do not match" in refused.text
+    assert "Nothing was stored" in refused.text
+    for name, body in (("rows.xlsx", b"PK"), ("rows.csv.gz", b"no gzip"), ("rows.parquet", b"PAR1")):
+        assert browser.post(_path(dataset), files={"file": (name, body)}).status_code in (400, 415, 422)
+    assert idle_server.admin.http.get(f"/datasets/{dataset}").json()["epochs"] == []
+
+
+def test_only_owners_see_the_page_and_other_sites_upload_nothing(idle_server: Server) -> None:
+    dataset = idle_server.declared()["id"]
+    for role in ("analyst", "auditor"):
+        browser = signed_in(idle_server, idle_server.granted(dataset, role))
+        assert browser.get(_path(dataset)).status_code == 403
+        assert browser.post(_path(dataset), files={"file": ("rows.csv", ROWS)}).status_code == 403
+    assert signed_in(idle_server, idle_server.caller("owner")).get(_path(dataset)).status_code == 404
+    browser = signed_in(idle_server, idle_server.admin)
+    elsewhere = {"Origin": "https://elsewhere.example"}
+    assert browser.post(_path(dataset), files={"file": ("rows.csv", ROWS)}, headers=elsewhere).status_code == 400
+    assert idle_server.admin.http.get(f"/datasets/{dataset}").json()["epochs"] == []
