@@ -250,8 +250,9 @@ def _members(error: GrovekeeperError) -> dict[str, Any]:
 
 def _field_problem(item: errors.FieldProblem) -> dict[str, Any]:
     problem: dict[str, Any] = {"at": item.at, "problem": item.problem}
-    if item.limit is not None:
-        problem["limit"] = item.limit
+    for name in ("limit", "column", "count"):
+        if getattr(item, name) is not None:
+            problem[name] = getattr(item, name)
     if item.accepted:
         problem["accepted"] = list(item.accepted[: limits.MAX_REPORTED_PROBLEMS])
     return problem

@@ -35,7 +35,9 @@ def in_words(error: Mapping[str, Any]) -> str:
     limit = f"; at most {error['limit']} here" if "limit" in error else ""
     accepted = error.get("accepted", ())
     meant = suggestions.question(suggestions.similar(suggestions.typed_words(), accepted))
-    return f"{at or 'the request'}: {words}{limit}{_accepted(accepted)}{meant}"
+    place = f"column {error['column']}" if "column" in error else at or "the request"
+    rows = f", in {error['count']} row{'s' * (error['count'] != 1)}" if "count" in error else ""
+    return f"{place}: {words}{rows}{limit}{_accepted(accepted)}{meant}"
 
 
 def _accepted(values: Sequence[str]) -> str:

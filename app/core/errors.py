@@ -325,12 +325,16 @@ class FieldProblem:
         problem: stable slug of the rule.
         limit: the largest number that is valid there, if that depends on the rest of the request.
         accepted: what is valid there: public names, choices of the declaration, or bounds in words.
+        column: the public name of the column whose cells have the problem; ``at`` is then the first of them.
+        count: number of rows of the request that have the problem.
     """
 
     at: str
     problem: str
     limit: int | None = None
     accepted: tuple[str, ...] = field(default=(), compare=False)
+    column: str | None = field(default=None, compare=False)
+    count: int | None = None
 
 
 @dataclass(eq=False)

@@ -21,7 +21,6 @@ Uploads and prediction bodies have stricter rules: they reject errors that the o
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import cast
 
 import numpy as np
@@ -95,15 +94,19 @@ def sanitise_prediction_rows(schema: Schema, rows: Sequence[Mapping[str, object]
             ``None``); an absent name is an empty cell.
 
     Raises:
-        InvalidRequest: ``unknown-column`` at ``/rows`` (without the name, which is a value of the caller), or
-            ``missing``, ``not-a-number``, ``not-a-string`` at ``/rows/<i>/<feature>``. No error repeats a value.
+        InvalidRequest: ``unknown-column`` at ``/rows`` (without the name, which is a value of the caller), or, once per
+            column with the number of its rows, ``missing``, ``not-a-number``, ``not-a-string`` at
+            ``/rows/<i>/<feature>`` of the first row. No error repeats a value.
     """
     names = {feature.name: None for feature in schema.features}
-    if not all(row.keys() <= names.keys() for row in rows):
-        raise InvalidRequest.at("/rows", "unknown-column", accepted=names)
+    n_unknown = sum(not row.keys() <= names.keys() for row in rows)
+    if n_unknown:
+        raise InvalidRequest([FieldProblem("/rows", "unknown-column", accepted=tuple(names), count=n_unknown)])
     problems: list[FieldProblem] = []
     columns = []
     for feature in schema.features:
+        if len(problems) >= limits.MAX_REPORTED_PROBLEMS:
+            break
         name = feature.name
         cells = [row.get(name) for row in rows]
         columns.append(_sanitise_cells(feature, cells, problems=problems, at=partial(_row_pointer, name)))
@@ -122,8 +125,8 @@ def sanitise_prediction_columns(
 
     Raises:
         InvalidRequest: ``unknown-column`` or ``unequal-lengths`` at ``/columns``; ``missing`` at
-            ``/columns/<feature>`` for an absent column; ``missing``, ``not-a-number``, ``not-a-string`` at
-            ``/columns/<feature>/<i>``. No error repeats a value.
+            ``/columns/<feature>`` for an absent column; once per column with the number of its rows, ``missing``,
+            ``not-a-number``, ``not-a-string`` at ``/columns/<feature>/<i>`` of the first row. No error repeats a value.
     """
     names = {feature.name: None for feature in schema.features}
     if not columns.keys() <= names.keys():
@@ -137,7 +140,7 @@ def sanitise_prediction_columns(
     for feature in schema.features:
         name = feature.name
         if name not in columns and not feature.missing:
-            problems.append(FieldProblem(f"{at}/{_pointer_token(name)}", "missing"))
+            problems.append(_problem(feature, f"{at}/{_pointer_token(name)}", "missing", n_rows))
             continue
         cells = columns.get(name, [None] * n_rows)
         encoded.append(_sanitise_cells(feature, cells, problems=problems, at=partial(_column_pointer, at, name)))
@@ -159,8 +162,7 @@ def _sanitise_cells(
     # Exact types, not isinstance: in Python a bool is an int, but here it is neither a number nor a category.
     legal = _JSON_STRINGS if feature.is_categorical else _JSON_NUMBERS
     if not legal.issuperset(map(type, cells)) or (not feature.missing and None in cells):
-        cell_problems = _cell_problems(feature, cells, legal=legal, at=at)
-        problems.extend(islice(cell_problems, limits.MAX_REPORTED_PROBLEMS))
+        problems.extend(_cell_problems(feature, cells, legal=legal, at=at))
         return np.empty(0, dtype=np.int32)
     if feature.is_categorical:
         lookup: dict[object, int] = {category: code for code, category in enumerate(feature.categories)}
@@ -173,12 +175,18 @@ def _sanitise_cells(
 def _cell_problems(
     feature: Feature, cells: Sequence[object], *, legal: frozenset[type], at: Callable[[int], str]
 ) -> Iterator[FieldProblem]:
-    wrong_type = "not-a-string" if feature.is_categorical else "not-a-number"
-    for index, cell in enumerate(cells):
-        if type(cell) not in legal:
-            yield FieldProblem(at(index), wrong_type)
-        elif cell is None and not feature.missing:
-            yield FieldProblem(at(index), "missing")
+    """At most two problems of a column, each with its first row and the number of its rows."""
+    wrong = [index for index, cell in enumerate(cells) if type(cell) not in legal]
+    if wrong:
+        yield _problem(feature, at(wrong[0]), "not-a-string" if feature.is_categorical else "not-a-number", len(wrong))
+    if not feature.missing and None in cells:
+        empty = [index for index, cell in enumerate(cells) if cell is None]
+        yield _problem(feature, at(empty[0]), "missing", len(empty))
+
+
+def _problem(feature: Feature, at: str, problem: str, count: int) -> FieldProblem:
+    """A problem of a column, with the declared categories if it has any."""
+    return FieldProblem(at, problem, accepted=feature.categories, column=feature.name, count=count)
 
 
 def _floats(cells: Sequence[int | float | None]) -> NDArray[np.float64]:

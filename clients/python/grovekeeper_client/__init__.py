@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from grovekeeper_client.datasets import Balance, Dataset, Entry
-    from grovekeeper_client.errors import ApiProblem, JobFailed, NoKey, Refused, Unreachable
+    from grovekeeper_client.errors import ApiProblem, FieldError, JobFailed, NoKey, Refused, Unreachable
     from grovekeeper_client.estimator import LeakWarning, PrivateForestClassifier
     from grovekeeper_client.jobs import Job
     from grovekeeper_client.models import Evaluation, Model, Quote
@@ -26,6 +26,7 @@ __all__ = [
     "Dataset",
     "Entry",
     "Evaluation",
+    "FieldError",
     "Grovekeeper",
     "Job",
     "JobFailed",
@@ -41,7 +42,7 @@ __all__ = [
 
 _MODULES = {
     "datasets": ("Balance", "Dataset", "Entry"),
-    "errors": ("ApiProblem", "JobFailed", "NoKey", "Refused", "Unreachable"),
+    "errors": ("ApiProblem", "FieldError", "JobFailed", "NoKey", "Refused", "Unreachable"),
     "estimator": ("LeakWarning", "PrivateForestClassifier"),
     "jobs": ("Job",),
     "models": ("Evaluation", "Model", "Quote"),

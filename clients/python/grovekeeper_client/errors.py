@@ -18,6 +18,34 @@ REASONS: Mapping[str, str] = {
 """Why a job ended without an output, for people, by the ``reason`` of the job."""
 
 
+@dataclass(frozen=True)
+class FieldError:
+    """A field of a request that breaks a rule.
+
+    Attributes:
+        at: JSON pointer into the request; of a problem of several rows, the first of them.
+        problem: stable slug.
+        column: column whose cells have the problem, if they have one.
+        count: number of rows of the request that have the problem, if it is a problem of rows.
+        limit: the largest value that is valid there, if it depends on the rest of the request.
+        accepted: values that are valid there, if the rule lists any.
+    """
+
+    at: str
+    problem: str
+    column: str | None = None
+    count: int | None = None
+    limit: int | None = None
+    accepted: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        place = f"column {self.column}" if self.column is not None else self.at or "/"
+        rows = "" if self.count is None else f" in {self.count} row{'s' * (self.count != 1)}"
+        limit = "" if self.limit is None else f", at most {self.limit}"
+        accepted = f", accepted: {', '.join(self.accepted)}" if self.accepted else ""
+        return f"{place}: {self.problem}{rows}{limit}{accepted}"
+
+
 @dataclass(eq=False)
 class ApiProblem(Exception):
     """The service answered with problem details (RFC 9457).
@@ -37,15 +65,20 @@ class ApiProblem(Exception):
     request_id: str | None = None
 
     def __str__(self) -> str:
-        fields = "; ".join(map(_field, self.body.get("errors", ())))
-        return f"{fields or self.detail} ({self.type}, {self.status})"
+        return f"{'; '.join(map(str, self.errors)) or self.detail} ({self.type}, {self.status})"
+
+    @property
+    def errors(self) -> list[FieldError]:
+        """The fields that break a rule, of the problem ``invalid-request``."""
+        known = FieldError.__dataclass_fields__
+        return [
+            FieldError(**{name: value for name, value in error.items() if name in known} | _accepted(error))
+            for error in self.body.get("errors", ())
+        ]
 
 
-def _field(error: Mapping[str, Any]) -> str:
-    """A field that breaks a rule, with the limit and the values that are valid there."""
-    limit = f", at most {error['limit']}" if "limit" in error else ""
-    accepted = f", accepted: {', '.join(error['accepted'])}" if "accepted" in error else ""
-    return f"{error['at'] or '/'}: {error['problem']}{limit}{accepted}"
+def _accepted(error: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    return {"accepted": tuple(error.get("accepted", ()))}
 
 
 class Refused(ApiProblem):

@@ -256,7 +256,8 @@ def test_problems_of_fields_and_columns_are_listed(run: Run, service: Any) -> No
     trees = {"at": "/parameters/n_estimators", "problem": "too-large", "limit": 63}
     chosen = {"at": "/algorithm", "problem": "unknown", "accepted": ["auto", "mrf"]}
     column = {"at": "/parameters", "problem": "unknown-field", "accepted": [f"p{i}" for i in range(22)]}
-    errors = [{"at": "/epsilon", "problem": "not-positive"}, trees, chosen, column]
+    rows = {"at": "/rows/3/age", "problem": "missing", "column": "age", "count": 90}
+    errors = [{"at": "/epsilon", "problem": "not-positive"}, trees, chosen, column, rows]
     service.answers["POST", "/plans"] = (422, {"type": "invalid-request", "errors": errors})
     assert run("plan", "census", "-a", "mrf", "-e", "0").stderr.splitlines()[1:] == [
         "  /epsilon: not positive",
@@ -265,6 +266,7 @@ def test_problems_of_fields_and_columns_are_listed(run: Run, service: Any) -> No
         "  /parameters: there is no field with a name that was given; accepted: "
         + ", ".join(f"p{i}" for i in range(20))
         + " and 2 more",
+        "  column age: an empty cell in a column that allows none, in 90 rows",
     ]
     columns = [
         {"name": name, "problem": problem, "count": count}

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from grovekeeper_client.client import Client
-from grovekeeper_client.errors import ApiProblem, Unreachable
+from grovekeeper_client.errors import ApiProblem, FieldError, Unreachable
 
 KEY = "key_test." + "s" * 43
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -122,6 +122,21 @@ def test_a_refusal_is_a_normal_answer_and_is_not_asked_again() -> None:
     assert (problem.status, problem.type, problem.detail, problem.request_id) == (409, "budget-exceeded", "d", "rq_1")
     assert problem.body["largest_that_fits"] == "0.7"
     assert len(service.requests) == 1
+
+
+def test_a_problem_of_fields_has_its_columns_and_counts() -> None:
+    rows = {"at": "/rows/0/sex", "problem": "missing", "column": "sex", "count": 90, "accepted": ["Female", "Male"]}
+    later = {"at": "/epsilon", "problem": "too-large", "limit": 3, "unknown to this client": 1}
+    service = Service(_problem(422, "invalid-request", errors=[rows, later]))
+    with pytest.raises(ApiProblem) as caught:
+        service.client().predict("md_1", {})
+    assert caught.value.errors == [
+        FieldError("/rows/0/sex", "missing", column="sex", count=90, accepted=("Female", "Male")),
+        FieldError("/epsilon", "too-large", limit=3),
+    ]
+    assert str(caught.value) == (
+        "column sex: missing in 90 rows, accepted: Female, Male; /epsilon: too-large, at most 3 (invalid-request, 422)"
+    )
 
 
 def test_a_service_that_stays_busy_is_a_problem_in_the_end() -> None:

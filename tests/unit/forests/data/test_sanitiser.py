@@ -116,7 +116,7 @@ def test_integers_beyond_floats_are_clamped():
 
 
 def test_an_unknown_column_is_refused_without_its_name():
-    assert errors_of(rows=[ROW, {**ROW, CANARY: 1}]) == [FieldProblem("/rows", "unknown-column")]
+    assert errors_of(rows=[ROW, {**ROW, CANARY: 1}]) == [FieldProblem("/rows", "unknown-column", count=1)]
     assert errors_of(columns={"age": [1], CANARY: [1]}) == [FieldProblem("/columns", "unknown-column")]
 
 
@@ -126,35 +126,37 @@ def test_an_unknown_column_lists_the_columns_that_are_read():
 
 
 def test_the_label_is_no_column_of_a_prediction():
-    assert errors_of(rows=[{**ROW, "income": "low"}]) == [FieldProblem("/rows", "unknown-column")]
+    assert errors_of(rows=[{**ROW, "income": "low"}]) == [FieldProblem("/rows", "unknown-column", count=1)]
 
 
 @pytest.mark.parametrize("row", [{}, {"age": None, "ci~ty": None}])
 def test_a_missing_feature_and_a_null_are_refused_alike(row):
     assert errors_of(rows=[ROW, row]) == [
-        FieldProblem("/rows/1/age", "missing"),
-        FieldProblem("/rows/1/ci~0ty", "missing"),
+        FieldProblem("/rows/1/age", "missing", count=1),
+        FieldProblem("/rows/1/ci~0ty", "missing", count=1),
     ]
 
 
 @pytest.mark.parametrize("cell", ["39", CANARY, True, False, [39], {"a": 1}])
 def test_only_a_json_number_is_a_number(cell):
-    assert errors_of(rows=[{**ROW, "age": cell}]) == [FieldProblem("/rows/0/age", "not-a-number")]
-    assert errors_of(rows=[ROW, {**ROW, "height/m": cell}]) == [FieldProblem("/rows/1/height~1m", "not-a-number")]
+    assert errors_of(rows=[{**ROW, "age": cell}]) == [FieldProblem("/rows/0/age", "not-a-number", count=1)]
+    assert errors_of(rows=[ROW, {**ROW, "height/m": cell}]) == [
+        FieldProblem("/rows/1/height~1m", "not-a-number", count=1)
+    ]
 
 
 @pytest.mark.parametrize("cell", [0, 1.5, True, [CANARY], {CANARY: 1}])
 def test_only_a_json_string_is_a_category(cell):
-    assert errors_of(rows=[{**ROW, "ci~ty": cell}]) == [FieldProblem("/rows/0/ci~0ty", "not-a-string")]
+    assert errors_of(rows=[{**ROW, "ci~ty": cell}]) == [FieldProblem("/rows/0/ci~0ty", "not-a-string", count=1)]
 
 
 def test_the_columns_form_points_at_cells_and_at_absent_columns():
     columns = {"age": [1, None, "2"], "sex": [None, "Male", 3], "height/m": [None, 1, 2]}
     assert errors_of(columns=columns) == [
-        FieldProblem("/columns/age/1", "missing"),
-        FieldProblem("/columns/age/2", "not-a-number"),
-        FieldProblem("/columns/sex/2", "not-a-string"),
-        FieldProblem("/columns/ci~0ty", "missing"),
+        FieldProblem("/columns/age/2", "not-a-number", count=1),
+        FieldProblem("/columns/age/1", "missing", count=1),
+        FieldProblem("/columns/sex/2", "not-a-string", count=1),
+        FieldProblem("/columns/ci~0ty", "missing", count=3),
     ]
 
 
@@ -176,10 +178,19 @@ def test_no_rows_are_legal():
     assert [array.dtype for array in encoded.columns] == [np.float64, np.float64, np.int32, np.int32]
 
 
-def test_a_refusal_names_a_bounded_number_of_cells():
-    assert len(errors_of(rows=[{}] * 5_000)) == limits.MAX_REPORTED_PROBLEMS
+def test_a_problem_of_many_rows_is_one_problem_of_its_column():
+    rows = [ROW, *({name: cell for name, cell in ROW.items() if name != "age"} for _ in range(90))]
+    assert errors_of(rows=rows) == [FieldProblem("/rows/1/age", "missing", count=90)]
+    columns = {name: [cell] * 3 for name, cell in ROW.items()} | {"ci~ty": ["Bern", 1, 2]}
+    (problem,) = errors_of(columns=columns)
+    assert problem == FieldProblem("/columns/ci~0ty/1", "not-a-string", count=2)
+    assert (problem.column, problem.accepted) == ("ci~ty", CITY.categories)
+
+
+def test_a_refusal_names_a_bounded_number_of_columns():
     wide = Schema(tuple(Feature(f"x{index}", "numeric", lower=0, upper=1) for index in range(300)), SCHEMA.label)
-    assert len(errors_of(columns={"x299": ["1"] * 300}, schema=wide)) == limits.MAX_REPORTED_PROBLEMS
+    for body in ({"rows": [{}] * 50}, {"columns": {"x299": ["1"] * 300}}):
+        assert len(errors_of(**body, schema=wide)) == limits.MAX_REPORTED_PROBLEMS
 
 
 def test_the_image_of_a_row_does_not_depend_on_the_other_rows():
