@@ -176,6 +176,7 @@ def _show(output: Output, evaluation: dict[str, Any]) -> None:
             "dataset": evaluation["dataset_name"],
             "price": amount(evaluation["price"]),
             **_percent(evaluation["accuracy"]),
+            "largest class alone": _majority(evaluation["majority"]),
             "AUROC": None if auroc["estimate"] is None else f"{auroc['estimate']:.3f} (± {auroc['noise_sd']:.3f})",
         }
     )
@@ -192,6 +193,14 @@ def _show(output: Output, evaluation: dict[str, Any]) -> None:
     output.say(evaluation["receipt"])
     for warning in evaluation["warnings"]:
         output.say(f"note: {warning}")
+
+
+def _majority(majority: dict[str, Any] | None) -> str:
+    """The accuracy of always answering the largest class, beside which the model's accuracy is read."""
+    if majority is None:
+        return "not released (a confusion matrix, or a profile of the same rows, would tell)"
+    source = "the confusion matrix" if majority["source"] == "confusion" else f"profile {majority['source']}"
+    return f"{majority['share']:.1%} ({majority['label']}; noisy, from {source})"
 
 
 def _percent(accuracy: dict[str, Any] | None) -> dict[str, str]:

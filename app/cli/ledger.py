@@ -1,6 +1,7 @@
 """Implements ``grovekeeper ledger``: shows balances and entries of accounts, exports them, and changes caps."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -89,11 +90,11 @@ def cap(call: Remote, account: AccountArgument, new: NewCap) -> None:
 def entries(call: Remote, account: AccountArgument) -> None:
     """Show every entry of an account, the oldest first."""
     with call.client() as client:
-        listed = list(client.entries(account))
+        listed, names = client.named_entries(account)
     if call.as_json:
-        call.output.json({"entries": listed})
+        call.output.json({"entries": listed, "actors": names})
         return
-    show_entries(call.output, listed)
+    show_entries(call.output, listed, names=names)
 
 
 @app.command("export")
@@ -132,12 +133,13 @@ def show_accounts(output: Output, accounts: list[dict[str, Any]], *, indent: int
     rows = [
         [
             item["account_name"],
+            item["account"] + (f" (erased {item['deleted_at'][:10]})" if item.get("deleted_at") else ""),
             *balance_cells(item),
             budget_bar(cap=item["cap"], charged=item["charged"], reserved=item["reserved"]),
         ]
         for item in accounts
     ]
-    columns = ["account", "accountant", "cap", "charged", "reserved", "remaining", "# charged = reserved . left"]
+    columns = ["account", "id", "accountant", "cap", "charged", "reserved", "remaining", "# charged = reserved . left"]
     output.table(columns, rows, empty="no accounts", indent=indent)
 
 
@@ -157,8 +159,17 @@ def show_cells(output: Output, balance: dict[str, Any]) -> None:
         output.table([partition["name"], "charged", "reserved", "remaining"], cells, empty="no uploads yet", indent=2)
 
 
-def show_entries(output: Output, entries: list[dict[str, Any]], *, indent: int = 0) -> None:
-    """Prints entries in their order; entries of a population name the member's entry in place of a scope."""
+def show_entries(
+    output: Output, entries: list[dict[str, Any]], *, names: Mapping[str, str] | None = None, indent: int = 0
+) -> None:
+    """Prints entries in their order; entries of a population name the member's entry in place of a scope.
+
+    Args:
+        output: where the command prints.
+        entries: as the service lists them.
+        names: of the acting keys, by id, as far as the reader may know them.
+        indent: spaces before each line.
+    """
     members = [entry.get("details", {}).get("member") for entry in entries]
     of_population = any(members)
     rows = [
@@ -167,8 +178,8 @@ def show_entries(output: Output, entries: list[dict[str, Any]], *, indent: int =
             entry["kind"],
             entry["amount"],
             *(_member_cells(member) if of_population else [json.dumps(entry["scope"]) if entry["scope"] else "all"]),
-            entry["job_id"],
-            entry["actor"],
+            _payer(entry["job_id"]),
+            _actor(entry["actor"], names or {}),
             entry["at"],
             entry["hash"][:12],
         ]
@@ -176,6 +187,16 @@ def show_entries(output: Output, entries: list[dict[str, Any]], *, indent: int =
     ]
     where = ["dataset", "its #"] if of_population else ["scope"]
     output.table(["#", "kind", "amount", *where, "job", "actor", "at", "hash"], rows, empty="no entries", indent=indent)
+
+
+def _payer(reference: str | None) -> str | None:
+    """The job of an entry, or the reservation of an external mechanism."""
+    is_external = reference is not None and reference.startswith("rs_")
+    return f"external {reference}" if is_external else reference
+
+
+def _actor(key_id: str, names: Mapping[str, str]) -> str:
+    return f"{names[key_id]} ({key_id})" if key_id in names else key_id
 
 
 def _member_cells(member: dict[str, Any] | None) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -78,6 +79,13 @@ def accuracy(evaluation: Evaluation) -> Accuracy | None:
         _lowest(low, n_rows, z),
         1.0 - _lowest(1.0 - high, n_rows, z),
     )
+
+
+def majority(counts: Sequence[float]) -> tuple[int, float] | None:
+    """The largest class and its share of the rows, from noisy counts by class clamped at 0; ``None`` if all are 0."""
+    rows = np.maximum(np.asarray(counts, dtype=np.float64), 0.0)
+    largest = int(rows.argmax())
+    return None if rows.sum() == 0 else (largest, float(rows[largest] / rows.sum()))
 
 
 def auroc(evaluation: Evaluation) -> Auroc | None:

@@ -14,7 +14,17 @@ from typing import TypeAlias
 import numpy as np
 
 from app.ledger.scope_digest import digest_of
-from app.privacy.composition import Boxes, JointCell, Loads, Numbering, Partitions, Scope, Table, Tightest
+from app.privacy.composition import (
+    Boxes,
+    ColumnPartition,
+    JointCell,
+    Loads,
+    Numbering,
+    Partitions,
+    Scope,
+    Table,
+    Tightest,
+)
 
 
 @dataclass(frozen=True)
@@ -70,16 +80,19 @@ class AccountState:
     totals: Mapping[str, tuple[int, int]]
 
     def tightest(self, scope: Scope) -> CellBalance:
-        """The joint cell of a scope with the largest ``charged + reserved``; ties in canonical order."""
+        """The joint cell of a scope with the largest ``charged + reserved``.
+
+        Among equal loads, declared categories come before OTHER and MISSING, then canonical order decides.
+        """
         loads = self._loads(scope)
-        return self._balance(loads.largest(), loads)
+        return self._with_declared_cells(self._balance(loads.largest(), loads), scope)
 
     def by_cell(self, scope: Scope) -> tuple[CellBalance, dict[str, list[CellBalance]]]:
         """The tightest joint cell of a scope, and of every cell of every partition inside the scope."""
         loads = self._loads(scope)
         names = [partition.name for partition in self.partitions.declared]
         cells = {name: [self._balance(tightest, loads) for tightest in loads.by_cell(name)] for name in names}
-        return self._balance(loads.largest(), loads), cells
+        return self._with_declared_cells(self._balance(loads.largest(), loads), scope), cells
 
     def reserved(self, scope: Scope, amount: int) -> "AccountState":
         """The state with one more reservation."""
@@ -88,6 +101,22 @@ class AccountState:
             self.scopes.add(digest, scope)
         charged, reserved = self.totals.get(digest, (0, 0))
         return replace(self, totals={**self.totals, digest: (charged, reserved + amount)})
+
+    def _with_declared_cells(self, tightest: CellBalance, scope: Scope) -> CellBalance:
+        """A joint cell of the same load, at a declared category of each column partition where one exists."""
+        columns = [partition for partition in self.partitions.declared if isinstance(partition, ColumnPartition)]
+        if all(tightest.cell[partition.name] in partition.categories for partition in columns):
+            return tightest
+        for partition in columns:
+            asked = scope.get(partition.name, partition.known_cells)
+            if not (categories := tuple(cell for cell in asked if cell in partition.categories)):
+                continue
+            box = {**scope, partition.name: categories}
+            loads = self._loads(box)
+            declared = self._balance(loads.largest(), loads)
+            if (declared.load, declared.is_exact) == (tightest.load, tightest.is_exact):
+                tightest, scope = declared, box
+        return tightest
 
     def _loads(self, scope: Scope) -> Loads:
         return Loads(self.partitions, self._boxes, inside=scope)

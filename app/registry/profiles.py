@@ -1,11 +1,16 @@
 """Stores, finds and lists released profiles. A profile is never removed, because plans and models refer to it."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
 from app.core.ids import is_reference
 from app.registry.tables import ProfileRow
+
+_SEARCHED = 50
 
 
 def add(session: Session, row: ProfileRow) -> None:
@@ -44,6 +49,12 @@ def page(session: Session, *, dataset_id: str, before: str | None, limit: int) -
             raise NotFound("profile")
         query = query.where(tuple_(ProfileRow.created_at, ProfileRow.id) < (last.created_at, last.id))
     return list(session.execute(query).scalars())
+
+
+def of_rows(session: Session, dataset_id: str, scope: Mapping[str, Any], epochs: Sequence[str]) -> ProfileRow | None:
+    """The newest of the last profiles of a dataset that was released from exactly these cells and uploads, if any."""
+    last = page(session, dataset_id=dataset_id, before=None, limit=_SEARCHED)
+    return next((row for row in last if (row.body["scope"], row.body["epochs"]) == (scope, list(epochs))), None)
 
 
 def of_job(session: Session, job_id: str) -> ProfileRow | None:

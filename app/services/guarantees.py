@@ -26,8 +26,8 @@ _ONE_OF_SEVERAL = (
 
 _LARGE_EPSILON = 10
 _LITTLE_PROMISED = (
-    f"ε is above {_LARGE_EPSILON}: little is promised. Somebody who knows every other row may guess {{change}} and be "
-    "right in up to {odds} of cases (without any output: 50 %)."
+    f"ε is above {_LARGE_EPSILON}: little is promised. Somebody who knows every other row and guesses {{change}} may "
+    "be right this often: {odds} (without any output: 50 %)."
 )
 
 

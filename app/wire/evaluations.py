@@ -69,8 +69,21 @@ class AurocOut(Answer):
     histogram_noise_sd: float
 
 
+class MajorityOut(Answer):
+    """The accuracy of always answering the largest class, from noisy counts: ``source`` is ``confusion`` or the id of
+    the profile that released the counts."""
+
+    label: str
+    share: float
+    source: str
+
+
 class EvaluationOut(Answer):
-    """A released evaluation. Everything in it is public; exact scores never leave the service."""
+    """A released evaluation. Everything in it is public; exact scores never leave the service.
+
+    ``majority`` is null where no released number tells it: neither this evaluation's confusion matrix nor a profile of
+    the same rows.
+    """
 
     id: str
     name: str | None
@@ -83,6 +96,7 @@ class EvaluationOut(Answer):
     epochs: list[str]
     releases: list[str]
     accuracy: AccuracyOut | None
+    majority: MajorityOut | None
     confusion: ConfusionOut | None
     auroc: AurocOut | None
     guarantee: JsonObject

@@ -19,11 +19,13 @@ class BalanceOut(AccountNamed):
     ``cap = charged + reserved + remaining``, unless the cap was lowered below what is spent, or a dataset that had
     spent joined the population: then nothing remains. ``available``, the most that one job may reserve, is less than
     ``remaining`` where a population's cap leaves less, and for one account also where the rules leave less to the key.
-    ``dataset`` and ``dataset_name`` are null for a population.
+    ``dataset`` and ``dataset_name`` are null for a population. ``deleted_at`` is the time at which the dataset was
+    erased, because datasets of one name may follow each other.
     """
 
     dataset: str | None
     dataset_name: str | None
+    deleted_at: str | None
     accountant: str
     unit: str
     cap: DecimalText
@@ -106,5 +108,11 @@ class CapIn(Request):
 
 
 class EntryList(AccountNamed):
+    """Entries in order. ``actors`` has the names of those acting keys whose names the reader may know, by id.
+
+    ``job_id`` of an entry is the id of its reservation (``rs_…``) where no job but an external mechanism is charged.
+    """
+
+    actors: dict[str, str]
     entries: list[EntryOut | DetailedEntryOut]
     next: str | None

@@ -194,6 +194,8 @@ def test_the_history_is_paged_exported_and_verified(server: Server, tmp_path: Pa
     assert [entry["kind"] for entry in whole["entries"]] == ["open", "reserve", "charge", "reserve", "charge"]
     assert [entry["sequence"] for entry in whole["entries"]] == [1, 2, 3, 4, 5]
     assert whole["next"] is None
+    assert whole["actors"][server.admin.id]
+    assert set(whole["actors"]) == {entry["actor"] for entry in whole["entries"]} - {"worker"}
     paged, cursor = [], ""
     while cursor is not None:
         page = server.admin.http.get(f"{ledger}/entries", params={"limit": 2} | ({"cursor": cursor} if cursor else {}))

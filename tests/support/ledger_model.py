@@ -63,10 +63,19 @@ class Model:
         return charged, sum(job.amount for job in covering if job.state == "reserve")
 
     def tightest(self, box: Box) -> tuple[dict[str, Cell], int, int]:
-        """The first joint cell with the largest load in a box, with its charged and reserved amounts."""
+        """The joint cell with the largest load in a box, with its charged and reserved amounts.
+
+        Among equal loads, cells of declared categories come before OTHER and MISSING, in the order of the partitions.
+        """
         amounts = {cell: self.carried(cell) for cell in self.joint_cells(box)}
-        cell = max(amounts, key=lambda cell: sum(amounts[cell]))
-        return dict(zip(sorted(self.cells), cell, strict=True)), *amounts[cell]
+        names = sorted(self.cells)
+
+        def rank(cell: JointCell) -> tuple[int, list[bool]]:
+            named = dict(zip(names, cell, strict=True))
+            return sum(amounts[cell]), [named[name] not in ("OTHER", "MISSING") for name in self.cells]
+
+        cell = max(amounts, key=rank)
+        return dict(zip(names, cell, strict=True)), *amounts[cell]
 
     @property
     def load(self) -> int:

@@ -10,15 +10,25 @@ from app.access.roles import SEE_MODEL, TRAIN, Principal
 from app.core import clock
 from app.forests import metrics
 from app.forests.bins import noisy_counts
+from app.forests.data.schema import Schema
 from app.forests.evaluation.price import AUROC, CONFUSION
 from app.forests.evaluation.read import Evaluation
-from app.registry import evaluations
+from app.forests.profile.read import Profile
+from app.registry import evaluations, profiles
 from app.registry.tables import EvaluationRow
 from app.services import guarantees
 from app.services.installation import Installation
 from app.services.model_addresses import addressed_model
 from app.services.pages import PageRequest, page_of
-from app.wire.evaluations import AccuracyOut, AurocOut, ConfusionOut, EvaluationList, EvaluationOut, IntervalOut
+from app.wire.evaluations import (
+    AccuracyOut,
+    AurocOut,
+    ConfusionOut,
+    EvaluationList,
+    EvaluationOut,
+    IntervalOut,
+    MajorityOut,
+)
 from app.wire.training import PriceOut
 
 
@@ -60,10 +70,28 @@ def list_evaluations(
 def _all_out(session: Session, rows: Sequence[EvaluationRow]) -> list[EvaluationOut]:
     outputs = [(row.dataset_id, row.body) for row in rows]
     texts = guarantees.today_of_each(session, outputs)
-    return [_evaluation_out(row, guarantee) for row, guarantee in zip(rows, texts, strict=True)]
+    return [
+        _evaluation_out(row, guarantee, majority=_majority(session, row))
+        for row, guarantee in zip(rows, texts, strict=True)
+    ]
 
 
-def _evaluation_out(row: EvaluationRow, guarantee: dict[str, Any]) -> EvaluationOut:
+def _majority(session: Session, row: EvaluationRow) -> MajorityOut | None:
+    """The share of the largest class, as far as released numbers tell it."""
+    evaluation, facts = Evaluation.from_json(row.body["evaluation"]), row.body
+    source, counts = "confusion", []
+    if CONFUSION in evaluation.tables:
+        counts = evaluation.in_rows(CONFUSION).reshape(len(facts["classes"]), -1).sum(axis=1).tolist()
+    elif (profile := profiles.of_rows(session, row.dataset_id, facts["scope"], facts["epochs"])) is not None:
+        released = Profile.from_json(profile.body["profile"], Schema.from_json(profile.body["schema"]))
+        source, counts = profile.id, list(released.counts_in_rows)
+    largest = metrics.majority(counts) if counts else None
+    if largest is None:
+        return None
+    return MajorityOut(label=facts["classes"][largest[0]], share=largest[1], source=source)
+
+
+def _evaluation_out(row: EvaluationRow, guarantee: dict[str, Any], *, majority: MajorityOut | None) -> EvaluationOut:
     evaluation, facts = Evaluation.from_json(row.body["evaluation"]), row.body
     return EvaluationOut(
         id=row.id,
@@ -77,6 +105,7 @@ def _evaluation_out(row: EvaluationRow, guarantee: dict[str, Any]) -> Evaluation
         epochs=facts["epochs"],
         releases=list(evaluation.plan.releases),
         accuracy=_accuracy(evaluation),
+        majority=majority,
         confusion=_confusion(evaluation, facts["classes"]),
         auroc=_auroc(evaluation),
         guarantee=guarantee,

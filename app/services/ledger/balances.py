@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.roles import SEE_BALANCE, SEE_LEDGER, Principal, Role
+from app.core.clock import to_text
 from app.core.errors import InvalidRequest, RoleMissing
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
@@ -158,6 +159,7 @@ def _amounts(account: Account, balance: statements.Balance) -> dict[str, object]
         **account.facts,
         "dataset": None if dataset is None else dataset.id,
         "dataset_name": None if dataset is None else dataset.name,
+        "deleted_at": None if dataset is None or dataset.row.deleted_at is None else to_text(dataset.row.deleted_at),
         "accountant": balance.accountant,
         "unit": balance.unit,
         "cap": balance.text(balance.cap),

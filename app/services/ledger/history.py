@@ -9,6 +9,7 @@ from typing import Any
 
 import rfc8785
 
+from app.access import grants
 from app.access.roles import SEE_LEDGER, Principal
 from app.ledger import statements
 from app.ledger.entries import Entry
@@ -38,7 +39,9 @@ def list_entries(installation: Installation, principal: Principal, reference: st
             lambda entry: str(entry.sequence),
         )
         listed = [entry_out(entry) for entry in shown]
-        return EntryList.model_validate({**account.facts, "entries": listed, "next": following})
+        dataset_id = None if account.dataset is None else account.id
+        names = grants.names_of_keys(session, principal, dataset_id, {entry.actor for entry in shown})
+        return EntryList.model_validate({**account.facts, "actors": names, "entries": listed, "next": following})
 
 
 def export_json_lines(installation: Installation, principal: Principal, reference: str) -> Iterator[bytes]:

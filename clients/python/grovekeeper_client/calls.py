@@ -79,10 +79,14 @@ class Calls:
         return read_object(self._transport.send(request))
 
     def _pages(self, path: str, member: str, **filters: str | None) -> Iterator[Json]:
+        for page in self._whole_pages(path, **filters):
+            yield from page[member]
+
+    def _whole_pages(self, path: str, **filters: str | None) -> Iterator[Json]:
         cursor: str | None = None
         while True:
             page = self._json("GET", path, params={"limit": PAGE_SIZE, "cursor": cursor, **filters})
-            yield from page[member]
+            yield page
             cursor = page["next"]
             if cursor is None:
                 return

@@ -25,6 +25,15 @@ class LedgerCalls(Calls):
         """``GET /ledger/{account}/entries``, all pages, in order."""
         return self._pages(f"/ledger/{segment(account)}/entries", "entries")
 
+    def named_entries(self, account: str) -> tuple[list[Json], dict[str, str]]:
+        """All entries in order, and the names of the keys that acted, by id, as far as this key may know them."""
+        entries: list[Json] = []
+        names: dict[str, str] = {}
+        for page in self._whole_pages(f"/ledger/{segment(account)}/entries"):
+            entries += page["entries"]
+            names |= page["actors"]
+        return entries, names
+
     def export_ledger(self, account: str, file: Path, *, export_format: str = "jsonl") -> str:
         """``GET /ledger/{account}/export`` into a file, which appears only when it is complete.
 

@@ -21,10 +21,12 @@ ACCOUNT = {
 }  # fmt: skip
 BALANCE = {
     "account": "ds_1", "account_name": "census", "kind": "dataset", "dataset": "ds_1", "dataset_name": "census",
+    "deleted_at": "2026-11-21T09:00:00.000000Z",
     **ACCOUNT,
 }  # fmt: skip
 OF_POPULATION = {
     "account": "pop_1", "account_name": "patients", "kind": "population", "dataset": None, "dataset_name": None,
+    "deleted_at": None,
     **ACCOUNT,
 }  # fmt: skip
 DATASET = {
@@ -239,6 +241,7 @@ EVALUATION = {
     "accuracy": {
         "estimate": 0.75, "interval": {"low": 0.7, "high": 0.8}, "population_interval": {"low": 0.6, "high": 0.9},
     },
+    "majority": {"label": "high", "share": 0.521, "source": "confusion"},
     "confusion": {"classes": ["low", "high"], "counts": [[30.0, 9.0], [11.5, 31.0]], "noise_sd": 1.0},
     "auroc": {"estimate": 0.8125, "noise_sd": 0.01, "histogram": [[1.0], [2.0]], "histogram_noise_sd": 1.0},
     "warnings": ["rows were trained on"],
@@ -345,7 +348,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("POST", "/ledger/census/reservations"): (201, EXTERNAL),
     ("GET", "/ledger/census/reservations"): (200, {"reservations": [EXTERNAL], "next": None}),
     ("POST", "/ledger/census/cap"): (200, {**BALANCE, "cap": "2", "remaining": "0.5"}),
-    ("GET", "/ledger/census/entries"): (200, {"entries": [ENTRY], "next": None}),
+    ("GET", "/ledger/census/entries"): (200, {"actors": {"key_1": "ada"}, "entries": [ENTRY], "next": None}),
     ("GET", "/ledger/census/export"): (200, b"{}\n"),
     ("GET", "/ledger/census/checkpoint"): (200, NOTE.encode()),
     ("GET", "/ledger/census/proofs"): (200, PROOF),
@@ -358,7 +361,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
         },
     ),
     ("POST", "/ledger/pop_1/cap"): (200, {**OF_POPULATION, "cap": "2", "remaining": "0.5"}),
-    ("GET", "/ledger/pop_1/entries"): (200, {"entries": [ENTRY, LOAD], "next": None}),
+    ("GET", "/ledger/pop_1/entries"): (200, {"actors": {}, "entries": [ENTRY, LOAD], "next": None}),
     ("GET", "/signer"): (200, SIGNER),
     ("GET", "/audit"): (200, {"acts": [ACT], "next": None}),
     ("GET", "/audit/export"): (200, b"{}\n"),

@@ -91,6 +91,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["among 2 models on census", "evaluations best md_1 md_2 --epsilon 0.1 --winner-accuracy --wait"],
     ),
     (["evaluations", "list", "md_1"], ["ev_1", "confusion, auroc", "best", "75.0%"]),
+    (["evaluations", "show", "ev_1"], ["52.1% (high; noisy, from the confusion matrix)"]),
     (["evaluations", "show", "ev_1"], ["75.0%", "0.812 (± 0.010)", "11.5", "note: rows were"]),
     (["evaluations", "show", "ev_1"], ["evaluated rows        70.0% to 80.0%", "rows like them  60.0% to 90.0%"]),
     (["jobs", "list"], ["jb_1", "succeeded", "0.1 ε"]),
@@ -109,7 +110,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["models", "download", "md_1", "new.safetensors"], ["wrote new.safetensors (8 bytes", "models show md_1"]),
     (["models", "download", "md_1", "new.onnx", "--format", "onnx", "--read-out", "ta"], ["wrote new.onnx (8 bytes"]),
     (["predict", "md_1", "rows.csv"], ["P(high)", "0.750"]),
-    (["ledger", "show"], ["census", "########====............", "# charged = reserved . left"]),
+    (["ledger", "show"], ["census", "ds_1 (erased 2026-11-21)", "########====....", "# charged = reserved . left"]),
     (["ledger", "show", "census"], ["tightest cell: shard=3", "For any two", "next: grovekeeper ledger export census"]),
     (
         ["ledger", "cap", "census", "2", "--reason", "less trust"],
@@ -130,7 +131,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     ),
     (["ledger", "cap", "pop_1", "2", "--reason", "less trust"], ["the cap of patients is now 2 ε; 0.5 ε are left"]),
     (["ledger", "entries", "pop_1"], ["open", "load", "ds_1", "jb_1", "cdcdcdcdcdcd"]),
-    (["ledger", "entries", "census"], ["open", "abababababab"]),
+    (["ledger", "entries", "census"], ["open", "ada (key_1)", "abababababab"]),
     (["ledger", "checkpoint", "census"], ["grovekeeper/ledger/ds_1", "— grovekeeper c2ln"]),
     (
         ["ledger", "checkpoint", "census", "new.checkpoint"],

@@ -107,3 +107,25 @@ def test_a_cap_is_sent_as_typed_and_once_per_key(run: Run, service: Any) -> None
     assert (service.body(), sent.headers["Idempotency-Key"]) == ({"cap": "1e-3", "reason": "less trust"}, "k1")
     assert json.loads(run("ledger", "cap", "census", "2", "--reason", "x", "--json").stdout)["cap"] == "2"
     assert run("ledger", "cap", "census", "2").exit_code == 2, "a cap is not changed without a reason"
+
+
+def test_an_external_charge_is_not_shown_as_a_job(run: Run, service: Any) -> None:
+    _, answer = service.answers["GET", "/ledger/census/entries"]
+    entry = answer["entries"][0] | {"kind": "charge", "job_id": "rs_2"}
+    service.answers["GET", "/ledger/census/entries"] = (200, answer | {"entries": [entry]})
+    assert "external rs_2" in run("ledger", "entries", "census").stdout
+
+
+@pytest.mark.parametrize(
+    ("majority", "shown"),
+    [
+        (None, "not released (a confusion matrix"),
+        ({"label": "low", "share": 0.5, "source": "pf_1"}, "50.0% (low; noisy, from profile pf_1)"),
+    ],
+)
+def test_the_majority_beside_an_accuracy_names_its_source(
+    run: Run, service: Any, majority: dict[str, Any] | None, shown: str
+) -> None:
+    evaluation = service.answers["GET", "/evaluations/ev_1"][1]
+    service.answers["GET", "/evaluations/ev_1"] = (200, evaluation | {"majority": majority})
+    assert shown in run("evaluations", "show", "ev_1").stdout

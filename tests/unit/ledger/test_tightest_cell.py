@@ -1,0 +1,36 @@
+"""The tightest cell of an account, among joint cells of equal load, names declared categories where it can."""
+
+from app.ledger.admission import AccountState
+from app.ledger.scope_digest import digest_of
+from app.privacy.composition import Cell, ColumnPartition, Numbering, Partitions, Scope
+
+PARTITIONS = Partitions(
+    (
+        ColumnPartition("region", "region", True, ("north", "south"), has_missing=True),
+        ColumnPartition("sex", "sex", True, ("female", "male"), has_missing=True),
+    )
+)
+
+
+def tightest(scope: Scope, *charges: tuple[Scope, int]) -> tuple[dict[str, Cell], int]:
+    scopes = Numbering(["region", "sex"])
+    for charged, _ in charges:
+        scopes.add(digest_of(charged), charged)
+    totals = {digest_of(charged): (amount, 0) for charged, amount in charges}
+    found = AccountState(100, 100, PARTITIONS, scopes, totals).tightest(scope)
+    return dict(found.cell), found.load
+
+
+def test_a_tie_is_named_by_declared_categories() -> None:
+    assert tightest({}) == ({"region": "north", "sex": "female"}, 0)
+    everywhere: Scope = {}
+    assert tightest({}, (everywhere, 3)) == ({"region": "north", "sex": "female"}, 3)
+
+
+def test_a_larger_load_at_other_is_named_and_the_rest_is_declared() -> None:
+    assert tightest({}, ({"region": ("OTHER",)}, 3)) == ({"region": "OTHER", "sex": "female"}, 3)
+    assert tightest({}, ({"sex": ("MISSING", "male")}, 3)) == ({"region": "north", "sex": "male"}, 3)
+
+
+def test_a_scope_without_a_declared_category_keeps_its_cell() -> None:
+    assert tightest({"region": ("OTHER",)}) == ({"region": "OTHER", "sex": "female"}, 0)
