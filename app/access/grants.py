@@ -58,6 +58,12 @@ def granted_as(session: Session, principal: Principal, role: Role) -> list[str]:
     return list(session.execute(rows.order_by(GrantRow.dataset_id)).scalars())
 
 
+def granted_to(session: Session, principal: Principal) -> dict[str, str]:
+    """The roles that a key was granted, by dataset."""
+    rows = session.execute(select(GrantRow.dataset_id, GrantRow.role).where(GrantRow.key_id == principal.key_id))
+    return {row.dataset_id: row.role for row in rows}
+
+
 def put(session: Session, *, dataset_id: str, key_id: str, role: Role, by: str, at: datetime) -> None:
     """Grants a key a role on a dataset, in place of an earlier grant."""
     granted = {"role": role.value, "granted_by": by, "granted_at": at}

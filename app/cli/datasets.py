@@ -101,10 +101,12 @@ def uploads(call: Remote, dataset: DatasetArgument) -> None:
 
 @app.command("list")
 @command
-def list_datasets(call: Remote) -> None:
+def list_datasets(
+    call: Remote, name: Annotated[str | None, typer.Option(help="A part of the name.", show_default=False)] = None
+) -> None:
     """List the datasets that the key may see."""
     with call.client() as client:
-        datasets = list(client.datasets())
+        datasets = list(client.datasets(name=name))
     if call.as_json:
         call.output.json({"datasets": datasets})
         return

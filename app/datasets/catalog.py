@@ -156,16 +156,27 @@ def locked(session: Session, dataset_id: str) -> Dataset:
     return Dataset(row)
 
 
-def page(session: Session, *, ids: Sequence[str] | None, after: str | None, limit: int) -> Iterator[Dataset]:
+def page(
+    session: Session, *, ids: Sequence[str] | None, after: str | None, limit: int, name: str | None = None
+) -> Iterator[Dataset]:
     """Yields datasets in order of id, deleted ones included; ``ids`` restricts them (``None``: all datasets).
 
     Declarations can be large, so the database sends a few at a time: a caller that stops does not load the others.
+
+    Args:
+        session: any transaction.
+        ids: the datasets to choose from.
+        after: the last id of the page before.
+        limit: the largest number of datasets.
+        name: a part of their names, in upper or lower case.
     """
     query = select(DatasetRow).order_by(DatasetRow.id).limit(limit).execution_options(yield_per=_LOADED_AT_ONCE)
     if ids is not None:
         query = query.where(DatasetRow.id.in_(ids))
     if after is not None:
         query = query.where(DatasetRow.id > after)
+    if name is not None:
+        query = query.where(DatasetRow.name.icontains(name, autoescape=True))
     with session.execute(query).scalars() as rows:
         for row in rows:
             yield Dataset(row)

@@ -1,6 +1,7 @@
 """The dashboard over HTTP: sessions, forms, the authority of each page, and pages that obey no stored text."""
 
 import re
+import secrets
 from html import unescape
 
 import pytest
@@ -125,6 +126,28 @@ def test_every_page_has_the_policy_and_what_the_api_would_answer(server: Server)
                 assert answer.headers["Content-Security-Policy"] == POLICY
                 assert "style=" not in answer.text
                 assert "onclick" not in answer.text
+
+
+def test_the_list_is_searched_by_name_and_says_what_fits_and_who_one_is(idle_server: Server) -> None:
+    word = secrets.token_hex(8)
+    full, empty = (
+        idle_server.uploaded(name=f"{word}-{name}", budget={"accountant": "pure", "epsilon": "2"})["id"]
+        for name in ("full", "empty")
+    )
+    caller = idle_server.granted(full, "analyst")
+    idle_server.admin.http.put(f"/datasets/{empty}/grants/{caller.id}", json={"role": "auditor"}).raise_for_status()
+    rules = {"largest_job": "0.75", "approval_above": None, "quotas": [], "frozen": False, "erase_rows_at": None}
+    idle_server.admin.http.put(f"/datasets/{empty}/rules", json=rules).raise_for_status()
+    assert idle_server.submitted(full, epsilon="1.5").status_code == 202
+    page = signed_in(idle_server, caller).get("/", params={"name": word.upper()}).text
+    first, second = page.split("<article")[1:]
+    assert (f"{word}-full" in first, f"{word}-empty" in second) == (True, True), "the fullest first"
+    assert ("your role: analyst" in first, "your role: auditor" in second) == (True, True)
+    assert (">0.5</strong> fit now" in first, ">0.75</strong> fit now" in second) == (True, True)
+    named = caller.http.get("/datasets", params={"name": f"{word}-f"}).json()["datasets"]
+    assert [dataset["id"] for dataset in named] == [full]
+    nothing = signed_in(idle_server, caller).get("/", params={"name": "100%_"}).text
+    assert "has “100%_” in its name" in nothing
 
 
 def test_a_job_is_quoted_submitted_once_and_refused_with_what_fits(idle_server: Server) -> None:

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Request, Response
 from app.access.roles import Role
 from app.api import problems
 from app.api.bodies import Body, BodyRoute, limited
-from app.api.deps import Caller, CurrentInstallation, OptionalIdempotency, Page, checked_key, sent
+from app.api.deps import Caller, CurrentInstallation, NameFilter, OptionalIdempotency, Page, checked_key, sent
 from app.api.uploads import receive_upload
 from app.core.errors import (
     BalanceMismatch,
@@ -98,9 +98,14 @@ def check_declaration(installation: CurrentInstallation, caller: Caller, body: D
 
 
 @router.get("", operation_id="list_datasets", responses=problems.documented())
-def list_datasets(installation: CurrentInstallation, caller: Caller, page: Page) -> DatasetList:
-    """List the public facts and the balance of every dataset on which the key has a grant."""
-    return show_datasets.list_datasets(installation, caller, page)
+def list_datasets(
+    installation: CurrentInstallation, caller: Caller, page: Page, name: NameFilter = None
+) -> DatasetList:
+    """List the public facts and the balance of every dataset on which the key has a grant.
+
+    `name` leaves out datasets whose names do not contain it, in upper or lower case.
+    """
+    return show_datasets.list_datasets(installation, caller, page, name=name)
 
 
 @router.get("/{dataset}", operation_id="show_dataset", responses=problems.documented(NotFound))

@@ -1,6 +1,7 @@
 """Serves ``GET /datasets``: lists and shows datasets with their public facts and balances."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
@@ -9,7 +10,7 @@ from app.access.roles import SEE_DATASET, Principal
 from app.core import clock
 from app.datasets import catalog
 from app.datasets.tables import EpochRow
-from app.ledger import statements
+from app.ledger import rules, statements, stored_rules
 from app.services.authorization import authorized_dataset
 from app.services.declared_bounds import warnings_of
 from app.services.guarantees import of_large_amount
@@ -29,17 +30,50 @@ def show_dataset(installation: Installation, principal: Principal, reference: st
         return dataset_out(session, dataset)
 
 
-def list_datasets(installation: Installation, principal: Principal, page: PageRequest) -> DatasetList:
-    """Lists the datasets on which the key has any grant, including erased datasets."""
+def list_datasets(
+    installation: Installation, principal: Principal, page: PageRequest, *, name: str | None = None
+) -> DatasetList:
+    """Lists the datasets on which the key has any grant, erased ones included; ``name`` is a part of their names."""
     with installation.database.read() as session:
         visible = grants.datasets_with(session, principal, SEE_DATASET)
         shown, following = page_of(
             page,
-            lambda limit: catalog.page(session, ids=visible, after=page.cursor, limit=limit),
+            lambda limit: catalog.page(session, ids=visible, after=page.cursor, limit=limit, name=name),
             lambda dataset: dataset.id,
             lambda dataset: dataset.weight,
         )
         return DatasetList(datasets=_all_out(session, shown), next=following)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a key may do on a dataset: its granted role, and the largest ε of one job that fits now.
+
+    The ε is the minimum over budget, population and rules.
+    """
+
+    role: str | None
+    largest_that_fits: str
+
+
+def standings(installation: Installation, principal: Principal, ids: Sequence[str]) -> dict[str, Standing]:
+    """The standing of a key on those of several datasets that it may see."""
+    with installation.database.read() as session:
+        visible = grants.datasets_with(session, principal, SEE_DATASET)
+        shown = [dataset for dataset in ids if visible is None or dataset in visible]
+        balances = statements.balances(session, shown)
+        allowances = stored_rules.allowances(session, shown, principal.key_id)
+        roles = grants.granted_to(session, principal)
+    return {
+        dataset: Standing(
+            roles.get(dataset),
+            replace(
+                balances[dataset],
+                room=allowances.get(dataset, rules.UNLIMITED).at_most(balances[dataset].room),
+            ).largest_that_fits,
+        )
+        for dataset in shown
+    }
 
 
 def dataset_out(session: Session, dataset: catalog.Dataset) -> DatasetOut:

@@ -90,9 +90,9 @@ class Client(LedgerCalls):
         """``GET /datasets/{id}/uploads``, all pages: stored rows are for owners by a grant."""
         return self._pages(f"/datasets/{segment(dataset)}/uploads", "uploads")
 
-    def datasets(self) -> Iterator[Json]:
-        """``GET /datasets``, all pages."""
-        return self._pages("/datasets", "datasets")
+    def datasets(self, *, name: str | None = None) -> Iterator[Json]:
+        """``GET /datasets``, all pages; ``name`` is a part of their names."""
+        return self._pages("/datasets", "datasets", name=name)
 
     def dataset(self, dataset: str) -> Json:
         """``GET /datasets/{id}``."""
