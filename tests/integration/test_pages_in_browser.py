@@ -9,7 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, ViewportSize, expect, sync_playwright
 
 from app.core import limits
-from tests.support.server import Server, csv_rows, worker
+from tests.support.server import Server, csv_rows, new_idempotency_key, worker
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync"]
@@ -44,6 +44,15 @@ def _page(context: BrowserContext, server: Server, complaints: list[str]) -> Pag
     return page
 
 
+def _evaluation(server: Server, model: str | None) -> str:
+    """The path of the page of an evaluation with every release."""
+    assert model is not None
+    body = {"epsilon": "0.5", "metrics": ["confusion", "auroc"]}
+    path = f"{model.removeprefix('/ui')}/evaluations"
+    job = server.admin.http.post(path, json=body, headers=new_idempotency_key()).raise_for_status().json()["job_id"]
+    return f"/ui/evaluations/{server.ended(job)['evaluation_id']}"
+
+
 @pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)
 def test_a_job_is_followed_from_the_quote_to_the_prediction(
     browser: Browser, idle_server: Server, tmp_path_factory: pytest.TempPathFactory
@@ -68,6 +77,7 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
         page.evaluate("window.notReloaded = true")
         with worker(idle_server.settings, log=tmp_path_factory.mktemp("browser") / "worker.log"):
             expect(page.locator("#live .state")).to_have_text("succeeded", timeout=120_000)
+            evaluation = _evaluation(idle_server, page.get_by_role("link", name="Open the model").get_attribute("href"))
         assert page.evaluate("window.notReloaded")
         job = page.url
         page.get_by_role("link", name="Open the model").click()
@@ -92,7 +102,7 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
     paths = [
         "/", f"/ui/datasets/{dataset['id']}", f"/ui/datasets/{dataset['id']}/train?algorithm=mrf&epsilon=1", job, model,
         "/ui/jobs", "/ui/models", "/ui/ledger", f"/ui/ledger/{dataset['id']}", f"/ui/ledger/{dataset['id']}/entries/3",
-        f"/ui/ledger/{dataset['id']}/report",
+        f"/ui/ledger/{dataset['id']}/report", evaluation,
         "/ui/datasets/new", "/ui/admin", "/ui/admin/keys", "/ui/populations", "/ui/approvals",
         f"/ui/datasets/{dataset['id']}/rows",
     ]  # fmt: skip

@@ -9,6 +9,7 @@ from markupsafe import Markup, escape
 
 from app.api.pages import words
 from app.services.ledger.spend import Spend
+from app.wire.evaluations import AccuracyOut, MajorityOut
 
 _WIDTH = 600
 _BAR_HEIGHT = 20
@@ -123,6 +124,63 @@ def _height(share: Decimal) -> Decimal:
 
 def _line(kind: str, y: Decimal) -> Markup:
     return Markup('<line class="{}" x1="0" x2="{}" y1="{y}" y2="{y}"/>').format(kind, _WIDTH, y=_number(y))
+
+
+def accuracy(accuracy: AccuracyOut, majority: MajorityOut | None) -> Markup:
+    """Draw a noisy accuracy as a dot between its intervals, from 0 to 100 %, with a mark at the largest class."""
+    ends = [
+        ("wide", accuracy.population_interval.low, accuracy.population_interval.high),
+        ("interval", accuracy.interval.low, accuracy.interval.high),
+    ]
+    bars = Markup("").join(
+        Markup('<rect class="{}" x="{}" y="8" width="{}" height="16"/>').format(
+            kind, _number(_across(low)), _number(max(_across(high) - _across(low), Decimal(1)))
+        )
+        for kind, low, high in ends
+    )
+    mark = "" if majority is None else _vertical("cap", _across(majority.share), 2, 30)
+    dot = "" if accuracy.estimate is None else _vertical("estimate", _across(accuracy.estimate), 4, 28)
+    words = "" if majority is None else f"; the largest class alone {_percent(majority.share)}"
+    estimate = "no estimate" if accuracy.estimate is None else _percent(accuracy.estimate)
+    return Markup(
+        '<svg class="plot accuracy" viewBox="0 0 {w} 32" preserveAspectRatio="none" role="img" aria-label="{label}">'
+        '<rect class="empty" y="12" width="{w}" height="8"/>{bars}{mark}{dot}</svg>'
+    ).format(
+        w=_WIDTH,
+        label=f"Accuracy {estimate}, between {_percent(accuracy.interval.low)} and "
+        f"{_percent(accuracy.interval.high)}{words}",
+        bars=bars,
+        mark=mark,
+        dot=dot,
+    )
+
+
+def roc(histogram: Sequence[Sequence[float]]) -> Markup:
+    """Draw the ROC curve of noisy counts of scores, clamped at 0: of the first class, then of the second."""
+    first, second = ([max(count, 0.0) for count in counts] for counts in histogram)
+    mistaken = detected = 0.0
+    points = ["0,200"]
+    for wrong, right in zip(reversed(first), reversed(second), strict=True):
+        mistaken, detected = mistaken + wrong, detected + right
+        x, y = (part / (whole or 1.0) * 200 for part, whole in ((mistaken, sum(first)), (detected, sum(second))))
+        points.append(f"{x:.1f},{200 - y:.1f}")
+    return Markup(
+        '<svg class="roc" viewBox="-2 -2 204 204" role="img" aria-label="ROC curve from noisy counts">'
+        '<rect class="frame" width="200" height="200"/><line class="axis" x1="0" y1="200" x2="200" y2="0"/>'
+        '<polyline class="curve" points="{}"/></svg>'
+    ).format(" ".join(points))
+
+
+def _across(share: float) -> Decimal:
+    return Decimal(share) * _WIDTH
+
+
+def _vertical(kind: str, x: Decimal, top: int, bottom: int) -> Markup:
+    return Markup('<line class="{}" x1="{x}" x2="{x}" y1="{}" y2="{}"/>').format(kind, top, bottom, x=_number(x))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def odds_scale(odds: str, *, label: str) -> Markup:

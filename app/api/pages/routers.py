@@ -1,4 +1,4 @@
-"""Lists the routes of all pages. The first route that fits a path answers it."""
+"""Lists the routes of all pages. The first route that fits a path answers it, and ``shared`` answers unknown paths."""
 
 from app.api.pages import (
     admin,
@@ -6,6 +6,7 @@ from app.api.pages import (
     dataset_details,
     datasets,
     declarations,
+    evaluations,
     jobs,
     ledger,
     models,
@@ -16,10 +17,8 @@ from app.api.pages import (
     uploads,
 )
 
-PAGES = tuple(
-    module.router
-    for module in (
-        declarations, datasets, dataset_details, quotes, uploads, jobs, models, ledger, reports, populations, approvals,
-        admin, shared,
-    )
-)  # fmt: skip
+_OF_DATASETS = (declarations, datasets, dataset_details, quotes, uploads)
+_OF_JOBS = (jobs, models, evaluations)
+_OF_ACCOUNTS = (ledger, reports, populations, approvals, admin)
+
+PAGES = tuple(module.router for module in (*_OF_DATASETS, *_OF_JOBS, *_OF_ACCOUNTS, shared))
