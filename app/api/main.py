@@ -36,6 +36,7 @@ from app.api.routes import (
     profiles,
     reservations,
     training,
+    webhooks,
 )
 from app.core.errors import GrovekeeperError, IdempotencyKeyMissing, InstallationError
 from app.core.settings import Settings
@@ -105,7 +106,7 @@ def _application() -> FastAPI:
         telemetry=_NO_TELEMETRY,
     )
     modules = (health, metrics, keys, datasets, populations, training, approvals, profiles, models, evaluations)
-    for module in (*modules, aliases, inference, ledger, reservations, evidence, audit):
+    for module in (*modules, aliases, inference, webhooks, ledger, reservations, evidence, audit):
         app.include_router(module.router, dependencies=_CHECKED)
     app.include_router(datasets.declarations, dependencies=_CHECKED)
     for pages in PAGES:

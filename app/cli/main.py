@@ -27,6 +27,7 @@ from app.cli import (
     profiles,
     rules,
     training,
+    webhooks,
 )
 from app.cli.demo import demo
 
@@ -73,6 +74,7 @@ app.add_typer(evaluations.app, name="evaluations", rich_help_panel="Use")
 app.add_typer(profiles.app, name="profiles", rich_help_panel="Use")
 app.add_typer(models.app, name="models", rich_help_panel="Use")
 app.add_typer(aliases.app, name="aliases", rich_help_panel="Use")
+app.add_typer(webhooks.app, name="webhooks", rich_help_panel="Use")
 app.command(rich_help_panel="Use")(models.predict)
 
 app.add_typer(ledger.app, name="ledger", rich_help_panel="Audit")

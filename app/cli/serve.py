@@ -26,6 +26,7 @@ from app.services.datasets.erase_due import erase_due
 from app.services.installation import Installation
 from app.services.ledger.balance_checks import check_balances
 from app.services.ledger.heads import Heads, HeadWriter
+from app.services.webhooks.deliver import deliver_due
 
 if TYPE_CHECKING:  # FastAPI and uvicorn are imported by the process that serves, not by its callers
     from fastapi import FastAPI
@@ -99,7 +100,13 @@ def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
             heads.confirm()  # nothing is erased on the word of a database that was rewound
             erase_due(installation)
 
+    def deliver(stopping: threading.Event) -> None:
+        if heads.is_current:
+            heads.confirm()
+            deliver_due(installation, stopping=stopping)
+
     return [
+        Periodic("webhooks", deliver, interval_s=limits.WEBHOOK_INTERVAL_S),
         Periodic("balances", check, interval_s=limits.BALANCE_CHECK_INTERVAL_S),
         Periodic("erasures", erase, interval_s=limits.ERASURE_INTERVAL_S),
     ]

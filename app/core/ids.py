@@ -16,6 +16,8 @@ EVALUATION = "ev"
 KEY = "key"
 SUBJECT = "sub"
 POPULATION = "pop"
+WEBHOOK = "wh"
+DELIVERY = "whd"
 
 _REFERENCE = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.MAX_DATASET_NAME_CHARS}}}", re.ASCII)
 

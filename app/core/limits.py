@@ -242,6 +242,31 @@ MAX_ENTRIES_VERIFIED_AT_ONCE = 2_000
 BALANCE_CHECK_INTERVAL_S = 60.0
 """Seconds between two comparisons of all accounts of an API process with their entries."""
 
+# Webhooks
+
+MAX_WEBHOOKS = 10
+"""Webhooks of a dataset."""
+MAX_WEBHOOK_URL_CHARS = 2_048
+"""Characters of the address of a webhook."""
+MAX_WAITING_DELIVERIES = 1_000
+"""Deliveries of a webhook that wait; further events are dropped."""
+MAX_DELIVERY_AGE_S = 86_400
+"""Seconds after which a delivery that no receiver accepted is dropped."""
+WEBHOOK_INTERVAL_S = 1.0
+"""Seconds between two searches of an API process for deliveries that are due."""
+WEBHOOK_WAIT_S = 10.0
+"""Seconds that a receiver may take to accept a connection, and for its answer."""
+WEBHOOK_HOLD_S = 60
+"""Seconds for which a process holds a webhook while it delivers; longer than two waits for a receiver."""
+WEBHOOK_RETRY_S = 5
+"""Seconds from a failed delivery to the next attempt; doubled by each further failure."""
+MAX_WEBHOOK_RETRY_S = 3_600
+"""Largest number of seconds between two attempts."""
+MAX_DUE_WEBHOOKS = 64
+"""Webhooks of one turn of a process that delivers."""
+MAX_DELIVERIES_AT_ONCE = 4
+"""Threads of one API process that wait for receivers."""
+
 # Metrics
 
 METRICS_AGE_S = 30.0

@@ -7,6 +7,7 @@ takes precedence over the variable of the same name. A secret may come from a fi
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -65,6 +66,10 @@ def _read_endpoint(text: str) -> str:
     return text
 
 
+def _read_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    return () if text == "none" else tuple(ip_network(word.strip()) for word in text.split(","))
+
+
 def _read_roles(text: str) -> dict[str, str]:
     roles = json.loads(text, object_pairs_hook=json_text.unique)
     if not isinstance(roles, dict) or not all(role in GLOBAL_ROLES for role in roles.values()):
@@ -114,6 +119,13 @@ SETTINGS: tuple[Setting, ...] = (
         "Seconds between the public times at which workers claim jobs, and charges, progress and results appear, 1 to "
         "86,400 (see docs/guides/operator.md); 0 shows all of them at once.",
         int,
+    ),
+    Setting(
+        "webhook_networks",
+        "none",
+        "Networks that webhooks may reach although they are not public, also without TLS, separated by commas: "
+        "`10.1.0.0/16`. With `none`, webhooks reach public addresses only, over TLS.",
+        _read_networks,
     ),
     Setting(
         "otlp_endpoint",
@@ -195,6 +207,7 @@ class Settings:
     lease_ttl_s: int = limits.LEASE_TTL_S
     poll_interval_s: float = 0.5
     release_interval_s: int = 0
+    webhook_networks: tuple[IPv4Network | IPv6Network, ...] = ()
     otlp_endpoint: str | None = None
     log_level: str = "INFO"
     signing_key_file: Path | None = None

@@ -54,6 +54,8 @@ class EntryKind(StrEnum):
     HISTORY_LOST = "history-lost"
     ALIAS_MOVED = "alias-moved"
     ALIAS_REMOVED = "alias-removed"
+    WEBHOOK_MADE = "webhook-made"
+    WEBHOOK_REMOVED = "webhook-removed"
 
 
 @dataclass(frozen=True)

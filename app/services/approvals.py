@@ -17,6 +17,7 @@ from app.ledger import service as ledger
 from app.ledger.entries import EntryKind
 from app.services.authorization import acting
 from app.services.installation import Installation
+from app.services.jobs import notices
 from app.services.pages import PageRequest, page_of
 from app.wire.approvals import ApprovalList, ApprovalOut, DecisionIn
 
@@ -64,11 +65,12 @@ def decide(installation: Installation, principal: Principal, job_id: str, body: 
         dataset_ids = [each.dataset_id for each in decided]
         if body.decision == "reject":
             ledger.void_jobs(session, [row.id], actor=principal.key_id)
-            queue.finish(row, state=JobState.CANCELLED, reason=EndReason.REJECTED, at=at)
+            notices.end_job(session, row, state=JobState.CANCELLED, reason=EndReason.REJECTED, at=at)
         else:
             _cover(session, row, dataset_ids)
             if all(each.decision == "approve" for each in asked):
                 queue.admit(row, at=at)
+                notices.job_changed(session, row, notices.JOB_QUEUED, at=at)
         facts = {"job": row.id, "datasets": dataset_ids, "reason": body.reason}
         control.record(session, _ACTS[body.decision], actor=principal.key_id, **facts)
         return _approval_out(row, dataset_ids)

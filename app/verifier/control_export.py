@@ -45,6 +45,8 @@ _DETAILS = {
     "history-lost": {"account", "entries"},
     "alias-moved": {"dataset", "alias", "model"},
     "alias-removed": {"dataset", "alias"},
+    "webhook-made": {"dataset", "webhook"},
+    "webhook-removed": {"dataset", "webhook"},
 }
 _OPTIONAL_DETAILS = {"key-made": {"expires_at"}, "key-rotated": {"expires_at"}, "history-lost": {"head"}}
 

@@ -36,6 +36,8 @@ class ActOut(Answer):
         "history-lost",
         "alias-moved",
         "alias-removed",
+        "webhook-made",
+        "webhook-removed",
     ]
     amount: DecimalText
     scope: JsonObject

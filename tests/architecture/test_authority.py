@@ -31,6 +31,10 @@ OF_THE_SERVICE = {
     ("app/services/ledger/balance_checks.py", "_is_equal_when_locked"),
     # dates of erasure, which owners set
     ("app/services/datasets/erase_due.py", "_is_deleted_now"),
+    # deliveries, which read the authority of the webhook's owner, and a refusal, after the caller's transaction ended
+    ("app/services/webhooks/deliver.py", "_held"),
+    ("app/services/webhooks/deliver.py", "_deliver"),
+    ("app/services/jobs/notices.py", "refused"),
     # the sweeper
     ("app/services/execution/sweep.py", "expire_jobs"),
 }

@@ -22,7 +22,7 @@ from app.registry.tables import ModelRow
 from tests.support.cells import Cells, opened_cells, undone
 from tests.support.estate import Estate, built_estate, name_model, waiting_job
 from tests.support.lost_authority import Loss, lost_before_write
-from tests.support.operations import ACTS, REQUESTS, Targets
+from tests.support.operations import ACTS, REQUESTS, WEBHOOK, Targets
 from tests.support.role_table import ALONE, CALLERS, ONE, OPERATIONS, RULES, Caller, Place, expected, places
 from tests.support.server import Caller as Holder
 from tests.support.server import Server, training
@@ -149,6 +149,9 @@ def _fresh(estate: Estate, operation: str, caller: Holder, name: str) -> Targets
         server.admin.http.delete(f"/datasets/{targets.dataset}/aliases/another")
     if operation == "delete_alias":
         name_model(server, targets.dataset, targets.rival)
+    if operation == "delete_webhook":
+        made = server.admin.http.post(f"/datasets/{targets.dataset}/webhooks", json=WEBHOOK)
+        return replace(targets, webhook=made.json()["id"])
     if operation == "delete_model":
         return replace(targets, model=_twin(server, targets.model))
     if operation in ("delete_dataset", "erase_unit", "join_population"):
@@ -211,7 +214,15 @@ def test_an_administrative_act_leaves_one_entry(cells: Cells, operation: str) ->
     left = _acts(server)[n_before:]
     assert tuple(act.kind for act in left) == ACTS[operation]
     assert {act.actor for act in left} <= {caller.id}
-    if operation in ("revoke_key", "delete_grant", "delete_dataset", "join_population", "put_alias", "delete_alias"):
+    if operation in (
+        "revoke_key",
+        "delete_grant",
+        "delete_dataset",
+        "join_population",
+        "put_alias",
+        "delete_alias",
+        "delete_webhook",
+    ):
         assert cells.send(request, caller.key).is_success
         assert _acts(server)[n_before:] == left
 

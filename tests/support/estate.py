@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.operations import EXTERNAL, Targets, new_population
+from tests.support.operations import EXTERNAL, WEBHOOK, Targets, new_population
 from tests.support.server import Caller, Server, new_idempotency_key, training, worker
 
 
@@ -45,7 +45,10 @@ def built_estate(server: Server, folder: Path, **changes: object) -> Estate:
     population = server.admin.http.post("/populations", json=new_population()).json()["id"]
     charged = server.admin.http.post(f"/ledger/{dataset}/reservations", json=EXTERNAL, headers=new_idempotency_key())
     reservation = charged.json()["reservation_id"]
-    made = (job["id"], job["model_id"], profile, server.caller().id, population, reservation, rival, evaluation)
+    webhook = server.admin.http.post(f"/datasets/{dataset}/webhooks", json=WEBHOOK).json()["id"]
+    made = (
+        job["id"], job["model_id"], profile, server.caller().id, population, reservation, rival, evaluation, webhook,
+    )  # fmt: skip
     return Estate(server, Targets(dataset, *made), callers, revoked)
 
 

@@ -22,6 +22,7 @@ class Targets:
     reservation: str
     rival: str
     evaluation: str
+    webhook: str
 
 
 def new_population() -> dict[str, Any]:
@@ -49,6 +50,7 @@ EXTERNAL = {
     "description": "a mean", "per": "row", "declared": {"adjacency": "add_remove", "epsilon": "0.001"},
 }  # fmt: skip
 INFERENCE = {"inputs": [{"name": "age", "datatype": "INT64", "shape": [1], "data": [30]}]}
+WEBHOOK = {"url": "https://hooks.invalid/a", "events": ["request.refused"]}
 Ask = tuple[str, str, dict[str, Any]]
 REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "check_health": lambda it: ("GET", "/healthz", {}),
@@ -99,6 +101,9 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "watch_job": lambda it: ("GET", f"/jobs/{it.job}/events", {}),
     "list_models": lambda it: ("GET", "/models", {}),
     "show_model": lambda it: ("GET", f"/models/{it.model}", {}),
+    "create_webhook": lambda it: ("POST", f"/datasets/{it.dataset}/webhooks", {"json": WEBHOOK}),
+    "list_webhooks": lambda it: ("GET", f"/datasets/{it.dataset}/webhooks", {}),
+    "delete_webhook": lambda it: ("DELETE", f"/datasets/{it.dataset}/webhooks/{it.webhook}", {}),
     "list_aliases": lambda it: ("GET", f"/datasets/{it.dataset}/aliases", {}),
     "show_alias": lambda it: ("GET", f"/datasets/{it.dataset}/aliases/production", {}),
     "put_alias": lambda it: ("PUT", f"/datasets/{it.dataset}/aliases/another", {"json": {"model": it.model}}),
@@ -162,6 +167,8 @@ ACTS: dict[str, tuple[str, ...]] = {
     "join_population": ("population-opened", "population-joined"),
     "put_alias": ("alias-moved",),
     "delete_alias": ("alias-removed",),
+    "create_webhook": ("webhook-made",),
+    "delete_webhook": ("webhook-removed",),
     "upload_rows": (),
     "train_model": (),
     "release_profile": (),

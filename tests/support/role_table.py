@@ -99,9 +99,11 @@ RULES: dict[str, Rule] = {
     "show_dataset": _on(*_MAY_SEE),
     "list_grants": _on("auditor", "owner"),
     **dict.fromkeys(("put_grant", "delete_grant", "delete_dataset", "show_rules", "list_uploads"), _on("owner")),
+    **dict.fromkeys(("list_webhooks", "delete_webhook"), _on("owner")),
     "show_overlaps": Rule(on=frozenset({"owner"}), by_grant=True),
     **dict.fromkeys(
-        ("change_rules", "decide_job", "change_cap", "upload_rows", "erase_unit", "join_population", "cancel_job"),
+        ("change_rules", "decide_job", "change_cap", "upload_rows", "erase_unit", "join_population", "cancel_job",
+         "create_webhook"),
         _on("owner", deleted=409),
     ),
     **dict.fromkeys(

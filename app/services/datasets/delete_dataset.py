@@ -16,6 +16,7 @@ from app.services.authorization import acting, authorized_dataset
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
 from app.services.ledger.heads import heads_path
+from app.webhooks import outbox
 
 
 def delete_dataset(installation: Installation, principal: Principal, reference: str) -> None:
@@ -47,6 +48,7 @@ def mark_deleted(session: Session, dataset_id: str, *, actor: str, at: datetime)
     show_jobs.cancel_locked(session, unfinished, actor=actor, at=at)
     if row.deleted_at is None:
         catalog.mark_deleted(row, at=at)
+        outbox.remove(session, [webhook.id for webhook in outbox.of_dataset(session, dataset_id)])
         control.record(session, EntryKind.DATASET_DELETED, actor=actor, dataset=dataset_id)
 
 

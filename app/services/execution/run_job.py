@@ -38,6 +38,7 @@ from app.registry.store import ArtifactLost
 from app.services.evaluations.released_evaluation import EvaluationKind
 from app.services.execution.paid import TaskNotPaid, require_paid
 from app.services.installation import Installation
+from app.services.jobs import notices
 from app.services.jobs.kind import JobKind, Output, OutputInvalid
 from app.services.jobs.task import JobTask, PartRows, input_path
 from app.services.profiles.released_profile import ProfileKind
@@ -144,6 +145,7 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
             ledger.charge_job(session, row.id, actor=WORKER)
         row.charged_at = at = installation.database.now(session)
         _require_open(session, row, at=at)
+        notices.job_changed(session, row, notices.JOB_STARTED, at=at)
         return _task(installation, session, row)
 
 
@@ -201,7 +203,7 @@ def _give_back(installation: Installation, claim: Claim, *, reason: EndReason) -
     with installation.database.write() as session:
         row = queue.leased(session, claim)
         ledger.void_jobs(session, [row.id], actor=WORKER)
-        queue.finish(row, state=JobState.FAILED, reason=reason, at=installation.database.now(session))
+        notices.end_job(session, row, state=JobState.FAILED, reason=reason, at=installation.database.now(session))
     shutil.rmtree(installation.job_folder(claim.job_id), ignore_errors=True)
 
 
@@ -272,7 +274,7 @@ def _run_and_settle(installation: Installation, claim: Claim, *, task: JobTask, 
 def _fail(installation: Installation, claim: Claim, *, reason: EndReason) -> None:
     with installation.database.write() as session:
         row = queue.leased(session, claim)
-        queue.finish(row, state=JobState.FAILED, reason=reason, at=installation.database.now(session))
+        notices.end_job(session, row, state=JobState.FAILED, reason=reason, at=installation.database.now(session))
 
 
 def _succeed(installation: Installation, claim: Claim, output: Output) -> None:
@@ -297,4 +299,4 @@ def _register(installation: Installation, claim: Claim, output: Output) -> None:
     with installation.database.write() as session:
         row = queue.leased(session, claim)
         output.register(session, row)
-        queue.finish(row, state=JobState.SUCCEEDED, reason=None, at=installation.database.now(session))
+        notices.end_job(session, row, state=JobState.SUCCEEDED, reason=None, at=installation.database.now(session))

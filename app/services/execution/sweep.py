@@ -25,6 +25,7 @@ from app.ledger.reconciliation import Unverified
 from app.registry import models
 from app.services.datasets.delete_dataset import erase_remains
 from app.services.installation import Installation
+from app.services.jobs import notices
 
 SWEEPER = "sweeper"
 STALE_UPLOAD = timedelta(hours=24)
@@ -120,7 +121,7 @@ def _settle(session: Session, row: JobRow, *, at: datetime, closed: Collection[s
     waited_too_long = can_start and row.waits_since < at - timedelta(seconds=limits.MAX_QUEUE_S)
     if row.state == JobState.RUNNING and row.lease_until is not None and row.lease_until < at:
         if row.charged_at is not None:
-            queue.finish(row, state=JobState.FAILED, reason=EndReason.LOST, at=at)
+            notices.end_job(session, row, state=JobState.FAILED, reason=EndReason.LOST, at=at)
             return True
         queue.requeue(row)
         if not waited_too_long:
@@ -128,6 +129,6 @@ def _settle(session: Session, row: JobRow, *, at: datetime, closed: Collection[s
     is_undecided = row.state == JobState.WAITING and row.waits_since < at - timedelta(seconds=limits.MAX_APPROVAL_S)
     if is_undecided or (row.state == JobState.QUEUED and waited_too_long):
         ledger.expire_job(session, row.id, actor=SWEEPER)
-        queue.finish(row, state=JobState.FAILED, reason=EndReason.EXPIRED, at=at)
+        notices.end_job(session, row, state=JobState.FAILED, reason=EndReason.EXPIRED, at=at)
         return True
     return False

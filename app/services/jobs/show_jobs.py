@@ -17,6 +17,7 @@ from app.jobs.tables import JobRow
 from app.ledger import service as ledger
 from app.services.authorization import acting, present
 from app.services.installation import Installation
+from app.services.jobs import notices
 from app.services.jobs.part_fields import part_fields
 from app.services.pages import PageRequest, page_of
 from app.wire.training import JobList, JobOut
@@ -75,7 +76,7 @@ def cancel_locked(session: Session, rows: Sequence[JobRow], *, actor: str, at: d
     unfinished = [row for row in rows if row.state in UNFINISHED]
     ledger.void_jobs(session, [row.id for row in unfinished if row.charged_at is None], actor=actor)
     for row in unfinished:
-        queue.finish(row, state=JobState.CANCELLED, reason=EndReason.CANCELLED, at=at)
+        notices.end_job(session, row, state=JobState.CANCELLED, reason=EndReason.CANCELLED, at=at)
 
 
 def job_out(row: JobRow) -> JobOut:

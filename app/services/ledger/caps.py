@@ -17,6 +17,7 @@ from app.registry import models
 from app.services.authorization import acting
 from app.services.guarantees import guarantee_of
 from app.services.installation import Installation
+from app.services.jobs import notices
 from app.services.ledger.accounts import find_account
 from app.services.ledger.balances import balance_of, balance_out
 from app.wire.datasets import BudgetIn
@@ -75,6 +76,7 @@ def change_cap(
                 highest = statements.highest_cap(session, dataset.id)
                 limit = caps.printable_at(highest, cap=balance.cap, load=balance.load)
                 models.put_guarantee(session, dataset.id, guarantee_of(dataset, limit))
+                notices.budget_changed(session, dataset.id, at=installation.database.now(session))
             return Answer.of(200, balance_out(account, balance))
 
         return once(session, identity, at=installation.database.now(session), work=work)

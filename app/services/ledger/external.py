@@ -17,6 +17,7 @@ from app.privacy import declared, events
 from app.privacy.declared import DeclaredLoss
 from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
+from app.services.jobs import notices
 from app.services.ledger.external_price import ExternalCharge, price_external, price_out, receipt_of
 from app.services.pages import PageRequest, page_of
 from app.services.spending.submit import Steps, submit
@@ -63,11 +64,12 @@ def charge_external(
         BudgetExceeded: the account refuses the charge.
     """
 
-    def write(session: Session, principal: Principal, charge: ExternalCharge, _at: datetime) -> Answer:
+    def write(session: Session, principal: Principal, charge: ExternalCharge, at: datetime) -> Answer:
         grants.require(session, principal, charge.dataset.id, ATTEST, kind="dataset")
         living = catalog.locked(session, charge.dataset.id).living()
         new_reservation = _reservation(charge, body, attested_by=principal.key_id)
         reservation_id = external.charge(session, new_reservation, delta=charge.delta, actor=principal.key_id)
+        notices.budget_changed(session, living.id, at=at)
         reservation = _reservation_out(session, living, external.find(session, living.id, reservation_id))
         return Answer.of(201, reservation, location=f"/ledger/{living.id}/reservations/{reservation_id}")
 

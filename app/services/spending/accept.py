@@ -19,6 +19,7 @@ from app.jobs.states import JobState
 from app.jobs.tables import JobPart, JobRow
 from app.ledger import service as ledger
 from app.ledger import stored_rules
+from app.services.jobs import notices
 from app.services.jobs.part_fields import part_fields
 from app.services.spending import scopes
 from app.services.spending.price import PricedPart
@@ -97,6 +98,10 @@ def accept(session: Session, principal: Principal, job: Job, *, at: datetime) ->
     state = JobState.WAITING if asked else JobState.QUEUED
     queue.enqueue(session, row, state=state, at=at)
     approvals.ask(session, job_id, asked)
+    if state is JobState.QUEUED:
+        notices.job_changed(session, row, notices.JOB_QUEUED, at=at)
+    for dataset_id in sorted({part.dataset.id for part in priced}):
+        notices.budget_changed(session, dataset_id, at=at)
     accepted = TrainOut.model_validate({"job_id": job_id, "state": state.value, **part_fields(parts)})
     return Answer.of(202, accepted, location=f"/jobs/{job_id}")
 

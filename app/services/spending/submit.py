@@ -14,6 +14,7 @@ from app.access.roles import Principal
 from app.core.errors import GrovekeeperError
 from app.services.authorization import acting, present
 from app.services.installation import Installation
+from app.services.jobs import notices
 
 Subject = TypeVar("Subject")
 Quote = TypeVar("Quote")
@@ -55,6 +56,7 @@ def submit(
         answer, is_first = _answered(installation, principal, steps, request)
     except GrovekeeperError as error:
         installation.admissions.add(type(error))
+        notices.refused(installation, error, by=principal.key_id)
         raise
     installation.admissions.add(is_first)
     _log.info("a request that spends budget was admitted", extra={"location": answer.location})

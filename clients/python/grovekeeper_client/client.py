@@ -6,7 +6,7 @@ Every method raises :class:`~grovekeeper_client.errors.ApiProblem` when the serv
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -274,6 +274,20 @@ class Client(LedgerCalls):
     def predict(self, model_id: str, body: Json | bytes) -> Json:
         """``POST /models/{id}/predict``, within the limits of one request: costs nothing and stores nothing."""
         return self._json("POST", f"/models/{segment(model_id)}/predict", body=body, repeatable=True)
+
+    def create_webhook(self, dataset: str, url: str, events: Sequence[str], *, threshold: str | None = None) -> Json:
+        """``POST /datasets/{id}/webhooks``: the answer has the secret of the signatures, which is shown once."""
+        body = {"url": url, "events": list(events), "threshold": threshold}
+        return self._json("POST", f"/datasets/{segment(dataset)}/webhooks", body=body)
+
+    def webhooks(self, dataset: str) -> list[Json]:
+        """``GET /datasets/{id}/webhooks``."""
+        listed: list[Json] = self._json("GET", f"/datasets/{segment(dataset)}/webhooks")["webhooks"]
+        return listed
+
+    def delete_webhook(self, dataset: str, webhook: str) -> Json:
+        """``DELETE /datasets/{id}/webhooks/{webhook}``, with its waiting deliveries."""
+        return self._json("DELETE", f"/datasets/{segment(dataset)}/webhooks/{segment(webhook)}")
 
     def aliases(self, dataset: str) -> Iterator[Json]:
         """``GET /datasets/{id}/aliases``, all pages."""

@@ -52,6 +52,11 @@ CALLS: list[tuple[Callable[[Client], object], str, str, object]] = [
     (lambda c: c.balance("a"), "GET", "/ledger/a", None),
     (lambda c: c.balance("a", scope={"s": [0]}), "GET", "/ledger/a?scope=%7B%22s%22%3A+%5B0%5D%7D", None),
     (lambda c: c.change_cap("a", "2", reason="r"), "POST", "/ledger/a/cap", {"cap": "2", "reason": "r"}),
+    (
+        lambda c: c.create_webhook("a", "https://h.test", ["job.ended"]),
+        "POST", "/datasets/a/webhooks", {"url": "https://h.test", "events": ["job.ended"], "threshold": None},
+    ),
+    (lambda c: c.delete_webhook("a", "wh_1"), "DELETE", "/datasets/a/webhooks/wh_1", None),
     (lambda c: c.deployment("a"), "GET", "/ledger/a/deployment", None),
     (lambda c: c.inclusion("a", 3), "GET", "/ledger/a/proofs?sequence=3", None),
     (lambda c: c.inclusion("a", 3, size=9), "GET", "/ledger/a/proofs?sequence=3&size=9", None),

@@ -1,0 +1,84 @@
+"""Tells webhooks about jobs, refusals and low budgets, in the transaction that causes the event.
+
+Every fact is one that an owner of the dataset may read anyway. With public times of release, the transactions
+themselves happen at public times.
+"""
+
+from datetime import datetime
+from fractions import Fraction
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.core.errors import BudgetExceeded, Frozen, GrovekeeperError, QuotaExceeded
+from app.jobs import queue
+from app.jobs.states import EndReason, JobState
+from app.jobs.tables import JobRow
+from app.ledger import statements
+from app.services.installation import Installation
+from app.webhooks import outbox
+
+JOB_QUEUED = "job.queued"
+JOB_STARTED = "job.started"
+JOB_ENDED = "job.ended"
+REFUSED = "request.refused"
+BUDGET_LOW = "budget.low"
+_REFUSALS = {BudgetExceeded: "budget-exceeded", QuotaExceeded: "quota-exceeded", Frozen: "frozen"}
+
+
+def end_job(session: Session, row: JobRow, *, state: JobState, reason: EndReason | None, at: datetime) -> None:
+    """Ends a job that the caller has locked, and its lease; every service ends jobs by this function."""
+    queue.finish(row, state=state, reason=reason, at=at)
+    job_changed(session, row, JOB_ENDED, at=at)
+
+
+def job_changed(session: Session, row: JobRow, event: str, *, at: datetime) -> None:
+    """Tells the webhooks of every dataset of a job about the job's state."""
+    for dataset_id in sorted({row.dataset_id, *(part.dataset for part in row.parts)}):
+        facts = {
+            "dataset": dataset_id,
+            "job": row.id,
+            "kind": row.kind,
+            "algorithm": row.algorithm,
+            "state": row.state,
+            "reason": row.reason,
+        }
+        _put(session, dataset_id, event, facts, at=at)
+
+
+def refused(installation: Installation, error: GrovekeeperError, *, by: str) -> None:
+    """Tells the webhooks of a dataset that a request to spend was refused. The request's transaction has ended."""
+    if not isinstance(error, BudgetExceeded | QuotaExceeded | Frozen):
+        return
+    with installation.database.read() as session:
+        listeners = [row for row in outbox.of_dataset(session, error.dataset) if REFUSED in row.events]
+    if not listeners:
+        return
+    facts = {"dataset": error.dataset, "problem": _REFUSALS[type(error)], "by": by}
+    with installation.database.write() as session:
+        _put(session, error.dataset, REFUSED, facts, at=installation.database.now(session))
+
+
+def budget_changed(session: Session, dataset_id: str, *, at: datetime) -> None:
+    """Tells webhooks with a threshold that the remaining share of the cap has fallen below it.
+
+    The caller has locked the account. A share that rises above the threshold makes the next fall an event again.
+    """
+    listeners = [row for row in outbox.listening(session, dataset_id) if row.threshold is not None]
+    if not listeners:
+        return
+    balance = statements.balance(session, dataset_id)
+    share = Fraction(balance.remaining, balance.cap) if balance.cap else Fraction(0)
+    for row in listeners:
+        is_low = share < Fraction(row.threshold or 0)
+        if is_low and not row.is_low:
+            facts = {"dataset": dataset_id, "unit": balance.unit, "threshold": row.threshold}
+            amounts = {"cap": balance.text(balance.cap), "remaining": balance.text(balance.remaining)}
+            outbox.put(session, row, BUDGET_LOW, {**facts, **amounts}, at=at)
+        row.is_low = is_low
+
+
+def _put(session: Session, dataset_id: str, event: str, facts: dict[str, Any], *, at: datetime) -> None:
+    for row in outbox.listening(session, dataset_id):
+        if event in row.events:
+            outbox.put(session, row, event, facts, at=at)

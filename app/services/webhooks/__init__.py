@@ -1,0 +1,1 @@
+"""Registers webhooks, and delivers events to them."""

@@ -1,0 +1,1 @@
+"""Stores webhooks and the deliveries that wait for them, and sends deliveries."""

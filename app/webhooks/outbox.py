@@ -1,0 +1,108 @@
+"""Stores webhooks, adds events to the outbox in the transaction that causes them, and hands out what is due.
+
+An event is delivered at least once and in order: its row is removed after a receiver has accepted it. A process that
+delivers holds a webhook until a time in the future; another process continues if it was killed.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import delete, exists, func, select
+from sqlalchemy.orm import Session
+
+from app.core import clock, ids, limits
+from app.core.errors import TooLarge
+from app.webhooks.tables import DeliveryRow, WebhookRow
+
+_log = logging.getLogger(__name__)
+
+
+def add(session: Session, row: WebhookRow) -> None:
+    """Adds a webhook. The caller has locked the dataset.
+
+    Raises:
+        TooLarge: the dataset has too many webhooks.
+    """
+    if len(of_dataset(session, row.dataset_id)) >= limits.MAX_WEBHOOKS:
+        raise TooLarge("the number of webhooks", limits.MAX_WEBHOOKS)
+    session.add(row)
+    session.flush()
+
+
+def of_dataset(session: Session, dataset_id: str) -> list[WebhookRow]:
+    """The webhooks of a dataset, the oldest first."""
+    query = select(WebhookRow).where(WebhookRow.dataset_id == dataset_id)
+    return list(session.execute(query.order_by(WebhookRow.created_at, WebhookRow.id)).scalars())
+
+
+def listening(session: Session, dataset_id: str) -> list[WebhookRow]:
+    """The webhooks of a dataset in a write transaction, which keeps them from being removed until it ends."""
+    query = select(WebhookRow).where(WebhookRow.dataset_id == dataset_id).order_by(WebhookRow.id)
+    return list(session.execute(query.with_for_update(read=True, key_share=True)).scalars())
+
+
+def has(session: Session, dataset_id: str, webhook_id: str) -> bool:
+    """Whether a webhook is one of a dataset's."""
+    row = session.get(WebhookRow, webhook_id) if ids.is_reference(webhook_id) else None
+    return row is not None and row.dataset_id == dataset_id
+
+
+def remove(session: Session, webhook_ids: Sequence[str]) -> None:
+    """Removes webhooks with their waiting deliveries."""
+    session.execute(delete(DeliveryRow).where(DeliveryRow.webhook_id.in_(webhook_ids)))
+    session.execute(delete(WebhookRow).where(WebhookRow.id.in_(webhook_ids)))
+
+
+def n_waiting(session: Session, webhook_id: str) -> int:
+    """The number of deliveries that wait."""
+    query = select(func.count()).where(DeliveryRow.webhook_id == webhook_id)
+    return session.execute(query).scalar_one()
+
+
+def put(session: Session, row: WebhookRow, event: str, facts: Mapping[str, Any], *, at: datetime) -> None:
+    """Adds an event to the outbox of a webhook, unless too many wait."""
+    if n_waiting(session, row.id) >= limits.MAX_WAITING_DELIVERIES:
+        _log.warning("a webhook has too many waiting deliveries; an event was dropped")
+        return
+    delivery_id = ids.new(ids.DELIVERY)
+    body = {"id": delivery_id, "type": event, "at": clock.to_text(at), **facts}
+    session.add(DeliveryRow(id=delivery_id, webhook_id=row.id, event=event, body=body, created_at=at))
+    session.flush()
+
+
+def due(session: Session, *, at: datetime) -> list[str]:
+    """Ids of webhooks with deliveries that may be attempted now."""
+    waits = exists().where(DeliveryRow.webhook_id == WebhookRow.id)
+    query = select(WebhookRow.id).where(WebhookRow.next_at <= at, waits).order_by(WebhookRow.next_at)
+    return list(session.execute(query.limit(limits.MAX_DUE_WEBHOOKS)).scalars())
+
+
+def hold(session: Session, webhook_id: str, *, at: datetime) -> WebhookRow | None:
+    """Holds a webhook that is due, so that no other process delivers to it; ``None`` if another one holds it."""
+    query = select(WebhookRow).where(WebhookRow.id == webhook_id, WebhookRow.next_at <= at)
+    row = session.execute(query.with_for_update(skip_locked=True, key_share=True)).scalar_one_or_none()
+    if row is not None:
+        row.next_at = at + timedelta(seconds=limits.WEBHOOK_HOLD_S)
+    return row
+
+
+def oldest(session: Session, webhook_id: str, *, at: datetime) -> DeliveryRow | None:
+    """The oldest delivery that waits. Deliveries that are too old are removed."""
+    too_old = at - timedelta(seconds=limits.MAX_DELIVERY_AGE_S)
+    of_webhook = DeliveryRow.webhook_id == webhook_id
+    session.execute(delete(DeliveryRow).where(of_webhook, DeliveryRow.created_at < too_old))
+    query = select(DeliveryRow).where(of_webhook).order_by(DeliveryRow.created_at, DeliveryRow.id)
+    return session.execute(query.limit(1)).scalar_one_or_none()
+
+
+def settle(session: Session, row: WebhookRow, delivery_id: str, *, accepted: bool, at: datetime) -> None:
+    """Removes a delivery that was accepted, or lets the webhook wait twice as long as after the failure before."""
+    if accepted:
+        session.execute(delete(DeliveryRow).where(DeliveryRow.id == delivery_id))
+        row.failures, row.next_at = 0, at
+        return
+    row.failures += 1
+    pause = min(limits.WEBHOOK_RETRY_S * 2 ** min(row.failures - 1, 20), limits.MAX_WEBHOOK_RETRY_S)
+    row.next_at = at + timedelta(seconds=pause)

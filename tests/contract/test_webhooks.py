@@ -1,0 +1,310 @@
+"""Webhooks are told about every event at least once and in order, while their owner and their dataset last."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+
+from app.core import limits
+from app.core.errors import BudgetExceeded, DatasetDeleted, InvalidRequest, RoleMissing, TooLarge
+from app.services.datasets.delete_dataset import delete_dataset
+from app.services.execution import run_job
+from app.services.grants import remove_grant
+from app.services.installation import Installation
+from app.services.jobs.show_jobs import cancel_job
+from app.services.webhooks.deliver import deliver_due
+from app.services.webhooks.manage_webhooks import create_webhook, delete_webhook, list_webhooks
+from app.webhooks import outbox, sender
+from app.webhooks.tables import DeliveryRow
+from app.wire.webhooks import WebhookIn, WebhookWithSecret
+from grovekeeper_client.webhooks import SignatureInvalid, verified
+from tests.support.crash_scene import OWNER, Scene
+from tests.support.ruled import SECOND, grant
+
+LOOPBACK = (ip_network("127.0.0.0/8"),)
+ALL = ["job.queued", "job.started", "job.ended", "request.refused"]
+
+
+@dataclass
+class Receiver:
+    """A receiver on loopback that answers with a status and keeps every request."""
+
+    status: int = 204
+    wait_s: float = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    url: str = ""
+
+    def events(self, secret: str) -> list[dict[str, Any]]:
+        return [verified(secret, headers["Grovekeeper-Signature"], body) for headers, body in self.requests]
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with _listening(Receiver()) as receiver:
+        yield receiver
+
+
+@contextmanager
+def _listening(receiver: Receiver) -> Iterator[Receiver]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            receiver.requests.append((dict(self.headers), body))
+            time.sleep(receiver.wait_s)
+            self.send_response(receiver.status)
+            for name, value in receiver.headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Prints nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    receiver.url = f"http://127.0.0.1:{server.server_port}/hook?a=1"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield receiver
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def here(scene: Scene) -> Installation:
+    """The installation of the scene, which may reach loopback."""
+    return replace(scene.installation, settings=replace(scene.installation.settings, webhook_networks=LOOPBACK))
+
+
+def _told(here: Installation, scene: Scene, url: str, **changes: Any) -> WebhookWithSecret:
+    body = WebhookIn.model_validate({"url": url, "events": ALL} | changes)
+    return create_webhook(here, OWNER, scene.dataset_id, body)
+
+
+def _waiting(scene: Scene) -> int:
+    with scene.installation.database.read() as session:
+        return session.query(DeliveryRow).count()
+
+
+def _run(scene: Scene) -> str:
+    claim = run_job.claim_next(scene.installation)
+    assert claim is not None
+    run_job.charge_job(scene.installation, claim)
+    return claim.job_id
+
+
+def test_a_job_and_a_refusal_are_told_in_order_and_with_public_facts(
+    scene: Scene, here: Installation, receiver: Receiver
+) -> None:
+    webhook = _told(here, scene, receiver.url)
+    scene.submit(key="a")
+    job_id = _run(scene)
+    cancel_job(scene.installation, OWNER, job_id)
+    with pytest.raises(BudgetExceeded):
+        scene.submit(key="b", epsilon="100")
+    assert deliver_due(here) == 4
+    events = receiver.events(webhook.secret)
+    assert [event["type"] for event in events] == ALL
+    assert {event["dataset"] for event in events} == {scene.dataset_id}
+    assert [event.get("state") for event in events] == ["queued", "running", "cancelled", None]
+    assert set(events[2]) == {"id", "type", "at", "dataset", "job", "kind", "algorithm", "state", "reason"}
+    assert (events[2]["job"], events[3]["problem"], events[3]["by"]) == (job_id, "budget-exceeded", OWNER.key_id)
+    assert len({event["id"] for event in events}) == 4
+    assert (_waiting(scene), deliver_due(here)) == (0, 0)
+
+
+def test_a_low_budget_is_told_once_for_each_fall_below_the_threshold(
+    scene: Scene, here: Installation, receiver: Receiver
+) -> None:
+    webhook = _told(here, scene, receiver.url, events=["budget.low"], threshold="0.5")
+    for key, epsilon in (("a", "1"), ("b", "1"), ("c", "0.1")):
+        scene.charge_external(key=key, epsilon=epsilon)
+    deliver_due(here)
+    (event,) = receiver.events(webhook.secret)
+    assert (event["cap"], event["remaining"], event["threshold"]) == ("3", "1", "0.5")
+
+
+def test_a_transaction_that_rolls_back_tells_nothing(
+    scene: Scene, here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _told(here, scene, "https://hooks.invalid/")
+    monkeypatch.setattr(limits, "MAX_UNFINISHED_JOBS_PER_KEY", 1)
+    scene.submit(key="a")
+    before = _waiting(scene)
+    with pytest.raises(Exception, match="unfinished"):
+        scene.submit(key="b")
+    assert (before, _waiting(scene)) == (1, 1)
+
+
+def test_a_process_that_dies_between_sending_and_removing_loses_nothing(
+    scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    webhook = _told(here, scene, receiver.url)
+    scene.submit(key="a")
+
+    def die(*_: object, **__: object) -> bool:
+        raise SystemExit
+
+    with monkeypatch.context() as dying:
+        dying.setattr(sender, "send", die)
+        with pytest.raises(SystemExit):
+            deliver_due(here)
+    assert (_waiting(scene), deliver_due(here)) == (1, 0), "the dead process still holds the webhook"
+    monkeypatch.setattr(limits, "WEBHOOK_HOLD_S", 0)
+    with scene.installation.database.write() as session:
+        (row,) = outbox.of_dataset(session, scene.dataset_id)
+        row.next_at = row.created_at
+    assert deliver_due(here) == 1
+    assert [event["type"] for event in receiver.events(webhook.secret)] == ["job.queued"]
+
+
+@pytest.mark.parametrize("status", [302, 400, 500])
+def test_a_refused_delivery_waits_longer_each_time_and_no_redirect_is_followed(
+    scene: Scene, here: Installation, receiver: Receiver, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.status, receiver.headers = status, {"Location": receiver.url}
+    _told(here, scene, receiver.url)
+    scene.submit(key="a")
+    for n_failures in (1, 2):
+        assert deliver_due(here) == 0
+        assert (len(receiver.requests), deliver_due(here), len(receiver.requests)) == (n_failures, 0, n_failures)
+        (shown,) = list_webhooks(here, OWNER, scene.dataset_id).webhooks
+        assert (shown.failures, shown.waiting) == (n_failures, 1)
+        with scene.installation.database.write() as session:
+            (row,) = outbox.of_dataset(session, scene.dataset_id)
+            paused_s = (row.next_at - scene.installation.database.now(session)).total_seconds()
+            row.next_at = row.created_at
+        assert paused_s == pytest.approx(limits.WEBHOOK_RETRY_S * n_failures, abs=2)
+    receiver.status = 200
+    assert deliver_due(here) == 1
+
+
+def test_an_event_that_nobody_accepts_is_dropped_in_the_end(
+    scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _told(here, scene, receiver.url)
+    scene.submit(key="a")
+    monkeypatch.setattr(limits, "MAX_DELIVERY_AGE_S", -1)
+    assert (deliver_due(here), _waiting(scene), receiver.requests) == (0, 0, [])
+
+
+def test_a_slow_receiver_is_cut_off_and_does_not_hold_up_another(
+    scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "WEBHOOK_WAIT_S", 0.3)
+    with _dripping() as slow:
+        _told(here, scene, slow)
+        _told(here, scene, receiver.url)
+        scene.submit(key="a")
+        began = time.monotonic()
+        assert deliver_due(here) == 1
+        assert time.monotonic() - began < 5
+    assert len(receiver.requests) == 1
+
+
+@contextmanager
+def _dripping() -> Iterator[str]:
+    """A receiver that sends a byte of its answer now and then, and never the last one."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    stopping = threading.Event()
+
+    def drip() -> None:
+        stream, _ = listener.accept()
+        with stream:
+            while not stopping.wait(0.05):
+                try:
+                    stream.sendall(b"H")
+                except OSError:
+                    return
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    finally:
+        stopping.set()
+        thread.join()
+        listener.close()
+
+
+def _revoke_grant(scene: Scene) -> None:
+    remove_grant(scene.installation, OWNER, scene.dataset_id, SECOND.key_id)
+
+
+def _delete(scene: Scene) -> None:
+    delete_dataset(scene.installation, OWNER, scene.dataset_id)
+
+
+@pytest.mark.parametrize("end", [_revoke_grant, _delete])
+def test_nothing_is_delivered_after_the_owner_lost_the_role_or_the_dataset_its_rows(
+    scene: Scene, here: Installation, receiver: Receiver, end: Callable[[Scene], None]
+) -> None:
+    grant(scene, "owner")
+    create_webhook(here, SECOND, scene.dataset_id, WebhookIn.model_validate({"url": receiver.url, "events": ALL}))
+    scene.submit(key="a")
+    end(scene)
+    assert (deliver_due(here), receiver.requests, _waiting(scene)) == (0, [], 0)
+
+
+def test_only_owners_register_and_within_limits(
+    scene: Scene, here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grant(scene, "analyst")
+    body = WebhookIn.model_validate({"url": "https://hooks.invalid/", "events": ALL})
+    with pytest.raises(RoleMissing):
+        create_webhook(here, SECOND, scene.dataset_id, body)
+    monkeypatch.setattr(limits, "MAX_WEBHOOKS", 1)
+    first = create_webhook(here, OWNER, scene.dataset_id, body)
+    with pytest.raises(TooLarge):
+        create_webhook(here, OWNER, scene.dataset_id, body)
+    monkeypatch.setattr(limits, "MAX_WAITING_DELIVERIES", 1)
+    scene.submit(key="a")
+    scene.submit(key="b")
+    assert _waiting(scene) == 1
+    delete_webhook(here, OWNER, scene.dataset_id, first.id)
+    assert _waiting(scene) == 0
+    delete_dataset(scene.installation, OWNER, scene.dataset_id)
+    with pytest.raises(DatasetDeleted):
+        create_webhook(here, OWNER, scene.dataset_id, body)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"url": "http://example.org/"}, {"url": "https://10.0.0.1/"}, {"events": ["budget.low"]},
+        {"threshold": "0.5"}, {"events": ["budget.low"], "threshold": "1.5"},
+    ],
+)  # fmt: skip
+def test_a_webhook_that_cannot_work_is_refused(scene: Scene, changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest):
+        _told(scene.installation, scene, **{"url": "https://hooks.invalid/"} | changes)
+
+
+def test_the_secret_is_sealed_and_a_changed_or_old_request_is_detected(
+    scene: Scene, here: Installation, receiver: Receiver
+) -> None:
+    webhook = _told(here, scene, receiver.url)
+    with scene.installation.database.read() as session:
+        (row,) = outbox.of_dataset(session, scene.dataset_id)
+        assert webhook.secret.encode() not in row.sealed_secret
+    scene.submit(key="a")
+    deliver_due(here)
+    ((headers, body),) = receiver.requests
+    signature = headers["Grovekeeper-Signature"]
+    assert verified(webhook.secret, signature, body)["id"] == headers["Grovekeeper-Delivery"]
+    old = sender.signature(webhook.secret, body, at_s=int(time.time()) - 301)
+    for forged in ((webhook.secret + "x", signature, body), (webhook.secret, signature, body + b" "),
+                   (webhook.secret, old, body), (webhook.secret, "", body)):  # fmt: skip
+        with pytest.raises(SignatureInvalid):
+            verified(*forged)
+    assert json.loads(body)["type"] == "job.queued"

@@ -1,0 +1,84 @@
+"""No delivery goes to an address that is not public, under whatever name or form, unless a setting allows it."""
+
+import ipaddress
+import socket
+from typing import Any
+
+import pytest
+
+from app.webhooks import sender
+from app.webhooks.addresses import AddressRefused, confirm, read_url
+
+PRIVATE = [
+    "127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1",
+    "255.255.255.255", "::1", "::", "fe80::1", "fc00::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254",
+    "64:ff9b::a00:1", "2002:7f00:1::", "2001:db8::1",
+]  # fmt: skip
+_NET = (ipaddress.ip_network("10.0.0.0/8"),)
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_an_address_that_is_not_public_is_refused(address: str) -> None:
+    with pytest.raises(AddressRefused, match="address-not-public"):
+        confirm(ipaddress.ip_address(address), is_plain=False, allowed=())
+    host = f"[{address}]" if ":" in address else address
+    with pytest.raises(AddressRefused):
+        read_url(f"https://{host}/hook", allowed=())
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700:4700::1111", "64:ff9b::808:808"])
+def test_a_public_address_is_reached_over_tls_only(address: str) -> None:
+    confirm(ipaddress.ip_address(address), is_plain=False, allowed=())
+    with pytest.raises(AddressRefused, match="not-https"):
+        confirm(ipaddress.ip_address(address), is_plain=True, allowed=_NET)
+
+
+def test_a_network_of_the_setting_is_reached_also_without_tls() -> None:
+    assert read_url("http://10.1.2.3:8080/hook", allowed=_NET).hostname == "10.1.2.3"
+    confirm(ipaddress.ip_address("::ffff:10.1.2.3"), is_plain=True, allowed=_NET)
+    with pytest.raises(AddressRefused):
+        read_url("https://192.168.0.1/", allowed=_NET)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ftp://example.org/", "https:///hook", "https://user:word@example.org/", "https://example.org/#part",
+        "https://example.org:99999/", "https://example.org/\n", "https://exämple.org/", "https://[::1/", "",
+        "example.org",
+        "https://example.org:0/", "https://" + "a" * 3_000 + ".org/",
+    ],
+)  # fmt: skip
+def test_a_text_that_is_no_safe_address_is_refused(text: str) -> None:
+    with pytest.raises(AddressRefused):
+        read_url(text, allowed=())
+
+
+def _resolving(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]:
+    """Lets names resolve to addresses, one answer after the other, and records where a connection goes."""
+    left, reached = list(answers), []
+
+    def resolve(host: str, port: int, **_: Any) -> list[Any]:
+        family = socket.AF_INET
+        return [(family, socket.SOCK_STREAM, 6, "", (address, port)) for address in left.pop(0)]
+
+    def connect(_: socket.socket, target: tuple[str, int]) -> None:
+        reached.append(target[0])
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    return reached
+
+
+@pytest.mark.parametrize("answer", [["127.0.0.1"], ["8.8.8.8", "127.0.0.1"], ["127.0.0.1", "8.8.8.8"]])
+def test_a_name_with_a_private_address_is_not_reached(monkeypatch: pytest.MonkeyPatch, answer: list[str]) -> None:
+    reached = _resolving(monkeypatch, answer)
+    assert not sender.send("https://hooks.invalid/", b"{}", {}, allowed=())
+    assert reached == []
+
+
+def test_a_name_is_resolved_once_and_that_address_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached = _resolving(monkeypatch, ["8.8.8.8"], ["127.0.0.1"])
+    assert not sender.send("https://hooks.invalid/", b"{}", {}, allowed=())
+    assert reached == ["8.8.8.8"]
