@@ -1,0 +1,107 @@
+"""The samples for Kubernetes, nginx and Compose are valid and agree with the image and with each other."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from app.core import limits
+from app.core.settings import SETTINGS
+
+_ROOT = Path(__file__).parents[2]
+_FILE = _ROOT / "deploy" / "kubernetes" / "grovekeeper.yaml"
+OBJECTS: list[dict[str, Any]] = list(yaml.safe_load_all(_FILE.read_text(encoding="utf-8")))
+PODS = {it["metadata"]["name"]: it["spec"]["template"]["spec"] for it in OBJECTS if "template" in it.get("spec", {})}
+COMPOSE: dict[str, Any] = yaml.safe_load((_ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
+NGINX = (_ROOT / "deploy" / "nginx" / "grovekeeper.conf").read_text(encoding="utf-8")
+DOCKERFILE = (_ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("index", range(len(OBJECTS)), ids=lambda index: f"{OBJECTS[index]['kind']} {index}")
+def test_an_object_is_valid_by_the_published_schema(index: int) -> None:
+    kubernetes_validate.validate(OBJECTS[index], kubernetes_validate.latest_version(), strict=True)
+
+
+def test_an_unknown_member_is_found() -> None:
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(OBJECTS[0] | {"surprise": 1}, kubernetes_validate.latest_version(), strict=True)
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_a_pod_has_no_more_rights_than_it_needs(name: str) -> None:
+    pod = PODS[name]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    user = f"{pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}"
+    assert f"USER {user}\n" in DOCKERFILE
+    assert pod["automountServiceAccountToken"] is pod["enableServiceLinks"] is False
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+    }  # fmt: skip
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    paths = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert {"/tmp", "/var/lib/grovekeeper"} <= paths
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_a_pod_runs_what_the_compose_service_runs_with_the_secrets_that_it_reads(name: str) -> None:
+    service = COMPOSE[name.removeprefix("grovekeeper-")]
+    (container,) = PODS[name]["containers"]
+    assert container["args"] == service["command"]
+    variables = {variable["name"]: variable["value"] for variable in container["env"]}
+    known = {f"{setting.variable}{ending}" for setting in SETTINGS for ending in ("", "_FILE")}
+    assert variables.keys() <= known
+    # Compose keeps the signing key in the volume that its services share.
+    assert variables.keys() - {"GROVEKEEPER_SIGNING_KEY_FILE"} == service["environment"].keys()
+    (secret,) = (volume["secret"] for volume in PODS[name]["volumes"] if volume["name"] == "secrets")
+    assert {f"/run/secrets/{item['path']}" for item in secret["items"]} == set(variables.values())
+
+
+def test_probes_ask_the_paths_that_need_no_key() -> None:
+    (container,) = PODS["grovekeeper-api"]["containers"]
+    paths = {name: container[name]["httpGet"]["path"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
+    assert paths == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+    assert container["readinessProbe"]["timeoutSeconds"] > limits.READINESS_WAIT_S
+    assert f"EXPOSE {container['ports'][0]['containerPort']}\n" in DOCKERFILE
+
+
+def test_workers_and_migrations_reach_the_database_alone() -> None:
+    policies = {it["metadata"]["name"]: it["spec"] for it in OBJECTS if it["kind"] == "NetworkPolicy"}
+    everyone, api = policies["grovekeeper"], policies["grovekeeper-api"]
+    assert everyone["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": "grovekeeper"}
+    assert everyone["ingress"] == []
+    ports = [port["port"] for rule in everyone["egress"] for port in rule["ports"]]
+    assert ports == [53, 53, 5432]
+    assert api["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "api"
+    (outside,) = (peer["ipBlock"] for rule in api["egress"] for peer in rule["to"])
+    assert {"10.0.0.0/8", "169.254.0.0/16", "192.168.0.0/16"} <= set(outside["except"])
+
+
+def _directive(name: str) -> str:
+    found = re.search(rf"^\s*{name} (.*);$", NGINX, re.MULTILINE)
+    assert found is not None, name
+    return found[1]
+
+
+def test_the_proxy_admits_what_the_service_admits_and_keeps_no_body() -> None:
+    assert NGINX.count("{") == NGINX.count("}")
+    assert _directive("client_max_body_size") == f"{limits.MAX_UPLOAD_BODY_BYTES // 1024**3}g"
+    assert (_directive("proxy_request_buffering"), _directive("proxy_buffering")) == ("off", "off")
+    assert int(_directive("client_body_timeout").removesuffix("s")) > limits.BODY_WAIT_S
+    assert int(_directive("client_header_timeout").removesuffix("s")) == limits.REQUEST_HEAD_S
+    assert NGINX.count("proxy_set_header Host $host;") == NGINX.count("proxy_pass ")
+    assert _directive("proxy_next_upstream") == "off"
+    buffers, size = _directive("large_client_header_buffers").split()
+    assert int(buffers) * int(size.removesuffix("k")) * 1024 <= limits.MAX_REQUEST_HEAD_BYTES
+    streams = NGINX[NGINX.index("/events$") :]
+    assert int(re.findall(r"proxy_read_timeout (\d+)h", streams)[0]) * 3_600 > limits.CHILD_TIMEOUT_S
+
+
+def test_the_proxy_reaches_the_replicas_of_compose() -> None:
+    first, last = (int(port) for port in COMPOSE["api"]["ports"][0].split(":")[1].split("-"))
+    used = [int(port) for port in re.findall(r"server 127\.0\.0\.1:(\d+);", NGINX)]
+    assert len(used) == COMPOSE["api"]["deploy"]["replicas"]
+    assert all(first <= port <= last for port in used)
