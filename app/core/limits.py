@@ -286,7 +286,7 @@ MAX_DEPTH = 12
 MAX_TREE_LEAF_CELLS = 2**26
 """Trees × leaves × classes of a model: bounds memory, artifact and prediction by public numbers."""
 MAX_CACHED_ARTIFACT_BYTES = 512 * 1024 * 1024
-"""Bytes of the artifacts that one process keeps loaded, as they are on disk."""
+"""Bytes of memory for the artifacts that one process keeps loaded."""
 MAX_CONFUSION_CLASSES = 100
 """Classes of a confusion matrix."""
 MAX_SCORE_BINS = 256

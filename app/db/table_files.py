@@ -12,7 +12,6 @@ from typing import Any, TextIO
 from sqlalchemy import Column, Connection, LargeBinary, MetaData, Table, insert, inspect, select
 
 from app.core import clock
-from app.core.errors import InstallationError
 
 _ROWS_AT_ONCE = 1_000
 _REVISION = "alembic_version"
@@ -30,8 +29,7 @@ def write_rows(connection: Connection, file: TextIO) -> None:
 def read_rows(connection: Connection, lines: Iterable[str]) -> None:
     """Inserts rows into the empty tables of a database at the revision of the file.
 
-    Raises:
-        InstallationError: the file names a table that the database does not have.
+    Rows of tables that the revision does not have are left out: another program made them in the same database.
     """
     tables = _tables(connection)
     insertion: _Insertion | None = None
@@ -39,11 +37,9 @@ def read_rows(connection: Connection, lines: Iterable[str]) -> None:
         if isinstance(line, dict):
             if insertion is not None:
                 insertion.flush()
-            if line["table"] not in tables:
-                raise InstallationError(f"this revision of the database has no table {line['table']}")
-            insertion = _Insertion(connection, tables[line["table"]], line["columns"])
-        else:
-            assert insertion is not None, "a header precedes rows"
+            table = tables.get(line["table"])
+            insertion = None if table is None else _Insertion(connection, table, line["columns"])
+        elif insertion is not None:
             insertion.add(line)
     if insertion is not None:
         insertion.flush()

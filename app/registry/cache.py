@@ -9,6 +9,9 @@ from app.forests import artifacts
 from app.forests.artifacts import Artifact
 from app.registry.store import ArtifactStore
 
+_MEMORY_OF_JSON = 12
+"""Bytes of memory for a byte of JSON. Schema, guarantee and receipt are most of a small model: measured, 6 to 12."""
+
 
 class ArtifactCache:
     """The most recently used artifacts of a store. Safe to share among threads."""
@@ -30,7 +33,7 @@ class ArtifactCache:
         data = self._store.get(digest)
         artifact = artifacts.loads(data)
         with self._lock:
-            self._loaded[digest] = artifact, len(data)
+            self._loaded[digest] = artifact, _memory(data)
         return artifact
 
     def forget(self, digest: str) -> None:
@@ -39,6 +42,11 @@ class ArtifactCache:
             self._loaded.pop(digest, None)
 
 
+def _memory(data: bytes) -> int:
+    """Approximate bytes of memory for an artifact: its arrays, and its header, which is JSON."""
+    return len(data) + (_MEMORY_OF_JSON - 1) * int.from_bytes(data[:8], "little")
+
+
 def _size(loaded: tuple[Artifact, int]) -> int:
-    """Bytes that an artifact takes up in the cache. An artifact larger than the cache is cached alone."""
+    """Bytes of memory, as the cache counts them. An artifact larger than the cache is cached alone."""
     return min(loaded[1], limits.MAX_CACHED_ARTIFACT_BYTES)

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from app.core.data_keys import StorageKeys
 from app.core.errors import BudgetExceeded, DatasetDeleted, InstallationError, InvalidRequest, Unauthenticated
@@ -151,6 +152,19 @@ def test_a_backup_moves_between_the_two_databases(
         bring_keys_and_heads(scene.installation, other)
         restore_backup(other, backup, accept_loss=False)
         assert _rows(url) == before
+
+
+def test_a_table_of_another_program_in_the_database_does_not_prevent_a_restore(
+    scene: Scene, backup: Path, restore: Restore, empty_settings: Settings
+) -> None:
+    before = _rows(scene.installation.settings.database_url)
+    with scene.installation.database.write() as session:
+        session.execute(text("CREATE TABLE another (id INTEGER PRIMARY KEY, note TEXT)"))
+        session.execute(text("INSERT INTO another VALUES (1, 'of somebody else')"))
+    shutil.rmtree(backup)
+    make_backup(scene.installation, backup)
+    restore()
+    assert _rows(empty_settings.database_url) == before
 
 
 def test_a_backup_has_no_key_and_no_head(backup: Path) -> None:

@@ -58,6 +58,23 @@ def test_a_home_that_cannot_be_written_leaves_the_job_uncharged_and_the_worker_a
     assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
 
 
+def test_a_job_whose_rows_are_absent_waits_uncharged_and_the_log_names_it(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    job_id = profile(scene)
+    (rows,) = scene.installation.home.glob("rows/*/*.parquet")
+    away = rows.rename(scene.installation.home / "away")
+    with pytest.raises(Unavailable):
+        run(scene)
+    assert scene.end(job_id) == ("running", None, ["reserve"])
+    [line] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert (vars(line)["job_id"], vars(line)["dataset_id"]) == (job_id, scene.dataset_id)
+    away.rename(rows)
+    expired_at(scene.installation, datetime.now(UTC) + timedelta(hours=1))
+    run(scene)
+    assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
+
+
 def test_a_profile_is_charged_before_the_first_read_and_leaves_nothing_else(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

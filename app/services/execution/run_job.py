@@ -238,16 +238,20 @@ def _task(installation: Installation, session: Session, row: JobRow) -> JobTask:
         folder=installation.job_folder(row.id),
         work=row.task["work"],
         n_trees=row.n_trees,
-        parts=tuple(_rows(installation, session, part) for part in row.parts),
+        parts=tuple(_rows(installation, session, part, job_id=row.id) for part in row.parts),
         metadata=KINDS[row.kind].public_facts(session, row),
     )
 
 
-def _rows(installation: Installation, session: Session, part: JobPart) -> PartRows:
+def _rows(installation: Installation, session: Session, part: JobPart, *, job_id: str) -> PartRows:
     """The files of one part, all of which exist. An upload is a public event, so this check reveals nothing private."""
     dataset = catalog.find(session, part.dataset)
     files = tuple(row_files.epoch_file(installation.home, dataset.id, epoch) for epoch in part.epochs)
     if not all(file.is_file() for file in files):
+        _log.error(
+            "a job waits, uncharged, because a file of its rows is absent; bring the file back, or cancel the job",
+            extra={"job_id": job_id, "dataset_id": dataset.id},
+        )
         raise Unavailable("the rows of a job cannot be read")
     return PartRows(
         schema=dataset.row.schema,

@@ -1,4 +1,4 @@
-"""Tests that the cache loads an artifact once and evicts by least recent use and size on disk."""
+"""Tests that the cache loads an artifact once and evicts by least recent use and size in memory."""
 
 import pytest
 
@@ -7,29 +7,32 @@ from app.registry import cache
 
 
 class Store:
-    """A store that lists the reads of its artifacts."""
+    """A store that lists the reads of its artifacts, each of which has a header and arrays of these sizes."""
 
     def __init__(self, **sizes):
         self.sizes, self.reads = sizes, []
 
     def get(self, digest):
         self.reads.append(digest)
-        return b"x" * self.sizes[digest]
+        header, arrays = self.sizes[digest]
+        return header.to_bytes(8, "little") + b"x" * (header + arrays)
 
 
 @pytest.fixture
 def loads(monkeypatch):
     monkeypatch.setattr(cache.artifacts, "loads", len)
-    monkeypatch.setattr(limits, "MAX_CACHED_ARTIFACT_BYTES", 10)
+    monkeypatch.setattr(limits, "MAX_CACHED_ARTIFACT_BYTES", 80)
 
 
 EVICTIONS = {
-    "least recently used": ({"a": 4, "b": 4, "c": 4}, "abacab", "abcb"),
+    "least recently used": ({"a": (0, 24), "b": (0, 24), "c": (0, 24)}, "abacab", "abcb"),
     "larger than the cache": (
-        {"small": 1, "large": 11},
+        {"small": (0, 1), "large": (0, 80)},
         ("small", "large", "large", "small"),
         ("small", "large", "small"),
     ),
+    "much JSON in small files": ({"a": (3, 0), "b": (3, 0)}, "aba", "aba"),
+    "as many bytes of arrays": ({"a": (0, 3), "b": (0, 3)}, "aba", "ab"),
 }
 
 
@@ -39,13 +42,13 @@ def test_artifacts_are_evicted_by_recent_use_and_a_large_artifact_is_cached_alon
     store = Store(**sizes)
     loaded = cache.ArtifactCache(store)
     for digest in gets:
-        assert loaded.get(digest) == sizes[digest]
+        assert loaded.get(digest) == 8 + sum(sizes[digest])
     assert store.reads == list(reads)
 
 
 @pytest.mark.usefixtures("loads")
 def test_a_deleted_artifact_is_read_again():
-    store = Store(a=4)
+    store = Store(a=(0, 4))
     loaded = cache.ArtifactCache(store)
     loaded.get("a")
     loaded.forget("a")
