@@ -46,7 +46,7 @@ class _Verified:
 
 
 _verified: dict[str, _Verified] = {}
-"""By account; bounded by the database: 2.5 KB for an account, and 0.4 KB for each distinct scope and open reservation."""
+"""By account: 2.5 KB for an account, and 0.4 KB for each distinct scope and open reservation in the database."""
 _other_reservations: set[str] = set()
 """Accounts whose open reservations differed at the last comparison of all reservations."""
 
