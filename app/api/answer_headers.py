@@ -1,5 +1,9 @@
-"""Documents the headers of every answer in the OpenAPI document."""
+"""Documents the headers of every answer in the OpenAPI document.
 
+What a 201 made has a ``Location`` if the API has a path on which it can be read: a key, for example, has none.
+"""
+
+import re
 from typing import Any
 
 HEADERS: dict[str, dict[str, Any]] = {
@@ -18,15 +22,20 @@ HEADERS: dict[str, dict[str, Any]] = {
         "required": True,
         "schema": {"type": "string", "const": "Bearer"},
     },
-    "Location": {"description": "The path of the job.", "required": True, "schema": {"type": "string"}},
+    "Location": {"description": "The path of what was made.", "required": True, "schema": {"type": "string"}},
 }
 """The components of the document that describe headers."""
 
 _OF_STATUS = {"202": ("Location",), "401": ("WWW-Authenticate",), "429": ("Retry-After",), "503": ("Retry-After",)}
 
 
-def document_headers(operation: dict[str, Any]) -> None:
-    """Add the headers of each answer to an operation of the document."""
-    for status, answer in operation["responses"].items():
-        names = ("X-Request-Id", *_OF_STATUS.get(status, ()))
-        answer["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+def document_headers(paths: dict[str, dict[str, Any]]) -> None:
+    """Add the headers of each answer to every operation of the document."""
+    for path, methods in paths.items():
+        item = re.compile(re.escape(path) + r"/\{\w+\}")
+        is_readable = any(item.fullmatch(other) and "get" in operations for other, operations in paths.items())
+        made = {"201": ("Location",)} if is_readable else {}
+        for operation in methods.values():
+            for status, answer in operation["responses"].items():
+                names = ("X-Request-Id", *(made | _OF_STATUS).get(status, ()))
+                answer["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}

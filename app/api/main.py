@@ -128,7 +128,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         for methods in schema["paths"].values():
             for operation in methods.values():
                 _require_key_where_it_is_missed(operation)
-                document_headers(operation)
+        document_headers(schema["paths"])
         app.openapi_schema = schema
     return app.openapi_schema
 

@@ -1,12 +1,16 @@
 """Defines the types of ``/datasets/{id}/aliases``."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from app.wire.base import Answer, Reference, Request
 
 
 class AliasIn(Request):
     """The model that the alias names: its id, or another alias such as ``bank@staging``, whose model is then meant."""
 
-    model: Reference
+    model: Annotated[Reference, Field(examples=["md_4hmasneqg5v2os6a", "bank@staging"])]
 
 
 class ListedAlias(Answer):

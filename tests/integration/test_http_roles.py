@@ -23,7 +23,7 @@ from tests.support.cells import Cells, opened_cells, undone
 from tests.support.estate import Estate, built_estate, name_model, waiting_job
 from tests.support.lost_authority import Loss, lost_before_write
 from tests.support.operations import ACTS, REQUESTS, WEBHOOK, Targets
-from tests.support.role_table import ALONE, CALLERS, ONE, OPERATIONS, RULES, Caller, Place, expected, places
+from tests.support.role_table import ALONE, CALLERS, DOCUMENT, ONE, OPERATIONS, RULES, Caller, Place, expected, places
 from tests.support.server import Caller as Holder
 from tests.support.server import Server, training
 
@@ -69,6 +69,7 @@ def _check(cells: Cells, operation: str, callers: Sequence[Caller]) -> None:
                 answer = cells.answer(operation, place, key)
                 status = expected(operation, caller, place)
                 assert answer.status_code == status, (caller, place, answer.text)
+                assert _documented_headers(operation, status) == answer.headers.keys() & _HEADERS, (operation, status)
                 if status in TYPES:
                     assert _is_refusal(answer, status)
                 if status == 404:
@@ -77,6 +78,14 @@ def _check(cells: Cells, operation: str, callers: Sequence[Caller]) -> None:
     # A file that an upload leaves without its commit belongs to no epoch.
     ignored = {"files": None} if operation == "upload_rows" else {}
     assert server.footprint() | ignored == before | ignored
+
+
+_HEADERS = {name.lower() for name in DOCUMENT["components"]["headers"]}
+
+
+def _documented_headers(operation: str, status: int) -> set[str]:
+    method, path, _ = OPERATIONS[operation]
+    return {name.lower() for name in DOCUMENT["paths"][path][method.lower()]["responses"][str(status)]["headers"]}
 
 
 def _comparable(answer: httpx.Response) -> tuple[int, list[tuple[str, str]], bytes]:

@@ -23,7 +23,18 @@ router = APIRouter(prefix="/models", tags=["models"], route_class=BodyRoute)
 _PIECE_BYTES = 1024 * 1024
 
 _PREDICT_BODY: dict[str, Any] = {
-    "requestBody": {"required": True, "content": {"application/json": {"schema": PredictIn.model_json_schema()}}}
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": PredictIn.model_json_schema(),
+                "examples": {
+                    "rows": {"value": {"rows": [{"age": 39, "sex": "Male"}, {"age": 70, "sex": None}]}},
+                    "columns": {"value": {"columns": {"age": [39, 70], "sex": ["Male", None]}}},
+                },
+            }
+        },
+    }
 }
 
 
