@@ -114,6 +114,7 @@ def test_the_guides_work_as_written(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "owner.md").write_text(owner.replace(erasing, ""))
     assert shell.run_guide(str(tmp_path / "owner.md")) >= 7
     shell._run(shlex.split("populations join census patients --yes"))  # the guide omits it; the auditor sees it
+    assert shell.run_guide("../choosing.md") == 2
     assert shell.run_guide("analyst.md") >= 10
     outside = (GUIDES / "outside.md").read_text(encoding="utf-8")
     (mechanism,) = [text for language, text in FENCE.findall(outside) if language == "json"]

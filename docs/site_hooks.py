@@ -1,0 +1,59 @@
+"""Hooks of the site: lists the operations of the API, and turns links to files outside the site into plain text."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+_ROOT = Path(__file__).parents[1]
+_MARK = "<!-- operations -->"
+_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#\s]+)(#[^)\s]*)?\)")
+_OMITTED = {"notebooks", "examples"}
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Called by mkdocs for each page before the Markdown is read."""
+    folder = Path(page.file.abs_src_path).parent
+    return _LINK.sub(lambda link: _kept(link, folder), markdown.replace(_MARK, _operations()))
+
+
+def _kept(link: re.Match[str], folder: Path) -> str:
+    """A link, or its text and the path in the repository where the target is no page of the site."""
+    text, target = link[1], link[2]
+    if "://" in target:
+        return link[0]
+    path = (folder / target).resolve()
+    docs = _ROOT / "docs"
+    if path.is_relative_to(docs) and path.is_file() and path.relative_to(docs).parts[0] not in _OMITTED:
+        return link[0]
+    name = path.relative_to(_ROOT).as_posix() if path.is_relative_to(_ROOT) else target
+    return text if text.strip("`") == name else f"{text} (`{name}`)"
+
+
+def _operations() -> str:
+    """Every operation as Markdown, by path."""
+    document = json.loads((_ROOT / "openapi" / "openapi.json").read_text(encoding="utf-8"))
+    parts = []
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            parts.append(f"## `{method.upper()} {path}`\n\n{operation.get('description') or operation['summary']}\n")
+            for parameter in operation.get("parameters", ()):
+                needed = "" if parameter.get("required") else ", optional"
+                parts.append(f"* `{parameter['name']}` ({parameter['in']}{needed})")
+            body = _schemas(operation.get("requestBody", {}))
+            parts += [f"* body: {body}"] if body else []
+            for status, answer in operation["responses"].items():
+                shape = _schemas(answer)
+                parts.append(f"* {status}: {answer['description']}" + (f" {shape}" if shape else ""))
+            parts.append("")
+    return "\n".join(parts)
+
+
+def _schemas(part: dict[str, Any]) -> str:
+    """Names of the schemas of a body, by media type."""
+    listed = []
+    for media, content in part.get("content", {}).items():
+        name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+        if name != "Problem":
+            listed.append(f"`{name}`" if name else f"`{media}`")
+    return ", ".join(listed)

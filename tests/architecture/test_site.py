@@ -1,0 +1,49 @@
+"""The site builds without a warning, its pages load nothing from elsewhere, and its drawn pages are up to date."""
+
+import html
+import json
+import re
+from pathlib import Path
+
+import pytest
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+
+from benchmarks import guide_pictures, papers_page
+
+ROOT = Path(__file__).parents[2]
+LOADED = re.compile(r"<(?:script|img|iframe|source|link)\b[^>]*?\b(?:src|href)=\"((?:https?:)?//[^\"]*)\"")
+STYLED = re.compile(r"(?:@import|url\()\s*[\"']?(?:https?:)?//")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site; a warning fails the build."""
+    folder = tmp_path_factory.mktemp("site")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NO_MKDOCS_2_WARNING", "1")
+        build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder), strict=True))
+    return folder
+
+
+def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 40
+    assert [(page.name, LOADED.findall(text)) for page in pages if LOADED.search(text := page.read_text("utf-8"))] == []
+    assert [sheet for sheet in site.rglob("*.css") if STYLED.search(sheet.read_text("utf-8"))] == []
+
+
+def test_the_reference_lists_every_operation(site: Path) -> None:
+    page = html.unescape((site / "http-reference.html").read_text("utf-8"))
+    paths = json.loads((ROOT / "openapi" / "openapi.json").read_text("utf-8"))["paths"]
+    named = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+    assert {operation for operation in named if f">{operation}<" not in page} == set()
+
+
+def test_the_pictures_are_those_of_the_measurements() -> None:
+    files = {file.name: file.read_text("utf-8") for file in guide_pictures.FOLDER.glob("*.svg")}
+    assert files == guide_pictures.drawn(), "run: python -m benchmarks.guide_pictures"
+
+
+def test_the_page_of_the_papers_is_that_of_the_catalogue() -> None:
+    assert papers_page.PAGE.read_text("utf-8") == papers_page.text(), "run: python -m benchmarks.papers_page"
