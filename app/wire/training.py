@@ -73,13 +73,15 @@ class AccountPlanOut(Answer):
     ``remaining`` is what the cap leaves in the job's scope, in the account's unit. ``largest_that_fits`` is an ε: the
     minimum over cap, population and rules, of which ``limited_by`` names the smallest; ``left_afterwards`` is the ε
     that would fit after this job. ``population`` is the name of the dataset's population if the population's cap leaves
-    less than the dataset's cap. With ``needs_approval`` an accepted job waits for the approval of an owner.
+    less than the dataset's cap. With ``needs_approval`` an accepted job waits for the approval of an owner. ``odds``
+    are those of a right guess about one change, given everything that was released before.
     """
 
     dataset: str
     dataset_name: str
     scope: JsonObject
     price: PriceOut
+    odds: dict[str, DecimalText]
     event: JsonObject
     receipt: str
     cap: DecimalText

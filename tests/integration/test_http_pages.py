@@ -195,6 +195,19 @@ def test_the_largest_job_that_fits_is_one_click_away(idle_server: Server) -> Non
     assert "Train and spend 1 ε" in browser.get(f"{path}{unescape(link[1])}").text
 
 
+def test_a_quote_shows_the_population_that_refuses_and_the_odds_of_the_job(idle_server: Server) -> None:
+    name = f"patients-{secrets.token_hex(6)}"
+    body = {"name": name, "budget": {"accountant": "pure", "epsilon": "1"}}
+    assert idle_server.admin.http.post("/populations", json=body).status_code == 201
+    dataset = idle_server.uploaded(population=name)["id"]
+    browser, path = signed_in(idle_server, idle_server.admin), f"/ui/datasets/{dataset}/train"
+    page = browser.get(path, params={"algorithm": "mrf", "epsilon": "2"}).text
+    assert f"The cap of the population {name} leaves less" in page
+    assert "0 of 1 ε charged" in page
+    assert "Ask for ε = 1 instead" in page
+    assert "guesses right at most <strong>89 %</strong>" in page, "1 / (1 + exp(-2))"
+
+
 def test_a_quote_shows_what_public_tables_recovered_and_the_epsilon_of_a_needed_share(idle_server: Server) -> None:
     dataset = idle_server.uploaded(public_size=30_000)["id"]
     browser, path = signed_in(idle_server, idle_server.admin), f"/ui/datasets/{dataset}/train"

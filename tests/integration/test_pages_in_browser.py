@@ -130,6 +130,10 @@ def test_pages_work_without_the_script(browser: Browser, idle_server: Server) ->
         expect(page.locator("#live .state")).to_have_text("queued")
         page.get_by_role("button", name="Cancel (costs nothing)").click()
         expect(page.locator("#live .state")).to_have_text("cancelled")
+        page.goto(f"{idle_server.url}/ui/datasets/{dataset}/rows")
+        page.set_input_files("#file", FilePayload(name="rows.csv", mimeType="text/csv", buffer=csv_rows(20).encode()))
+        page.get_by_role("button", name="Upload", exact=True).click()
+        expect(page.get_by_role("status").get_by_text("Only owners see this report")).to_be_visible()
     assert complaints == []
 
 

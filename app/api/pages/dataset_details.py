@@ -120,7 +120,7 @@ def _page(
         grid=chosen and spend.show_pairs(installation, caller, reference, first=chosen[0], second=chosen[1]),
         access=_if_permitted(lambda: _grants(installation, caller, reference)),
         rules=_if_permitted(lambda: show_rules(installation, caller, reference)),
-        population=_population(installation, caller, shown["population"]),
+        population=population_of(installation, caller, shown["population"]),
     )
 
 
@@ -128,7 +128,7 @@ def _grants(installation: Installation, caller: Principal, reference: str) -> An
     return grants.list_grants(installation, caller, reference, PageRequest(limit=limits.MAX_PAGE_SIZE))
 
 
-def _population(installation: Installation, caller: Principal, name: str | None) -> Any:
+def population_of(installation: Installation, caller: Principal, name: str | None) -> Any:
     """The population of a dataset with its members, if the caller may see it."""
     if name is None:
         return None

@@ -15,6 +15,7 @@ from app.access.roles import Principal
 from app.api import exact_json, problems
 from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, checked_key, route_of
+from app.api.pages.dataset_details import population_of
 from app.api.pages.forms import checked, read_form
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
@@ -100,10 +101,11 @@ def _training_page(
     refusal: GrovekeeperError | None = None,
 ) -> Response:
     shown = show_datasets.show_dataset(installation, caller, dataset).model_dump(by_alias=True)
-    plan, needed, balance = None, None, shown["account"]
+    plan, needed, population, balance = None, None, None, shown["account"]
     if fields.epsilon and refusal is None:
         try:
             plan = show_plan(installation, caller, _body(PlanIn, dataset, fields))
+            population = population_of(installation, caller, plan.population)
             needed = _needed(plan.expected_accuracy, fields.recover)
             balance = balances.show_balance(installation, caller, shown["id"], scope=plan.scope).model_dump()
         except (NotFound, RoleMissing):
@@ -117,6 +119,7 @@ def _training_page(
         status=200 if row is None else row.status,
         dataset=shown,
         balance=balance,
+        population=population,
         algorithms=_algorithms_for(shown["account"]["accountant"]),
         partitions=_choices(shown, fields),
         fields=fields,

@@ -1,6 +1,6 @@
 """Quotes the parts of a job: price, receipt, and whether the account would admit the part now."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from app.access.roles import Principal
 from app.core import amounts
 from app.ledger import rules, statements, stored_rules
 from app.ledger.admission import Request
-from app.privacy import accountants, receipts
+from app.privacy import accountants, guarantees, receipts
 from app.services.spending import scopes
 from app.services.spending.price import PricedPart
 
@@ -52,6 +52,14 @@ class PartQuote:
         return "population" if self.balance.room < self.balance.remaining else "cap"
 
     @property
+    def _added(self) -> Mapping[str, object]:
+        """The loss that the part adds; its odds do not depend on what the job releases."""
+        part = self.part
+        return guarantees.addition(
+            "model", accountant=part.accountant, amount=part.amount, adjacency=part.dataset.adjacency
+        )
+
+    @property
     def fields(self) -> dict[str, Any]:
         """The fields of every quote, which ``AccountPlanOut`` defines."""
         part, unit = self.part, accountants.by_name(self.part.accountant)
@@ -60,6 +68,7 @@ class PartQuote:
             "dataset_name": part.dataset.name,
             "scope": {name: list(cells) for name, cells in part.scope.items()},
             "price": part.price,
+            "odds": self._added["odds"],
             "event": part.event.to_json(),
             "receipt": receipts.in_words(
                 part.event,
