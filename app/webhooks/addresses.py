@@ -11,6 +11,8 @@ Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
+"""All public IPv6 addresses; outside, networks of an organization translate or route addresses as they like."""
 _PORTS = {"https": 443, "http": 80}
 
 
@@ -66,7 +68,8 @@ def confirm(address: Address, *, is_plain: bool, allowed: Sequence[Network]) -> 
         return
     if is_plain:
         raise AddressRefused("not-https")
-    if not reached.is_global or reached.is_multicast:
+    is_unicast = reached.version == 4 or reached in _GLOBAL_UNICAST
+    if not reached.is_global or reached.is_multicast or not is_unicast:
         raise AddressRefused("address-not-public")
 
 
