@@ -13,9 +13,11 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.core import clock
-from app.core.errors import BudgetExceeded, PopulationMismatch, ReservationSettled
+from app.core.errors import BudgetExceeded, ModelHasAlias, NotFound, PopulationMismatch, ReservationSettled
 from app.ledger import caps, populations, statements
 from app.ledger import service as ledger
+from app.registry import aliases, models
+from app.registry.tables import AliasMoveRow, ModelRow
 from app.services.installation import Installation
 from tests.support.crash_scene import EVENT, open_account, open_installation
 from tests.support.ledger_model import replay, replay_population
@@ -152,3 +154,35 @@ def test_two_accounts_that_join_at_once_are_both_recorded(installation: Installa
     with installation.database.read() as session:
         entries = statements.entries(session, POPULATION, after=0, limit=100)
     assert replay_population(entries) == (100, dict.fromkeys(("ds_1", "ds_2", "ds_3", "ds_4"), 0))
+
+
+def _put_alias(session: Session) -> None:
+    """The steps of a move of an alias after its dataset is locked."""
+    models.locked(session, "md_1")
+    aliases.add(
+        session,
+        AliasMoveRow(
+            dataset_id="ds_1", alias="production", dataset_name="bank", model_id="md_1", moved_by="key_owner",
+            moved_at=clock.now(),
+        ),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "refusal"),
+    [
+        (_put_alias, lambda session: models.remove(session, "md_1"), ModelHasAlias),
+        (lambda session: models.remove(session, "md_1"), _put_alias, NotFound),
+    ],
+)
+def test_a_model_is_not_deleted_while_an_alias_begins_to_name_it(
+    installation: Installation, first: Step, second: Step, refusal: type[Exception]
+) -> None:
+    model = ModelRow(
+        id="md_1", name=None, dataset_id="ds_1", dataset_name="bank", job_id="jb_1", algorithm="mrf", digest="d",
+        size_bytes=1, created_at=clock.now(),
+    )  # fmt: skip
+    with installation.database.write() as session:
+        models.add(session, model)
+    with pytest.raises(refusal):
+        _run_in_order(installation, first, second)

@@ -8,6 +8,7 @@ import pytest
 from app.access.roles import Principal
 from app.core import limits
 from app.core.errors import InvalidRequest, ModelHasAlias, NotFound, RoleMissing, TooLarge
+from app.ledger import control
 from app.registry.models import ModelFilter
 from app.registry.tables import ModelRow
 from app.services import aliases, models
@@ -19,6 +20,7 @@ from app.services.pages import PageRequest
 from app.verifier import control_export
 from tests.support import people
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
+from tests.support.locks import assert_locks_in_order
 from tests.support.ruled import SECOND, grant
 
 _EVERY = PageRequest(500)
@@ -165,3 +167,14 @@ def test_filters_leave_out_other_models(installation: Installation) -> None:
     assert listed(algorithm="rdt-ta") == listed(STRANGER, dataset=bank["id"]) == []
     shown = models.list_models(installation, OWNER, _EVERY, ModelFilter(dataset=bank["id"])).models
     assert [item.aliases for item in shown] == [[f"{bank['name']}@production"], []]
+
+
+def test_the_lock_order_of_a_move(postgresql_scene: Scene) -> None:
+    installation, dataset = postgresql_scene.installation, postgresql_scene.dataset_id
+    _trained(installation, {"id": dataset, "name": "census"}, "md_1")
+    _put(installation, dataset, "staging", "md_1")  # an act opens the control chain
+    assert_locks_in_order(
+        installation.database.engine,
+        lambda: _put(installation, dataset, "production", "md_1"),
+        [("keys", OWNER.key_id), ("datasets", dataset), ("models", "md_1"), ("accounts", control.CHAIN)],
+    )

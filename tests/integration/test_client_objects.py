@@ -52,6 +52,9 @@ def test_a_model_is_quoted_trained_used_and_measured(
     assert gk.model(model.id).card == model.card
     assert gk.job(job.id).wait(progress=False).card == model.card  # type: ignore[union-attr]
 
+    assert dataset.name_model("production", model) == f"{dataset.name}@production"
+    assert gk.model(f"{dataset.name}@production").id == model.id
+
     labels = model.predict(FRAME)
     assert labels.index.equals(FRAME.index)
     assert set(labels) <= set(model.classes)

@@ -170,6 +170,14 @@ class Dataset:
         accepted = self._client.train(body, idempotency_key=idempotency_key)
         return Job(self._client, accepted["job_id"], lambda job: model_of(self._client, job))
 
+    def name_model(self, alias: str, model: Model) -> str:
+        """Makes an alias, such as ``production``, name a model of the dataset, and returns the address of both.
+
+        :meth:`Grovekeeper.model` and every service that predicts take the address, such as ``bank@production``.
+        """
+        self._client.put_alias(self.id, alias, model.id)
+        return f"{self.name}@{alias}"
+
     def upload(self, rows: Any) -> Mapping[str, Any]:
         """Uploads rows as the owner, and returns the owner's report.
 
