@@ -1,6 +1,6 @@
 """Lists every fuzzing target."""
 
-from tests.fuzzing import columns, connections, evidence, models, requests, uploads
+from tests.fuzzing import columns, connections, evidence, forms, models, requests, uploads
 from tests.fuzzing.target import Target
 
 TARGETS = {
@@ -14,6 +14,7 @@ TARGETS = {
         Target("predictions", requests.seeds_of_predictions, requests.run_prediction),
         Target("connections", connections.seeds, connections.run, n_mutations=500),
         Target("uploads", uploads.seeds, uploads.run, n_mutations=200),
+        Target("file-forms", forms.seeds, forms.run, n_mutations=300),
         Target("columns", columns.seeds, columns.run),
         Target("sealed-files", uploads.seeds_of_sealed_files, uploads.run_sealed_file),
         Target("artifacts", models.seeds, models.run, n_mutations=500),

@@ -94,9 +94,11 @@ class _Parts:
 
     async def _until(self, mark: bytes) -> bytes:
         while (end := self._buffer.find(mark)) < 0:
-            if len(self._buffer) > limits.MAX_FORM_PART_BYTES:
+            if len(self._buffer) > limits.MAX_FORM_PART_BYTES + len(mark):
                 raise _unreadable()
             await self._receive()
+        if end > limits.MAX_FORM_PART_BYTES:
+            raise _unreadable()
         value = bytes(self._buffer[:end])
         del self._buffer[: end + len(mark)]
         return value
