@@ -242,7 +242,7 @@ def show_quote(output: Output, quote: dict[str, Any], *, what: str, receipt: boo
     if also is not None:
         _show_part(output, also, what=f"{what}, its part without labels,")
     if "expected_accuracy" in quote:
-        output.say(_expected(quote["expected_accuracy"], quote["price"]["epsilon"], recover=recover))
+        output.say(expected(quote["expected_accuracy"], quote["price"]["epsilon"], recover=recover))
         output.say()
     if receipt:
         for part in (quote, also):
@@ -291,7 +291,7 @@ def _epsilon_delta(price: Mapping[str, Any]) -> str:
     return f"ε = {price['epsilon']}" + ("" if price["delta"] is None else f" at δ = {price['delta']}")
 
 
-def _expected(expected: Mapping[str, Any] | None, epsilon: str, *, recover: int | None) -> str:
+def expected(expected: Mapping[str, Any] | None, epsilon: str, *, recover: int | None) -> str:
     """What similar public tables recovered at this ε, and the ε at which they recovered the needed share."""
     if expected is None:
         return "Expected accuracy: unknown. No public size is declared, or too few similar public tables were measured."

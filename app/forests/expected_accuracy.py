@@ -124,6 +124,11 @@ def _share(table: _Table, run: str, load: float) -> float | None:
     return (accuracy - table.majority) / (table.forest - table.majority)
 
 
+def without_privacy(table: str) -> float:
+    """The accuracy of a forest without privacy on a measured public table."""
+    return next(measured.forest for measured in _tables() if measured.name == table)
+
+
 @cache
 def _tables() -> Sequence[_Table]:
     stored = json.loads(MEASUREMENTS.read_text(encoding="utf-8"))

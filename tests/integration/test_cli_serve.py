@@ -290,13 +290,14 @@ def test_the_demo_serves_until_it_is_interrupted(start: Start, tmp_path: Path) -
     lines = []
     for line in process.stdout:
         lines.append(line)
-        if "keys create" in line:
+        if "Open the dashboard" in line:
             break
     url = next(line for line in lines if line.startswith(READY)).removeprefix(READY).strip()
     key = (tmp_path / "home" / "admin.key").read_text().strip()
     answer = httpx.get(f"{url}/ledger/adult", headers={"Authorization": f"Bearer {key}"}, trust_env=False).json()
     assert (answer["cap"], answer["charged"]) == ("3", "1")
     assert any(f"dashboard at {url} and sign in with the key in" in line for line in lines)
+    assert any(line.startswith("Now your own data") for line in lines)
     below = _descendants(process, at_least=2)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=_GIVE_UP_S) == 0
