@@ -76,7 +76,7 @@ def page(
     dataset_ids: Sequence[str] | None,
     before: str | None,
     limit: int,
-    matching: ModelFilter,
+    matching: ModelFilter = ALL_MODELS,
 ) -> list[ModelRow]:
     """A page of the models of the given datasets (``None``: all datasets), newest first.
 

@@ -1,7 +1,6 @@
 """Every operation of the OpenAPI document refuses query parameters that it does not declare, and repeated ones."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import TypeAlias
 
@@ -9,11 +8,10 @@ import httpx
 import pytest
 
 from app.api.main import create_app
-from app.core import ids
 from app.core.settings import Settings
 from app.services.keys import create_admin
 from tests.support.in_process import in_process
-from tests.support.operations import REQUESTS, Targets
+from tests.support.operations import NOWHERE, REQUESTS
 from tests.support.role_table import DOCUMENT
 
 Ask: TypeAlias = Callable[[str, str], httpx.Response]
@@ -26,7 +24,6 @@ DECLARED: dict[str, set[str]] = {
     for methods in DOCUMENT["paths"].values()
     for operation in methods.values()
 }
-_NOWHERE = Targets(**{field.name: ids.new("no") for field in fields(Targets)})
 _CANARY = "canary9c1e"
 
 
@@ -38,7 +35,7 @@ def ask(sqlite_database_url: str, tmp_path: Path) -> Iterator[Ask]:
     with in_process(app) as client:
 
         def send(operation: str, query: str) -> httpx.Response:
-            method, path, options = REQUESTS[operation](_NOWHERE)
+            method, path, options = REQUESTS[operation](NOWHERE)
             return client.request(method, f"{path.partition('?')[0]}?{query}", key=key, **options)
 
         yield send

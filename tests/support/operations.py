@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import count
 from typing import Any
 
@@ -23,6 +23,10 @@ class Targets:
     rival: str
     evaluation: str
     webhook: str
+
+
+NOWHERE = Targets(**{field.name: f"no_{field.name}" for field in fields(Targets)})
+"""Ids of nothing."""
 
 
 def new_population() -> dict[str, Any]:

@@ -1,0 +1,41 @@
+"""Target that reads requests of the Open Inference Protocol: a JSON object and the bytes of tensors behind it."""
+
+import json
+import math
+import struct
+
+from app.core import limits
+from app.core.errors import GrovekeeperError
+from app.services.inference import requests
+
+_TEXT = (
+    b'{"inputs": [{"name": "age", "shape": [2], "datatype": "INT64", "parameters": {"binary_data_size": 16}},'
+    b' {"name": "sex", "shape": [2, 1], "datatype": "BYTES", "parameters": {"binary_data_size": 9}},'
+    b' {"name": "hours", "shape": [2], "datatype": "FP64", "data": [1.5, null]}]}'
+)
+_BYTES = struct.pack("<2q", 39, -1) + struct.pack("<I", 1) + b"M" + struct.pack("<I", 0)
+
+
+def seeds() -> tuple[bytes, ...]:
+    """The value of the header on the first line, if it is not empty, and then the body."""
+    flat = (
+        b'{"inputs": [{"name": "a", "shape": [1], "datatype": "BYTES", "data": ["x"]}], "outputs": [{"name": "label"}]}'
+    )
+    return str(len(_TEXT)).encode() + b"\n" + _TEXT + _BYTES, b"\n" + flat
+
+
+def run(data: bytes) -> bool:
+    """What is accepted has as many cells as its shapes say, and means the same when it is written in JSON."""
+    header, _, body = data.partition(b"\n")
+    try:
+        request, columns = requests.read(body, [header.decode("latin-1")] if header else [])
+    except GrovekeeperError:
+        return False
+    for tensor in request.inputs:
+        cells = columns[tensor.name]
+        assert len(cells) == tensor.shape[0] <= limits.MAX_PREDICTION_ROWS
+        if math.inf not in cells and -math.inf not in cells:  # numbers that JSON does not have
+            written = {"name": tensor.name, "shape": tensor.shape[:1], "datatype": tensor.datatype, "data": cells}
+            again, read = requests.read(json.dumps({"inputs": [written]}).encode(), [])
+            assert (read, len(again.inputs)) == ({tensor.name: cells}, 1)
+    return True
