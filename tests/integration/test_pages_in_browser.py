@@ -99,6 +99,16 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
         expect(page.locator(".problem").get_by_text("Larger than the upper bound.")).to_be_visible()
         page.get_by_label("Upper").fill("6")
         expect(page.locator(".problem").get_by_text("Larger than the upper bound.")).to_have_count(0)
+        page.get_by_label("Name of the dataset").fill(f"visits-{secrets.token_hex(4)}")
+        page.get_by_label("Name", exact=True).last.fill("readmitted")
+        page.get_by_label("Classes").fill("no\nyes")
+        page.get_by_role("button", name="Next: the budget").click()
+        page.get_by_label("ε for the whole life", exact=True).fill("2")
+        expect(page.locator("#promise")).to_contain_text("guesses right at most 89 %")
+        assert not Axe().run(page).response["violations"]
+        page.get_by_role("button", name="Next: the review").click()
+        expect(page.get_by_role("heading", name="Public for ever")).to_be_visible()
+        assert not Axe().run(page).response["violations"]
     paths = [
         "/", f"/ui/datasets/{dataset['id']}", f"/ui/datasets/{dataset['id']}/train?algorithm=mrf&epsilon=1", job, model,
         "/ui/jobs", "/ui/models", "/ui/ledger", f"/ui/ledger/{dataset['id']}", f"/ui/ledger/{dataset['id']}/entries/3",
