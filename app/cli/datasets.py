@@ -95,8 +95,8 @@ def uploads(call: Remote, dataset: DatasetArgument) -> None:
     if call.as_json:
         call.output.json({"uploads": listed})
         return
-    rows = [[item["epoch"], item["uploaded_at"], item["rows"]] for item in listed]
-    call.output.table(["upload", "at", "stored rows"], rows, empty="no uploads yet")
+    rows = [[item["epoch"], item["uploaded_at"], item["rows"], item["erased_at"]] for item in listed]
+    call.output.table(["upload", "at", "stored rows", "erased"], rows, empty="no uploads yet")
 
 
 @app.command("list")
@@ -196,6 +196,26 @@ def erase_unit(
         call.output.json(answer)
         return
     call.output.say(f"erased {answer['erased']} rows from {answer['dataset_name']}; what was spent stays in the ledger")
+
+
+@app.command("erase-upload")
+@command
+def erase_upload(
+    call: Remote,
+    dataset: DatasetArgument,
+    upload: Annotated[str, typer.Argument(help="Id of the upload.", show_default=False)],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+) -> None:
+    """Erase the rows of one upload. Spend stays spent, and the places of their units stay taken."""
+    stays = "What was spent on them stays spent, and the places of their units stay taken."
+    confirm(call.output, f"Erase the rows of upload {upload} from {dataset} for good? {stays}", yes=yes)
+    with call.client() as client:
+        answer = client.erase_upload(dataset, upload)
+    if call.as_json:
+        call.output.json(answer)
+        return
+    call.output.say(f"erased the rows of upload {upload} from {answer['dataset_name']}")
+    call.output.say(answer["stays"])
 
 
 @app.command("overlaps")

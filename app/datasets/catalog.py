@@ -198,6 +198,28 @@ def epochs(session: Session, dataset_id: str) -> list[EpochRow]:
     )
 
 
+def epoch(session: Session, dataset_id: str, epoch_id: str) -> EpochRow:
+    """One upload of a dataset.
+
+    Raises:
+        NotFound: the dataset has no such upload.
+    """
+    row = session.get(EpochRow, epoch_id, populate_existing=True) if is_reference(epoch_id) else None
+    if row is None or row.dataset_id != dataset_id:
+        raise NotFound("upload")
+    return row
+
+
+def erased_uploads(session: Session) -> list[tuple[Dataset, list[str]]]:
+    """Living datasets of which uploads were erased, each with the ids of these uploads."""
+    query = select(EpochRow).where(EpochRow.erased_at.is_not(None)).order_by(EpochRow.dataset_id, EpochRow.ordinal)
+    by_dataset: dict[str, list[str]] = {}
+    for row in session.execute(query).scalars():
+        by_dataset.setdefault(row.dataset_id, []).append(row.id)
+    found = of_each(session, list(by_dataset))
+    return [(found[name], uploads) for name, uploads in by_dataset.items() if not found[name].is_deleted]
+
+
 def epochs_of_each(session: Session, dataset_ids: Sequence[str]) -> dict[str, list[EpochRow]]:
     """The uploads of several datasets in one query: by dataset, in order."""
     epochs_by_dataset: dict[str, list[EpochRow]] = {dataset_id: [] for dataset_id in dataset_ids}

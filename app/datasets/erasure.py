@@ -1,4 +1,4 @@
-"""Erases the rows of one privacy unit from the stored uploads.
+"""Erases the rows of one privacy unit from the stored uploads, or all rows of one upload.
 
 Each upload's file is written again without the rows and replaces the old file in one step; a job that has the old file
 open keeps reading it. The admission book keeps its counts: an erased row does not make room for another row of its unit
@@ -46,6 +46,23 @@ def erase_rows(home: Path, dataset_id: str, epoch_ids: Iterable[str], *, key: Da
         )
         for epoch_id in epoch_ids
     )
+
+
+def erase_upload(home: Path, dataset_id: str, epoch_id: str, *, key: DataKey) -> None:
+    """Replaces the rows of one upload by none, in one step, and erases their fingerprints. Safe to repeat.
+
+    The file stays, so that a job that reads the upload finds what it finds in an empty upload.
+
+    Raises:
+        FileNotFoundError: the dataset was erased during the call.
+        InstallationError: the file is damaged.
+    """
+    file = row_files.sealed_rows(home, dataset_id, epoch_id, key=key)
+    with row_files.reading(file) as stored:
+        form = stored.schema_arrow.with_metadata(row_files.FORMAT)  # without the fingerprint of the body
+    with file.new(existing="replace") as written, row_files.writer(written, form):
+        pass
+    row_files.sealed_prints(home, dataset_id, epoch_id, key=key).path.unlink(missing_ok=True)
 
 
 def _erase_from(file: SealedFile, prints: SealedFile, *, row_id: bytes) -> int:

@@ -3,6 +3,7 @@
 ::
 
     <heads>/erasures/<dataset id>.dataset             the dataset was deleted; an empty file
+    <heads>/erasures/<dataset id>.<epoch id>.upload   one upload was erased; an empty file
     <heads>/erasures/<dataset id>.<random>.unit       one unit was erased from the first uploads; JSON
 
 A record of a unit has its row id, which is a keyed digest, encrypted with the dataset's data key. So it says nothing to
@@ -21,7 +22,7 @@ from app.core import durable
 from app.core.data_keys import DataKey
 
 _FOLDER = "erasures"
-_DATASET, _UNIT = ".dataset", ".unit"
+_DATASET, _UPLOAD, _UNIT = ".dataset", ".upload", ".unit"
 _PURPOSE = b"grovekeeper/erased-unit/1"
 
 
@@ -49,11 +50,17 @@ class ErasureLog:
         self._folder = folder / _FOLDER
 
     def record_dataset(self, dataset_id: str) -> None:
-        """Records durably that a dataset was deleted, and forgets its erased units. Safe to repeat."""
+        """Records durably that a dataset was deleted, and forgets what was erased of it before. Safe to repeat."""
         durable.make_folder(self._folder)
         durable.write(self._folder / f"{dataset_id}{_DATASET}", b"")
-        for file in self._folder.glob(f"{dataset_id}.*{_UNIT}"):
-            file.unlink(missing_ok=True)
+        for kind in (_UPLOAD, _UNIT):
+            for file in self._folder.glob(f"{dataset_id}.*{kind}"):
+                file.unlink(missing_ok=True)
+
+    def record_upload(self, dataset_id: str, epoch_id: str) -> None:
+        """Records durably that an upload was erased. Safe to repeat."""
+        durable.make_folder(self._folder)
+        durable.write(self._folder / f"{dataset_id}.{epoch_id}{_UPLOAD}", b"")
 
     def record_unit(self, dataset_id: str, unit: ErasedUnit, *, key: DataKey) -> None:
         """Records durably that a unit was erased. ``key`` is the data key of the dataset."""
@@ -65,6 +72,11 @@ class ErasureLog:
     def is_deleted(self, dataset_id: str) -> bool:
         """Whether a dataset was deleted."""
         return (self._folder / f"{dataset_id}{_DATASET}").exists()
+
+    def uploads(self, dataset_id: str) -> set[str]:
+        """Ids of the erased uploads of a dataset."""
+        names = (file.name for file in self._folder.glob(f"{dataset_id}.*{_UPLOAD}"))
+        return {name.removeprefix(f"{dataset_id}.").removesuffix(_UPLOAD) for name in names}
 
     def units(self, dataset_id: str, *, key: DataKey) -> Iterator[ErasedUnit]:
         """The erased units of a dataset.

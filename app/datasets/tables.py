@@ -43,7 +43,7 @@ class DatasetRow(Base):
 
 
 class EpochRow(Base):
-    """One upload, called an epoch. Its rows are in the file named by its id."""
+    """One upload, called an epoch. Its rows are in the file named by its id, which has none once it is erased."""
 
     __tablename__ = "epochs"
 
@@ -51,5 +51,6 @@ class EpochRow(Base):
     dataset_id: Mapped[str]
     ordinal: Mapped[int]
     uploaded_at: Mapped[datetime]
+    erased_at: Mapped[datetime | None]
 
     __table_args__ = (UniqueConstraint("dataset_id", "ordinal"),)

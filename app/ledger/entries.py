@@ -42,6 +42,7 @@ class EntryKind(StrEnum):
     DATASET_DECLARED = "dataset-declared"
     DATASET_DELETED = "dataset-deleted"
     UNIT_ERASED = "unit-erased"
+    UPLOAD_ERASED = "upload-erased"
     CAP_CHANGED = "cap-changed"
     POPULATION_OPENED = "population-opened"
     POPULATION_JOINED = "population-joined"

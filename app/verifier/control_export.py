@@ -33,6 +33,7 @@ _DETAILS = {
     "dataset-declared": {"dataset"},
     "dataset-deleted": {"dataset"},
     "unit-erased": {"dataset"},
+    "upload-erased": {"dataset", "upload"},
     "cap-changed": {"account", "sequence"},
     "population-opened": {"population"},
     "population-joined": {"population", "dataset", "sequence"},

@@ -24,6 +24,7 @@ class ActOut(Answer):
         "dataset-declared",
         "dataset-deleted",
         "unit-erased",
+        "upload-erased",
         "cap-changed",
         "population-opened",
         "population-joined",

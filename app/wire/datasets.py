@@ -153,6 +153,7 @@ class EpochOut(Answer):
 
     epoch: str
     uploaded_at: str
+    erased_at: str | None
 
 
 class DatasetOut(Answer):
@@ -214,6 +215,7 @@ class ListedUpload(Answer):
 
     epoch: str
     uploaded_at: str
+    erased_at: str | None
     rows: int | None
 
 
@@ -224,6 +226,16 @@ class UploadList(Answer):
     dataset_name: str
     uploads: list[ListedUpload]
     next: str | None
+
+
+class UploadErasureOut(Answer):
+    """The erasure of one upload; ``stays`` says what an erasure does not undo."""
+
+    dataset: str
+    dataset_name: str
+    epoch: str
+    erased_at: str
+    stays: str
 
 
 class SharedRows(Answer):

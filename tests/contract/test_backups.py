@@ -25,6 +25,7 @@ from app.services.backup.manifest import BackupDamaged
 from app.services.backup.restore_backup import Restored, restore_backup
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.datasets.erase_unit import erase_unit
+from app.services.datasets.erase_upload import erase_upload
 from app.services.installation import UNFINISHED_RESTORE, Installation
 from app.services.keys import revoke_key
 from app.services.ledger.heads import Heads
@@ -369,6 +370,23 @@ def test_rows_of_a_unit_that_came_after_its_erasure_are_restored(
     bring_keys_and_heads(scene.installation, empty_settings)
     restore_backup(empty_settings, tmp_path / "backup", accept_loss=False)
     assert [[age for _, age in epoch] for epoch in people.stored_rows(restored().installation, dataset)] == [[2], [3]]
+
+
+def test_an_upload_that_was_erased_since_the_backup_stays_erased(
+    scene: Scene, tmp_path: Path, empty_settings: Settings, restored: Callable[[], Scene]
+) -> None:
+    dataset = people.declared(scene.installation, privacy_unit=people.per_patient(3))["id"]
+    bodies = (people.visits([("ann", 1), ("ben", 2), ("ann", 3)]), people.visits([("cleo", 4)]))
+    first, _ = (people.upload(scene.installation, dataset, body)["epoch"] for body in bodies)
+    make_backup(scene.installation, tmp_path / "backup")
+    erase_upload(scene.installation, OWNER, dataset, upload=first)
+    bring_keys_and_heads(scene.installation, empty_settings)
+    restore_backup(empty_settings, tmp_path / "backup", accept_loss=True)
+    again = restored().installation
+    assert [[age for _, age in epoch] for epoch in people.stored_rows(again, dataset)] == [[], [4]]
+    with again.database.read() as session:
+        assert [bool(epoch.erased_at) for epoch in catalog.epochs(session, dataset)] == [True, False]
+        assert {"dataset": dataset, "upload": first} in control.details_of(session, EntryKind.UPLOAD_ERASED)
 
 
 def test_files_that_are_deleted_during_a_backup_are_left_out(

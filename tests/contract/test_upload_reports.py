@@ -52,7 +52,11 @@ def test_other_roles_see_uploads_without_counts(installation: Installation, role
     put_grant(installation, OWNER, dataset, STRANGER.key_id, role=role.value)
     with pytest.raises(RoleMissing):
         list_uploads(installation, STRANGER, dataset, PageRequest())
-    assert set(show_dataset(installation, STRANGER, dataset).epochs[0].model_dump()) == {"epoch", "uploaded_at"}
+    assert set(show_dataset(installation, STRANGER, dataset).epochs[0].model_dump()) == {
+        "epoch",
+        "uploaded_at",
+        "erased_at",
+    }
 
 
 def test_uploads_are_listed_in_pages(installation: Installation) -> None:

@@ -20,7 +20,7 @@ from app.ledger.entries import Entry
 from app.registry import models
 from app.registry.tables import ModelRow
 from tests.support.cells import Cells, opened_cells, undone
-from tests.support.estate import Estate, built_estate, name_model, waiting_job
+from tests.support.estate import Estate, built_estate, name_model, upload_of, waiting_job
 from tests.support.lost_authority import Loss, lost_before_write
 from tests.support.operations import ACTS, REQUESTS, WEBHOOK, Targets
 from tests.support.role_table import ALONE, CALLERS, DOCUMENT, ONE, OPERATIONS, RULES, Caller, Place, expected, places
@@ -151,8 +151,7 @@ def _fresh(estate: Estate, operation: str, caller: Holder, name: str) -> Targets
         return replace(targets, job=server.submitted(targets.dataset).json()["job_id"])
     if operation == "decide_job":
         dataset = server.uploaded()["id"]
-        if name == "owner":
-            server.admin.http.put(f"/datasets/{dataset}/grants/{caller.id}", json={"role": name})
+        _grant_to_owner(server, dataset, caller, name)
         return replace(targets, job=waiting_job(server, dataset))
     if operation == "put_alias":
         server.admin.http.delete(f"/datasets/{targets.dataset}/aliases/another")
@@ -161,15 +160,23 @@ def _fresh(estate: Estate, operation: str, caller: Holder, name: str) -> Targets
     if operation == "delete_webhook":
         made = server.admin.http.post(f"/datasets/{targets.dataset}/webhooks", json=WEBHOOK)
         return replace(targets, webhook=made.json()["id"])
+    if operation == "erase_upload":
+        dataset = server.uploaded()["id"]
+        _grant_to_owner(server, dataset, caller, name)
+        return replace(targets, dataset=dataset, upload=upload_of(server, dataset))
     if operation == "delete_model":
         return replace(targets, model=_twin(server, targets.model))
     if operation in ("delete_dataset", "erase_unit", "join_population"):
         dataset = server.declared(privacy_unit={"column": "patient", "max_rows": 1})["id"]
         server.admin.http.post(f"/datasets/{dataset}/erasures", json={"unit": "bob"})  # makes the book of the units
-        if name == "owner":
-            server.admin.http.put(f"/datasets/{dataset}/grants/{caller.id}", json={"role": name})
+        _grant_to_owner(server, dataset, caller, name)
         return replace(targets, dataset=dataset)
     return targets
+
+
+def _grant_to_owner(server: Server, dataset: str, caller: Holder, name: str) -> None:
+    if name == "owner":
+        server.admin.http.put(f"/datasets/{dataset}/grants/{caller.id}", json={"role": name})
 
 
 def _twin(server: Server, model_id: str) -> str:
@@ -231,6 +238,7 @@ def test_an_administrative_act_leaves_one_entry(cells: Cells, operation: str) ->
         "put_alias",
         "delete_alias",
         "delete_webhook",
+        "erase_upload",
     ):
         assert cells.send(request, caller.key).is_success
         assert _acts(server)[n_before:] == left

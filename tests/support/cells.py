@@ -16,7 +16,7 @@ from app.db.base import Base
 from app.db.unit_of_work import Database
 from app.jobs.tables import JobRow
 from app.registry.tables import EvaluationRow, ModelRow, ProfileRow
-from tests.support.estate import Estate, name_model, waiting_job
+from tests.support.estate import Estate, name_model, upload_of, waiting_job
 from tests.support.in_process import InProcess, in_process
 from tests.support.operations import EXTERNAL, REQUESTS, Ask, Targets
 from tests.support.role_table import Caller, Place
@@ -102,6 +102,8 @@ def opened_cells(estate: Estate) -> Iterator[Cells]:
     for place in (Place.LIVING, Place.FOREIGN):
         special["delete_dataset", place] = {"dataset": server.declared()["id"]}
         special["erase_unit", place] = {"dataset": _with_units(server)}
+        uploaded = server.uploaded()["id"]
+        special["erase_upload", place] = {"dataset": uploaded, "upload": upload_of(server, uploaded)}
         special["decide_job", place] = _with_waiting_job(server)
     of_callers = [
         named["dataset"] for (_, place), named in special.items() if place is Place.LIVING and "dataset" in named
@@ -153,7 +155,8 @@ def _copied(server: Server, of: Targets) -> Targets:
     name_model(server, dataset, copies["rival"])
     headers = new_idempotency_key()
     charged = server.admin.http.post(f"/ledger/{dataset}/reservations", json=EXTERNAL, headers=headers)
-    return replace(of, dataset=dataset, reservation=charged.json()["reservation_id"], **copies)
+    upload = upload_of(server, dataset)
+    return replace(of, dataset=dataset, reservation=charged.json()["reservation_id"], upload=upload, **copies)
 
 
 def _copy(session: Session, kind: type[_Row], row_id: str, prefix: str, dataset: str, **changes: Any) -> str:

@@ -49,7 +49,13 @@ def built_estate(server: Server, folder: Path, **changes: object) -> Estate:
     made = (
         job["id"], job["model_id"], profile, server.caller().id, population, reservation, rival, evaluation, webhook,
     )  # fmt: skip
-    return Estate(server, Targets(dataset, *made), callers, revoked)
+    return Estate(server, Targets(dataset, *made, upload_of(server, dataset)), callers, revoked)
+
+
+def upload_of(server: Server, dataset: str) -> str:
+    """The only upload of a dataset."""
+    (upload,) = server.admin.http.get(f"/datasets/{dataset}").json()["epochs"]
+    return str(upload["epoch"])
 
 
 def name_model(server: Server, dataset: str, model: str) -> None:

@@ -23,6 +23,7 @@ class Targets:
     rival: str
     evaluation: str
     webhook: str
+    upload: str
 
 
 NOWHERE = Targets(**{field.name: f"no_{field.name}" for field in fields(Targets)})
@@ -73,6 +74,7 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "delete_grant": lambda it: ("DELETE", f"/datasets/{it.dataset}/grants/{it.key}", {}),
     "upload_rows": lambda it: ("POST", f"/datasets/{it.dataset}/rows", {"content": csv_rows(3), "headers": CSV}),
     "list_uploads": lambda it: ("GET", f"/datasets/{it.dataset}/uploads", {}),
+    "erase_upload": lambda it: ("DELETE", f"/datasets/{it.dataset}/uploads/{it.upload}", {}),
     "list_algorithms": lambda it: ("GET", "/algorithms", {}),
     "create_plan": lambda it: ("POST", "/plans", {"json": training(it.dataset)}),
     "train_model": lambda it: ("POST", "/train", {"json": training(it.dataset), "headers": new_idempotency_key()}),
@@ -164,6 +166,7 @@ ACTS: dict[str, tuple[str, ...]] = {
     "declare_dataset": ("dataset-declared",),
     "delete_dataset": ("dataset-deleted",),
     "erase_unit": ("unit-erased",),
+    "erase_upload": ("upload-erased",),
     "change_cap": ("cap-changed",),
     "change_rules": ("rules-changed",),
     "decide_job": ("job-approved",),

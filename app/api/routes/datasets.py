@@ -27,6 +27,7 @@ from app.services.datasets.declare_dataset import check_declaration as try_decla
 from app.services.datasets.declare_dataset import register_dataset
 from app.services.datasets.delete_dataset import delete_dataset as erase
 from app.services.datasets.erase_unit import erase_unit as erase_rows_of
+from app.services.datasets.erase_upload import erase_upload as erase_rows_of_upload
 from app.services.datasets.join_population import join_population as join
 from app.services.rules.change_rules import change_rules as put_rules
 from app.services.rules.show_rules import show_rules as rules_of
@@ -41,6 +42,7 @@ from app.wire.datasets import (
     GrantList,
     GrantOut,
     OverlapOut,
+    UploadErasureOut,
     UploadList,
     UploadOut,
 )
@@ -189,6 +191,16 @@ def show_overlaps(installation: CurrentInstallation, caller: Caller, dataset: st
 def list_uploads(installation: CurrentInstallation, caller: Caller, dataset: str, page: Page) -> UploadList:
     """List the uploads of the dataset, with the stored rows for owners by a grant. For owners."""
     return uploads.list_uploads(installation, caller, dataset, page)
+
+
+@router.delete(
+    "/{dataset}/uploads/{upload}",
+    operation_id="erase_upload",
+    responses=problems.documented(NotFound, RoleMissing, DatasetDeleted),
+)
+def erase_upload(installation: CurrentInstallation, caller: Caller, dataset: str, upload: str) -> UploadErasureOut:
+    """Erase the rows of one upload. Spend stays spent, and the units' places stay taken. May be repeated."""
+    return erase_rows_of_upload(installation, caller, dataset, upload=upload)
 
 
 @router.put(

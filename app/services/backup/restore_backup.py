@@ -28,6 +28,7 @@ from app.services.backup import lost_history, manifest
 from app.services.backup.lost_history import EntriesMissing, Loss
 from app.services.backup.manifest import DATABASE, HOME, BackupDamaged, Manifest
 from app.services.datasets.delete_dataset import mark_deleted
+from app.services.datasets.erase_upload import mark_upload_erased
 from app.services.installation import UNFINISHED_RESTORE, read_storage_keys
 from app.services.ledger.heads import heads_path
 from app.services.ledger.signer import open_signer
@@ -180,6 +181,10 @@ class _Restore:
                 continue
             key = catalog.find(session, dataset_id).data_key(read_storage_keys(self._settings))
             epochs = catalog.epochs(session, dataset_id)
+            for epoch in epochs:
+                if epoch.id in log.uploads(dataset_id):
+                    mark_upload_erased(session, epoch, actor=control.OPERATOR, at=clock.now())
+                    erasure.erase_upload(self._home, dataset_id, epoch.id, key=key)
             try:
                 units = list(log.units(dataset_id, key=key))
             except SealBroken:

@@ -106,11 +106,16 @@ def _out(dataset: catalog.Dataset, balance: statements.Balance, epochs: Sequence
                 *of_large_amount(balance.accountant, balance.cap, delta=balance.delta, adjacency=dataset.adjacency),
                 *warnings_of(dataset.schema),
             ],
-            "epochs": [{"epoch": epoch.id, "uploaded_at": clock.to_text(epoch.uploaded_at)} for epoch in epochs],
+            "epochs": [_epoch(epoch) for epoch in epochs],
             "created_at": clock.to_text(row.created_at),
             "deleted_at": None if row.deleted_at is None else clock.to_text(row.deleted_at),
         }
     )
+
+
+def _epoch(row: EpochRow) -> dict[str, str | None]:
+    erased_at = None if row.erased_at is None else clock.to_text(row.erased_at)
+    return {"epoch": row.id, "uploaded_at": clock.to_text(row.uploaded_at), "erased_at": erased_at}
 
 
 def account_out(balance: statements.Balance) -> AccountOut:

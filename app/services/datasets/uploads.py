@@ -33,7 +33,12 @@ def list_uploads(installation: Installation, principal: Principal, reference: st
         dataset=dataset.id,
         dataset_name=dataset.name,
         uploads=[
-            ListedUpload(epoch=epoch.id, uploaded_at=clock.to_text(epoch.uploaded_at), rows=rows.get(epoch.id))
+            ListedUpload(
+                epoch=epoch.id,
+                uploaded_at=clock.to_text(epoch.uploaded_at),
+                erased_at=None if epoch.erased_at is None else clock.to_text(epoch.erased_at),
+                rows=rows.get(epoch.id),
+            )
             for epoch in shown
         ],
         next=following,

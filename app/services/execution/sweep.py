@@ -24,6 +24,7 @@ from app.ledger import stored_rules
 from app.ledger.reconciliation import Unverified
 from app.registry import models
 from app.services.datasets.delete_dataset import erase_remains
+from app.services.datasets.erase_upload import complete_erasures
 from app.services.installation import Installation
 from app.services.jobs import notices
 
@@ -78,7 +79,10 @@ def tidy_jobs(installation: Installation) -> None:
 
 
 def tidy_rows(installation: Installation) -> None:
-    """Erases rows of deleted datasets, and files of uploads that were interrupted :data:`STALE_UPLOAD` ago."""
+    """Erases rows of deleted datasets and of erased uploads, and files of uploads that were interrupted
+    :data:`STALE_UPLOAD` ago.
+    """
+    complete_erasures(installation)
     stale_before = clock.now() - STALE_UPLOAD
     with installation.database.read() as session:
         epochs, deleted = catalog.epoch_ids(session), catalog.deleted_ids(session)

@@ -90,6 +90,10 @@ class Client(LedgerCalls):
         """``GET /datasets/{id}/uploads``, all pages: stored rows are for owners by a grant."""
         return self._pages(f"/datasets/{segment(dataset)}/uploads", "uploads")
 
+    def erase_upload(self, dataset: str, upload: str) -> Json:
+        """``DELETE /datasets/{id}/uploads/{upload}``: erases the rows; spend and places of units stay."""
+        return self._json("DELETE", f"/datasets/{segment(dataset)}/uploads/{segment(upload)}")
+
     def datasets(self, *, name: str | None = None) -> Iterator[Json]:
         """``GET /datasets``, all pages; ``name`` is a part of their names."""
         return self._pages("/datasets", "datasets", name=name)

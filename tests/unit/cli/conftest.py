@@ -48,7 +48,7 @@ DATASET = {
     "visibility": "private",
     "population": None,
     "warnings": [],
-    "epochs": [{"epoch": "ep_1", "uploaded_at": "2026-11-20T09:00:00.000000Z"}],
+    "epochs": [{"epoch": "ep_1", "uploaded_at": "2026-11-20T09:00:00.000000Z", "erased_at": None}],
     "created_at": "2026-11-20T09:00:00.000000Z",
     "deleted_at": None,
 }
@@ -276,7 +276,13 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ),
     ("GET", "/datasets/census/uploads"): (200, {
         "dataset": "ds_1", "dataset_name": "census", "next": None,
-        "uploads": [{"epoch": "ep_1", "uploaded_at": "2026-11-20T09:00:00.000000Z", "rows": 40}],
+        "uploads": [{
+            "epoch": "ep_1", "uploaded_at": "2026-11-20T09:00:00.000000Z", "erased_at": None, "rows": 40,
+        }],
+    }),
+    ("DELETE", "/datasets/census/uploads/ep_1"): (200, {
+        "dataset": "ds_1", "dataset_name": "census", "epoch": "ep_1", "erased_at": "2026-11-20T09:00:00.000000Z",
+        "stays": "What was spent stays.",
     }),
     ("GET", "/datasets/census/grants"): (200, {
         "dataset": "ds_1", "dataset_name": "census", "next": None,

@@ -31,6 +31,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ],
     ),
     (["datasets", "uploads", "census"], ["ep_1", "40"]),
+    (["datasets", "erase-upload", "census", "ep_1", "--yes"], ["erased the rows of upload ep_1 from census", "stays."]),
     (["datasets", "list"], ["census", "ds_1", "1.5"]),
     (["datasets", "show", "census"], ["shard (10 hash cells)", "0 to 120", "Female, Male, or missing", "1.5 ε"]),
     (["datasets", "delete", "census", "--yes"], ["erased the rows of census"]),

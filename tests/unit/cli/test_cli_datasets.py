@@ -28,6 +28,7 @@ def test_a_key_whose_roles_mean_nothing_by_themselves_is_to_be_granted_one(run: 
     [
         ["datasets", "delete", "census"],
         ["datasets", "erase-unit", "census", "ann"],
+        ["datasets", "erase-upload", "census", "ep_1"],
         ["models", "delete", "md_1"],
         ["populations", "join", "census", "patients"],
     ],
@@ -36,6 +37,12 @@ def test_without_a_terminal_a_command_requires_yes_instead_of_asking(run: Run, s
     result = run(*typed, "--json", input="y\n")
     assert (result.exit_code, result.stderr) == (ExitCode.WRONG_USE, "")
     assert json.loads(result.stdout)["type"] == "wrong-use"
+    assert not service.requests
+
+
+def test_before_an_upload_is_erased_the_question_says_what_stays(run: Run, service: Any) -> None:
+    asked = run("datasets", "erase-upload", "census", "ep_1", input="n\n")
+    assert "places of their units stay taken" in asked.stderr
     assert not service.requests
 
 
