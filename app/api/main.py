@@ -1,6 +1,7 @@
 """Assembles the FastAPI application (routes, error handlers, middleware) and its OpenAPI document."""
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Depends, FastAPI
@@ -12,6 +13,7 @@ from starlette.exceptions import HTTPException
 from app.api import problems
 from app.api.answer_headers import HEADERS, document_headers
 from app.api.capacity import THREADS, Capacities
+from app.api.examples import PROBLEM_EXAMPLES, document_examples
 from app.api.job_events import JobEvents
 from app.api.metrics import Metrics
 from app.api.middleware import EveryRequest
@@ -123,14 +125,33 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         schema = get_openapi(title=app.title, version=_API_VERSION, description=_DESCRIPTION, routes=app.routes)
         schema["components"]["schemas"]["Problem"] = Problem.model_json_schema()
         schema["components"]["headers"] = HEADERS
+        schema["components"]["examples"] = PROBLEM_EXAMPLES
         for name in ("HTTPValidationError", "ValidationError"):
             schema["components"]["schemas"].pop(name, None)
         for methods in schema["paths"].values():
             for operation in methods.values():
                 _require_key_where_it_is_missed(operation)
         document_headers(schema["paths"])
+        _share_definitions(schema)
+        document_examples(operation for methods in schema["paths"].values() for operation in methods.values())
         app.openapi_schema = schema
     return app.openapi_schema
+
+
+def _share_definitions(schema: dict[str, Any]) -> None:
+    """Moves the definitions of bodies that routes document themselves to the components, where references find them."""
+    for methods in schema["paths"].values():
+        for operation in methods.values():
+            for media in operation.get("requestBody", {}).get("content", {}).values():
+                definitions = media.get("schema", {}).pop("$defs", {})
+                if definitions:
+                    media["schema"] = _with_shared(media["schema"])
+                    shared = {f"{name}In": _with_shared(definition) for name, definition in definitions.items()}
+                    schema["components"]["schemas"] |= shared
+
+
+def _with_shared(schema: dict[str, Any]) -> Any:
+    return json.loads(re.sub(r'"#/\$defs/(\w+)"', r'"#/components/schemas/\1In"', json.dumps(schema)))
 
 
 def _require_key_where_it_is_missed(operation: dict[str, Any]) -> None:

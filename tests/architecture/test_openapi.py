@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+from referencing.jsonschema import DRAFT202012
 
 from app.api.main import openapi_text
 from app.api.problems import INTERNAL, MEDIA_TYPE, PROBLEMS
@@ -117,6 +120,52 @@ def test_bodies_are_closed_and_answers_have_no_optional_member() -> None:
     for name, schema in answers.items():
         assert set(schema["required"]) == set(schema["properties"]), name
         assert "default" not in json.dumps(schema), name
+
+
+BODIES: dict[str, tuple[str, dict[str, Any]]] = {
+    f"{name} {kind} {media_type}": (media_type, media)
+    for name, (_, _, operation) in OPERATIONS.items()
+    for kind, content in (
+        ("request", operation.get("requestBody", {}).get("content", {})),
+        *((status, answer.get("content", {})) for status, answer in operation["responses"].items()),
+    )
+    for media_type, media in content.items()
+}
+"""Every body of every operation, by operation, kind and media type."""
+_RESOLVER = Registry().with_resource(
+    "urn:document", Resource.from_contents(DOCUMENT, default_specification=DRAFT202012)
+)
+
+
+def _examples(media: dict[str, Any]) -> list[Any]:
+    shown = list(media.get("examples", {}).values()) + ([{"value": media["example"]}] if "example" in media else [])
+    components = DOCUMENT["components"]["examples"]
+    return [components[it["$ref"].rpartition("/")[2]]["value"] if "$ref" in it else it["value"] for it in shown]
+
+
+def test_every_body_of_json_has_an_example() -> None:
+    of_json = {name: media for name, (kind, media) in BODIES.items() if kind in ("application/json", MEDIA_TYPE)}
+    without = [name for name, media in of_json.items() if not _examples(media)]
+    assert without == [], "run: python -m tests.support.examples"
+
+
+def test_every_example_is_valid() -> None:
+    shown = {
+        (json.dumps(media.get("schema", {})).replace('"#/', '"urn:document#/'), json.dumps(example)): name
+        for name, (_, media) in BODIES.items()
+        for example in _examples(media)
+    }
+    assert len(shown) > 100
+    problems = {
+        name: [f"{error.json_path}: {error.message[:200]}" for error in errors]
+        for (schema, example), name in shown.items()
+        if (errors := list(_validator(schema).iter_errors(json.loads(example))))
+    }
+    assert problems == {}
+
+
+def _validator(schema: str) -> Draft202012Validator:
+    return Draft202012Validator(json.loads(schema), registry=_RESOLVER)
 
 
 def test_every_operation_has_a_description() -> None:
