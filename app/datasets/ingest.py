@@ -35,7 +35,7 @@ from app.datasets.csv_columns import Column, ColumnReport, LabelColumn, UnitColu
 from app.datasets.csv_source import CsvSource
 from app.datasets.fingerprints import Fingerprints
 from app.datasets.partition_columns import as_feature, own_column_partitions, stored_columns
-from app.forests.data.schema import Schema
+from app.forests.data.schema import Schema, composed
 from app.privacy.composition import HashPartition, Partitions
 
 _ROW_GROUP_CELLS = 2**22
@@ -176,11 +176,15 @@ def _most_unpacked_bytes(source: BinaryIO, form: BodyForm) -> int:
 def _order_columns(text: CsvSource, rules: RowRules) -> None:
     """Replaces the upload's header by the columns' positions in the declaration.
 
+    A header in another Unicode form than the declaration means the declared column that looks the same.
+
     Raises:
         RowsInvalid: ``missing-column`` and ``duplicate-column`` by name; ``unknown-column`` as a number of columns
             without a name, because a headerless file has a person's values where names should be.
     """
-    names, declared = text.read_header(), _declared(rules)
+    declared = _declared(rules)
+    by_name = {composed(name): name for name in declared} | {name: name for name in declared}
+    names = [by_name.get(name) or by_name.get(composed(name), name) for name in text.read_header()]
     counts = Counter(names)
     problems = [ColumnProblem(name, "missing-column", 1) for name in declared if name not in counts]
     problems += [ColumnProblem(name, "duplicate-column", counts[name]) for name in declared if counts[name] > 1]

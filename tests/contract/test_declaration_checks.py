@@ -75,6 +75,27 @@ def test_a_check_refuses_what_a_declaration_is_refused_for(
     assert _counts(scene) == before
 
 
+@pytest.mark.parametrize(
+    ("changes", "at"),
+    [
+        ({"schema": {**DECLARATION["schema"], "features": [{**AGE, "name": "gr\u00f6\u00dfe"}, AGE,
+                                                           {**AGE, "name": "gro\u0308\u00dfe"}]}},
+         "/schema/features/2/name"),
+        ({"schema": {"features": [{**AGE, "name": "caf\u00e9"}],
+                     "label": {"name": "cafe\u0301", "classes": ["low", "high"]}}}, "/schema/label/name"),
+        ({"schema": {**DECLARATION["schema"], "features": [{**AGE, "name": "\u00e9"}]},
+          "privacy_unit": {"column": "e\u0301", "max_rows": 1}}, "/privacy_unit/column"),
+        ({"schema": {**DECLARATION["schema"], "features": [{**AGE, "name": "\u00e9"}]},
+          "partitions": [{"name": "x", "kind": "column", "column": "e\u0301", "categories": ["a"]}]},
+         "/partitions/0/column"),
+    ],
+)  # fmt: skip
+def test_two_columns_that_look_the_same_are_refused(scene: Scene, changes: dict[str, object], at: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        check_declaration(scene.installation, OWNER, _declared(**changes))
+    assert [(problem.at, problem.problem) for problem in refused.value.errors] == [(at, "not-distinct")]
+
+
 def test_a_population_of_another_key_refuses_the_check(scene: Scene) -> None:
     register_dataset(scene.installation, OWNER, _declared(), request=None)
     with pytest.raises(GrovekeeperError):

@@ -144,6 +144,11 @@ def plain_number(value: float) -> float | int:
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
+def composed(name: str) -> str:
+    """A column's name in Unicode's composed form (NFC). Programs write one letter with an accent in several ways."""
+    return unicodedata.normalize("NFC", name)
+
+
 def column_name_problem(name: str) -> str | None:
     """The slug of the error in a column name, or ``None``: 1 to 128 characters, no control characters."""
     if not name:

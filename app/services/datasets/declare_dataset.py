@@ -21,6 +21,7 @@ from app.ledger.entries import EntryKind
 from app.privacy.composition import Partitions
 from app.services import populations
 from app.services.authorization import acting
+from app.services.datasets.alike_names import alike_names
 from app.services.datasets.declare_partitions import read_partitions, two_significant_digits
 from app.services.datasets.show_datasets import dataset_out
 from app.services.guarantees import guarantee_of
@@ -89,6 +90,9 @@ class _Checked:
     @classmethod
     def of(cls, declaration: DatasetIn) -> Self:
         schema = Schema.from_json(declaration.schema_.model_dump(exclude_none=True))
+        alike = alike_names(declaration)
+        if alike:
+            raise InvalidRequest(alike)
         budget, cap = _checked_budget(declaration)
         unit_column = declaration.privacy_unit.column
         partitions = read_partitions(declaration.partitions, schema, unit_column=unit_column)

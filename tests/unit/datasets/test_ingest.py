@@ -5,6 +5,7 @@ import gzip
 import io
 import math
 import traceback
+import unicodedata
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from app.core.errors import GrovekeeperError, MalformedRequest, RowsInvalid, Too
 from app.datasets import row_files
 from app.datasets.cells import hash_cells, hash_keys
 from app.datasets.csv_columns import ColumnReport
+from app.forests.data.schema import Feature, Label, Schema
 from app.privacy.composition import HashPartition, Partitions
-from tests.support.uploads import GOOD_ROW, HEADER, KEY, stored_table
+from tests.support.uploads import GOOD_ROW, HEADER, KEY, Ingestion, stored_table
 
 CANARY = "Canary7Q"
 
@@ -380,3 +382,20 @@ def test_the_body_is_read_to_its_end_and_not_closed(ingest):
     ingest(body)
     assert body.read() == b""
     assert not body.closed
+
+
+@pytest.mark.parametrize("declared", ["größe", unicodedata.normalize("NFD", "größe")])
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_a_header_means_the_column_that_looks_the_same(tmp_path, declared, form):
+    schema = Schema((Feature(declared, "integer", lower=0, upper=9),), Label("income", ("low", "high")))
+    ingest = Ingestion(tmp_path, schema)
+    header = unicodedata.normalize(form, "größe")
+    assert ingest(f"income,{header}\nlow,7\n").columns[0].name == declared
+    assert ingest.read().features.columns[0].tolist() == [7]
+
+
+def test_two_headers_that_look_the_same_are_one_column_twice(tmp_path):
+    both = [unicodedata.normalize(form, "größe") for form in ("NFC", "NFD")]
+    schema = Schema((Feature(both[0], "integer", lower=0, upper=9),), Label("income", ("low", "high")))
+    error = refusal(Ingestion(tmp_path, schema), f"income,{','.join(both)}\nlow,7,8\n")
+    assert [(item.name, item.problem, item.count) for item in error.columns] == [(both[0], "duplicate-column", 2)]
