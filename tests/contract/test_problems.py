@@ -17,6 +17,7 @@ from app.api.main import create_app
 from app.api.problems import INTERNAL, MEDIA_TYPE, PROBLEMS
 from app.core import errors
 from app.core.errors import ColumnProblem, FieldProblem, GrovekeeperError
+from app.core.logging import JsonFormatter
 from app.core.settings import Settings
 from app.db import migrate
 from app.services.keys import create_admin
@@ -189,8 +190,9 @@ def _raises(app: FastAPI, error: Exception) -> None:
 
 @pytest.mark.parametrize("error", [RuntimeError(SECRET), _Unforeseen(), errors.LeaseLost(), KeyError(SECRET)])
 def test_an_unexpected_error_is_answered_with_a_request_id_only(
-    app: FastAPI, key: str, error: Exception, caplog: pytest.LogCaptureFixture
+    app: FastAPI, key: str, error: Exception, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(caplog.handler, "formatter", JsonFormatter())
     _raises(app, error)
     answer = _get(app, "/broken", key)
     assert (answer.status_code, answer.headers["content-type"]) == (500, MEDIA_TYPE)
@@ -201,8 +203,8 @@ def test_an_unexpected_error_is_answered_with_a_request_id_only(
         "detail": "an internal error; quote the request id",
         "request_id": answer.headers["X-Request-Id"],
     }
-    logged = [record for record in caplog.records if record.exc_info]
-    assert [vars(record).get("request_id") for record in logged] == [answer.headers["X-Request-Id"]]
+    logged = [line for line in map(json.loads, caplog.text.splitlines()) if "error" in line]
+    assert [line["request_id"] for line in logged] == [answer.headers["X-Request-Id"]]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.api import uploads
 from app.api.capacity import THREADS, Work
 from app.api.routes import datasets, keys, ledger, models
 from tests.support.server import CSV, Server, csv_rows
@@ -37,7 +38,7 @@ def calls(server: Server, model: str) -> dict[Work, Callable[[], httpx.Response]
 FUNCTIONS: dict[Work, tuple[Any, str]] = {
     Work.READ: (datasets.show_datasets, "list_datasets"),
     Work.WRITE: (keys.keys, "create_key"),
-    Work.UPLOAD: (datasets, "upload"),
+    Work.UPLOAD: (uploads, "upload_rows"),
     Work.EXPORT: (ledger.history, "export_json_lines"),
     Work.CONVERSION: (models.models, "take_onnx"),
     Work.PREDICTION: (models.predictions, "predict"),
