@@ -253,7 +253,8 @@ def test_no_operation_that_reads_begins_a_write_transaction(cells: Cells) -> Non
     """Over a socket, as a sample of the same operations on a real server."""
     server = cells.estate.server
     with lost_before_write(server.database, server.admin.id, "key", write=0) as writes:
-        for operation in set(OPERATIONS) - set(WRITES) | READS:
+        # A check of a declaration stores it in a transaction that is rolled back.
+        for operation in (set(OPERATIONS) - set(WRITES) | READS) - {"check_declaration"}:
             method, path, options = REQUESTS[operation](cells.estate.targets)
             assert server.admin.http.request(method, path, **options).status_code == 200
     assert writes.n == 0
