@@ -74,7 +74,7 @@ class Principal:
             RoleMissing: the key has neither ``admin`` nor one of ``needed``.
         """
         if not self.is_admin and self.roles.isdisjoint(needed):
-            raise RoleMissing([role.value for role in needed] or [Role.ADMIN.value])
+            raise RoleMissing([role.value for role in needed] or [Role.ADMIN.value], is_global=True)
 
     def acts_as(self, granted: Role | None) -> frozenset[Role]:
         """All roles of the principal on a dataset where it was granted ``granted``; empty if the dataset is hidden."""

@@ -111,7 +111,7 @@ class Output:
             self.json(body)
             return
         word = "refused" if of_problem(str(body.get("type"))) is ExitCode.REFUSED else "not done"
-        self.complain(f"{word}: {sentence}")
+        self.complain(f"{word}: {sentence.removesuffix('; see errors')}")
         if "largest_that_fits" in body:
             self.complain(f"  largest ε that fits: {body['largest_that_fits']}")
         for error in body.get("errors", ()):

@@ -70,7 +70,8 @@ class PlanOptions:
 
     def as_typed(self) -> str:
         """These options as a user types them."""
-        return as_typed([self.dataset], vars(self) | {"dataset": None})
+        algorithm = None if self.algorithm == "auto" else self.algorithm
+        return as_typed([self.dataset], vars(self) | {"dataset": None, "algorithm": algorithm})
 
     def to_json(self, client: "Client") -> dict[str, Any]:
         """The body of ``POST /plans``. ε and δ are sent as they were typed, never converted to a float."""
@@ -272,7 +273,8 @@ def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
     in_unit = "no more, no less" if price["delta"] is None else f"{amount(price)}, no more, no less"
     left = f"{part['remaining']} of {amount({**part, 'unit': price['unit']}, 'cap')}"
     if part["fits"]:
-        left += f"; after this job, ε up to {part['left_afterwards']} would fit"
+        rest = part["left_afterwards"]
+        left += f"; after this job, {f'ε up to {rest}' if Fraction(rest) else 'nothing'} would fit"
     output.facts(
         {
             "  price": f"{_epsilon_delta(price)} ({in_unit})",

@@ -73,15 +73,14 @@ class Unauthenticated(GrovekeeperError):
 
 @dataclass(eq=False)
 class RoleMissing(GrovekeeperError):
-    """The key is valid but holds none of the roles that the call needs."""
+    """The key is valid but holds none of the roles that the call needs, globally or on the dataset of the call."""
 
     needed: Sequence[str]
+    is_global: bool = False
 
     def __str__(self) -> str:
-        return (
-            f"the key lacks the role {' or '.join(self.needed)}, or one that includes it; an admin, or an owner of the "
-            "dataset that the call is about, can give it"
-        )
+        giver = "an admin can give it" if self.is_global else "an owner of the dataset, or an admin, can grant it"
+        return f"the key lacks the role {' or '.join(self.needed)}, or one that includes it; {giver}"
 
 
 @dataclass(eq=False)

@@ -279,6 +279,8 @@ def test_a_quote_begins_with_the_algorithm_its_price_and_what_is_left(run: Run, 
     ]
     assert service.body()["algorithm"] == "auto"
     assert plan["receipt"] not in shown
+    service.answers["POST", "/plans"] = (200, {**plan, "left_afterwards": "0"})
+    assert "after this job, nothing would fit" in run("plan", "census", "--epsilon", "0.5").stdout
 
 
 @pytest.mark.parametrize("typed", [
@@ -297,7 +299,7 @@ def test_the_receipt_of_a_quote_is_printed_on_request(run: Run, service: Any, ty
 def test_the_largest_epsilon_that_fits_is_one_command_away(run: Run, service: Any) -> None:
     shown = run("plan", "census", "--largest").stdout
     assert service.body()["epsilon"] == "1.5"
-    assert shown.splitlines()[-1] == "next: grovekeeper train census --algorithm auto --epsilon 1.5 --wait"
+    assert shown.splitlines()[-1] == "next: grovekeeper train census --epsilon 1.5 --wait"
     service.answers["POST", "/plans"] = (200, service.answers["POST", "/plans"][1] | {"largest_that_fits": "0"})
     assert "no ε fits" in run("plan", "census", "--largest").stderr
     assert "--largest goes neither" in run("plan", "census", "--largest", "-e", "1").stderr
