@@ -31,8 +31,8 @@ def _requirements(lines: list[str]) -> list[Requirement]:
     return [Requirement(line) for line in lines]
 
 
-def test_the_lock_files_are_build_runtime_and_test() -> None:
-    assert [path.stem for path in _LOCKS] == ["build", "runtime", "test"]
+def test_the_lock_files_are_those_of_the_build_the_client_generator_the_service_and_the_tests() -> None:
+    assert [path.stem for path in _LOCKS] == ["build", "generator", "runtime", "test"]
 
 
 @pytest.mark.parametrize("path", _LOCKS, ids=lambda path: path.stem)
