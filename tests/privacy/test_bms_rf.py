@@ -75,7 +75,9 @@ CASES = [
     pytest.param({**LABELS, "selection": "two_stage"}, "2", 2, 4, 0.45, id="two-stage"),
     pytest.param({**LABELS, "kept_features": "0.5"}, "2", 1, 4, 0.4, id="dropped-features"),
     # Two cuts: three cuts give an equal loss with twice the paths.
-    pytest.param({**LABELS, "kept_splits": "0.25", "n_bins": 3}, "2", 1, 2, 0.5, id="dropped-splits"),
+    pytest.param(
+        {**LABELS, "kept_splits": "0.25", "n_bins": 3}, "2", 1, 2, 0.5, id="dropped-splits", marks=pytest.mark.long
+    ),
     pytest.param({**LABELS, "n_layers": 1}, "2", 2, 4, 0.45, id="one-layer"),
     pytest.param({**LABELS, "max_depth": 0, "n_estimators": 3, "n_layers": 3}, "2", 4, 4, 1.0, id="three-flat-layers"),
     pytest.param({**STACK, "n_bins": 2}, "2", 1, 2, 0.45, id="counts"),

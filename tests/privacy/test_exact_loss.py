@@ -5,6 +5,7 @@ Every mode of `rdt-ta`, `rdt-mv`, `rdt-pa`, `mrf`, `maxtree`, `srt`, `rdt-jagann
 
 import math
 from fractions import Fraction
+from functools import cache
 
 import pytest
 
@@ -32,6 +33,8 @@ from tests.privacy.universe import (
 HALF = {"structure_share": "0.5"}
 TWO_STAGE = {**HALF, "selection": "two_stage"}
 SEQUENTIAL = {"assignment": "sequential"}
+LONG = pytest.mark.long
+"""For cases that take seconds and whose every part is in another case: a second level, a second tree, a second kind."""
 
 
 def claim(laws: Laws) -> float:
@@ -46,10 +49,12 @@ CASES = [
     pytest.param("rdt-pa", TWO_SPLITS, {}, "1", 3, 4, 1.0, id="rdt-pa"),
     pytest.param("mrf", TWO_SPLITS, HALF, "1", 4, 4, 0.8, id="mrf"),
     pytest.param("mrf", THREE_SPLITS, {"structure_share": "0.9"}, "4", 3, 4, 0.6, id="mrf-large-epsilon"),
-    pytest.param("mrf", TWO_SPLITS, {**HALF, "max_depth": 2}, "1", 2, 4, 0.6, id="mrf-depth-2"),
-    pytest.param("mrf", TWO_SPLITS, {**HALF, "n_estimators": 2}, "1", 2, 2, 0.7, id="mrf-two-trees"),
+    pytest.param("mrf", TWO_SPLITS, {**HALF, "max_depth": 2}, "1", 2, 4, 0.6, id="mrf-depth-2", marks=LONG),
+    pytest.param("mrf", TWO_SPLITS, {**HALF, "n_estimators": 2}, "1", 2, 2, 0.7, id="mrf-two-trees", marks=LONG),
     pytest.param("mrf", THREE_SPLITS, TWO_STAGE, "1", 3, 4, 0.75, id="mrf-two-stage"),
-    pytest.param("mrf", TWO_SPLITS, {**TWO_STAGE, "max_depth": 2}, "1", 2, 4, 0.55, id="mrf-two-stage-depth-2"),
+    pytest.param(
+        "mrf", TWO_SPLITS, {**TWO_STAGE, "max_depth": 2}, "1", 2, 4, 0.55, id="mrf-two-stage-depth-2", marks=LONG
+    ),
     pytest.param("mrf", TWO_SPLITS, {**HALF, "utility": "miscount"}, "1", 3, 4, 0.99, id="mrf-miscount"),
     pytest.param("mrf", TWO_SPLITS, {**HALF, "leaf": "label"}, "1", 4, 4, 0.65, id="mrf-label"),
     pytest.param("mrf", TWO_SPLITS, {**HALF, "leaf": "label", "max_depth": 2}, "2", 2, 4, 0.6, id="mrf-label-depth-2"),
@@ -57,13 +62,13 @@ CASES = [
     pytest.param("mrf", TWO_SPLITS, {**TWO_STAGE, "exploration": "1"}, "1", 2, 4, 0.49, id="mrf-exploration-only"),
     pytest.param("maxtree", TWO_SPLITS, {}, "1", 4, 4, 0.99, id="maxtree"),
     pytest.param("maxtree", TWO_SPLITS, {"max_depth": 2, "level_ratio": "1.5"}, "1", 2, 4, 0.65, id="maxtree-depth-2"),
-    pytest.param("maxtree", TWO_SPLITS, {"n_estimators": 2}, "1", 2, 2, 0.99, id="maxtree-two-trees"),
+    pytest.param("maxtree", TWO_SPLITS, {"n_estimators": 2}, "1", 2, 2, 0.99, id="maxtree-two-trees", marks=LONG),
     pytest.param("srt", TWO_SPLITS, SEQUENTIAL, "1", 4, 4, 1.0, id="srt"),
     pytest.param("srt", THREE_SPLITS, {**SEQUENTIAL, "max_depth": 2}, "1", 3, 4, 1.0, id="srt-depth-2"),
     pytest.param("srt", TWO_SPLITS, {**SEQUENTIAL, "n_estimators": 2}, "1", 3, 2, 1.0, id="srt-two-trees"),
     pytest.param("rdt-jagannathan", TWO_SPLITS, {}, "1", 3, 4, 1.0, id="rdt-jagannathan"),
     pytest.param("spe", THREE_SPLITS, SEQUENTIAL, "1", 4, 4, 0.99, id="spe"),
-    pytest.param("spe", TWO_SPLITS, {**SEQUENTIAL, "max_depth": 2}, "1", 2, 4, 0.5, id="spe-depth-2"),
+    pytest.param("spe", TWO_SPLITS, {**SEQUENTIAL, "max_depth": 2}, "1", 2, 4, 0.5, id="spe-depth-2", marks=LONG),
 ]
 
 
@@ -91,11 +96,11 @@ TOGETHER, APART = b"\x00" * 32, b"\x01" * 32
     [
         pytest.param("rdt-ta", TOGETHER, 2, 1.0, id="rdt-together"),
         pytest.param("rdt-ta", APART, 2, 1.0, id="rdt-apart"),
-        pytest.param("mrf", TOGETHER, 2, 0.7, id="mrf-together"),
-        pytest.param("mrf", APART, 2, 0.5, id="mrf-apart"),
+        pytest.param("mrf", TOGETHER, 2, 0.7, id="mrf-together", marks=LONG),
+        pytest.param("mrf", APART, 2, 0.5, id="mrf-apart", marks=LONG),
         *(
-            pytest.param(slug, key, 1, 0.5, id=f"{slug}-{name}")
-            for slug in ("srt", "spe", "rdt-jagannathan", "maxtree")
+            pytest.param(slug, key, 1, 0.5, id=f"{slug}-{name}-one-kind")
+            for slug in ("mrf", "srt", "spe", "rdt-jagannathan", "maxtree")
             for key, name in ((TOGETHER, "together"), (APART, "apart"))
         ),
     ],
@@ -118,6 +123,7 @@ def test_sharded_forest_loses_up_to_twice_its_charge_if_a_row_is_replaced(key: b
     assert 1.0 < worst <= 2.0 + TOLERANCE
 
 
+@cache
 def sharded(slug: str, key: bytes) -> Laws:
     """Laws of two trees on shards."""
     share = HALF if slug == "mrf" else {}
@@ -140,7 +146,7 @@ def test_a_sharded_forest_on_four_rows_loses_its_charge() -> None:
     assert 1.0 - TOLERANCE <= worst <= 1.0 + TOLERANCE
 
 
-@pytest.mark.parametrize("slug", ["rdt-ta", "mrf"])
+@pytest.mark.parametrize("slug", ["rdt-ta", pytest.param("mrf", marks=LONG)])
 def test_wider_window_on_noisy_counts_shows_no_more_loss(slug: str) -> None:
     narrow = Laws(planned(slug, TWO_SPLITS), TWO_SPLITS)
     wide = Laws(planned(slug, TWO_SPLITS), TWO_SPLITS, window=(-1, 2))

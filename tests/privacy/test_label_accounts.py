@@ -55,8 +55,10 @@ def test_a_mechanism_for_rows_loses_no_more_on_labels_than_its_two_steps_cost(sl
 # (slug, parameters, ε, rows at most, kinds of features, share of the claim that must be reached)
 CASES = [
     pytest.param("sspe-2", SEQUENTIAL, "1", 3, 3, 1.0, id="sspe-2"),
-    pytest.param("sspe-2", {**SEQUENTIAL, "max_depth": 2}, "2", 2, 3, 1.0, id="sspe-2-depth-2"),
-    pytest.param("sspe-2", {**SEQUENTIAL, "n_estimators": 2}, "1", 2, 2, 1.0, id="sspe-2-two-trees"),
+    pytest.param("sspe-2", {**SEQUENTIAL, "max_depth": 2}, "2", 2, 3, 1.0, id="sspe-2-depth-2", marks=pytest.mark.long),
+    pytest.param(
+        "sspe-2", {**SEQUENTIAL, "n_estimators": 2}, "1", 2, 2, 1.0, id="sspe-2-two-trees", marks=pytest.mark.long
+    ),
     pytest.param("sspe-2", {**SEQUENTIAL, "leaf": "label"}, "1", 4, 3, 0.75, id="sspe-2-label"),
     pytest.param("sspe-2", {**SEQUENTIAL, "leaf": "label", "n_estimators": 2}, "2", 3, 2, 0.75, id="sspe-2-labels"),
     pytest.param("pte", {**SEQUENTIAL, "n_estimators": 2, "n_teachers": 1}, "1", 2, 2, 1.0, id="pte"),

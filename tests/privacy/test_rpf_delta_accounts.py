@@ -47,7 +47,12 @@ CASES = [
         4, 3, {"max_depth": 3, "splits": "node", "window": (0, 0), "structure_share": "0.99"}, 0.1, id="choices-only"
     ),
     pytest.param(
-        2, 2, {"n_estimators": 2, "max_depth": 1, "structure_share": "0.01", "units": SIXTEEN_ROWS}, 0.1, id="two-trees"
+        2,
+        2,
+        {"n_estimators": 2, "max_depth": 1, "structure_share": "0.01", "units": SIXTEEN_ROWS},
+        0.1,
+        id="two-trees",
+        marks=pytest.mark.long,
     ),
 ]
 
