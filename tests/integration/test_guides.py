@@ -4,8 +4,6 @@ import json
 import os
 import re
 import shlex
-import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,14 +12,16 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import own_process
+from app.cli.command import ADMIN_KEY_FILE
 from app.cli.main import app as grovekeeper
 from app.forests.data.schema import Schema
 from app.services.datasets.declare_partitions import read_partitions
 from app.wire.datasets import DatasetIn
+from tests.support.databases import MigratedDatabase
+from tests.support.server import running_server
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-READY = "Grovekeeper is ready at "
 
 
 class Shell:
@@ -67,23 +67,17 @@ class Shell:
 
 
 @pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+def shell(migrated_database: MigratedDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
-    environ = own_process.environment(clean | {"GROVEKEEPER_HOME": str(tmp_path / "home")})
-    with (tmp_path / "log").open("w") as log:
-        server = subprocess.Popen(
-            own_process.command("app.cli", "serve", "--port", "0"),
-            env=environ, stdout=subprocess.PIPE, stderr=log, text=True,
-        )  # fmt: skip
-    assert server.stdout is not None
-    url = server.stdout.readline().removeprefix(READY).strip()
-    monkeypatch.chdir(tmp_path)
-    for name, value in (environ | {"GROVEKEEPER_URL": url}).items():
-        monkeypatch.setenv(name, value)
-    yield Shell()
-    server.send_signal(signal.SIGTERM)
-    assert server.wait(timeout=300) == 0
-    server.stdout.close()
+    environ = own_process.environment(clean | {"GROVEKEEPER_HOME": str(home)})
+    with migrated_database("sqlite", home) as url, running_server(url, home, n_workers=1) as server:
+        (home / ADMIN_KEY_FILE).write_text(server.admin.key)
+        monkeypatch.chdir(tmp_path)
+        for name, value in (environ | {"GROVEKEEPER_URL": server.url}).items():
+            monkeypatch.setenv(name, value)
+        yield Shell()
 
 
 def _rows(n_rows: int) -> str:

@@ -3,11 +3,9 @@
 A program opens accounts of every kind and mixes uploads, jobs on one or two accounts and their ends, external charges
 with and without δ, changes of caps, joins to a population, deletions, and crashes before the commit. The model
 (:mod:`tests.support.ledger_model`) computes with every joint cell. After every step the ledger and the model agree;
-after every program a replay of the entries gives the same state, and the verifier accepts every export. For more
-programs, set ``LEDGER_MODEL_EXAMPLES=2000``.
+after every program a replay of the entries gives the same state, and the verifier accepts every export.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +35,8 @@ from tests.support.ledger_steps import (
 )
 from tests.support.ledger_world import World
 
-_EXAMPLES = int(os.environ.get("LEDGER_MODEL_EXAMPLES", "40"))
+_N_PROGRAMS = 16
+_N_LONG = 1_000
 
 
 @dataclass(frozen=True)
@@ -105,13 +104,20 @@ def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation
     installation.close()
 
 
-@_settings(_EXAMPLES)
+@_settings(_N_PROGRAMS)
 @given(program=programs())
 def test_the_ledger_agrees_with_the_model_on_sqlite(on_sqlite: Installation, program: Program) -> None:
     _run(on_sqlite, program)
 
 
-@_settings(_EXAMPLES // 4)
+@pytest.mark.long
+@_settings(_N_LONG)
+@given(program=programs())
+def test_the_ledger_agrees_with_the_model_over_many_programs(on_sqlite: Installation, program: Program) -> None:
+    _run(on_sqlite, program)
+
+
+@_settings(_N_PROGRAMS // 2)
 @given(program=programs())
 def test_the_ledger_agrees_with_the_model_on_postgresql(
     postgresql_database_url: str, tmp_path: Path, program: Program
