@@ -88,7 +88,7 @@ def page(session: Session, dataset_id: str, *, after: str | None, limit: int) ->
 def names_of_keys(
     session: Session, principal: Principal, dataset_id: str | None, ids: Collection[str]
 ) -> dict[str, str]:
-    """The names of those keys whose names a principal may know, by id.
+    """The names of those keys whose names a principal may know, by id, in the order of ``ids``.
 
     Who sees the grants of all datasets knows every key. Who sees the grants of one dataset knows the keys with a grant.
 
@@ -104,7 +104,8 @@ def names_of_keys(
         if principal.acts_as(role).isdisjoint(SEE_GRANTS):
             return {}
         query = query.join(GrantRow, GrantRow.key_id == KeyRow.id).where(GrantRow.dataset_id == dataset_id)
-    return {row.id: row.name for row in session.execute(query)}
+    names = {row.id: row.name for row in session.execute(query)}
+    return {key_id: names[key_id] for key_id in ids if key_id in names}
 
 
 def remove(session: Session, *, dataset_id: str, key_id: str) -> bool:

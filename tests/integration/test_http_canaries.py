@@ -260,7 +260,7 @@ def _exports(walk: Walk, dataset: str, models: list[str]) -> None:
     """Everything that any role may read."""
     callers = [walk.server.admin, *(walk.server.granted(dataset, role) for role in ("auditor", "analyst", "predictor"))]
     of_dataset = ("", "/grants", "/profiles", "/overlaps")
-    of_ledger = ("", "/entries", "/export", "/export?format=csv", "/checkpoint", "/proofs?sequence=1")
+    of_ledger = ("", "/entries", "/export", "/export?format=csv", "/checkpoint", "/deployment", "/proofs?sequence=1")
     of_model = ("", "/evaluations", "/artifact", "/artifact?format=onnx")
     paths = [
         *(f"/datasets/{dataset}{path}" for path in of_dataset),

@@ -174,7 +174,8 @@ def _spend(world: World, accountant: str) -> None:
         f"/models/{model}/artifact?format=onnx", f"/models/{model}/evaluations",
         f"/evaluations/{evaluation['evaluation_id']}", f"/ledger/{dataset}", f'/ledger/{dataset}?scope={{"shard":[1]}}',
         f"/ledger/{dataset}/entries", f"/ledger/{dataset}/export", f"/ledger/{dataset}/export?format=csv",
-        f"/ledger/{dataset}/checkpoint", f"/ledger/{dataset}/proofs?sequence=2", "/datasets", "/jobs", "/models",
+        f"/ledger/{dataset}/checkpoint", f"/ledger/{dataset}/deployment", f"/ledger/{dataset}/proofs?sequence=2",
+        "/datasets", "/jobs", "/models",
         "/ledger", "/audit", "/metrics",
     )  # fmt: skip
 

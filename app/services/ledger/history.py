@@ -40,7 +40,9 @@ def list_entries(installation: Installation, principal: Principal, reference: st
         )
         listed = [entry_out(entry) for entry in shown]
         dataset_id = None if account.dataset is None else account.id
-        names = grants.names_of_keys(session, principal, dataset_id, {entry.actor for entry in shown})
+        names = grants.names_of_keys(
+            session, principal, dataset_id, list(dict.fromkeys(entry.actor for entry in shown))
+        )
         return EntryList.model_validate({**account.facts, "actors": names, "entries": listed, "next": following})
 
 
