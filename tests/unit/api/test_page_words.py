@@ -5,7 +5,8 @@ from decimal import Decimal
 import pytest
 
 from app.api.pages import words
-from app.api.pages.pictures import Bar, budget_bar, charges, odds_scale, share_class
+from app.api.pages.pictures import Bar, budget_bar, odds_scale, share_class, spend
+from app.services.ledger.spend import Charge, Spend
 from app.wire import odds_words
 
 ACCOUNT = {"cap": "3", "charged": "1.25", "reserved": "0.5"}
@@ -56,9 +57,23 @@ def test_a_request_beyond_the_cap_does_not_leave_the_bar() -> None:
 
 def test_labels_and_words_of_pictures_are_escaped() -> None:
     hostile = '"><script>alert(1)</script>'
+    charge = Charge(
+        1,
+        "1",
+        scope={},
+        job_id=None,
+        description=hostile,
+        by="key_a",
+        by_name=hostile,
+        at="2026-01-01T00:00:00Z",
+        covers=True,
+        total="1",
+    )
+    steps = spend(Spend([charge], "0", are_all=True), {"unit": "epsilon", "cap": "3", "account": hostile})
+    assert steps is not None
     for picture in (
         budget_bar(Bar.of(ACCOUNT, label=hostile)),
-        charges([("1", hostile)], label=hostile),
+        steps,
         odds_scale("0.7", label=hostile),
     ):
         assert "<script>" not in picture
