@@ -21,6 +21,7 @@ class KeyRow(Base):
         roles_at: when the token with these roles was issued; ``None`` for a key.
         expires_at: from when on the key is refused, if ever.
         rotated_at: when the key's present secret replaced another secret, if ever.
+        last_used_at: the hour of the newest request, written within some minutes (:mod:`app.access.last_uses`).
     """
 
     __tablename__ = "keys"
@@ -35,6 +36,7 @@ class KeyRow(Base):
     expires_at: Mapped[datetime | None]
     rotated_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
 
     __table_args__ = (
         CheckConstraint("(secret_sha256 IS NULL) = (issuer IS NOT NULL)", name="secret_or_issuer"),

@@ -22,7 +22,7 @@ from app.api.pages import sessions
 from app.api.pages.refusals import WITHOUT_SESSION, is_page, page_of, unexpected
 from app.api.readiness import DISK_RETRY_S, confirm_ready, confirm_upgraded
 from app.api.recorder import Recorder
-from app.core import limits
+from app.core import clock, limits
 from app.core.errors import GrovekeeperError, NotFound, TooManyRequests, Unavailable
 from app.core.logging import about
 from app.services.authenticate import IdentityProvider, authenticate
@@ -132,14 +132,19 @@ class EveryRequest:
         if is_page(scope["path"]):
             cookie = Request(scope).cookies.get(sessions.COOKIE)
             authenticated = partial(self._signed_in, cookie)
-            scope["state"]["principal"] = await self._capacities.run(Work.AUTHENTICATION, authenticated)
+            self._begin(scope, await self._capacities.run(Work.AUTHENTICATION, authenticated))
             return
         keys = [value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"]
         text = keys[0] if len(keys) == 1 else None  # with two keys the caller is ambiguous
         work = work_of_authentication(text, provider=self._provider)
-        scope["state"]["principal"] = await self._capacities.run(work, lambda: self._authenticated(text, scope["path"]))
+        self._begin(scope, await self._capacities.run(work, lambda: self._authenticated(text, scope["path"])))
         if not scope["path"].isprintable():  # ids and names are printable, and PostgreSQL rejects a NUL in a query
             raise NotFound("path")
+
+    def _begin(self, scope: Scope, principal: Principal) -> None:
+        """Begins a request of an authenticated caller."""
+        scope["state"]["principal"] = principal
+        self._installation.last_uses.note(principal.key_id, at=clock.now())
 
     def _signed_in(self, cookie: str | None) -> Principal:
         confirm_ready(self._heads)

@@ -46,9 +46,11 @@ def list_keys(call: Remote) -> None:
     if call.as_json:
         call.output.json({"keys": keys})
         return
-    times = ("created_at", "rotated_at", "expires_at", "revoked_at")
+    times = ("created_at", "last_used_at", "rotated_at", "expires_at", "revoked_at")
     rows = [[key["id"], key["name"], ", ".join(key["roles"]), *(key[time] for time in times)] for key in keys]
-    call.output.table(["id", "name", "roles", "created", "rotated", "expires", "revoked"], rows, empty="no keys")
+    call.output.table(
+        ["id", "name", "roles", "created", "last used", "rotated", "expires", "revoked"], rows, empty="no keys"
+    )
 
 
 @app.command("rotate")

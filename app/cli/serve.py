@@ -24,6 +24,7 @@ from app.core.periodic import Periodic
 from app.core.settings import PREFIX, Settings
 from app.services.datasets.erase_due import erase_due
 from app.services.installation import Installation
+from app.services.keys import record_uses
 from app.services.ledger.balance_checks import check_balances
 from app.services.ledger.heads import Heads, HeadWriter
 from app.services.webhooks.deliver import deliver_due
@@ -105,8 +106,13 @@ def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
             heads.confirm()
             deliver_due(installation, stopping=stopping)
 
+    def record(_: threading.Event) -> None:
+        if heads.is_current:
+            record_uses(installation)
+
     return [
         Periodic("webhooks", deliver, interval_s=limits.WEBHOOK_INTERVAL_S),
+        Periodic("last uses", record, interval_s=limits.LAST_USES_INTERVAL_S),
         Periodic("balances", check, interval_s=limits.BALANCE_CHECK_INTERVAL_S),
         Periodic("erasures", erase, interval_s=limits.ERASURE_INTERVAL_S),
     ]

@@ -86,6 +86,8 @@ MAX_IDEMPOTENCY_KEY_CHARS = 200
 """Characters of an idempotency key."""
 MAX_KEY_NAME_CHARS = 128
 """Characters of an access key's name."""
+LAST_USES_INTERVAL_S = 300
+"""Seconds between two times at which a process writes which keys were used."""
 MAX_KEY_LIFETIME_DAYS = 3_660
 """Days until an access key expires, if it expires at all."""
 MAX_SENTENCE_CHARS = 500

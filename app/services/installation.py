@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from app.access.last_uses import LastUses
 from app.core.data_keys import StorageKeys
 from app.core.errors import GrovekeeperError, InstallationError
 from app.core.private_files import close_to_others
@@ -30,6 +31,7 @@ class Installation:
     Attributes:
         admissions: requests that spend budget, by outcome: ``True`` admitted, ``False`` answered from an earlier
             request, or the kind of the error.
+        last_uses: uses of keys that are not written yet.
     """
 
     settings: Settings
@@ -37,6 +39,7 @@ class Installation:
     store: ArtifactStore
     cache: ArtifactCache
     admissions: Tally[bool | type[GrovekeeperError]] = field(default_factory=Tally)
+    last_uses: LastUses = field(default_factory=LastUses)
 
     @classmethod
     def open(cls, settings: Settings, *, pool_size: int) -> "Installation":

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from app.access import keys
+from app.access import keys, last_uses
 from app.access.keys import NewKey, NotAKey
 from app.access.roles import Principal, Role
 from app.access.tables import KeyRow
@@ -90,6 +90,19 @@ def revoke_key(installation: Installation, principal: Principal, key_id: str) ->
         if row.revoked_at is None:
             row.revoked_at = installation.database.now(session)
             control.record(session, EntryKind.KEY_REVOKED, actor=principal.key_id, key=key_id)
+
+
+def record_uses(installation: Installation) -> None:
+    """Writes the uses of keys that this process has noted.
+
+    Raises:
+        Unavailable: the database cannot be reached or is too busy; the next call writes the same uses.
+    """
+    uses = installation.last_uses.take()
+    if uses:
+        with installation.database.write() as session:
+            last_uses.write(session, uses)
+        installation.last_uses.forget(uses)
 
 
 def ensure_first_admin(database: Database, configured: str | None) -> NewKey | None:
@@ -186,6 +199,7 @@ def _key_out(row: KeyRow) -> KeyOut:
         expires_at=_text_or_none(row.expires_at),
         rotated_at=_text_or_none(row.rotated_at),
         revoked_at=_text_or_none(row.revoked_at),
+        last_used_at=_text_or_none(row.last_used_at),
     )
 
 

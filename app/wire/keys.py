@@ -33,7 +33,10 @@ class KeyCreated(Answer):
 
 
 class KeyOut(Answer):
-    """A key; or a subject of the identity provider, with its issuer and the roles in its newest token."""
+    """A key; or a subject of the identity provider, with its issuer and the roles in its newest token.
+
+    ``last_used_at`` is the beginning of the hour of its newest request, some minutes late.
+    """
 
     id: str
     name: str
@@ -43,6 +46,7 @@ class KeyOut(Answer):
     expires_at: str | None
     rotated_at: str | None
     revoked_at: str | None
+    last_used_at: str | None
 
 
 class KeyList(Answer):

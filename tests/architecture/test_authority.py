@@ -13,6 +13,8 @@ OF_THE_SERVICE = {
     # the first admin key, and the operator's command on the installation
     ("app/services/keys.py", "ensure_first_admin"),
     ("app/services/keys.py", "create_admin"),
+    # the hours in which keys were used, noted by requests
+    ("app/services/keys.py", "record_uses"),
     # the subject of a token, before the request begins: its row and the roles of its newest token
     ("app/services/authenticate.py", "_subject"),
     # the installation's signing key, at the first start and by the operator's command

@@ -175,7 +175,7 @@ EXTERNAL = {
 CREATED_KEY = {"id": "key_2", "name": "ann", "key": "key_2." + "t" * 43, "roles": [], "expires_at": None}
 LISTED_KEY = {
     "id": "key_2", "name": "ann", "issuer": None, "roles": ["auditor"], "created_at": "2026", "expires_at": "2027",
-    "rotated_at": None, "revoked_at": None,
+    "rotated_at": None, "revoked_at": None, "last_used_at": None,
 }  # fmt: skip
 ALGORITHM = {
     "slug": "mrf",
