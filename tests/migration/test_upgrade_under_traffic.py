@@ -14,7 +14,6 @@ from app.db import migrate
 from app.db.unit_of_work import Database
 from app.services.ledger.heads import Heads, HeadWriter
 from tests.migration.conftest import NextRevision
-from tests.support import snapshot
 from tests.support.crash_scene import Scene, opened
 from tests.support.postgres import fresh_database
 
@@ -74,10 +73,10 @@ def test_no_acknowledged_request_is_lost_by_an_upgrade(scene: Scene, next_revisi
 
 
 def test_a_waiting_upgrade_does_not_block_the_service(postgres_empty_url: str) -> None:
-    before, newest = snapshot.revisions()[-2:]
+    before, after = "0009", "0010"  # an upgrade that has to lock the entries
     migrate.upgrade(postgres_empty_url, revision=before)
     database = Database.open(postgres_empty_url, pool_size=2)
-    upgrade = threading.Thread(target=migrate.upgrade, args=(postgres_empty_url,))
+    upgrade = threading.Thread(target=migrate.upgrade, args=(postgres_empty_url,), kwargs={"revision": after})
     with database.read() as long_reader:
         long_reader.execute(text("SELECT count(*) FROM entries"))
         upgrade.start()
@@ -87,7 +86,7 @@ def test_a_waiting_upgrade_does_not_block_the_service(postgres_empty_url: str) -
                 session.execute(text("SELECT count(*) FROM entries"))
         assert migrate.current_revision(postgres_empty_url) == before
     upgrade.join()
-    assert migrate.current_revision(postgres_empty_url) == newest
+    assert migrate.current_revision(postgres_empty_url) == after
     database.close()
 
 
