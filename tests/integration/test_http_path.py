@@ -311,7 +311,9 @@ def test_models_answer_when_every_table_of_datasets_ledger_and_jobs_is_gone(data
         model = f"/models/{job['model_id']}"
         card = server.admin.http.get(model).json()
         predictor = server.granted(job["dataset"], "predictor")
-    needed = {"keys", "grants", "models", "dataset_guarantees", "dataset_populations", "idempotent_answers"}
+    needed = {
+        "keys", "grants", "models", "alias_moves", "dataset_guarantees", "dataset_populations", "idempotent_answers",
+    }  # fmt: skip
     with running_server(database_url, tmp_path / "home", n_workers=0) as server:  # ready, with an empty cache
         with server.database.write() as session:
             for table in reversed(Base.metadata.sorted_tables):
