@@ -1,16 +1,16 @@
 """Stores, finds and lists released profiles. A profile is never removed, because plans and models refer to it."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Collection
 
-from sqlalchemy import select, tuple_
+from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
 from app.core.ids import is_reference
 from app.registry.tables import ProfileRow
 
-_SEARCHED = 50
+_LAST = 50
 
 
 def add(session: Session, row: ProfileRow) -> None:
@@ -51,10 +51,16 @@ def page(session: Session, *, dataset_id: str, before: str | None, limit: int) -
     return list(session.execute(query).scalars())
 
 
-def of_rows(session: Session, dataset_id: str, scope: Mapping[str, Any], epochs: Sequence[str]) -> ProfileRow | None:
-    """The newest of the last profiles of a dataset that was released from exactly these cells and uploads, if any."""
-    last = page(session, dataset_id=dataset_id, before=None, limit=_SEARCHED)
-    return next((row for row in last if (row.body["scope"], row.body["epochs"]) == (scope, list(epochs))), None)
+def last_of_each(session: Session, dataset_ids: Collection[str]) -> dict[str, list[ProfileRow]]:
+    """The last profiles of each of several datasets, newest first."""
+    newest_first = (ProfileRow.created_at.desc(), ProfileRow.id.desc())
+    place = func.row_number().over(partition_by=ProfileRow.dataset_id, order_by=newest_first)
+    placed = select(ProfileRow.id, place.label("place")).where(ProfileRow.dataset_id.in_(dataset_ids)).subquery()
+    query = select(ProfileRow).join(placed, placed.c.id == ProfileRow.id).where(placed.c.place <= _LAST)
+    rows: dict[str, list[ProfileRow]] = defaultdict(list)
+    for row in session.execute(query.order_by(*newest_first)).scalars():
+        rows[row.dataset_id].append(row)
+    return rows
 
 
 def of_job(session: Session, job_id: str) -> ProfileRow | None:

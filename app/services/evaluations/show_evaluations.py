@@ -1,6 +1,6 @@
 """Serves ``/evaluations``: lists and shows released evaluations of models, as post-processing of released counts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -15,7 +15,7 @@ from app.forests.evaluation.price import AUROC, CONFUSION
 from app.forests.evaluation.read import Evaluation
 from app.forests.profile.read import Profile
 from app.registry import evaluations, profiles
-from app.registry.tables import EvaluationRow
+from app.registry.tables import EvaluationRow, ProfileRow
 from app.services import guarantees
 from app.services.installation import Installation
 from app.services.model_addresses import addressed_model
@@ -70,25 +70,38 @@ def list_evaluations(
 def _all_out(session: Session, rows: Sequence[EvaluationRow]) -> list[EvaluationOut]:
     outputs = [(row.dataset_id, row.body) for row in rows]
     texts = guarantees.today_of_each(session, outputs)
+    released = profiles.last_of_each(session, {row.dataset_id for row in rows})
     return [
-        _evaluation_out(row, guarantee, majority=_majority(session, row))
+        _evaluation_out(row, guarantee, majority=_majority(row, released.get(row.dataset_id, ())))
         for row, guarantee in zip(rows, texts, strict=True)
     ]
 
 
-def _majority(session: Session, row: EvaluationRow) -> MajorityOut | None:
-    """The share of the largest class, as far as released numbers tell it."""
+def _majority(row: EvaluationRow, released: Sequence[ProfileRow]) -> MajorityOut | None:
+    """The share of the largest class, as far as released numbers tell it.
+
+    Args:
+        row: of the evaluation.
+        released: the last profiles of the evaluation's dataset, newest first.
+    """
     evaluation, facts = Evaluation.from_json(row.body["evaluation"]), row.body
     source, counts = "confusion", []
     if CONFUSION in evaluation.tables:
         counts = evaluation.in_rows(CONFUSION).reshape(len(facts["classes"]), -1).sum(axis=1).tolist()
-    elif (profile := profiles.of_rows(session, row.dataset_id, facts["scope"], facts["epochs"])) is not None:
-        released = Profile.from_json(profile.body["profile"], Schema.from_json(profile.body["schema"]))
-        source, counts = profile.id, list(released.counts_in_rows)
+    else:
+        of_rows = (profile for profile in released if _rows_of(profile.body) == _rows_of(facts))
+        if (profile := next(of_rows, None)) is not None:
+            read = Profile.from_json(profile.body["profile"], Schema.from_json(profile.body["schema"]))
+            source, counts = profile.id, list(read.counts_in_rows)
     largest = metrics.majority(counts) if counts else None
     if largest is None:
         return None
     return MajorityOut(label=facts["classes"][largest[0]], share=largest[1], source=source)
+
+
+def _rows_of(facts: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The cells and uploads that a release read."""
+    return facts["scope"], facts["epochs"]
 
 
 def _evaluation_out(row: EvaluationRow, guarantee: dict[str, Any], *, majority: MajorityOut | None) -> EvaluationOut:
