@@ -159,7 +159,7 @@ def _model(facts: RecordFacts) -> RegistryModel:
         release_type="Many releases",
         release_type_details="Models, profiles and evaluations draw on one lifetime budget until it is spent.",
         data_source_type="Static" if facts.uploads <= 1 else "Dynamic",
-        data_source_type_details=f"{facts.uploads} uploads so far. An upload never renews the budget of earlier rows.",
+        data_source_type_details=f"Uploads so far: {facts.uploads}. An upload never renews the budget of earlier rows.",
         access_type="Interactive",
         access_type_details=(
             "Analysts choose each job after they have seen earlier releases. One budget counts for all analysts "
