@@ -1,5 +1,6 @@
 """Searches all places to which bytes of a running service go for canaries."""
 
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,7 +39,7 @@ class Search:
         for path in sorted((*home.parent.rglob("*"), *self._folder.rglob("*"))):
             self.look("names of files", str(path).encode())
             if path.is_file() and path != home / "storage.key":
-                self.look(str(path), path.read_bytes())
+                self.look(str(path), _read(path))
 
     def processes(self, *pids: int) -> None:
         """What the kernel shows of the processes to this account; it hides the most part of processes with rows."""
@@ -60,6 +61,17 @@ class Search:
             if self._server.database.engine.dialect.name == "postgresql":
                 folder = Path(str(session.execute(text("SHOW data_directory")).scalar())).parent
                 self.look("log of PostgreSQL", (folder / "log").read_bytes())
+
+
+def _read(path: Path) -> bytes:
+    """The content of a file, which another process reads if it is a file of SQLite.
+
+    Closing any descriptor of such a file ends every lock that this process has on it, and the server is in this
+    process. The next worker would then truncate memory that the server has mapped, and a signal would end the server.
+    """
+    if ".sqlite3" not in path.name:
+        return path.read_bytes()
+    return subprocess.run(["cat", str(path)], check=True, capture_output=True).stdout
 
 
 def _stored(value: object) -> bytes:
