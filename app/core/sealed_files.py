@@ -13,7 +13,6 @@ at the end is not accepted. A reader decrypts the last chunk first, which authen
 A file is as long as its text, with 16 bytes for each chunk and the header: whoever sees the disk learns the size.
 """
 
-import io
 import os
 import secrets
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from app.core import durable
 from app.core.data_keys import KEY_ID_BYTES, DataKey, SealBroken
+from app.core.seekable_reader import SeekableReader
 
 CHUNK_BYTES = 2**16
 """Text of a chunk. AES-GCM is as fast with larger chunks, and a reader of a few bytes decrypts one chunk."""
@@ -117,7 +117,7 @@ class Writer:
         self._waiting.clear()
 
 
-class Reader(io.RawIOBase):
+class Reader(SeekableReader):
     """Reads an encrypted file at any place. pyarrow reads from it.
 
     Args:
@@ -131,50 +131,21 @@ class Reader(io.RawIOBase):
 
     def __init__(self, file: BinaryIO, key: DataKey) -> None:
         self._file = file
-        self._position = 0
         file.seek(0)
         self._seal = _Seal.of(file.read(HEADER_BYTES), key)
         n_sealed = file.seek(0, os.SEEK_END) - HEADER_BYTES
         self._n_chunks = -(-n_sealed // _STRIDE)
-        self.size = n_sealed - self._n_chunks * TAG_BYTES
+        super().__init__(n_sealed - self._n_chunks * TAG_BYTES)
         if self._n_chunks < 1 or self.size < 0 or (self._n_chunks - 1) * CHUNK_BYTES > self.size:
             raise SealBroken
         self._index, self._chunk = self._n_chunks - 1, self._decrypted(self._n_chunks - 1)
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
-        if start + offset < 0:
-            raise ValueError("a position before the start of a file")
-        self._position = start + offset
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Up to ``size`` bytes, fewer only at the end; all remaining bytes by default."""
-        wanted = self.size if size is None or size < 0 else size
-        start, end = self._position, min(self._position + wanted, self.size)
-        if start >= end:
-            return b""
+    def read_range(self, start: int, end: int) -> bytes:
         indices = range(start // CHUNK_BYTES, (end - 1) // CHUNK_BYTES + 1)
         pieces = [memoryview(self._text(index)) for index in indices]
         pieces[-1] = pieces[-1][: end - indices[-1] * CHUNK_BYTES]
         pieces[0] = pieces[0][start - indices[0] * CHUNK_BYTES :]
-        self._position = end
         return b"".join(pieces)
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # the stub's type is private
-        view = memoryview(buffer).cast("B")
-        text = self.read(len(view))
-        view[: len(text)] = text
-        return len(text)
 
     def close(self) -> None:
         """Closes the file, too."""

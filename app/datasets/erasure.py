@@ -61,7 +61,7 @@ def erase_upload(home: Path, dataset_id: str, epoch_id: str, *, key: DataKey) ->
     with row_files.reading(file) as stored:
         form = stored.schema_arrow.with_metadata(row_files.FORMAT)  # without the fingerprint of the body
     with file.new(existing="replace") as written, row_files.writer(written, form):
-        pass
+        pass  # no rows: the writer makes a complete file when it is closed
     row_files.sealed_prints(home, dataset_id, epoch_id, key=key).path.unlink(missing_ok=True)
 
 

@@ -5,7 +5,7 @@ from fastapi import APIRouter, Request, Response
 from app.access.roles import Principal, Role
 from app.api.deps import Caller, CurrentInstallation, KeptHeads, Page
 from app.api.pages.forms import Form, checked, submitted, utc
-from app.api.pages.refusals import shown_problem
+from app.api.pages.refusals import rendered_with
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
 from app.core import clock
@@ -91,12 +91,10 @@ def _keys(
     refusal: GrovekeeperError | None = None,
 ) -> Response:
     listed = keys.list_keys(installation, caller, page or PageRequest())
-    status, problem = (200, None) if refusal is None else shown_problem(refusal)
-    return rendered(
+    return rendered_with(
         request,
         "keys",
-        status=status,
-        refusal=problem,
+        refusal,
         keys=listed.keys,
         following=listed.next,
         roles=_ROLES,

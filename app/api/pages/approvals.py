@@ -5,8 +5,7 @@ from fastapi import APIRouter, Request, Response
 from app.access.roles import Principal
 from app.api.deps import Caller, CurrentInstallation, Page
 from app.api.pages.forms import Form, checked, submitted
-from app.api.pages.refusals import shown_problem
-from app.api.pages.rendering import rendered
+from app.api.pages.refusals import rendered_with
 from app.api.pages.routing import PageRoute
 from app.core.errors import GrovekeeperError
 from app.services import approvals
@@ -44,7 +43,4 @@ def _page(
     refusal: GrovekeeperError | None = None,
 ) -> Response:
     listed = approvals.list_approvals(installation, caller, page or PageRequest())
-    status, problem = (200, None) if refusal is None else shown_problem(refusal)
-    return rendered(
-        request, "approvals", status=status, refusal=problem, approvals=listed.approvals, following=listed.next
-    )
+    return rendered_with(request, "approvals", refusal, approvals=listed.approvals, following=listed.next)

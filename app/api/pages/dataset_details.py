@@ -10,8 +10,7 @@ from app.access.roles import Principal
 from app.api.deps import Caller, CurrentInstallation
 from app.api.pages import pictures
 from app.api.pages.forms import Form, checked, submitted, utc
-from app.api.pages.refusals import shown_problem
-from app.api.pages.rendering import rendered
+from app.api.pages.refusals import rendered_with
 from app.api.pages.routing import PageRoute
 from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, RoleMissing
@@ -105,12 +104,10 @@ def _page(
     spent = _if_permitted(lambda: spend.list_charges(installation, caller, reference))
     pairs = [] if balance is None else _pairs(balance.partitions)
     chosen = next((names for names in pairs if ",".join(names) == pair), pairs[0] if pairs else None)
-    status, problem = (200, None) if refusal is None else shown_problem(refusal)
-    return rendered(
+    return rendered_with(
         request,
         "dataset",
-        status=status,
-        refusal=problem,
+        refusal,
         dataset=shown,
         balance=balance,
         spent=spent,

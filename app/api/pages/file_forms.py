@@ -90,7 +90,7 @@ class _Parts:
         if end:
             yield bytes(self._buffer[:end])
         async for _ in self._stream:
-            pass
+            pass  # a browser reads the answer only after it has sent its whole body
 
     async def _until(self, mark: bytes) -> bytes:
         while (end := self._buffer.find(mark)) < 0:

@@ -12,7 +12,7 @@ from app.api.bodies import limited
 from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, KeptHeads, Page
 from app.api.pages.forms import Form, checked, submitted
-from app.api.pages.refusals import shown_problem
+from app.api.pages.refusals import rendered_with
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
 from app.core import limits
@@ -131,12 +131,10 @@ def _account(
         actor=fields.key.strip() or None,
         cell=None if chosen is None else {chosen[0]["name"]: chosen[1]["cell"]},
     )
-    status, problem = (200, None) if refusal is None else shown_problem(refusal)
-    return rendered(
+    return rendered_with(
         request,
         "ledger",
-        status=status,
-        refusal=problem,
+        refusal,
         balance=balance,
         entries=entry_search.search_entries(
             installation, caller, account, search, PageRequest(fields.limit, fields.cursor)

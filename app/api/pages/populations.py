@@ -5,8 +5,7 @@ from fastapi import APIRouter, Request, Response
 from app.access.roles import Principal
 from app.api.deps import Caller, CurrentInstallation, Page
 from app.api.pages.forms import Form, checked, submitted
-from app.api.pages.refusals import shown_problem
-from app.api.pages.rendering import rendered
+from app.api.pages.refusals import rendered_with
 from app.api.pages.routing import PageRoute
 from app.core.errors import GrovekeeperError
 from app.services import populations
@@ -48,12 +47,10 @@ def _page(
     refusal: GrovekeeperError | None = None,
 ) -> Response:
     listed = populations.list_populations(installation, caller, page or PageRequest())
-    status, problem = (200, None) if refusal is None else shown_problem(refusal)
-    return rendered(
+    return rendered_with(
         request,
         "populations",
-        status=status,
-        refusal=problem,
+        refusal,
         populations=[population.model_dump() for population in listed.populations],
         following=listed.next,
     )

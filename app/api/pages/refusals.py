@@ -39,6 +39,16 @@ def shown_problem(error: GrovekeeperError) -> tuple[int, dict[str, Any]]:
     return row.status, {**body, "advice": _ADVICE.get(row.slug, "")}
 
 
+def rendered_with(
+    request: Request, template: str, refusal: GrovekeeperError | None, *, status: int = 200, **context: object
+) -> HTMLResponse:
+    """Return a page that says why a form was refused, with the status of the refusal; ``status`` if it was not."""
+    problem = None
+    if refusal is not None:
+        status, problem = shown_problem(refusal)
+    return rendered(request, template, status=status, refusal=problem, **context)
+
+
 def unexpected(request: Request) -> HTMLResponse:
     """Return the page of an unexpected error: a request id and nothing else."""
     row = problems.INTERNAL

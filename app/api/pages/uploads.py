@@ -13,8 +13,7 @@ from app.api.bodies import Body, limited
 from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, checked_key
 from app.api.pages.file_forms import read_file_form
-from app.api.pages.refusals import shown_problem
-from app.api.pages.rendering import rendered
+from app.api.pages.refusals import rendered_with
 from app.api.pages.routing import PageRoute
 from app.api.uploads import receive_upload
 from app.core.errors import GrovekeeperError, NotFound, RoleMissing, Unauthenticated, UnsupportedMediaType
@@ -74,14 +73,13 @@ def _page(
     refusal: GrovekeeperError | None = None,
 ) -> Response:
     may_upload(installation, caller, dataset)
-    status, problem = (200 if report is None else 201, None) if refusal is None else shown_problem(refusal)
-    return rendered(
+    return rendered_with(
         request,
         "upload",
-        status=status,
+        refusal,
+        status=200 if report is None else 201,
         dataset=show_datasets.show_dataset(installation, caller, dataset).model_dump(by_alias=True),
         report=report,
-        refusal=problem,
         endings=list(_FORMS),
         once=token_urlsafe(16),
     )

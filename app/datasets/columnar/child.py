@@ -5,7 +5,6 @@ it for nothing. Before the first byte arrives, it gives up the right to open fil
 other than a refusal, it ends without a verdict.
 """
 
-import io
 import json
 import os
 import resource
@@ -13,6 +12,7 @@ from typing import BinaryIO, cast
 
 from app.core import limits
 from app.core.memory import forbid_core_dumps
+from app.core.seekable_reader import SeekableReader
 from app.datasets.body_forms import BodyForm
 from app.datasets.columnar.decode import Refused, decode
 from app.datasets.columnar.frames import HEAD, MAX_FRAME_BYTES, RANGE, READ, TEXT, VERDICT
@@ -20,47 +20,16 @@ from app.datasets.columnar.frames import HEAD, MAX_FRAME_BYTES, RANGE, READ, TEX
 _IN, _OUT = 0, 1
 
 
-class RemoteFile(io.RawIOBase):
+class RemoteFile(SeekableReader):
     """The body, read from the service range by range."""
 
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        if start + offset < 0:
-            raise ValueError("a position before the start of a file")
-        self._position = start + offset
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Up to ``size`` bytes, fewer only at the end; all remaining bytes by default."""
-        left = max(self._size - self._position, 0)
-        wanted = left if size is None or size < 0 else min(size, left)
+    def read_range(self, start: int, end: int) -> bytes:
         pieces = []
-        while wanted:
-            n_bytes = min(wanted, MAX_FRAME_BYTES)
-            _send(READ, RANGE.pack(self._position, n_bytes))
+        for position in range(start, end, MAX_FRAME_BYTES):
+            n_bytes = min(end - position, MAX_FRAME_BYTES)
+            _send(READ, RANGE.pack(position, n_bytes))
             pieces.append(_received(n_bytes))
-            self._position += n_bytes
-            wanted -= n_bytes
         return b"".join(pieces)
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # the stub's type is private
-        view = memoryview(buffer).cast("B")
-        text = self.read(len(view))
-        view[: len(text)] = text
-        return len(text)
 
 
 def main() -> None:
