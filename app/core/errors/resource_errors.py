@@ -1,0 +1,79 @@
+"""Defines the errors of datasets, models and jobs whose state does not permit a call."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.core.errors.root import GrovekeeperError
+
+
+class NoRowsYet(GrovekeeperError):
+    """The dataset has no upload yet. Uploads are public events, so this error reveals nothing private."""
+
+    def __str__(self) -> str:
+        return "this dataset has no rows yet"
+
+
+@dataclass(eq=False)
+class NameTaken(GrovekeeperError):
+    """A dataset that was not deleted, or a population, has this name."""
+
+    kind: str = "dataset"
+
+    def __str__(self) -> str:
+        return f"a {self.kind} has this name already"
+
+
+class DatasetDeleted(GrovekeeperError):
+    """The dataset was deleted: its rows were erased, and its ledger remains."""
+
+    def __str__(self) -> str:
+        return "the rows of this dataset were erased; its ledger remains"
+
+
+@dataclass(eq=False)
+class Frozen(GrovekeeperError):
+    """An owner froze the dataset: nothing is admitted, and queued jobs wait."""
+
+    dataset: str
+    dataset_name: str
+
+    def __str__(self) -> str:
+        return f"the dataset {self.dataset_name} is frozen"
+
+
+@dataclass(eq=False)
+class ModelHasAlias(GrovekeeperError):
+    """Aliases name the model, so that callers who use them would lose it."""
+
+    aliases: Sequence[str]
+
+    def __str__(self) -> str:
+        return f"move or remove these aliases of the model first: {', '.join(self.aliases)}"
+
+
+class JobFinished(GrovekeeperError):
+    """A finished job cannot be cancelled."""
+
+    def __str__(self) -> str:
+        return "the job has finished already"
+
+
+class NotWaiting(GrovekeeperError):
+    """The job does not wait for a decision: it was decided, cancelled, or has expired."""
+
+    def __str__(self) -> str:
+        return "the job does not wait for a decision"
+
+
+class SameSubmitter(GrovekeeperError):
+    """Another owner than the submitter decides about a job."""
+
+    def __str__(self) -> str:
+        return "an owner other than the submitter decides about this job"
+
+
+class LeaseLost(GrovekeeperError):
+    """Another worker holds the job's lease, so this worker must not write."""
+
+    def __str__(self) -> str:
+        return "the lease on this job was lost"
