@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from app.access import authority, grants
 from app.access.roles import Principal, Role
+from app.core.errors import RoleMissing
 from app.datasets import catalog
 from app.services.installation import Installation
 
@@ -54,3 +55,17 @@ def authorized_dataset(session: Session, principal: Principal, reference: str, r
     dataset = catalog.find(session, reference)
     grants.require(session, principal, dataset.id, roles, kind="dataset")
     return dataset
+
+
+def has_role(installation: Installation, principal: Principal, reference: str, roles: Set[Role]) -> bool:
+    """Whether the caller has one of several roles on a dataset that it sees. A page then offers what they allow.
+
+    Raises:
+        NotFound: no such dataset, or it is not visible to this key.
+    """
+    with installation.database.read() as session:
+        try:
+            authorized_dataset(session, principal, reference, roles)
+        except RoleMissing:
+            return False
+        return True

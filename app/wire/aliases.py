@@ -1,10 +1,14 @@
 """Defines the types of ``/datasets/{id}/aliases``."""
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
+from app.core import limits
 from app.wire.base import Answer, Reference, Request
+from app.wire.datasets import PUBLIC_NAME
+
+AliasName: TypeAlias = Annotated[str, Field(max_length=limits.MAX_ALIAS_CHARS, pattern=PUBLIC_NAME)]
 
 
 class AliasIn(Request):

@@ -76,6 +76,9 @@ def test_a_form_from_another_site_changes_nothing(idle_server: Server, origin: s
         "/ui/jobs/jb_x/cancel",
         "/ui/sign-out",
         "/ui/models/md_x",
+        "/ui/models/md_x/aliases",
+        "/ui/models/md_x/evaluate",
+        f"/ui/datasets/{dataset}/uploads/ep_x/erase",
         "/ui/datasets/new",
     ):
         assert browser.post(path, data=form, headers=headers).status_code == 400

@@ -2,7 +2,7 @@
 
 import re
 
-from tests.support.pages import hidden, signed_in
+from tests.support.pages import hidden, section, signed_in, text_of
 from tests.support.server import CSV, Server
 
 ROWS = "age,height,sex,income\n39,1.7,Male,<=50K\n400,1.7,,>50K\n"
@@ -55,3 +55,33 @@ def test_only_owners_see_the_page_and_other_sites_upload_nothing(idle_server: Se
     elsewhere = {"Origin": "https://elsewhere.example"}
     assert browser.post(_path(dataset), files={"file": ("rows.csv", ROWS)}, headers=elsewhere).status_code == 400
     assert idle_server.admin.http.get(f"/datasets/{dataset}").json()["epochs"] == []
+
+
+def test_an_upload_is_erased_by_its_owner_after_a_page_that_says_what_stays(idle_server: Server) -> None:
+    dataset, http = idle_server.uploaded()["id"], idle_server.admin.http
+    (epoch,) = http.get(f"/datasets/{dataset}").json()["epochs"]
+    page, path = f"/ui/datasets/{dataset}", f"/ui/datasets/{dataset}/uploads/{epoch['epoch']}/erase"
+    callers = {role: idle_server.granted(dataset, role) for role in ("analyst", "auditor")} | {
+        "nobody": idle_server.caller("owner")
+    }
+    before = idle_server.footprint()
+    for role, caller in callers.items():
+        other, status = signed_in(idle_server, caller), 404 if role == "nobody" else 403
+        assert [other.get(path).status_code, other.post(path).status_code] == [status, status]
+        assert path not in other.get(page).text
+    assert idle_server.footprint() == before
+
+    browser = signed_in(idle_server, idle_server.granted(dataset, "owner"))
+    assert path in browser.get(page).text
+    asked = text_of(browser.get(path))
+    assert "What was spent on these rows stays spent" in asked
+    assert "The places of their units stay taken" in asked
+    assert http.get(f"/datasets/{dataset}").json()["epochs"] == [epoch], "the question erases nothing"
+    assert browser.get(path.replace(epoch["epoch"], "ep_nothing")).status_code == 404
+    erased = browser.post(path)
+    assert (erased.status_code, erased.headers["Location"]) == (303, f"{page}#uploads")
+    assert http.get(f"/datasets/{dataset}").json()["epochs"][0]["erased_at"] is not None
+    shown = section(browser.get(page).text, "uploads")
+    assert " 0 erased " in shown, "no row is stored any more"
+    assert path not in browser.get(page).text
+    assert "Its rows were erased on" in text_of(browser.get(path))

@@ -111,12 +111,14 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
         page.get_by_role("button", name="Next: the review").click()
         expect(page.get_by_role("heading", name="Public for ever")).to_be_visible()
         assert not Axe().run(page).response["violations"]
+    upload = idle_server.admin.http.get(f"/datasets/{dataset['id']}").json()["epochs"][0]["epoch"]
     paths = [
         "/", f"/ui/datasets/{dataset['id']}", f"/ui/datasets/{dataset['id']}/train?algorithm=mrf&epsilon=1", job, model,
         "/ui/jobs", "/ui/models", "/ui/ledger", f"/ui/ledger/{dataset['id']}", f"/ui/ledger/{dataset['id']}/entries/3",
         f"/ui/ledger/{dataset['id']}/report", evaluation,
         "/ui/datasets/new", "/ui/admin", "/ui/admin/keys", "/ui/populations", "/ui/approvals",
-        f"/ui/datasets/{dataset['id']}/rows",
+        f"/ui/datasets/{dataset['id']}/rows", f"{model}/evaluate", f"{model}?alias={'a' * limits.MAX_ALIAS_CHARS}",
+        f"/ui/datasets/{dataset['id']}/uploads/{upload}/erase",
     ]  # fmt: skip
     with browser.new_context(color_scheme="light") as context:
         page = _page(context, idle_server, complaints)

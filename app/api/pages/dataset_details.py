@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.access.roles import Principal
+from app.access.roles import MANAGE_DATASET, TRAIN, Principal
 from app.api.deps import Caller, CurrentInstallation
 from app.api.pages import pictures
 from app.api.pages.forms import Form, checked, submitted, utc
@@ -15,7 +15,8 @@ from app.api.pages.routing import PageRoute
 from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, RoleMissing
 from app.services import grants, populations
-from app.services.datasets import show_datasets
+from app.services.authorization import has_role
+from app.services.datasets import show_datasets, uploads
 from app.services.datasets.join_population import join_population
 from app.services.installation import Installation
 from app.services.ledger import balances, spend
@@ -117,8 +118,18 @@ def _page(
         grid=chosen and spend.show_pairs(installation, caller, reference, first=chosen[0], second=chosen[1]),
         access=_if_permitted(lambda: _grants(installation, caller, reference)),
         rules=_if_permitted(lambda: show_rules(installation, caller, reference)),
+        may_train=has_role(installation, caller, reference, TRAIN),
+        may_manage=has_role(installation, caller, reference, MANAGE_DATASET),
+        stored=_rows_of_uploads(installation, caller, reference),
         population=population_of(installation, caller, shown["population"]),
     )
+
+
+def _rows_of_uploads(installation: Installation, caller: Principal, reference: str) -> dict[str, int]:
+    """The stored rows of the first uploads, by upload, if the caller may know them."""
+    page = PageRequest(limit=limits.MAX_PAGE_SIZE)
+    listed = _if_permitted(lambda: uploads.list_uploads(installation, caller, reference, page))
+    return {item.epoch: item.rows for item in ([] if listed is None else listed.uploads) if item.rows is not None}
 
 
 def _grants(installation: Installation, caller: Principal, reference: str) -> Any:

@@ -1,17 +1,75 @@
-"""Serves the page of one evaluation: its noisy numbers with their intervals, beside the share of the largest class."""
+"""Serves the page that quotes and submits an evaluation of a model, and the page of its noisy numbers."""
 
-from fastapi import APIRouter, Request, Response
+from secrets import token_urlsafe
+from typing import Annotated
 
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+
+from app.access.idempotency import Answer
+from app.access.roles import Principal
 from app.api.deps import Caller, CurrentInstallation
 from app.api.pages import pictures
+from app.api.pages.forms import Form, checked
+from app.api.pages.refusals import rendered_with
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
+from app.api.pages.spending import SpendingFields, Text, accepted, identity, quoted
+from app.core import limits
+from app.core.errors import GrovekeeperError, NotFound
+from app.services import models
+from app.services.datasets import show_datasets
 from app.services.evaluations import show_evaluations
+from app.services.evaluations.submit_evaluation import show_evaluation_quote, submit_evaluation
+from app.services.installation import Installation
+from app.wire.evaluations import EvaluationIn
 
-router = APIRouter(prefix="/ui/evaluations", route_class=PageRoute)
+router = APIRouter(prefix="/ui", route_class=PageRoute)
 
 
-@router.get("/{evaluation_id}")
+class EvaluationFields(SpendingFields):
+    """The fields of an evaluation's form.
+
+    Attributes:
+        epsilon: small at first, because an evaluation needs less than a forest.
+        dataset: whose rows are read; by default the model's dataset.
+        counts: ``accuracy``, or ``confusion``, which tells the accuracy as well.
+        auroc: ``yes`` to release the area under the ROC curve, too.
+    """
+
+    epsilon: Text = "0.1"
+    dataset: Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)] = ""
+    counts: Text = "accuracy"
+    auroc: Text = ""
+
+
+@router.get("/models/{model_id}/evaluate")
+def quote(
+    request: Request,
+    installation: CurrentInstallation,
+    caller: Caller,
+    model_id: str,
+    fields: Annotated[EvaluationFields, Query()],
+) -> Response:
+    """Show the form of an evaluation with its price."""
+    return _page(request, installation, caller, model_id, fields)
+
+
+@router.post("/models/{model_id}/evaluate")
+async def evaluate(request: Request, installation: CurrentInstallation, caller: Caller, model_id: str) -> Response:
+    """Submit the evaluation of the form; a refusal shows the form again with what would fit."""
+
+    def act(form: Form) -> Answer:
+        body = _body(checked(EvaluationFields, form), name=form.get("name", "").strip())
+        return submit_evaluation(installation, caller, [model_id], body, request=identity(request, caller, form))
+
+    def refused(form: Form, refusal: GrovekeeperError) -> Response:
+        return _page(request, installation, caller, model_id, checked(EvaluationFields, form), refusal=refusal)
+
+    return await accepted(request, act, refused)
+
+
+@router.get("/evaluations/{evaluation_id}")
 def show_evaluation(
     request: Request, installation: CurrentInstallation, caller: Caller, evaluation_id: str
 ) -> Response:
@@ -24,3 +82,50 @@ def show_evaluation(
         scale=evaluation.accuracy and pictures.accuracy(evaluation.accuracy, evaluation.majority),
         roc=evaluation.auroc and pictures.roc(evaluation.auroc.histogram),
     )
+
+
+def _page(
+    request: Request,
+    installation: Installation,
+    caller: Principal,
+    model_id: str,
+    fields: EvaluationFields,
+    *,
+    refusal: GrovekeeperError | None = None,
+) -> Response:
+    model = models.show_model(installation, caller, model_id).model_dump(by_alias=True)
+    reference = fields.dataset.strip() or model["dataset"]
+    try:
+        shown = show_datasets.show_dataset(installation, caller, reference).model_dump(by_alias=True)
+    except NotFound as unknown:
+        refusal = unknown
+        shown = show_datasets.show_dataset(installation, caller, model["dataset"]).model_dump(by_alias=True)
+    quote = quoted(
+        installation,
+        caller,
+        shown,
+        lambda: show_evaluation_quote(installation, caller, [model["id"]], _body(fields)),
+        refusal=refusal,
+    )
+    return rendered_with(
+        request,
+        "evaluate",
+        quote.refusal,
+        model=model,
+        dataset=shown,
+        partitions=fields.choices(shown),
+        fields=fields,
+        quote=quote,
+        once=token_urlsafe(16),
+    )
+
+
+def _body(fields: EvaluationFields, *, name: str = "") -> EvaluationIn:
+    """The body of the API's request that a form stands for.
+
+    Raises:
+        InvalidRequest: a field breaks a rule of the API.
+    """
+    metrics = [fields.counts, *(["auroc"] if fields.auroc else [])]
+    given = {"dataset": fields.dataset.strip() or None, "name": name or None}
+    return checked(EvaluationIn, {**given, **fields.amounts(), "metrics": metrics})

@@ -1,27 +1,58 @@
-"""Serves the pages of models: the list, a model card, and a prediction for one row."""
+"""Serves the pages of models: the list, a model card with a prediction for one row, and the form of its aliases."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel
 
-from app.access.roles import Principal
-from app.api import problems
+from app.access.roles import NAME_MODEL, TRAIN, Principal
 from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, Page
-from app.api.pages.forms import read_form
+from app.api.pages.forms import Form, checked, read_form, submitted
+from app.api.pages.refusals import rendered_with
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
-from app.core.errors import InvalidRequest, NotFound, RoleMissing
-from app.services import models
+from app.core import limits
+from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, RoleMissing
+from app.services import aliases, models
 from app.services import predict as predictions
+from app.services.authorization import has_role
 from app.services.evaluations import show_evaluations
 from app.services.installation import Installation
 from app.services.pages import PageRequest
+from app.wire.aliases import AliasHistory, AliasIn, AliasName
 
 router = APIRouter(prefix="/ui/models", route_class=PageRoute)
 _FIELD = "feature."
+
+
+class AliasFields(BaseModel):
+    """The fields of the form of an alias."""
+
+    alias: AliasName
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What a form of a card asked for, beside the card.
+
+    Attributes:
+        form: ``prediction`` or ``aliases``, if the page answers such a form.
+        alias: the alias whose moves are shown.
+        row: the values of the row.
+        prediction: class, probability, and whether the class is the label.
+    """
+
+    form: str = ""
+    alias: str = ""
+    row: Mapping[str, str] = field(default_factory=dict)
+    prediction: Sequence[tuple[str, float, bool]] | None = None
+
+
+_CARD = _Shown()
 
 
 @router.get("")
@@ -32,9 +63,15 @@ def list_models(request: Request, installation: CurrentInstallation, caller: Cal
 
 
 @router.get("/{model_id}")
-def show_model(request: Request, installation: CurrentInstallation, caller: Caller, model_id: str) -> Response:
-    """Show a model card."""
-    return _card(request, installation, caller, model_id, row={})
+def show_model(
+    request: Request,
+    installation: CurrentInstallation,
+    caller: Caller,
+    model_id: str,
+    alias: Annotated[str, Query(max_length=limits.MAX_ALIAS_CHARS)] = "",
+) -> Response:
+    """Show a model card. ``alias`` chooses the alias of its dataset whose moves are shown."""
+    return _card(request, installation, caller, model_id, _Shown(alias=alias))
 
 
 @router.post("/{model_id}")
@@ -42,41 +79,79 @@ async def predict(request: Request, installation: CurrentInstallation, caller: C
     """Show a model card with the prediction for the row of the form."""
     form = await read_form(request)
     row = {name.removeprefix(_FIELD): text for name, text in form.items() if name.startswith(_FIELD)}
-    return await capacities(request).run(
-        Work.PREDICTION, lambda: _card(request, installation, caller, model_id, row=row)
-    )
+
+    def answer() -> Response:
+        try:
+            prediction = _prediction(installation, caller, model_id, row) if row else None
+        except InvalidRequest as refusal:
+            return _card(request, installation, caller, model_id, _Shown("prediction", row=row), refusal=refusal)
+        return _card(request, installation, caller, model_id, _Shown("prediction", row=row, prediction=prediction))
+
+    return await capacities(request).run(Work.PREDICTION, answer)
+
+
+@router.post("/{model_id}/aliases")
+async def move_alias(request: Request, installation: CurrentInstallation, caller: Caller, model_id: str) -> Response:
+    """Make an alias of the model's dataset name this model, or remove the alias."""
+
+    def act(form: Form) -> str:
+        model = models.show_model(installation, caller, model_id)
+        alias = checked(AliasFields, {"alias": form.get("alias", "").strip()}).alias
+        if form.get("go") == "remove":
+            aliases.remove_alias(installation, caller, model.dataset, alias)
+        else:
+            body = checked(AliasIn, {"model": model.id})
+            aliases.put_alias(installation, caller, model.dataset, alias, model=body.model)
+        return f"/ui/models/{model.id}?alias={alias}#aliases"
+
+    def refused(refusal: GrovekeeperError) -> Response:
+        return _card(request, installation, caller, model_id, _Shown("aliases"), refusal=refusal)
+
+    return await submitted(request, act, refused)
 
 
 def _card(
-    request: Request, installation: Installation, caller: Principal, model_id: str, *, row: Mapping[str, str]
+    request: Request,
+    installation: Installation,
+    caller: Principal,
+    model_id: str,
+    shown: _Shown = _CARD,
+    *,
+    refusal: GrovekeeperError | None = None,
 ) -> Response:
     model = models.show_model(installation, caller, model_id).model_dump(by_alias=True)
-    prediction, refusal = None, None
-    if row:
-        try:
-            prediction = _prediction(installation, caller, model, row)
-        except InvalidRequest as error:
-            refusal, _ = problems.problem_of(error)
-    return rendered(
+    named = aliases.list_aliases(installation, caller, model["dataset"], PageRequest(limits.MAX_PAGE_SIZE))
+    return rendered_with(
         request,
         "model",
-        status=200 if refusal is None else 422,
+        refusal,
         model=model,
-        row=row,
-        prediction=prediction,
-        refusal=refusal,
+        shown=shown,
         evaluations=_evaluations(installation, caller, model_id),
+        may_evaluate=has_role(installation, caller, model["dataset"], TRAIN),
+        aliases=named.aliases,
+        may_name=has_role(installation, caller, model["dataset"], NAME_MODEL),
+        history=_history(installation, caller, model["dataset"], shown.alias) if shown.alias else None,
     )
 
 
+def _history(installation: Installation, caller: Principal, dataset: str, alias: str) -> AliasHistory | None:
+    """The moves of an alias, if it exists and the caller may see who moved it."""
+    try:
+        return aliases.show_alias(installation, caller, dataset, alias, PageRequest())
+    except (NotFound, RoleMissing):
+        return None
+
+
 def _prediction(
-    installation: Installation, caller: Principal, model: Mapping[str, Any], row: Mapping[str, str]
+    installation: Installation, caller: Principal, model_id: str, row: Mapping[str, str]
 ) -> list[tuple[str, float, bool]]:
     """Class, probability, and whether the class is the label, in descending order of probability."""
-    features = {feature["name"]: feature for feature in model["schema"]["features"]}
+    model = models.show_model(installation, caller, model_id)
+    features = {feature["name"]: feature for feature in model.schema_["features"]}
     values = {name: _value(features.get(name, {}), text) for name, text in row.items()}
     answer = json.loads(
-        predictions.predict(installation, caller, model["id"], json.dumps({"rows": [values]}).encode("utf-8"))
+        predictions.predict(installation, caller, model.id, json.dumps({"rows": [values]}).encode("utf-8"))
     )
     (label,), (probabilities,) = answer["labels"], answer["probabilities"]
     listed = zip(answer["classes"], probabilities, strict=True)
@@ -95,9 +170,6 @@ def _value(feature: Mapping[str, Any], text: str) -> str | float | None:
         return text  # the service names the column
 
 
-def _evaluations(installation: Installation, caller: Principal, model_id: str) -> list[dict[str, Any]] | None:
-    try:
-        listed = show_evaluations.list_evaluations(installation, caller, model_id, PageRequest())
-    except (NotFound, RoleMissing):
-        return None
+def _evaluations(installation: Installation, caller: Principal, model_id: str) -> list[dict[str, Any]]:
+    listed = show_evaluations.list_evaluations(installation, caller, model_id, PageRequest())
     return [evaluation.model_dump(by_alias=True) for evaluation in listed.evaluations]

@@ -7,15 +7,13 @@ from fastapi import APIRouter, Path
 from app.api import problems
 from app.api.bodies import BodyRoute
 from app.api.deps import Caller, CurrentInstallation, Page
-from app.core import limits
 from app.core.errors import NotFound, RoleMissing
 from app.services import aliases
-from app.wire.aliases import AliasHistory, AliasIn, AliasList, AliasOut
-from app.wire.datasets import PUBLIC_NAME
+from app.wire.aliases import AliasHistory, AliasIn, AliasList, AliasName, AliasOut
 
 router = APIRouter(prefix="/datasets/{dataset}/aliases", tags=["models"], route_class=BodyRoute)
 
-_Alias: TypeAlias = Annotated[str, Path(max_length=limits.MAX_ALIAS_CHARS, pattern=PUBLIC_NAME)]
+_Alias: TypeAlias = Annotated[AliasName, Path()]
 
 
 @router.get("", operation_id="list_aliases", responses=problems.documented(NotFound))

@@ -19,11 +19,12 @@ from app.services.installation import Installation
 from app.services.ledger.heads import heads_path
 from app.wire.datasets import UploadErasureOut
 
-_STAYS = (
+STAYS = (
     "What was spent on these rows stays spent: nothing is refunded, and models, profiles and evaluations stay. The "
     "places of their units stay taken: rows of a unit that had all its places are not stored again. A copy of the rows "
     "that is uploaded again is another upload, and where uploads are cells, its people pay in both cells."
 )
+"""What an erasure does not give back, for owners to read before it and after it."""
 
 
 def erase_upload(installation: Installation, principal: Principal, reference: str, *, upload: str) -> UploadErasureOut:
@@ -59,7 +60,7 @@ def erase_upload(installation: Installation, principal: Principal, reference: st
             catalog.find(session, dataset.id).living()  # if the dataset was erased meanwhile, this is the error
         raise
     return UploadErasureOut(
-        dataset=dataset.id, dataset_name=dataset.name, epoch=upload, erased_at=clock.to_text(erased_at), stays=_STAYS
+        dataset=dataset.id, dataset_name=dataset.name, epoch=upload, erased_at=clock.to_text(erased_at), stays=STAYS
     )
 
 

@@ -1,0 +1,87 @@
+"""The forms of a model's page over HTTP: an evaluation, quoted and charged once, and aliases with their moves."""
+
+import re
+
+import pytest
+
+from tests.support.pages import hidden, section, signed_in, text_of
+from tests.support.server import Server
+
+
+@pytest.fixture(scope="module")
+def trained(server: Server) -> tuple[Server, str, str]:
+    """A server, a dataset with 1 ε of budget of which half is charged, and the dataset's model."""
+    partitions = [{"name": "shard", "kind": "hash", "cells": 2}]
+    dataset = server.uploaded(budget={"accountant": "pure", "epsilon": "1"}, partitions=partitions)["id"]
+    return server, dataset, server.trained(dataset, epsilon="0.5")["model_id"]
+
+
+def test_an_evaluation_is_quoted_refused_with_what_fits_and_charged_once(trained: tuple[Server, str, str]) -> None:
+    server, dataset, model = trained
+    browser, path = signed_in(server, server.granted(dataset, "analyst")), f"/ui/models/{model}/evaluate"
+    assert path in browser.get(f"/ui/models/{model}").text
+    query = {"epsilon": "0.25", "counts": "confusion", "cells": '["shard", 1]'}
+    page = browser.get(path, params=query)
+    assert "Evaluate and spend 0.25 ε" in page.text
+    assert "rows that a model was trained on" in text_of(page)
+    refused = browser.get(path, params=query | {"epsilon": "2"}).text
+    assert "Evaluate and spend" not in refused
+    assert "Ask for ε = 0.5 instead" in refused
+    form = dict(hidden(page.text))
+    answers = [browser.post(path, data=form) for _ in range(2)]
+    assert answers[0].headers["Location"] == answers[1].headers["Location"]
+    job = server.ended(answers[0].headers["Location"].removeprefix("/ui/jobs/"))
+    evaluation = server.admin.http.get(f"/evaluations/{job['evaluation_id']}").json()
+    assert (evaluation["scope"], evaluation["releases"]) == ({"shard": [1]}, ["confusion"])
+    charged = server.admin.http.get(f"/ledger/{dataset}", params={"scope": '{"shard": [1]}'}).json()["charged"]
+    assert charged == "0.75", "the form was sent twice"
+
+    over = browser.post(path, data=form | {"epsilon": "0.5", "once": "b" * 22})
+    assert over.status_code == 409
+    assert "The largest ε that fits: <strong>0.25</strong>" in over.text
+    for wrong in ({"counts": "everything"}, {"epsilon": "1_0"}, {"cells": "{"}):
+        assert browser.get(path, params=query | wrong).status_code == 422, wrong
+    unknown = browser.get(path, params=query | {"dataset": "nothing"})
+    assert unknown.status_code == 404
+    assert "Dataset whose rows are read" in unknown.text, "the form stays"
+
+
+def test_an_alias_is_given_moved_and_removed_by_form(trained: tuple[Server, str, str]) -> None:
+    server, dataset, model = trained
+    analyst = server.granted(dataset, "analyst")
+    browser, card = signed_in(server, analyst), f"/ui/models/{model}"
+    given = browser.post(f"{card}/aliases", data={"alias": " production ", "go": "move"})
+    assert (given.status_code, given.headers["Location"]) == (303, f"{card}?alias=production#aliases")
+    assert server.admin.http.get(f"/models/{dataset}@production").json()["id"] == model
+    shown = section(browser.get(f"{card}?alias=production").text, "aliases")
+    assert "production this model" in shown
+    assert re.search(rf"Moves of production .* this model {analyst.id}", shown)
+    assert browser.post(f"{card}/aliases", data={"alias": "production", "go": "remove"}).status_code == 303
+    assert server.admin.http.get(f"/models/{dataset}@production").status_code == 404
+    shown = section(browser.get(f"{card}?alias=production").text, "aliases")
+    assert "No model of" in shown
+    assert "removed" in shown
+    assert "this model" in shown.partition("Moves of production")[2], "the history stays"
+    malformed = browser.post(f"{card}/aliases", data={"alias": "a b", "go": "move"})
+    assert malformed.status_code == 422
+    assert "alias: " in section(malformed.text, "aliases")
+
+
+@pytest.mark.parametrize("role", ["predictor", "auditor", None])
+def test_the_forms_of_a_key_without_the_right_change_nothing(
+    trained: tuple[Server, str, str], role: str | None
+) -> None:
+    server, dataset, model = trained
+    caller = server.caller() if role is None else server.granted(dataset, role)
+    browser, before = signed_in(server, caller), server.footprint()
+    card, status = f"/ui/models/{model}", 404 if role is None else 403
+    form = {"epsilon": "0.125", "once": "c" * 22}
+    assert browser.post(f"{card}/aliases", data={"alias": "staging", "go": "move"}).status_code == status
+    assert browser.post(f"{card}/aliases", data={"alias": "production", "go": "remove"}).status_code == status
+    assert browser.post(f"{card}/evaluate", data=form).status_code == status
+    assert browser.get(f"{card}/evaluate").status_code == status
+    assert server.footprint() == before
+    if role == "predictor":
+        page = browser.get(card).text
+        assert "/evaluate" not in page
+        assert "Analysts and owners of the dataset move aliases." in section(page, "aliases")
