@@ -97,8 +97,12 @@ def job() -> str:
 
 
 def accuracy(name: str, table: Mapping[str, object]) -> str:
-    """Accuracy of every measured algorithm on one table against ε, between the largest class and no privacy."""
-    measured: Mapping[str, Mapping[str, float]] = table["accuracy"]  # type: ignore[assignment]
+    """Accuracy of every measured algorithm on one table against ε, between the largest class and no privacy.
+
+    An algorithm that was measured on pure accounts is drawn for these alone.
+    """
+    runs: Mapping[str, Mapping[str, float]] = table["accuracy"]  # type: ignore[assignment]
+    measured = {run: runs[run] for run in runs if run.endswith("@pure") or f"{run.partition('@')[0]}@pure" not in runs}
     majority, forest = float(str(table["majority"])), float(str(table["forest"]))
     lowest = math.floor(10 * min(majority, *(value for curve in measured.values() for value in curve.values()))) / 10
 

@@ -1,6 +1,6 @@
 """Collects the committed accuracies of ``docs/results`` in the file from which quotes show an expected accuracy.
 
-Reads the runs of the flagships, the accuracy tables of the pages of the other algorithms at their default parameters,
+Reads the runs of the flagships, the accuracy tables of the other algorithms' pages at their default parameters,
 the sizes in ``docs/results/tables.csv``, and the reference runs of the largest class and of a forest without privacy.
 Run from the project's folder after a new measurement; a test holds the file equal to its sources::
 
@@ -63,20 +63,25 @@ def _of_flagships() -> Iterator[tuple[str, str, str, float]]:
 
 
 def _of_pages() -> Iterator[tuple[str, str, str, float]]:
-    """The first accuracy table of every page, without the lines whose parameters are not the defaults."""
+    """The accuracy tables of every page, without the lines whose parameters are not the defaults."""
     for page in PAGES:
-        lines = (RESULTS / page).read_text(encoding="utf-8").splitlines()
-        header = next(index for index, line in enumerate(lines) if line.startswith("| dataset | algorithm |"))
-        epsilons = _EPSILON.findall(lines[header])
-        for line in lines[header + 2 :]:
-            if not line.startswith("|"):
-                break
-            _, table, algorithm, *cells, _ = (cell.strip(" `") for cell in line.split("|"))
-            if ":" in algorithm:
-                continue
-            for epsilon, cell in zip(epsilons, cells, strict=True):
-                if mean := _MEAN.match(cell):
-                    yield table, algorithm, epsilon, round(float(mean[1]) / 100, 4)
+        columns: dict[int, str] = {}
+        for line in (RESULTS / page).read_text(encoding="utf-8").splitlines():
+            cells = [cell.strip(" `") for cell in line.strip("|").split("|")]
+            if line.startswith("| dataset | algorithm |"):
+                columns = _columns(cells)
+            elif not line.startswith("|"):
+                columns = {}
+            elif ":" not in cells[1]:
+                for place, epsilon in columns.items():
+                    if mean := _MEAN.match(cells[place]):
+                        yield cells[0], cells[1], epsilon, round(float(mean[1]) / 100, 4)
+
+
+def _columns(header: list[str]) -> dict[int, str]:
+    """The columns of accuracies as they are now, by place, with their ε: ``after`` in place of ``before``."""
+    found = {place: name[1] for place, cell in enumerate(header) if (name := _EPSILON.match(cell))}
+    return {place + ("before" in header[place]): epsilon for place, epsilon in found.items()}
 
 
 def _reference(table: str, method: str) -> float:

@@ -153,7 +153,7 @@ class _Tour:
             f"Price {amount(quote['price'])}, no more and no less; {quote['remaining']} of {quote['cap']} ε are left, "
             f"and afterwards ε up to {quote['left_afterwards']} would fit. --receipt prints every draw and its noise."
         )
-        self._say(training.expected(quote["expected_accuracy"], EPSILON, recover=None))
+        self._say(training.expected(quote["expected_accuracy"], recover=None))
         return quote
 
     def _train(self) -> None:

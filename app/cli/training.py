@@ -243,7 +243,7 @@ def show_quote(output: Output, quote: dict[str, Any], *, what: str, receipt: boo
     if also is not None:
         _show_part(output, also, what=f"{what}, its part without labels,")
     if "expected_accuracy" in quote:
-        output.say(expected(quote["expected_accuracy"], quote["price"]["epsilon"], recover=recover))
+        output.say(expected(quote["expected_accuracy"], recover=recover))
         output.say()
     if receipt:
         for part in (quote, also):
@@ -293,25 +293,23 @@ def _epsilon_delta(price: Mapping[str, Any]) -> str:
     return f"ε = {price['epsilon']}" + ("" if price["delta"] is None else f" at δ = {price['delta']}")
 
 
-def expected(expected: Mapping[str, Any] | None, epsilon: str, *, recover: int | None) -> str:
+def expected(expected: Mapping[str, Any], *, recover: int | None) -> str:
     """What similar public tables recovered at this ε, and the ε at which they recovered the needed share."""
-    if expected is None:
-        return "Expected accuracy: unknown. No public size is declared, or too few similar public tables were measured."
     sentences = []
     if band := expected["band"]:
         low, middle, high = (round(100 * band[name]) for name in ("low", "middle", "high"))
         names = ", ".join(table["table"] for table in expected["tables"])
         sentences.append(
-            f"Expected accuracy: similar public tables ({names}) recovered {low} to {high} %, in the middle "
-            f"{middle} %, of what a forest without privacy gains over the largest class."
+            f"similar public tables ({names}) recovered {low} to {high} %, in the middle {middle} %, of what a forest "
+            "without privacy gains over the largest class."
         )
-    else:
-        sentences.append(f"Expected accuracy at ε = {epsilon}: unknown. Too few similar public tables were measured.")
+    if expected["note"]:
+        sentences.append(expected["note"])
     if recover is not None:
         reached = [at["epsilon"] for at in expected["curve"] if 100 * at["middle"] >= recover]
         needed = f"from ε = {reached[0]} on" if reached else "at no ε that was measured"
-        sentences.append(f"They recovered {recover} % {needed}.")
-    return " ".join([*sentences, "This is no statement about your rows."])
+        sentences.append(f"Similar tables recovered {recover} % {needed}.")
+    return " ".join(["Expected accuracy:", *sentences, "This is no statement about your rows."])
 
 
 def _of_profile(reused: Mapping[str, Any]) -> str:

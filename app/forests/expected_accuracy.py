@@ -9,11 +9,15 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 from app.forests.data.schema import Schema
+
+DELTA = Fraction(1, 10**6)
+"""The δ of all measurements on accounts with a δ."""
 
 MEASUREMENTS = Path(__file__).with_name("measured_accuracy.json")
 
@@ -52,6 +56,28 @@ class Band:
 
 
 @dataclass(frozen=True)
+class Run:
+    """The measurements of an algorithm on one kind of account: number of tables, smallest and largest ε."""
+
+    algorithm: str
+    accountant: str
+    n_tables: int
+    smallest: float
+    largest: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measurement: a public table with its training rows, an ε, and the share that was recovered there."""
+
+    table: str
+    rows: int
+    classes: int
+    epsilon: float
+    share: float
+
+
+@dataclass(frozen=True)
 class _Table:
     name: str
     rows: int
@@ -61,6 +87,16 @@ class _Table:
     forest: float
     accuracy: Mapping[str, Mapping[str, float]]
     """Mean accuracy by algorithm and account (``rpf@pure``) and ε."""
+
+    def measured(self, run: str) -> list[tuple[float, float]]:
+        """The measured ε of a run with their accuracies; empty where no share can be recovered."""
+        if self.forest - self.majority < _SMALLEST_GAIN:
+            return []
+        return sorted((float(epsilon), value) for epsilon, value in self.accuracy.get(run, {}).items())
+
+    def share(self, accuracy: float) -> float:
+        """The recovered share of an accuracy."""
+        return (accuracy - self.majority) / (self.forest - self.majority)
 
 
 @dataclass(frozen=True)
@@ -96,6 +132,19 @@ class Comparison:
         """The bands at the ε of :data:`CURVE` at which enough tables were measured."""
         return [band for band in map(self.at, CURVE) if band is not None]
 
+    def nearest(self, epsilon: float) -> Measured | None:
+        """The measurement with the nearest rows × ε, on a similar table if there is any; ``None`` if none was made."""
+        load = self.rows * epsilon / self.divisor
+        ranked = [
+            ((not self._is_similar(table), abs(math.log(_TRAINED * table.rows * at / load))), table, at, accuracy)
+            for table in _tables()
+            for at, accuracy in table.measured(self._run)
+        ]
+        if not ranked:
+            return None
+        _, table, at, accuracy = min(ranked, key=itemgetter(0))
+        return Measured(table.name, round(_TRAINED * table.rows), table.classes, at, table.share(accuracy))
+
     @property
     def _run(self) -> str:
         return f"{self.algorithm}@{self.accountant}"
@@ -109,8 +158,8 @@ class Comparison:
 
 def _share(table: _Table, run: str, load: float) -> float | None:
     """The recovered share of a table at rows × ε, interpolated between the measured ε in the logarithm of ε."""
-    measured = sorted((float(epsilon), value) for epsilon, value in table.accuracy.get(run, {}).items())
-    if not measured or table.forest - table.majority < _SMALLEST_GAIN:
+    measured = table.measured(run)
+    if not measured:
         return None
     epsilon = load / (_TRAINED * table.rows)
     smallest, largest = measured[0][0], measured[-1][0]
@@ -120,8 +169,20 @@ def _share(table: _Table, run: str, load: float) -> float | None:
     above = next(index for index, (at, _) in enumerate(measured) if at >= epsilon)
     (left, low), (right, high) = measured[max(above - 1, 0)], measured[above]
     weight = 1.0 if left == right else math.log(epsilon / left) / math.log(right / left)
-    accuracy = low + weight * (high - low)
-    return (accuracy - table.majority) / (table.forest - table.majority)
+    return table.share(low + weight * (high - low))
+
+
+def runs() -> list[Run]:
+    """What was measured: every algorithm on every kind of account, in alphabetical order."""
+    names = sorted({name for table in _tables() for name in table.accuracy})
+    return [_run_of(name) for name in names]
+
+
+def _run_of(name: str) -> Run:
+    epsilons = [[float(epsilon) for epsilon in table.accuracy.get(name, {})] for table in _tables()]
+    algorithm, _, accountant = name.partition("@")
+    values = [epsilon for listed in epsilons for epsilon in listed]
+    return Run(algorithm, accountant, sum(map(bool, epsilons)), min(values), max(values))
 
 
 def without_privacy(table: str) -> float:

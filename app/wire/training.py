@@ -117,12 +117,14 @@ class ExpectedAccuracyOut(Answer):
 
     A recovered share is (accuracy - majority) / (forest - majority), where ``majority`` is the accuracy of the largest
     class and ``forest`` that of a forest without privacy. It follows from the committed benchmarks, from no row of the
-    dataset. ``band`` and ``tables`` are at the ε of the request; ``curve`` has the bands at other ε.
+    dataset. ``band`` and ``tables`` are at the ε of the request; ``curve`` has the bands at other ε. With a δ, ε are
+    compared at equal price. Without a ``band``, ``note`` names what was not measured, and the nearest measurement.
     """
 
     band: RecoveredBandOut | None
     tables: list[RecoveredOut]
     curve: list[RecoveredBandOut]
+    note: str | None
 
 
 class PlanOut(AccountPlanOut):
@@ -131,7 +133,6 @@ class PlanOut(AccountPlanOut):
     ``why`` gives the reason of the algorithm if ``auto`` chose it.
 
     Where both datasets are in one population, the two parts are added up there. The job is admitted if both parts fit.
-    ``expected_accuracy`` is null where no public size is declared or too few similar tables were measured.
     """
 
     algorithm: str
@@ -139,7 +140,7 @@ class PlanOut(AccountPlanOut):
     parameters: JsonObject
     profile: ReusedProfileOut | None
     warnings: list[str]
-    expected_accuracy: ExpectedAccuracyOut | None
+    expected_accuracy: ExpectedAccuracyOut
     unlabelled: AccountPlanOut | None
 
 

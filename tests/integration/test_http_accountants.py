@@ -266,3 +266,31 @@ def test_an_epsilon_above_ten_is_warned_of_at_declaration_and_in_quotes(server: 
         assert sum("ε is above 10" in warning for warning in quote["warnings"]) == n_warnings
         assert (quote["cap"], quote["remaining"], quote["limited_by"]) == ("11", "11", "cap")
         assert Decimal(quote["left_afterwards"]) == 11 - Decimal(epsilon)
+
+
+def test_a_quote_names_the_nearest_measurement_where_nothing_similar_was_measured(idle_server: Server) -> None:
+    """At another δ than that of the measurements, ε are compared at equal μ²."""
+
+    def expected(account: dict[str, Any], **request: Any) -> dict[str, Any]:
+        dataset = idle_server.declared(budget=account, public_size=20_000)["id"]
+        body = training(dataset, parameters={}, **request)
+        return dict(idle_server.admin.http.post("/plans", json=body).json()["expected_accuracy"])
+
+    gdp, pure = budget("gdp", "5"), {"accountant": "pure", "epsilon": "100"}
+    usual = expected(gdp, algorithm="nbrt", epsilon="0.5")
+    assert (usual["note"], len(usual["tables"]) >= 3) == (None, True)
+    strict = expected(gdp, algorithm="nbrt", epsilon="0.5", delta="1e-9")
+    assert strict["note"] == "Measured at δ = 1e-6, where the same μ² is ε = 0.37."
+    assert strict["band"]["middle"] < usual["band"]["middle"]
+    assert {at["middle"] for at in strict["curve"]} == {at["middle"] for at in usual["curve"]}
+    on_rho = expected(budget("zcdp"), algorithm="nbrt")
+    assert (on_rho["band"], on_rho["curve"]) == (None, [])
+    assert on_rho["note"].startswith("Not measured for nbrt on zcdp accounts. Nearest measured: nbrt on gdp accounts")
+    assert on_rho["note"].endswith("Measured on zcdp accounts: mrf, rdt-ta.")
+    small = expected(pure, algorithm="rpf", epsilon="0.001")
+    assert small["note"].startswith("Not measured for this size at ε = 0.001. Nearest measured: ε = 0.")
+    other = idle_server.declared(budget=pure)["id"]
+    two = expected(pure, algorithm="sspe-1", unlabelled={"dataset": other, "epsilon": "1"})
+    assert two["note"].startswith(
+        "Not measured for jobs on two datasets of these sizes. Nearest measured: sspe-1 on pure"
+    )

@@ -225,6 +225,7 @@ def test_a_quote_shows_what_public_tables_recovered_and_the_epsilon_of_a_needed_
     unknown = idle_server.uploaded(public_size=None)["id"]
     page = browser.get(f"/ui/datasets/{unknown}/train", params={"algorithm": "rpf", "epsilon": "0.5"}).text
     assert "declares no public size" in page
+    assert "Nearest measured: rpf on pure accounts, 12 public tables at ε = 0.1 to 10" in page
 
 
 def test_a_job_that_needs_an_approval_is_announced_and_waits(idle_server: Server) -> None:

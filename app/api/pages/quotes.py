@@ -76,7 +76,7 @@ def _page(
         return show_plan(installation, caller, _body(PlanIn, dataset, fields))
 
     quote = quoted(installation, caller, shown, ask if fields.epsilon else None, refusal=refusal)
-    expected = None if quote.plan is None else quote.plan.expected_accuracy
+    expected = quote.plan and quote.plan.expected_accuracy
     return rendered_with(
         request,
         "train",
@@ -86,8 +86,8 @@ def _page(
         partitions=fields.choices(shown),
         fields=fields,
         quote=quote,
-        dots=[] if expected is None else [(at.table, at.share) for at in expected.tables],
-        needed=_needed(expected, fields.recover) if quote.plan else None,
+        dots=[(at.table, at.share) for at in expected.tables] if expected else [],
+        needed=_needed(expected, fields.recover) if expected else None,
         once=token_urlsafe(16),
     )
 
@@ -106,13 +106,13 @@ def _share(recover: str) -> int | None:
     return int(recover)
 
 
-def _needed(expected: ExpectedAccuracyOut | None, recover: str) -> Mapping[str, Any] | None:
+def _needed(expected: ExpectedAccuracyOut, recover: str) -> Mapping[str, Any] | None:
     """The smallest ε at which similar tables recovered a share, in the middle; ``None`` where no share is asked for."""
     share = _share(recover)
     if share is None:
         return None
-    curve = [] if expected is None else expected.curve
-    return {"share": share, "epsilon": next((at.epsilon for at in curve if at.middle * 100 >= share), None)}
+    reached = (at.epsilon for at in expected.curve if at.middle * 100 >= share)
+    return {"share": share, "epsilon": next(reached, None)}
 
 
 def _body(model: type[_Model], dataset: str, fields: TrainingFields) -> _Model:

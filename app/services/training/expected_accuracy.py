@@ -1,43 +1,115 @@
 """Compares a training request with public tables on which the benchmarks measured its algorithm."""
 
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
 from app.forests import catalogue
-from app.forests.expected_accuracy import Band, Comparison
+from app.forests.expected_accuracy import DELTA, Band, Comparison, Run, runs
+from app.privacy import accountants
+from app.services.spending.price import PricedPart
 from app.services.training.plan_training import PlannedTraining
 from app.wire.training import ExpectedAccuracyOut, RecoveredBandOut, RecoveredOut
 
 _STEPS_OF_A_LABEL = 2
 
 
-def expected_accuracy(planned: PlannedTraining) -> ExpectedAccuracyOut | None:
-    """The recovered shares on similar public tables; ``None`` where the size is not public or no table is similar.
+def expected_accuracy(planned: PlannedTraining) -> ExpectedAccuracyOut:
+    """The recovered shares on similar public tables, or what the nearest measurement is.
 
     The size is the declared size or that of a released profile, never a count of rows.
     """
     part, *others = planned.parts
+    algorithm = planned.plan.algorithm
     rows = part.public_size if planned.profile is None else planned.profile.size
-    if rows is None or others:
-        return None
-    is_halved = catalogue.algorithm(planned.plan.algorithm).adjacency is not part.dataset.adjacency
+    if others:
+        return _unknown(f"Not measured for jobs on two datasets of these sizes. {_nearest_run(algorithm, part)}")
+    if rows is None:
+        return _unknown(
+            "Unknown: the dataset declares no public size, so nobody can tell which public tables are similar. "
+            + _nearest_run(algorithm, part)
+        )
+    if not any((run.algorithm, run.accountant) == (algorithm, part.accountant) for run in runs()):
+        return _unknown(f"Not measured for {algorithm} on {part.accountant} accounts. {_nearest_run(algorithm, part)}")
+    is_halved = catalogue.algorithm(algorithm).adjacency is not part.dataset.adjacency
     comparison = Comparison(
-        algorithm=planned.plan.algorithm,
+        algorithm=algorithm,
         accountant=part.accountant,
         rows=rows,
         schema=part.dataset.schema,
         divisor=part.dataset.max_rows * (_STEPS_OF_A_LABEL if is_halved else 1),
     )
-    band, curve = comparison.at(float(part.epsilon)), comparison.curve()
-    if band is None and not curve:
-        return None
+    epsilon = _at_other_delta(part, float(part.epsilon), of=part.delta, to=DELTA)
+    band, curve = comparison.at(epsilon), comparison.curve()
+    notes = [_converted(part, epsilon)] if part.delta not in (None, DELTA) else []
+    if band is None:
+        notes.append(_nearest_band(curve, epsilon) if curve else _nearest_table(comparison, epsilon))
     return ExpectedAccuracyOut(
-        band=None if band is None else _shown(band),
+        band=None if band is None else _shown(band, part),
         tables=[RecoveredOut(table=at.table, share=round(at.share, 3)) for at in ([] if band is None else band.tables)],
-        curve=[_shown(at) for at in curve],
+        curve=[_shown(at, part) for at in curve],
+        note=" ".join(notes) or None,
     )
 
 
-def _shown(band: Band) -> RecoveredBandOut:
+def _unknown(note: str) -> ExpectedAccuracyOut:
+    return ExpectedAccuracyOut(band=None, tables=[], curve=[], note=note)
+
+
+def _nearest_run(algorithm: str, part: PricedPart) -> str:
+    """Where the algorithm was measured, and what was measured on accounts like the one that pays."""
+    measured = [run for run in runs() if run.algorithm == algorithm]
+    results = catalogue.algorithm(algorithm).about.results
+    nearest = "; ".join(map(_words, measured))
+    others = sorted({run.algorithm for run in runs() if run.accountant == part.accountant} - {algorithm})
+    sentences = [f"Nearest measured: {nearest} ({results})."]
+    if others and all(run.accountant != part.accountant for run in measured):
+        sentences.append(f"Measured on {part.accountant} accounts: {', '.join(others)}.")
+    return " ".join(sentences)
+
+
+def _words(run: Run) -> str:
+    return (
+        f"{run.algorithm} on {run.accountant} accounts, {run.n_tables} public tables at ε = {run.smallest:g} to "
+        f"{run.largest:g}"
+    )
+
+
+def _nearest_band(curve: Sequence[Band], epsilon: float) -> str:
+    nearest = min(curve, key=lambda band: abs(math.log(band.epsilon / epsilon)))
+    return (
+        f"Not measured for this size at ε = {epsilon:.3g}. Nearest measured: ε = {nearest.epsilon:g}, where similar "
+        f"tables recovered {100 * nearest.low:.0f} to {100 * nearest.high:.0f} %."
+    )
+
+
+def _nearest_table(comparison: Comparison, epsilon: float) -> str:
+    nearest = comparison.nearest(epsilon)
+    assert nearest is not None, "the run was measured"
+    return (
+        f"Not measured for three tables or more of this size and shape. Nearest measured: {nearest.table} "
+        f"({nearest.rows} rows, {nearest.classes} classes) at ε = {nearest.epsilon:g}, where {comparison.algorithm} "
+        f"recovered {100 * nearest.share:.0f} %."
+    )
+
+
+def _converted(part: PricedPart, epsilon: float) -> str:
+    symbol = accountants.by_name(part.accountant).SYMBOL
+    return f"Measured at δ = 1e-6, where the same {symbol} is ε = {epsilon:.3g}."
+
+
+def _at_other_delta(part: PricedPart, epsilon: float, *, of: Fraction | None, to: Fraction | None) -> float:
+    """The ε at another δ whose price is equal, so that the noise is equal, too."""
+    if of is None or to is None or of == to:
+        return epsilon
+    accountant = accountants.by_name(part.accountant)
+    return float(accountant.epsilon_of(accountant.price(Fraction(epsilon), of), to))
+
+
+def _shown(band: Band, part: PricedPart) -> RecoveredBandOut:
+    epsilon = _at_other_delta(part, band.epsilon, of=DELTA, to=part.delta)
     return RecoveredBandOut(
-        epsilon=f"{band.epsilon:g}",
+        epsilon=f"{epsilon:.3g}",
         low=round(band.low, 3),
         middle=round(band.middle, 3),
         high=round(band.high, 3),

@@ -78,6 +78,7 @@ PLAN = {
             {"epsilon": "0.5", "low": 0.6, "middle": 0.8, "high": 0.9},
             {"epsilon": "1", "low": 0.9, "middle": 0.95, "high": 1.0},
         ],
+        "note": None,
     },
     "unlabelled": None,
 }

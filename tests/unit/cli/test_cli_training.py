@@ -166,10 +166,11 @@ def test_a_plan_says_what_similar_public_tables_recovered(run: Run, service: Any
     typed = ["plan", "census", "-a", "mrf", "-e", "1"]
     shown = " ".join(run(*typed, "--recover", "80").stdout.split())
     assert "similar public tables (adult, magic) recovered 90 to 100 %, in the middle 95 %" in shown
-    assert "They recovered 80 % from ε = 0.5 on." in shown
+    assert "Similar tables recovered 80 % from ε = 0.5 on." in shown
     assert "at no ε that was measured" in run(*typed, "--recover", "99").stdout
-    service.answers["POST", "/plans"][1]["expected_accuracy"] = None
-    assert "Expected accuracy: unknown." in run(*typed).stdout
+    note = "Not measured for mrf on such accounts."
+    service.answers["POST", "/plans"][1]["expected_accuracy"] = {"band": None, "tables": [], "curve": [], "note": note}
+    assert f"Expected accuracy: {note} This is no statement about your rows." in run(*typed).stdout
 
 
 def test_a_plan_that_does_not_fit_is_an_answer_and_names_the_population_that_refuses(run: Run, service: Any) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from app.forests.data.schema import Schema
-from app.forests.expected_accuracy import MEASUREMENTS, Comparison
+from app.forests.expected_accuracy import MEASUREMENTS, Comparison, runs
 from benchmarks import measured_accuracy
 from tests.support.schemas import schema_of
 
@@ -75,3 +75,19 @@ def test_a_curve_has_a_band_at_every_epsilon_with_enough_tables() -> None:
     assert [band for band in curve if len(band.tables) < 3] == []
     assert {0.1, 1.0} <= {band.epsilon for band in curve}
     assert comparison.at(1.0) in curve
+
+
+def test_the_nearest_measurement_is_on_a_similar_table_at_the_nearest_rows_and_epsilon() -> None:
+    """85.71 % at ε = 10 on adult is the most rows × ε that was measured on a table like it."""
+    nearest = Comparison("rpf", "pure", rows=10**8, schema=LIKE_ADULT).nearest(1.0)
+    assert nearest is not None
+    assert (nearest.table, nearest.rows, nearest.epsilon) == ("adult", 29_305, 10)
+    assert nearest.share == pytest.approx((0.8571 - 0.7582) / (0.8563 - 0.7582))
+    assert Comparison("rpf", "zcdp", rows=100, schema=LIKE_ADULT).nearest(1.0) is None
+
+
+def test_the_runs_are_those_of_the_results() -> None:
+    listed = {(run.algorithm, run.accountant): run for run in runs()}
+    assert ("rpf", "zcdp") not in listed
+    on_zcdp = listed["mrf", "zcdp"]
+    assert (on_zcdp.n_tables, on_zcdp.smallest, on_zcdp.largest) == (5, 0.1, 1.0)
