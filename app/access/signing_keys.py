@@ -14,7 +14,6 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
-import httpx
 import jwt
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
@@ -90,7 +89,7 @@ class SigningKeys:
         self._attempted_at_s = monotonic()
         try:
             keys = parse(_fetched(self._location) if isinstance(self._location, str) else _read_file(self._location))
-        except (httpx.HTTPError, httpx.InvalidURL, OSError, NotAKeySet):
+        except (OSError, NotAKeySet):
             _log.warning("the keys of the identity provider cannot be read", exc_info=True)
         else:
             self._known = _KeySet(keys, monotonic())
@@ -138,15 +137,20 @@ def _signing_key(item: dict[str, Any]) -> SigningKey | None:
 
 def _fetched(address: str) -> bytes:
     """The body of an answer, within a limit of bytes and of time. Redirects are not followed."""
+    import httpx  # takes 0.1 s of CPU, which a service without an identity provider need not spend
+
     text, until_s = b"", monotonic() + limits.KEY_SET_WAIT_S
     headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
-    with httpx.stream("GET", address, headers=headers, timeout=limits.KEY_SET_WAIT_S) as answer:
-        if answer.status_code != httpx.codes.OK:
-            raise NotAKeySet
-        for chunk in answer.iter_raw():
-            text += chunk
-            if len(text) > limits.MAX_KEY_SET_BYTES or monotonic() > until_s:
+    try:
+        with httpx.stream("GET", address, headers=headers, timeout=limits.KEY_SET_WAIT_S) as answer:
+            if answer.status_code != httpx.codes.OK:
                 raise NotAKeySet
+            for chunk in answer.iter_raw():
+                text += chunk
+                if len(text) > limits.MAX_KEY_SET_BYTES or monotonic() > until_s:
+                    raise NotAKeySet
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise ConnectionError("the identity provider did not answer") from error
     return text
 
 

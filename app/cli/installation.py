@@ -13,6 +13,7 @@ import typer
 
 from app.cli.command import Plain, command
 from app.cli.exit_codes import ExitCode
+from app.core.memory import without_collection
 from app.core.settings import Settings
 
 db = typer.Typer(help="The database of the installation.", no_args_is_help=True)
@@ -76,7 +77,8 @@ def serve(
     workers: Annotated[int | None, typer.Option(help="Number of worker processes.", show_default=False)] = None,
 ) -> None:
     """Run the API and its workers on the embedded database, on one machine."""
-    from app.cli.serve import serve as run
+    with without_collection():
+        from app.cli.serve import serve as run
 
     def announce(url: str) -> None:
         line = json.dumps({"ready": url}) if call.as_json else f"Grovekeeper is ready at {url}"
@@ -88,7 +90,8 @@ def serve(
 @command
 def api(call: ListenOptions) -> None:
     """Run the API alone; workers run as other processes."""
-    from app.cli.serve import serve_api
+    with without_collection():
+        from app.cli.serve import serve_api
 
     serve_api(call.settings())
 
@@ -96,7 +99,8 @@ def api(call: ListenOptions) -> None:
 @command
 def worker(call: HomeOptions, work: WorkOptions) -> None:
     """Run one worker until it is told to stop."""
-    from app.worker.main import run
+    with without_collection():
+        from app.worker.main import run
 
     raise typer.Exit(run(call.settings(**work.flags())))
 
@@ -111,23 +115,23 @@ def upgrade(
 ) -> None:
     """Bring the database to the newest revision, and register GROVEKEEPER_ADMIN_KEY if it is set."""
     from app.cli import prepare
-    from app.db import migrate
+    from app.db import revisions
 
     settings = call.settings(migration_url=migration_url)
     prepare.upgrade(settings)
     prepare.register_configured_admin(settings)
     if call.as_json:
-        call.output.json({"revision": migrate.head_revision()})
-    call.output.say(f"the database is at revision {migrate.head_revision()}")
+        call.output.json({"revision": revisions.head_revision()})
+    call.output.say(f"the database is at revision {revisions.head_revision()}")
 
 
 @db.command("status")
 @command
 def status(call: HomeOptions) -> None:
     """Show the database's revision. Exits with 1 if it is not the newest."""
-    from app.db import migrate
+    from app.db import revisions
 
-    current, head = migrate.current_revision(call.settings().database_url), migrate.head_revision()
+    current, head = revisions.current_revision(call.settings().database_url), revisions.head_revision()
     if call.as_json:
         call.output.json({"revision": current, "newest": head, "current": current == head})
     call.output.say(f"the database is at revision {current or 'none'}; the newest is {head}")

@@ -19,7 +19,7 @@ from app.cli.prepare import prepare, refuse_rewound
 from app.cli.worker_pool import WorkerPool
 from app.core import limits, logging
 from app.core.errors import InstallationError
-from app.core.memory import forbid_core_dumps, share_arenas
+from app.core.memory import forbid_core_dumps, share_arenas, without_collection
 from app.core.periodic import Periodic
 from app.core.settings import PREFIX, Settings
 from app.services.datasets.erase_due import erase_due
@@ -46,9 +46,10 @@ class ApiThread:
     """Threads: uvicorn on a bound socket, the writer of heads, comparisons of balances, and erasures that are due."""
 
     def __init__(self, application: "FastAPI", listener: socket.socket) -> None:
-        import uvicorn
+        with without_collection():
+            import uvicorn
 
-        from app.api.http_protocol import BoundedHttp
+            from app.api.http_protocol import BoundedHttp
 
         config = uvicorn.Config(
             application,
@@ -229,9 +230,10 @@ def worker_secrets(settings: Settings) -> dict[str, str]:
 
 
 def _api(settings: Settings, listener: socket.socket) -> ApiThread:
-    from app.api.main import create_app
+    with without_collection():
+        from app.api.main import create_app
 
-    application = create_app(settings)
+        application = create_app(settings)
     refuse_rewound(application.state.heads)
     return ApiThread(application, listener)
 

@@ -12,6 +12,7 @@ import threading
 import time
 
 from app.core.errors import InstallationError
+from app.core.memory import without_collection
 from app.core.settings import Settings
 
 GRACE_S = 5.0
@@ -19,7 +20,8 @@ GRACE_S = 5.0
 
 def main() -> int:
     """Runs the worker of this installation until it is told to stop."""
-    from app.worker.main import run
+    with without_collection():
+        from app.worker.main import run
 
     secrets_line = _first_line()
     threading.Thread(target=_follow_supervisor, name="follow-supervisor", daemon=True).start()

@@ -1,8 +1,11 @@
 """Keeps the memory of a process, which holds private rows, out of files, and bounds what its allocator keeps free."""
 
 import ctypes
+import gc
 import resource
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _PR_SET_DUMPABLE = 4
 _M_ARENA_MAX = -8
@@ -30,3 +33,18 @@ def share_arenas() -> None:
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
         if mallopt is not None:
             mallopt(_M_ARENA_MAX, _N_ARENAS)
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Pauses the search for cyclic garbage while modules are imported, and never searches their objects afterwards.
+
+    What a module defines lives as long as the process. The searches take a sixth of the time of an import of the
+    service.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from app.datasets import row_files
+from app.datasets import row_layout
 from app.datasets.partition_columns import as_feature, stored_columns
 from app.forests.data.sanitiser import sanitise_codes
 from app.forests.data.schema import Feature, Schema
@@ -42,7 +42,7 @@ class Box:
                 column, feature = stored.get(name, ""), as_feature(partition)
                 if partition.is_feature:
                     index = [declared.name for declared in schema.features].index(partition.column)
-                    column, feature = row_files.feature_column(index), schema.features[index]
+                    column, feature = row_layout.feature_column(index), schema.features[index]
                 self._tests.append((column, feature, codes))
 
     def covers(self, table: pa.Table) -> NDArray[np.bool_]:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from app.core.data_keys import DataKey
 from app.core.sealed_files import SealedFile, Writer
-from app.datasets import row_files
+from app.datasets import row_files, row_layout
 from app.datasets.fingerprints import FINGERPRINT_BYTES
 
 
@@ -58,16 +58,16 @@ def erase_upload(home: Path, dataset_id: str, epoch_id: str, *, key: DataKey) ->
         InstallationError: the file is damaged.
     """
     file = row_files.sealed_rows(home, dataset_id, epoch_id, key=key)
-    with row_files.reading(file) as stored:
-        form = stored.schema_arrow.with_metadata(row_files.FORMAT)  # without the fingerprint of the body
-    with file.new(existing="replace") as written, row_files.writer(written, form):
+    with row_layout.reading(file) as stored:
+        form = stored.schema_arrow.with_metadata(row_layout.FORMAT)  # without the fingerprint of the body
+    with file.new(existing="replace") as written, row_layout.writer(written, form):
         pass  # no rows: the writer makes a complete file when it is closed
     row_files.sealed_prints(home, dataset_id, epoch_id, key=key).path.unlink(missing_ok=True)
 
 
 def _erase_from(file: SealedFile, prints: SealedFile, *, row_id: bytes) -> int:
-    with row_files.reading(file) as stored:
-        ids = stored.read(columns=[row_files.ROW_ID_COLUMN], use_threads=False).column(0)
+    with row_layout.reading(file) as stored:
+        ids = stored.read(columns=[row_layout.ROW_ID_COLUMN], use_threads=False).column(0)
         stays = pc.not_equal(ids, pa.scalar(row_id, ids.type)).to_numpy()
         if stays.all():
             return 0
@@ -80,7 +80,7 @@ def _erase_from(file: SealedFile, prints: SealedFile, *, row_id: bytes) -> int:
 def _copy(stored: pq.ParquetFile, stays: np.ndarray[tuple[int], np.dtype[np.bool_]], written: Writer) -> None:
     """Copies the rows that stay, one row group at a time."""
     start = 0
-    with row_files.writer(written, stored.schema_arrow) as writer:
+    with row_layout.writer(written, stored.schema_arrow) as writer:
         for group in range(stored.num_row_groups):
             table = stored.read_row_group(group, use_threads=False)
             writer.write_table(table.filter(pa.array(stays[start : start + table.num_rows])))

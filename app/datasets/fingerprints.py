@@ -14,16 +14,18 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.core import durable
 from app.core.data_keys import SealBroken
 from app.core.errors import InstallationError
 from app.core.sealed_files import SealedFile, Writer
+
+if TYPE_CHECKING:  # pyarrow takes 0.2 s of CPU and 40 MB to import
+    import pyarrow as pa
 
 KEY_BYTES = 32
 FINGERPRINT_BYTES = 8
@@ -45,13 +47,15 @@ class Fingerprints:
     key: bytes = field(repr=False)
     body: bytes | None = field(default=None, repr=False)
 
-    def write(self, file: Writer, columns: Sequence[pa.Array]) -> None:
+    def write(self, file: Writer, columns: "Sequence[pa.Array]") -> None:
         """Appends the fingerprints of one block.
 
         Args:
             file: the file that becomes ``destination``.
             columns: PRIVATE; text of the features and the label of the stored rows.
         """
+        import pyarrow.compute as pc
+
         cells = [pc.ascii_trim_whitespace(column) for column in columns]
         rows = pc.binary_join_element_wise(*cells, _SEPARATOR).to_pylist()
         digest, key = hmac.digest, self.key

@@ -26,7 +26,7 @@ import pyarrow.csv as pa_csv
 from app.core import durable, limits
 from app.core.errors import ColumnProblem, RowsInvalid, TooLarge
 from app.core.sealed_files import SealedFile, Writer
-from app.datasets import row_files
+from app.datasets import row_files, row_layout
 from app.datasets.admission import AdmissionBook, unit_row_ids
 from app.datasets.body_forms import BodyForm
 from app.datasets.cells import ROW_ID_BYTES, hash_cells, hash_keys
@@ -228,7 +228,7 @@ class _Upload:
         self._n_ragged_rows = 0
         self._rules = rules
         self._hash_keys = hash_keys(rules.partitions, dataset_key=rules.dataset_key)
-        self._stored_form = row_files.arrow_schema(rules.schema, rules.partitions, body=body)
+        self._stored_form = row_layout.arrow_schema(rules.schema, rules.partitions, body=body)
 
     @property
     def dropped(self) -> DroppedRows | None:
@@ -244,7 +244,7 @@ class _Upload:
         smallest, largest = _ROW_GROUP_ROWS
         group_rows = min(max(_ROW_GROUP_CELLS // len(self.columns), smallest), largest)
         group: list[pa.RecordBatch] = []
-        with row_files.writer(file, self._stored_form) as writer:
+        with row_layout.writer(file, self._stored_form) as writer:
             for block in self._blocks(text):
                 arrays = [column.read(block.column(index)) for index, column in enumerate(self.columns)]
                 units = None if self._unit is None else self._unit.read(block.column(len(self.columns)))

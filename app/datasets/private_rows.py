@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from app.core.data_keys import SealBroken
 from app.core.errors import InstallationError
 from app.core.sealed_files import SealedFile
-from app.datasets import row_files
+from app.datasets import row_layout
 from app.datasets.boxes import Box, integers
 from app.datasets.cells import ROW_ID_BYTES
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
@@ -53,7 +53,7 @@ def read(
         ValueError: the scope names a partition or cell that was not declared.
         InstallationError: a file is absent, damaged or of an unknown form.
     """
-    form, box = row_files.arrow_schema(schema, partitions), Box(schema, partitions, scope)
+    form, box = row_layout.arrow_schema(schema, partitions), Box(schema, partitions, scope)
     tables = [table for file in files for table in _read_file(file, form=form, box=box)]
     if not keep_unlabelled:
         tables = [table.filter(pa.array(_is_labelled(schema, table))) for table in tables]
@@ -61,18 +61,18 @@ def read(
     del tables
     y = np.where(
         _is_labelled(schema, table),
-        integers(table.column(row_files.LABEL_COLUMN)),
-        np.int32(row_files.UNKNOWN_LABEL),
+        integers(table.column(row_layout.LABEL_COLUMN)),
+        np.int32(row_layout.UNKNOWN_LABEL),
     )
     columns = []
     for index, feature in enumerate(schema.features):
-        columns.append(_feature_values(feature, table.column(row_files.feature_column(index))))
+        columns.append(_feature_values(feature, table.column(row_layout.feature_column(index))))
         # Arrow's copy of a column is dropped as soon as ours exists, so that rows are in memory once, not twice.
-        table = table.drop_columns([row_files.feature_column(index)])
+        table = table.drop_columns([row_layout.feature_column(index)])
     return SanitisedRows(
         features=SanitisedColumns(tuple(columns), table.num_rows),
         y=y,
-        row_ids=_row_ids(table.column(row_files.ROW_ID_COLUMN)),
+        row_ids=_row_ids(table.column(row_layout.ROW_ID_COLUMN)),
     )
 
 
@@ -82,7 +82,7 @@ def _read_file(file: SealedFile, *, form: pa.Schema, box: Box) -> Iterator[pa.Ta
     try:
         with file.open() as reader, pq.ParquetFile(reader) as stored:
             stored_form = stored.schema_arrow
-            if stored_form.equals(form) and (stored_form.metadata or {}).items() >= row_files.FORMAT.items():
+            if stored_form.equals(form) and (stored_form.metadata or {}).items() >= row_layout.FORMAT.items():
                 for group in range(stored.num_row_groups):
                     table = stored.read_row_group(group, use_threads=False)
                     yield table.filter(pa.array(box.covers(table)))
@@ -95,7 +95,7 @@ def _read_file(file: SealedFile, *, form: pa.Schema, box: Box) -> Iterator[pa.Ta
 
 
 def _is_labelled(schema: Schema, table: pa.Table) -> NDArray[np.bool_]:
-    return has_known_label(schema.label, integers(table.column(row_files.LABEL_COLUMN)))
+    return has_known_label(schema.label, integers(table.column(row_layout.LABEL_COLUMN)))
 
 
 def _feature_values(feature: Feature, stored: pa.ChunkedArray) -> NDArray[np.float64] | NDArray[np.int32]:

@@ -1,4 +1,4 @@
-"""Upgrades a database to the newest revision, and reads the revision of a database.
+"""Upgrades a database to the newest revision.
 
 SQLite and PostgreSQL share one chain of revisions. On both, an upgrade is one transaction, and upgrades exclude one
 another, so several processes may start an upgrade at once.
@@ -7,23 +7,18 @@ another, so several processes may start an upgrade at once.
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
-from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import URL, Connection, text
 from sqlalchemy.exc import OperationalError
 
-import app
 from app.core.errors import InstallationError
+from app.db import revisions
 from app.db.append_only import grant_to_service
 from app.db.engine import ACCESS, database_file, dialect_of, open_engine, parse_url
 from app.db.locks import WriteLock
-from app.db.unit_of_work import Database
 
 _ADVISORY_LOCK = 0x67726F7665  # "grove"
 _LOCK_NOT_AVAILABLE = "55P03"
@@ -93,33 +88,6 @@ def run_migrations(connection: Connection, revision: str = "head") -> None:
         ) from error
 
 
-def current_revision(url: str) -> str | None:
-    """The revision of a database, or ``None`` before the first upgrade."""
-    database = Database.open(url, pool_size=1)
-    try:
-        return _revision_of(database)
-    finally:
-        database.close()
-
-
-@cache
-def head_revision() -> str:
-    """The newest revision that this installation knows.
-
-    Raises:
-        InstallationError: the installation has no migrations.
-    """
-    head = ScriptDirectory.from_config(_config()).get_current_head()
-    if head is None:
-        raise InstallationError("this installation has no migrations; install it again")
-    return head
-
-
-def is_current(database: Database) -> bool:
-    """Whether a database is at :func:`head_revision`."""
-    return _revision_of(database) == head_revision()
-
-
 @contextmanager
 def migration_transaction(url: str) -> Iterator[Connection]:
     """A transaction that may change the schema; every other migration of the database waits for it.
@@ -147,22 +115,11 @@ def migration_transaction(url: str) -> Iterator[Connection]:
         engine.dispose()
 
 
-def _revision_of(database: Database) -> str | None:
-    with database.read() as session:
-        return MigrationContext.configure(session.connection()).get_current_revision()
-
-
 def _exclusive(url: URL) -> AbstractContextManager[None]:
     return WriteLock.of(database_file(url)).locked() if dialect_of(url) == "sqlite" else nullcontext()
 
 
 def _config() -> Config:
     config = Config()
-    config.set_main_option("script_location", str(_script_folder()).replace("%", "%%"))
+    config.set_main_option("script_location", str(revisions.script_folder()).replace("%", "%%"))
     return config
-
-
-def _script_folder() -> Path:
-    package = Path(app.__file__).parent
-    in_wheel = package / "_migrations"
-    return in_wheel if in_wheel.is_dir() else package.parent / "migrations"

@@ -1,12 +1,21 @@
 """Builds INSERT statements with ON CONFLICT clauses, which SQLAlchemy offers per dialect only."""
 
-from sqlalchemy.dialects import postgresql, sqlite
+from typing import TYPE_CHECKING
+
 from sqlalchemy.orm import Session
 
 from app.db.base import Base
 
+if TYPE_CHECKING:  # a process imports the dialect of its database only
+    from sqlalchemy.dialects import postgresql, sqlite
 
-def insert(session: Session, table: type[Base]) -> postgresql.Insert | sqlite.Insert:
+
+def insert(session: Session, table: type[Base]) -> "postgresql.Insert | sqlite.Insert":
     """An INSERT with the methods ``on_conflict_do_nothing`` and ``on_conflict_do_update``."""
-    insert_of_dialect = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
-    return insert_of_dialect(table)
+    if session.get_bind().dialect.name == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
+        return postgresql.insert(table)
+    from sqlalchemy.dialects import sqlite
+
+    return sqlite.insert(table)

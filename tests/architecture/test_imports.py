@@ -15,16 +15,22 @@ def test_import_contracts_hold() -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("module", ["app.cli.main", "app.api.main", "app.ledger.service", "app.verifier.main"])
-def test_starting_does_not_load_the_compiler(module: str) -> None:
-    """Numba takes more than half a second and 150 MB; only growing and predicting need it."""
-    assert "numba" not in _loaded_by(module)
+_SERVER = {"numba", "pyarrow", "pandas", "sklearn", "alembic", "httpx", "rich", "psycopg", "yaml"}
+"""Libraries that a process of the service loads when it needs them: an upload, a prediction, an upgrade, PostgreSQL."""
 
 
-def test_the_command_line_starts_without_the_heavy_libraries() -> None:
-    assert not _loaded_by("app.cli.main") & {
-        "numpy", "pandas", "pyarrow", "sklearn", "httpx", "sqlalchemy", "fastapi", "alembic",
-    }  # fmt: skip
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("app.cli.main", {*_SERVER, "numpy", "sqlalchemy", "fastapi", "pydantic", "jinja2"}),
+        ("app.api.main", _SERVER),
+        ("app.worker.main", {*_SERVER, "fastapi", "jinja2"}),
+        ("app.verifier.main", {*_SERVER, "numpy", "sqlalchemy", "pydantic"}),
+    ],
+)
+def test_a_process_starts_without_libraries_that_it_may_not_need(module: str, heavy: set[str]) -> None:
+    """Together they take as long as the rest of the start, and more memory than the rest of a service at rest."""
+    assert not _loaded_by(module) & heavy
 
 
 def _loaded_by(module: str) -> set[str]:

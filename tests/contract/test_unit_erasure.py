@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app.core.errors import DatasetDeleted, InvalidRequest, NotFound
-from app.datasets import admission, catalog, erasure, private_rows, row_files
+from app.datasets import admission, catalog, erasure, private_rows, row_files, row_layout
 from app.ledger import service as ledger
 from app.ledger import statements
 from app.services.datasets.delete_dataset import delete_dataset
@@ -147,7 +147,7 @@ def test_repeating_an_erasure_finishes_an_interrupted_erasure(
 def test_a_reader_continues_with_the_file_that_it_opened_before_an_erasure(
     installation: Installation, dataset: str
 ) -> None:
-    with row_files.reading(people.files(installation, dataset)[0]) as reader:
+    with row_layout.reading(people.files(installation, dataset)[0]) as reader:
         erase_unit(installation, OWNER, dataset, unit="ann")
         assert reader.read().num_rows == 3
 

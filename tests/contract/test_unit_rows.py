@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from app.core.errors import RowsInvalid, Unavailable
-from app.datasets import catalog, row_files
+from app.datasets import catalog, row_files, row_layout
 from app.datasets.tables import EpochRow
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.installation import Installation
@@ -31,7 +31,7 @@ def test_order_of_arrival_decides_over_all_epochs_and_the_owner_is_told(installa
     assert [len(epoch) for epoch in people.stored_rows(installation, dataset)] == [3, 2]
     with installation.database.read() as session:
         epochs = [epoch.id for epoch in catalog.epochs(session, dataset)]
-    stored = row_files.stored_uploads(installation.home, dataset, epochs, key=people.data_key(installation, dataset))
+    stored = row_layout.stored_uploads(installation.home, dataset, epochs, key=people.data_key(installation, dataset))
     assert sum(upload.n_rows for upload in stored.values()) == 5
     assert [first["rows"], second["rows"]] == [upload.n_rows for upload in stored.values()]
 

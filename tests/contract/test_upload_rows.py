@@ -6,7 +6,7 @@ import pytest
 
 from app.core import limits
 from app.core.errors import TooLarge
-from app.datasets import catalog, row_files
+from app.datasets import catalog, row_files, row_layout
 from tests.support import people
 from tests.support.crash_scene import Scene
 
@@ -23,7 +23,7 @@ def test_no_number_of_uploads_passes_the_bound_on_rows(scene: Scene, monkeypatch
         epochs = [epoch.id for epoch in catalog.epochs(session, scene.dataset_id)]
     assert len(epochs) == 2
     key = people.data_key(scene.installation, scene.dataset_id)
-    stored = row_files.stored_uploads(home, scene.dataset_id, epochs, key=key)
+    stored = row_layout.stored_uploads(home, scene.dataset_id, epochs, key=key)
     assert sum(upload.n_rows for upload in stored.values()) == 2 * ROWS_OF_AN_UPLOAD
     assert {file.stem for file in (home / "rows").glob("*/*")} == set(epochs), "the refused rows are gone"
 

@@ -116,10 +116,10 @@ def test_it_verifies_from_the_root_folder(installed: Path, tmp_path: Path) -> No
 def test_it_is_the_installed_package_that_runs(installed: Path) -> None:
     program = """
 import app
-import app.db.migrate
+import app.db.revisions
 import grovekeeper_client
 
-print(app.__file__, grovekeeper_client.__file__, app.db.migrate.head_revision())
+print(app.__file__, grovekeeper_client.__file__, app.db.revisions.head_revision())
 """
     completed = subprocess.run(
         [installed / "python", "-c", program],

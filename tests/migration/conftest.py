@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.db import migrate
+from app.db import revisions
 
 _ROOT = Path(__file__).parents[2]
 _NEXT = """
@@ -27,11 +27,11 @@ def upgrade() -> None:
 def next_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["NextRevision"]:
     folder = tmp_path / "migrations"
     shutil.copytree(_ROOT / "migrations", folder)
-    head = migrate.head_revision()
-    monkeypatch.setattr(migrate, "_script_folder", lambda: folder)
-    migrate.head_revision.cache_clear()
+    head = revisions.head_revision()
+    monkeypatch.setattr(revisions, "script_folder", lambda: folder)
+    revisions.head_revision.cache_clear()
     yield NextRevision(folder / "versions" / "next.py", head)
-    migrate.head_revision.cache_clear()
+    revisions.head_revision.cache_clear()
 
 
 class NextRevision:

@@ -10,7 +10,7 @@ from psycopg import errors, sql
 from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError
 
-from app.db import migrate
+from app.db import migrate, revisions
 from app.db.unit_of_work import Database
 from tests.support.postgres import driver_url, execute, fresh_database
 
@@ -106,7 +106,7 @@ def test_the_service_role_can_add_entries_and_nothing_else(two_roles: _TwoRoles)
     migrate.upgrade(two_roles.service_url, migration_url=two_roles.owner_url)
     migrate.upgrade(two_roles.service_url, migration_url=two_roles.owner_url)
     database = Database.open(two_roles.service_url)
-    assert migrate.is_current(database)
+    assert revisions.is_current(database)
     _with_an_entry(database)
     database.close()
     refused = (

@@ -15,7 +15,7 @@ from alembic.script import Script, ScriptDirectory
 from sqlalchemy import CheckConstraint, Column, Connection, Text, create_engine, inspect, text
 
 from app.core.errors import InstallationError
-from app.db import migrate
+from app.db import migrate, revisions
 from app.db.append_only import append_only_tables, create_append_only_triggers
 from app.db.base import Base
 from app.db.engine import parse_url
@@ -42,7 +42,7 @@ def _connected(url: str) -> Iterator[Connection]:
 
 
 def test_the_migration_chain_has_one_head() -> None:
-    assert migrate.head_revision() == _scripts()[0].revision
+    assert revisions.head_revision() == _scripts()[0].revision
 
 
 def test_every_revision_has_a_snapshot() -> None:
@@ -96,22 +96,22 @@ def _counts(url: str) -> dict[str, int]:
 
 def test_a_database_is_current_after_its_upgrade(empty_database_url: str) -> None:
     database = Database.open(empty_database_url)
-    assert not migrate.is_current(database)
-    assert migrate.current_revision(empty_database_url) is None
+    assert not revisions.is_current(database)
+    assert revisions.current_revision(empty_database_url) is None
     migrate.upgrade(empty_database_url)
     migrate.upgrade(empty_database_url)
-    assert migrate.is_current(database)
+    assert revisions.is_current(database)
     database.close()
 
 
 def test_concurrent_upgrades_all_succeed(empty_database_url: str) -> None:
-    program = f"from app.db import migrate; migrate.upgrade({empty_database_url!r})"
+    program = f"from app.db import migrate, revisions; migrate.upgrade({empty_database_url!r})"
     processes = [
         subprocess.Popen([sys.executable, "-c", program], cwd=_ROOT, stderr=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
     assert [process.communicate(timeout=600)[1] for process in processes] == [""] * 3
-    assert migrate.current_revision(empty_database_url) == migrate.head_revision()
+    assert revisions.current_revision(empty_database_url) == revisions.head_revision()
 
 
 def test_a_database_of_a_newer_version_is_refused_and_unchanged(database_url: str) -> None:
@@ -120,7 +120,7 @@ def test_a_database_of_a_newer_version_is_refused_and_unchanged(database_url: st
         connection.commit()
     with pytest.raises(InstallationError):
         migrate.upgrade(database_url)
-    assert migrate.current_revision(database_url) == "from-the-future"
+    assert revisions.current_revision(database_url) == "from-the-future"
 
 
 def test_addresses_of_different_databases_are_refused(postgresql_database_url: str, sqlite_database_url: str) -> None:
@@ -129,7 +129,7 @@ def test_addresses_of_different_databases_are_refused(postgresql_database_url: s
 
 
 def test_a_failed_revision_changes_nothing(database_url: str, next_revision: NextRevision) -> None:
-    before, head = _counts(database_url), migrate.current_revision(database_url)
+    before, head = _counts(database_url), revisions.current_revision(database_url)
     next_revision.does(
         "op.create_table('half_done', sa.Column('id', sa.Integer()))",
         "op.execute(\"INSERT INTO dataset_populations VALUES ('ds', 'people')\")",
@@ -138,20 +138,20 @@ def test_a_failed_revision_changes_nothing(database_url: str, next_revision: Nex
     with pytest.raises(RuntimeError, match="broke"):
         migrate.upgrade(database_url)
     assert _counts(database_url) == before
-    assert migrate.current_revision(database_url) == head
+    assert revisions.current_revision(database_url) == head
 
 
 def test_a_rebuilt_table_is_append_only_again(database_url: str, next_revision: NextRevision) -> None:
-    rows = snapshot.stored(migrate.head_revision())
+    rows = snapshot.stored(revisions.head_revision())
     with migrate.migration_transaction(database_url) as connection:
-        snapshot.load(connection, migrate.head_revision())
+        snapshot.load(connection, revisions.head_revision())
     next_revision.does(
         "with op.batch_alter_table('entries', recreate='always') as batch:",
         "    batch.add_column(sa.Column('note', sa.Text()))",
         "create_append_only_triggers(op.get_bind(), 'entries', key=('account_id', 'sequence'))",
     )
     migrate.upgrade(database_url)
-    assert migrate.current_revision(database_url) == "next"
+    assert revisions.current_revision(database_url) == "next"
     with _connected(database_url) as connection:
         assert append_only_tables(connection) == {"alias_moves", "entries", "log_blocks", "signers"}
         assert connection.execute(text("SELECT count(*), count(note) FROM entries")).one() == (len(rows["entries"]), 0)

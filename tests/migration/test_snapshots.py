@@ -14,7 +14,7 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError
 
 from app.datasets.tables import DatasetRow
-from app.db import migrate
+from app.db import migrate, revisions
 from app.db.append_only import append_only_tables
 from app.db.base import Base
 from app.db.unit_of_work import Database
@@ -90,7 +90,7 @@ def accounts(upgraded: Database) -> tuple[list[str], list[str]]:
 
 def test_snapshots_have_rows_of_every_table() -> None:
     assert all(all(snapshot.stored(revision).values()) for revision in snapshot.revisions())
-    assert set(snapshot.stored(migrate.head_revision())) == set(Base.metadata.tables)
+    assert set(snapshot.stored(revisions.head_revision())) == set(Base.metadata.tables)
 
 
 def test_rows_survive(upgraded: Database, stored: snapshot.Rows) -> None:

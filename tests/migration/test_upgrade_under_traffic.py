@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from app.api.readiness import confirm_upgraded
 from app.core.errors import Unavailable
-from app.db import migrate
+from app.db import migrate, revisions
 from app.db.unit_of_work import Database
 from app.services.ledger.heads import Heads, HeadWriter
 from tests.migration.conftest import NextRevision
@@ -84,9 +84,9 @@ def test_a_waiting_upgrade_does_not_block_the_service(postgres_empty_url: str) -
             _wait_for_the_upgrade(database)
             with database.read() as session:  # waits behind the upgrade, which has to give up first
                 session.execute(text("SELECT count(*) FROM entries"))
-        assert migrate.current_revision(postgres_empty_url) == before
+        assert revisions.current_revision(postgres_empty_url) == before
     upgrade.join()
-    assert migrate.current_revision(postgres_empty_url) == after
+    assert revisions.current_revision(postgres_empty_url) == after
     database.close()
 
 

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, create_engine
 
 from app.db import migrate, table_files
 from app.db.engine import parse_url
+from app.db.revisions import head_revision
 from tests.support.server import Server, new_idempotency_key, running_server, training, worker
 
 _FOLDER = Path(__file__).parents[1] / "migration" / "data"
@@ -155,11 +156,11 @@ def _main() -> None:
         with running_server(url, folder / "home", n_workers=0) as server:
             _use(server, folder / "worker.log")
         engine = create_engine(parse_url(url))
-        file = _file(migrate.head_revision())
+        file = _file(head_revision())
         with engine.connect() as connection, file.open("w", encoding="utf-8", newline="\n") as lines:
             table_files.write_rows(connection, lines)
         engine.dispose()
-    rows = stored(migrate.head_revision())
+    rows = stored(head_revision())
     print(f"{file}: {sum(map(len, rows.values()))} rows of {len(rows)} tables, {file.stat().st_size:,} bytes")
 
 

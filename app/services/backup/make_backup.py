@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 from app.core import clock, durable
 from app.core.errors import InstallationError, Unavailable
 from app.datasets import admission, catalog, fingerprints, row_files
-from app.db import migrate, table_files
+from app.db import revisions, table_files
 from app.registry import models
 from app.services.backup import manifest
 from app.services.backup.manifest import DATABASE, FileFacts, Manifest
@@ -86,7 +86,7 @@ class _Backup:
                 copied += [self._copied_book(dataset_id) for dataset_id in books]
                 listed = {name: self._files[name] for name in [*copied, DATABASE]}
                 self._remove_others(listed)
-                return Manifest(made_at, migrate.head_revision(), listed)
+                return Manifest(made_at, revisions.head_revision(), listed)
         raise Unavailable("datasets or models were deleted during every attempt; run the backup again")
 
     def _write_database(self, session: Session) -> None:

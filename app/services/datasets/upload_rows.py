@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from sqlalchemy.orm import Session
 
@@ -15,7 +15,7 @@ from app.access.roles import MANAGE_DATASET, Principal, Role
 from app.core import ids, limits
 from app.core.data_keys import DataKey
 from app.core.errors import TooLarge, Unavailable
-from app.datasets import admission, catalog, fingerprints, ingest, row_files
+from app.datasets import admission, catalog, fingerprints, row_files
 from app.datasets.admission import AdmissionBook
 from app.datasets.body_forms import BodyForm
 from app.datasets.cells import digest_key
@@ -23,6 +23,9 @@ from app.datasets.fingerprints import Fingerprints
 from app.services.authorization import acting, authorized_dataset, present
 from app.services.installation import Installation
 from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
+
+if TYPE_CHECKING:  # pyarrow takes 0.2 s of CPU and 40 MB to import, which a service without uploads need not spend
+    from app.datasets.ingest import IngestReport
 
 _BODY_DIGEST = b"grovekeeper/upload-digest/1"
 _BODY_FINGERPRINT = b"grovekeeper/upload-body/1"
@@ -157,7 +160,9 @@ class _Upload:
             self._before = [epoch.id for epoch in catalog.epochs(session, self._dataset.id)]
         book.begin(self._epoch_id, committed=self._before)
 
-    def _ingest(self, body: SpooledBody) -> ingest.IngestReport:
+    def _ingest(self, body: SpooledBody) -> "IngestReport":
+        from app.datasets import ingest
+
         dataset = self._dataset
         rules = ingest.RowRules(dataset.schema, dataset.partitions, digest_key(self._key), dataset.unit_column)
         home = self._installation.home
@@ -174,7 +179,9 @@ class _Upload:
         sent = self._caller.key_id.encode() + b"\0" + body.sha256
         return hmac.digest(self._key.derived(_BODY_FINGERPRINT), sent, "sha256")
 
-    def _add_epoch(self, session: Session, body: SpooledBody, report: ingest.IngestReport, *, at: datetime) -> Answer:
+    def _add_epoch(self, session: Session, body: SpooledBody, report: "IngestReport", *, at: datetime) -> Answer:
+        from app.datasets import row_layout
+
         dataset_id = self._dataset.id
         catalog.locked(session, dataset_id).living()
         epochs = [epoch.id for epoch in catalog.epochs(session, dataset_id)]
@@ -182,7 +189,7 @@ class _Upload:
             raise Unavailable("another upload to this dataset ended meanwhile")
         if self._dataset.partitions.epoch_partition is not None and len(epochs) >= limits.MAX_UPLOAD_CELLS:
             raise TooLarge("the number of uploads to a dataset with a partition by upload", limits.MAX_UPLOAD_CELLS)
-        earlier = row_files.stored_uploads(self._installation.home, dataset_id, epochs, key=self._key)
+        earlier = row_layout.stored_uploads(self._installation.home, dataset_id, epochs, key=self._key)
         if (
             report.n_rows + sum(upload.n_rows for upload in earlier.values()) > limits.MAX_ROWS_PER_DATASET
         ):  # over all uploads, since a job reads all uploads
@@ -212,7 +219,7 @@ def _opened(answer: Answer, key: DataKey) -> Answer:
     return replace(answer, body=key.open(answer.body, purpose=_REPORT))
 
 
-def _report_out(epoch_id: str, report: ingest.IngestReport, *, shows_rows: bool, equal: Sequence[str]) -> UploadOut:
+def _report_out(epoch_id: str, report: "IngestReport", *, shows_rows: bool, equal: Sequence[str]) -> UploadOut:
     return UploadOut(
         epoch=epoch_id,
         rows=report.n_rows if shows_rows else None,

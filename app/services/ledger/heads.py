@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.core import clock
 from app.core.errors import InstallationError, LedgerRewound
 from app.core.settings import Settings
-from app.db import migrate
+from app.db import revisions
 from app.ledger import repository, signers
 from app.ledger.heads import SUFFIX, HeadFolder
 from app.ledger.log import Log
@@ -51,7 +51,7 @@ class Heads:
 
     def read_revision(self) -> bool:
         """Reads whether the database is at this program's revision: a newer version may have upgraded it meanwhile."""
-        self._is_current = migrate.is_current(self._database)
+        self._is_current = revisions.is_current(self._database)
         return self._is_current
 
     @property

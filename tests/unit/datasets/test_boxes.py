@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from app.core.errors import RowsInvalid
-from app.datasets import row_files
+from app.datasets import row_layout
 from app.datasets.cells import hash_cells, hash_keys
 from app.datasets.partition_columns import stored_columns
 from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Partitions
@@ -48,7 +48,7 @@ def test_hash_partitions_and_columns_that_are_no_feature_have_stored_columns(ing
     ]  # fmt: skip
     table = stored_table(ingest.destination)
     assert table.column_names == ["f0", "f1", "f2", "f3", "label", "row_id", "cell", "cell1", "cell2"]
-    assert table.schema.equals(row_files.arrow_schema(SCHEMA, PARTITIONS))
+    assert table.schema.equals(row_layout.arrow_schema(SCHEMA, PARTITIONS))
     assert table.column("cell1").to_pylist() == [{"EU": 0, "US": 1, "": 3}.get(land, 2) for land, _, _ in ROWS]
 
 

@@ -23,7 +23,7 @@ from app.datasets.columnar import source
 from app.datasets.columnar.decode import Refused, decode
 from app.datasets.columnar.frames import HEAD, RANGE, Problem
 from app.datasets.columnar.source import ColumnarSource
-from app.datasets.row_files import ROW_ID_COLUMN
+from app.datasets.row_layout import ROW_ID_COLUMN
 from tests.support.columnar import COLUMNAR, body_of
 from tests.support.uploads import Ingestion, stored_table
 

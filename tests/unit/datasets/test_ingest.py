@@ -12,7 +12,7 @@ import pytest
 
 from app.core import limits
 from app.core.errors import GrovekeeperError, MalformedRequest, RowsInvalid, TooLarge
-from app.datasets import row_files
+from app.datasets import row_layout
 from app.datasets.cells import hash_cells, hash_keys
 from app.datasets.csv_columns import ColumnReport
 from app.forests.data.schema import Feature, Label, Schema
@@ -369,7 +369,7 @@ def test_row_groups_are_bounded(ingest, monkeypatch):
     monkeypatch.setattr("app.datasets.ingest._ROW_GROUP_ROWS", (100, 200))
     monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 512)
     ingest(HEADER + GOOD_ROW * 1000)
-    with row_files.reading(ingest.destination) as file:
+    with row_layout.reading(ingest.destination) as file:
         stored = file.metadata
     sizes = [stored.row_group(index).num_rows for index in range(stored.num_row_groups)]
     assert sum(sizes) == 1000

@@ -8,7 +8,7 @@ import pytest
 from app.core.data_keys import DataKey
 from app.core.errors import InstallationError
 from app.core.sealed_files import SealedFile
-from app.datasets import private_rows, row_files
+from app.datasets import private_rows, row_files, row_layout
 from app.forests.data.schema import Feature, Schema
 from app.privacy.composition import HashPartition, Partitions
 from tests.support.uploads import DATA_KEY, GOOD_ROW, HEADER, SCHEMA, Ingestion, store_table, stored_table
@@ -18,7 +18,7 @@ NUMBERED = HEADER + "".join(f"{index % 120},1,Male,0,>50K\n" for index in range(
 
 def store(ingest, **columns):
     """Writes a row file with valid values except in the given columns."""
-    form = row_files.arrow_schema(ingest.schema, ingest.partitions)
+    form = row_layout.arrow_schema(ingest.schema, ingest.partitions)
     n_rows = len(next(iter(columns.values())))
     sound = {"f0": 1.0, "f1": 1.0, "f2": 0, "f3": 0, "label": 0, "row_id": bytes(16), "cell": 0}
     arrays = [pa.array(columns.get(field.name, [sound[field.name]] * n_rows), field.type) for field in form]

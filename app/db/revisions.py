@@ -1,0 +1,55 @@
+"""Reads the revision of a database, and which revision is the newest, without loading Alembic.
+
+Alembic takes a tenth of the start of a process and is only needed where a revision is run (:mod:`app.db.migrate`).
+"""
+
+from functools import cache
+from pathlib import Path
+
+from sqlalchemy import inspect, text
+
+import app
+from app.core.errors import InstallationError
+from app.db.unit_of_work import Database
+
+
+def current_revision(url: str) -> str | None:
+    """The revision of a database, or ``None`` before the first upgrade."""
+    database = Database.open(url, pool_size=1)
+    try:
+        return _revision_of(database)
+    finally:
+        database.close()
+
+
+@cache
+def head_revision() -> str:
+    """The newest revision that this installation knows; the name of a revision's file begins with the revision.
+
+    Raises:
+        InstallationError: the installation has no migrations.
+    """
+    head = max((file.stem.partition("_")[0] for file in (script_folder() / "versions").glob("*.py")), default=None)
+    if head is None:
+        raise InstallationError("this installation has no migrations; install it again")
+    return head
+
+
+def is_current(database: Database) -> bool:
+    """Whether a database is at :func:`head_revision`."""
+    return _revision_of(database) == head_revision()
+
+
+def script_folder() -> Path:
+    """The folder of the migrations, in a wheel or in a checkout."""
+    package = Path(app.__file__).parent
+    in_wheel = package / "_migrations"
+    return in_wheel if in_wheel.is_dir() else package.parent / "migrations"
+
+
+def _revision_of(database: Database) -> str | None:
+    with database.read() as session:
+        if not inspect(session.connection()).has_table("alembic_version"):
+            return None
+        revision: str | None = session.scalar(text("SELECT version_num FROM alembic_version"))
+        return revision
