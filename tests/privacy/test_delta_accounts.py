@@ -32,7 +32,7 @@ from app.privacy.accountants import gdp
 from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import Budget
 from app.privacy.events import DiscreteLaplace, RoundedGaussian
-from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, divergence, renyi
+from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, aligned, divergence, renyi
 from tests.privacy.universe import (
     EMPTY,
     RECORDS,
@@ -73,7 +73,8 @@ def share_of_curve(pairs: Iterable[tuple[Law, Law]], loss: Fraction, *, accounta
     worst, limits = 0.0, {}
     if accountant == "gdp":
         limits = {epsilon: float(gdp.delta_of(Fraction(epsilon), loss).upper()) for epsilon in EPSILONS}
-    for less, more in pairs:
+    for pair in pairs:
+        less, more = aligned(*pair)
         for one, other in ((less, more), (more, less)):
             if accountant == "zcdp":
                 worst = max(worst, *(renyi(one, other, order) / (order * float(loss)) for order in ORDERS))

@@ -86,7 +86,12 @@ TOGETHER, APART = b"\x00" * 32, b"\x01" * 32
 
 @pytest.mark.parametrize("key", [TOGETHER, APART], ids=["together", "apart"])
 @pytest.mark.parametrize(
-    ("slug", "parameters"), [("sspe-2", {"n_estimators": 2}), ("pte", {"n_estimators": 3, "n_teachers": 2})]
+    ("slug", "parameters"),
+    [
+        ("sspe-2", {"n_estimators": 2}),
+        ("pte", {"n_estimators": 2, "n_teachers": 2}),
+        pytest.param("pte", {"n_estimators": 3, "n_teachers": 2}, marks=pytest.mark.long),  # with a pupil
+    ],
 )
 def test_labels_on_shards_cost_what_the_largest_tree_was_charged(slug: str, parameters: dict, key: bytes) -> None:
     laws = Laws(planned(slug, TWO_SPLITS, **STOPS_NOWHERE, **parameters), TWO_SPLITS, key=key)

@@ -26,7 +26,7 @@ from app.privacy.accountants import gdp
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Sequential
 from tests.privacy.boosting_worlds import plan_of
-from tests.privacy.enumeration import EnumeratingRandomness, divergence, output_law
+from tests.privacy.enumeration import EnumeratingRandomness, aligned, divergence, output_law
 from tests.support.schemas import schema_of
 
 FAR = 2**27
@@ -144,7 +144,7 @@ def worst_excess(plan: Plan, *, n_rows: int, silent_counts: bool = False) -> tup
         for dataset in datasets:
             if dataset not in known:
                 known[dataset] = law_of(plan, dataset, silent_counts=silent_counts)
-        less, more = (known[dataset] for dataset in datasets)
+        less, more = aligned(*(known[dataset] for dataset in datasets))
         for one, other in ((less, more), (more, less)):
             excess = max(excess, *(divergence(one, other, epsilon) - limits[epsilon] for epsilon in EPSILONS))
             share = max(share, divergence(one, other, 0.0) / limits[0.0])

@@ -18,7 +18,7 @@ import pytest
 from app.forests.planning import PlanRequest, plan
 from app.privacy import accountants, guarantees, receipts
 from app.privacy.adjacency import Adjacency
-from tests.privacy.enumeration import TOLERANCE, divergence, loss, renyi
+from tests.privacy.enumeration import TOLERANCE, aligned, divergence, loss, renyi
 from tests.privacy.publications import Account, Law, World, best_of, every_account, follow_up, models_only
 from tests.privacy.universe import TWO_SPLITS
 
@@ -105,7 +105,8 @@ def holds(claim: Claim, account: Account, one: Law, other: Law) -> bool:
     """Whether two laws are as close as a claim states."""
     amount = claim.replaced if account.replacing else claim.amount
     assert amount is not None
-    pairs = [(one, other), (other, one)]
+    p_one, p_other = aligned(one, other)
+    pairs = [(p_one, p_other), (p_other, p_one)]
     if claim.measure == "ε":
         return loss(one, other) <= amount + TOLERANCE
     if claim.measure == "ρ":

@@ -44,7 +44,7 @@ CASES = [
     pytest.param(3, 2, {"max_depth": 2, "splits": "node"}, 0.1, id="stops"),
     pytest.param(3, 1, {"max_depth": 2, "at_once": 1}, 0.1, id="stops-by-level"),
     pytest.param(
-        4, 3, {"max_depth": 3, "splits": "node", "window": (0, 0), "structure_share": "0.99"}, 0.1, id="choices-only"
+        4, 2, {"max_depth": 3, "splits": "node", "window": (0, 0), "structure_share": "0.99"}, 0.1, id="choices-only"
     ),
     pytest.param(
         2,
