@@ -85,12 +85,23 @@ def cap(call: Remote, account: AccountArgument, new: NewCap) -> None:
     output.hint(f"grovekeeper ledger show {account}")
 
 
+@dataclass(frozen=True)
+class EntrySearch:
+    """Options that choose entries."""
+
+    kind: Annotated[str | None, typer.Option(help="Only one kind, such as charge.", show_default=False)] = None
+    job: Annotated[str | None, typer.Option(help="Of a job or a reservation.", show_default=False)] = None
+    actor: Annotated[str | None, typer.Option(help="Of a key, or of the worker.", show_default=False)] = None
+    scope: ScopeOption = None
+
+
 @app.command("entries")
 @command
-def entries(call: Remote, account: AccountArgument) -> None:
-    """Show every entry of an account, the oldest first."""
+def entries(call: Remote, account: AccountArgument, search: EntrySearch) -> None:
+    """Show the entries of an account, the oldest first: all of them, or those that the options choose."""
     with call.client() as client:
-        listed, names = client.named_entries(account)
+        scope = read_scope(search.scope, partial(client.dataset, account)) or None
+        listed, names = client.named_entries(account, kind=search.kind, job=search.job, actor=search.actor, scope=scope)
     if call.as_json:
         call.output.json({"entries": listed, "actors": names})
         return

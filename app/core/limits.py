@@ -62,6 +62,8 @@ MAX_SHOWN_PAIRS = 256
 """Pairs of cells of two partitions that a page shows as a grid."""
 MAX_SEARCHED_ENTRIES = 2_000
 """Entries that are read for one page of a search for the entries of a cell."""
+MAX_SUMMED_MEMBERS = 100
+"""Members of a population whose loads are added up beside every entry of a page."""
 MAX_VERIFIED_ENTRIES = 10_000
 """Entries of a ledger that an auditor's report verifies; for a longer ledger it names the command."""
 MAX_VERIFICATION_S = 60

@@ -1,16 +1,17 @@
-"""Reads entries from the newest to the oldest, and computes what one joint cell has spent after each entry."""
+"""Reads chosen entries in either order; computes what a joint cell or a population's members had spent at an entry."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Select, Text, select, type_coerce
 from sqlalchemy.orm import Session
 
+from app.core import limits
 from app.ledger import repository
 from app.ledger.entries import Entry, EntryKind
 from app.ledger.tables import EntryRow
-from app.privacy.composition import Cell, JointCell
+from app.privacy.composition import Cell, JointCell, Scope
 
 _EFFECTS: Mapping[str, tuple[int, int]] = {
     EntryKind.RESERVE: (0, 1),
@@ -53,16 +54,27 @@ def newest(
     session: Session, account_id: str, *, before: int | None, limit: int, chosen: EntryFilter = EntryFilter()
 ) -> list[Entry]:
     """At most ``limit`` entries with a sequence below ``before``, newest first."""
-    query = select(EntryRow).where(EntryRow.account_id == account_id)
+    query = _query(account_id, chosen)
     if before is not None:
         query = query.where(EntryRow.sequence < before)
+    return repository.read_entries(session, account_id, query.order_by(EntryRow.sequence.desc()).limit(limit))
+
+
+def oldest(session: Session, account_id: str, *, after: int, limit: int, chosen: EntryFilter) -> list[Entry]:
+    """At most ``limit`` entries with a sequence above ``after``, in order."""
+    query = _query(account_id, chosen).where(EntryRow.sequence > after)
+    return repository.read_entries(session, account_id, query.order_by(EntryRow.sequence).limit(limit))
+
+
+def _query(account_id: str, chosen: EntryFilter) -> Select[EntryRow]:
+    query = select(EntryRow).where(EntryRow.account_id == account_id)
     if chosen.kinds is not None:
         query = query.where(EntryRow.kind.in_([kind.value for kind in chosen.kinds]))
     if chosen.job_id is not None:
         query = query.where(EntryRow.job_id == chosen.job_id)
     if chosen.actor is not None:
         query = query.where(EntryRow.actor == chosen.actor)
-    return repository.read_entries(session, account_id, query.order_by(EntryRow.sequence.desc()).limit(limit))
+    return query
 
 
 def spent_after(session: Session, account_id: str, cell: JointCell, sequence: int) -> Spent:
@@ -79,6 +91,39 @@ def spent_after(session: Session, account_id: str, cell: JointCell, sequence: in
             charged += by_charged * amount
             reserved += by_reserved * amount
     return Spent(charged, reserved)
+
+
+def loads_before(session: Session, population_id: str, sequence: int) -> dict[str, int] | None:
+    """The load of every member of a population before an entry, by the member's dataset.
+
+    One query for each member, because the entry that states its load may lie far behind.
+
+    Returns:
+        ``None`` if the population has more members than ``limits.MAX_SUMMED_MEMBERS``.
+    """
+    limit, chosen = limits.MAX_SUMMED_MEMBERS + 1, EntryFilter(kinds=[EntryKind.JOIN])
+    joins = newest(session, population_id, before=sequence, limit=limit, chosen=chosen)
+    if len(joins) == limit:
+        return None
+    loads = {}
+    for joined in joins:
+        member = member_of(joined)
+        query = _query(population_id, EntryFilter(kinds=[EntryKind.LOAD])).where(
+            EntryRow.sequence < sequence, type_coerce(EntryRow.details, Text).contains(member, autoescape=True)
+        )
+        last = repository.read_entries(session, population_id, query.order_by(EntryRow.sequence.desc()).limit(1))
+        loads[member] = (last[0] if last else joined).amount
+    return loads
+
+
+def member_of(entry: Entry) -> str:
+    """The dataset whose load an entry of a population states."""
+    return str((entry.details or {})["member"]["dataset"])
+
+
+def overlaps(scope: Scope, other: Scope) -> bool:
+    """Whether two scopes have a joint cell in common."""
+    return all(name not in other or not set(cells).isdisjoint(other[name]) for name, cells in scope.items())
 
 
 def covers(scope: Mapping[str, Sequence[Any]], cell: Mapping[str, Cell]) -> bool:

@@ -1,6 +1,6 @@
 """Defines the types of ``/ledger``: balances, entries and caps of datasets and populations."""
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from app.wire.base import Answer, DecimalText, JsonObject, PositiveAmount, PublicSentence, Request
 
@@ -79,11 +79,15 @@ class AccountBalance(BalanceOut):
     delta_set_aside: DeltaOut | None
 
 
+AccountEntryKind: TypeAlias = Literal["open", "reserve", "charge", "void", "expire", "cap", "join", "load"]
+"""The kinds of entries of datasets and populations."""
+
+
 class EntryOut(Answer):
     """One immutable line of an account; the object whose RFC 8785 form, without ``hash``, was hashed."""
 
     sequence: int
-    kind: Literal["open", "reserve", "charge", "void", "expire", "cap", "join", "load"]
+    kind: AccountEntryKind
     amount: DecimalText
     scope: JsonObject
     event: JsonObject | None

@@ -4,6 +4,7 @@ import json
 import re
 import secrets
 from html import unescape
+from typing import Any
 
 from app.core import limits
 from tests.support.operations import EXTERNAL
@@ -73,6 +74,63 @@ def test_entries_are_searched_by_job_key_and_cell(idle_server: Server) -> None:
     nothing = section(browser.get(path, params={"job": "jb_nothing"}).text, "entries")
     assert "No entry matches." in nothing
     assert browser.get(path, params={"cursor": "x"}).status_code == 422
+
+
+def test_the_api_searches_as_the_page_does_and_lists_in_order(idle_server: Server) -> None:
+    dataset, job = _busy(idle_server)
+    path, admin = f"/ledger/{dataset}/entries", idle_server.admin.http
+    browser = signed_in(idle_server, idle_server.admin)
+    everything = admin.get(path).json()["entries"]
+    searches: list[tuple[dict[str, str], dict[str, str]]] = [
+        ({"kind": "charge"}, {"kind": "charge"}),
+        ({"job": job}, {"job": job}),
+        ({"actor": idle_server.admin.id, "kind": "void"}, {"key": idle_server.admin.id, "kind": "void"}),
+        ({"scope": '{"shard": [1]}'}, {"cell": "shard=1"}),
+    ]
+    for query, fields in searches:
+        listed = admin.get(path, params=query).json()["entries"]
+        assert [str(entry["sequence"]) for entry in listed][::-1] == [
+            row[0] for row in _rows(browser.get(f"/ui{path.removesuffix('/entries')}", params=fields).text)
+        ]
+        assert 0 < len(listed) < len(everything), query
+        assert [entry for entry in everything if entry in listed] == listed, "in order, and as they were hashed"
+        paged: list[Any] = []
+        cursor: dict[str, str] = {}
+        while len(paged) < len(everything):
+            page = admin.get(path, params={**query, **cursor, "limit": 1}).json()
+            paged += page["entries"]
+            if page["next"] is None:
+                break
+            cursor = {"cursor": page["next"]}
+        assert paged == listed
+    for wrong in ({"kind": "gift"}, {"scope": "{"}, {"scope": '{"region": ["EU"]}'}, {"colour": "red"}):
+        assert admin.get(path, params=wrong).status_code == 422, wrong
+
+
+def test_the_load_of_all_members_runs_beside_the_entries_of_a_population(idle_server: Server) -> None:
+    """Summed here from the entries of the API, over two members."""
+    name, admin = f"people-{secrets.token_hex(4)}", idle_server.admin.http
+    datasets = [idle_server.uploaded(population=name)["id"] for _ in range(2)]
+    requests = ((0, "1"), (1, "2"), (0, "3"))
+    jobs = [idle_server.submitted(datasets[member], epsilon=epsilon) for member, epsilon in requests]
+    admin.delete(f"/jobs/{jobs[0].json()['job_id']}").raise_for_status()
+    population = admin.get(f"/populations/{name}").json()["id"]
+    loads: dict[str, float] = {}
+    expected = []
+    for entry in admin.get(f"/ledger/{population}/entries").json()["entries"]:
+        if entry["kind"] in ("join", "load"):
+            loads[entry["details"]["member"]["dataset"]] = float(entry["amount"])
+        expected.insert(0, [str(entry["sequence"]), sum(loads.values())])
+    assert expected[0][1] == 5
+    browser, path = signed_in(idle_server, idle_server.admin), f"/ui/ledger/{population}"
+    rows = _rows(browser.get(path).text)
+    assert [[row[0], float(row[3])] for row in rows] == expected
+    page = browser.get(path, params={"limit": 2, "cursor": "5"}).text
+    assert [[row[0], float(row[3])] for row in _rows(page)] == [item for item in expected if item[0] in ("4", "3")]
+    searched = section(browser.get(path, params={"kind": "load"}).text, "entries")
+    assert "All members after" not in searched
+    assert "The running balance is shown where no entry is left out" in searched
+    assert admin.get(f"/ledger/{population}/entries", params={"scope": '{"shard": [0]}'}).status_code == 422
 
 
 def test_an_entry_is_shown_in_words_and_as_it_was_hashed(idle_server: Server) -> None:

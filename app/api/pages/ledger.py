@@ -1,7 +1,7 @@
 """Serves the pages of ledgers: all accounts, the entries of one account with its evidence, and one entry."""
 
 import json
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
@@ -17,14 +17,21 @@ from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
 from app.core import limits
 from app.core.errors import GrovekeeperError, RoleMissing
+from app.ledger.entries import EntryKind
 from app.services import populations
 from app.services.installation import Installation
 from app.services.ledger import balances, caps, entry_search, evidence, history
-from app.services.ledger.entry_search import Search
+from app.services.ledger.entry_search import EVERY_ENTRY, Search
 from app.services.pages import PageRequest
-from app.wire.ledger import CapIn
+from app.wire.ledger import AccountEntryKind, CapIn
 
 router = APIRouter(prefix="/ui/ledger", route_class=PageRoute)
+
+_KINDS = {
+    "dataset": ("open", "reserve", "charge", "void", "expire", "cap"),
+    "population": ("open", "join", "load", "cap"),
+}
+"""Kinds of entries, by kind of the account."""
 
 
 @router.get("")
@@ -47,6 +54,7 @@ def list_accounts(request: Request, installation: CurrentInstallation, caller: C
 class SearchFields(BaseModel):
     """The fields of the form that searches entries; ``cell`` is a text like ``region=EU``."""
 
+    kind: AccountEntryKind | Literal[""] = ""
     job: Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)] = ""
     key: Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)] = ""
     cell: Annotated[str, Field(max_length=4_096)] = ""
@@ -127,9 +135,10 @@ def _account(
     cells = {f"{part['name']}={cell['cell']}": (part, cell) for part in balance["partitions"] for cell in part["cells"]}
     chosen = cells.get(fields.cell)
     search = Search(
+        kinds=[EntryKind(fields.kind)] if fields.kind else None,
         job_id=fields.job.strip() or None,
         actor=fields.key.strip() or None,
-        cell=None if chosen is None else {chosen[0]["name"]: chosen[1]["cell"]},
+        scope=None if chosen is None else {chosen[0]["name"]: [chosen[1]["cell"]]},
     )
     return rendered_with(
         request,
@@ -140,7 +149,15 @@ def _account(
             installation, caller, account, search, PageRequest(fields.limit, fields.cursor)
         ),
         cells=list(cells),
+        kinds=_KINDS[balance["kind"]],
+        members=_members(installation, caller, account) if balance["kind"] == "population" else {},
         fields=fields,
-        is_searched=search != Search(),
+        is_searched=search != EVERY_ENTRY,
         may_change_cap=caps.may_change_cap(installation, caller, account),
     )
+
+
+def _members(installation: Installation, caller: Principal, population: str) -> dict[str, str]:
+    """The names of a population's members, by id."""
+    listed = populations.show_population(installation, caller, population).members
+    return {member.dataset: member.dataset_name for member in listed}

@@ -1,9 +1,9 @@
 """Defines the routes of ``/ledger``: balances, entries, exports and caps of datasets and populations."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.api import exact_json, problems
@@ -20,10 +20,15 @@ from app.core.errors import (
     RoleMissing,
     TooLarge,
 )
-from app.services.ledger import balances, caps, history
-from app.wire.ledger import AccountBalance, BalanceList, BalanceOut, CapIn, EntryList
+from app.ledger.entries import EntryKind
+from app.services.ledger import balances, caps, entry_search, history
+from app.services.ledger.entry_search import Search
+from app.wire.ledger import AccountBalance, AccountEntryKind, BalanceList, BalanceOut, CapIn, EntryList
 
 router = APIRouter(prefix="/ledger", tags=["ledger"], route_class=BodyRoute)
+
+_Id: TypeAlias = Annotated[str | None, Query(max_length=limits.MAX_REFERENCE_CHARS)]
+_ScopeText: TypeAlias = Annotated[str | None, Query(max_length=65_536)]
 
 _EXPORT: dict[int | str, dict[str, Any]] = {
     200: {
@@ -31,6 +36,31 @@ _EXPORT: dict[int | str, dict[str, Any]] = {
         "content": {"application/x-ndjson": {}, "text/csv": {}},
     }
 }
+
+
+def _scope(text: str | None) -> Mapping[str, object]:
+    if text is None:
+        return {}
+    try:
+        scope = exact_json.loads(text.encode("utf-8", "surrogatepass"), max_nodes=limits.MAX_JSON_BODY_NODES)
+    except MalformedRequest:
+        raise InvalidRequest.at("/scope", "not-json") from None
+    except TooLarge:
+        raise InvalidRequest.at("/scope", "too-many") from None
+    if not isinstance(scope, dict):
+        raise InvalidRequest.at("/scope", "not-an-object")
+    return scope
+
+
+def _search(
+    kind: Annotated[AccountEntryKind | None, Query(description="entries of one kind")] = None,
+    job: Annotated[_Id, Query(description="entries of a job, or of a reservation")] = None,
+    actor: Annotated[_Id, Query(description="entries that a key, or `worker`, caused")] = None,
+    scope: Annotated[_ScopeText, Query(description='entries on some of these cells: `{"shard": [0]}`')] = None,
+) -> Search:
+    """The entries that a request asks for; all of them without a parameter."""
+    kinds = None if kind is None else [EntryKind(kind)]
+    return Search(kinds=kinds, job_id=job, actor=actor, scope=_scope(scope))
 
 
 @router.get("", operation_id="list_balances", responses=problems.documented(RoleMissing))
@@ -44,18 +74,22 @@ def show_balance(
     installation: CurrentInstallation,
     caller: Caller,
     account: str,
-    scope: Annotated[
-        str | None, Query(max_length=65_536, description='Cells of a dataset as JSON: `{"shard": [0, 1]}`')
-    ] = None,
+    scope: Annotated[_ScopeText, Query(description='Cells of a dataset as JSON: `{"shard": [0, 1]}`')] = None,
 ) -> AccountBalance:
     """Show the balance of a dataset (id or name) at the tightest joint cell of a scope, or of a population (id)."""
     return balances.show_balance(installation, caller, account, scope=_scope(scope))
 
 
 @router.get("/{account}/entries", operation_id="list_entries", responses=problems.documented(NotFound, RoleMissing))
-def list_entries(installation: CurrentInstallation, caller: Caller, account: str, page: Page) -> EntryList:
+def list_entries(
+    installation: CurrentInstallation,
+    caller: Caller,
+    account: str,
+    page: Page,
+    search: Annotated[Search, Depends(_search)],
+) -> EntryList:
     """List the entries of an account in order, with their events, exactly as they were hashed."""
-    return history.list_entries(installation, caller, account, page)
+    return entry_search.list_entries(installation, caller, account, page, search)
 
 
 @router.get(
@@ -96,17 +130,3 @@ def change_cap(
     The entries record the reason. Charges stay.
     """
     return sent(caps.change_cap(installation, caller, account, body, request=request))
-
-
-def _scope(text: str | None) -> Mapping[str, object]:
-    if text is None:
-        return {}
-    try:
-        scope = exact_json.loads(text.encode("utf-8", "surrogatepass"), max_nodes=limits.MAX_JSON_BODY_NODES)
-    except MalformedRequest:
-        raise InvalidRequest.at("/scope", "not-json") from None
-    except TooLarge:
-        raise InvalidRequest.at("/scope", "too-many") from None
-    if not isinstance(scope, dict):
-        raise InvalidRequest.at("/scope", "not-an-object")
-    return scope

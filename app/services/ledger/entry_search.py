@@ -1,27 +1,27 @@
-"""Finds entries of an account, newest first, each with a running balance; shows one entry with its event in words."""
+"""Lists entries of an account in order, or newest first with a running balance; shows one entry and its event."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.roles import SEE_LEDGER, Principal
 from app.core import limits
-from app.core.errors import NotFound
+from app.core.errors import InvalidRequest, NotFound
 from app.datasets.catalog import Dataset
 from app.ledger import running_balance, statements
 from app.ledger.entries import Entry, EntryKind
-from app.ledger.running_balance import EntryFilter, Spent
+from app.ledger.running_balance import EntryFilter
 from app.privacy import events, receipts
-from app.privacy.composition import Cell, JointCell
+from app.privacy.composition import JointCell, Scope
 from app.services.installation import Installation
 from app.services.ledger.accounts import Account, find_account
 from app.services.ledger.balances import balance_of
 from app.services.ledger.history import entry_out
 from app.services.pages import PageRequest
-from app.wire.ledger import EntryOut
+from app.services.spending import scopes
+from app.wire.ledger import EntryList, EntryOut
 
 
 @dataclass(frozen=True)
@@ -32,27 +32,37 @@ class Search:
         kinds: kinds of entries.
         job_id: entries of a job, or of the reservation of an external mechanism.
         actor: entries that a key caused.
-        cell: a cell of one partition, by the partition's name: entries that cover a part of it.
+        scope: cells of a dataset: entries that cover a part of them.
     """
 
     kinds: Collection[EntryKind] | None = None
     job_id: str | None = None
     actor: str | None = None
-    cell: Mapping[str, Cell] | None = None
+    scope: Mapping[str, object] | None = None
+
+    @property
+    def by_fields(self) -> EntryFilter:
+        """The part of the search that the database answers."""
+        return EntryFilter(kinds=self.kinds, job_id=self.job_id, actor=self.actor)
+
+
+EVERY_ENTRY = Search()
 
 
 @dataclass(frozen=True)
 class ListedEntry:
-    """An entry, and what the tightest cell has spent after it.
+    """An entry, and what was spent after it.
 
     Attributes:
-        charged: ``None`` where the list leaves out entries of the cell, and for populations.
+        charged: of a dataset's tightest cell, with ``reserved``; ``None`` where the list leaves out entries.
+        load: of all members of a population together; ``None`` where the list leaves out entries.
     """
 
     entry: EntryOut
     actor_name: str | None
-    charged: str | None
-    reserved: str | None
+    charged: str | None = None
+    reserved: str | None = None
+    load: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,43 +89,60 @@ class ShownEntry:
     size: int
 
 
-def search_entries(
-    installation: Installation, principal: Principal, reference: str, search: Search, page: PageRequest
-) -> EntryPage:
-    """Finds a page of entries, newest first.
+def list_entries(
+    installation: Installation, principal: Principal, reference: str, page: PageRequest, search: Search = EVERY_ENTRY
+) -> EntryList:
+    """Lists a page of entries in order, as they were hashed.
 
-    A search for a cell reads at most ``limits.MAX_SEARCHED_ENTRIES`` entries for a page, which may then be short.
+    A search for cells reads at most ``limits.MAX_SEARCHED_ENTRIES`` entries for a page, which may then be short.
 
     Raises:
         NotFound: no such account, or it is not visible to this key.
         RoleMissing: the key may not read the ledger.
-        InvalidRequest: the cursor is of another list.
+        InvalidRequest: the scope names a partition or a cell that does not exist, or the cursor is of another list.
     """
     with installation.database.read() as session:
         account = find_account(session, principal, reference, SEE_LEDGER)
-        balance = _tightest(session, account, search)
-        matches: list[tuple[Entry, Spent | None]] = []
-        last = page.sequence() or None
-        for entry, spent in _newest(session, account, search, balance.tightest_cell, before=last):
-            last = entry.sequence
-            if search.cell is None or running_balance.covers(entry.scope, search.cell):
-                matches.append((entry, spent))
-            if len(matches) == page.limit:
-                break
-        names = _names(session, principal, account, [entry for entry, _ in matches])
-        listed = [
-            ListedEntry(
-                entry=entry_out(entry),
-                actor_name=names.get(entry.actor),
-                charged=None if spent is None else balance.text(spent.charged),
-                reserved=None if spent is None else balance.text(spent.reserved),
-            )
-            for entry, spent in matches
-        ]
-        has_more = last is not None and running_balance.newest(
-            session, account.id, before=last, limit=1, chosen=_filter(search)
+
+        def after(last: int, limit: int) -> list[Entry]:
+            return running_balance.oldest(session, account.id, after=last, limit=limit, chosen=search.by_fields)
+
+        found = _found(after, _scope(session, account, search), page)
+        names = _names(session, principal, account, found.entries)
+        return EntryList.model_validate(
+            {**account.facts, "actors": names, "entries": list(map(entry_out, found.entries)), "next": found.next}
         )
-        return EntryPage(listed, balance.tightest_cell, next=str(last) if has_more else None)
+
+
+def search_entries(
+    installation: Installation, principal: Principal, reference: str, search: Search, page: PageRequest
+) -> EntryPage:
+    """Finds a page of entries, newest first, with what was spent after each.
+
+    Raises:
+        NotFound: no such account, or it is not visible to this key.
+        RoleMissing: the key may not read the ledger.
+        InvalidRequest: the scope names a partition or a cell that does not exist, or the cursor is of another list.
+    """
+    with installation.database.read() as session:
+        account = find_account(session, principal, reference, SEE_LEDGER)
+        scope = _scope(session, account, search)
+        balance = statements.balance(session, account.id, scope) if scope else balance_of(session, account)
+
+        def before(last: int, limit: int) -> list[Entry]:
+            return running_balance.newest(
+                session, account.id, before=last or None, limit=limit, chosen=search.by_fields
+            )
+
+        found = _found(before, scope, page)
+        names = _names(session, principal, account, found.entries)
+        is_complete = search.by_fields == EntryFilter()
+        spent = _spent_after(session, account, found, balance) if is_complete else {}
+        listed = [
+            ListedEntry(entry_out(entry), names.get(entry.actor), **spent.get(entry.sequence, {}))
+            for entry in found.entries
+        ]
+        return EntryPage(listed, balance.tightest_cell, found.next)
 
 
 def show_entry(installation: Installation, principal: Principal, reference: str, sequence: int) -> ShownEntry:
@@ -146,37 +173,74 @@ def _receipt(session: Session, dataset: Dataset | None, entry: Entry) -> str | N
     )
 
 
-def _tightest(session: Session, account: Account, search: Search) -> statements.Balance:
-    if search.cell is None or account.dataset is None:
-        return balance_of(session, account)
-    return statements.balance(session, account.id, {name: (cell,) for name, cell in search.cell.items()})
+@dataclass(frozen=True)
+class _Found:
+    """The matches of a page, all entries that were read for them, and the cursor of the next page."""
+
+    entries: list[Entry]
+    read: list[Entry]
+    next: str | None
 
 
-def _newest(
-    session: Session, account: Account, search: Search, cell: JointCell, *, before: int | None
-) -> Iterator[tuple[Entry, Spent | None]]:
-    """Entries, newest first, each with what a joint cell has spent after it where no entry is left out."""
-    entries = islice(_batches(session, account.id, search, before=before), limits.MAX_SEARCHED_ENTRIES)
-    is_complete = account.dataset is not None and _filter(search) == EntryFilter()
-    spent: Spent | None = None
-    for entry in entries:
-        if is_complete and spent is None:
-            spent = running_balance.spent_after(session, account.id, cell, entry.sequence)
-        yield entry, spent
-        if spent is not None and running_balance.covers(entry.scope, cell):
+def _found(following: Callable[[int, int], list[Entry]], scope: Scope, page: PageRequest) -> _Found:
+    """Reads entries until a page of them covers a part of a scope.
+
+    Args:
+        following: the entries that follow a sequence in the order of the list, at most so many.
+        scope: the cells that are searched for; empty for all.
+        page: the page.
+    """
+    last, size = page.sequence(), limits.DEFAULT_PAGE_SIZE if scope else page.limit
+    entries: list[Entry] = []
+    read: list[Entry] = []
+    while batch := following(last, size):
+        for entry in batch:
+            read.append(entry)
+            last = entry.sequence
+            if running_balance.overlaps(entry.scope, scope):
+                entries.append(entry)
+            if len(entries) == page.limit or len(read) == limits.MAX_SEARCHED_ENTRIES:
+                return _Found(entries, read, str(last) if following(last, 1) else None)
+    return _Found(entries, read, None)
+
+
+def _scope(session: Session, account: Account, search: Search) -> Scope:
+    """The cells of a search; empty for all cells."""
+    if not search.scope:
+        return {}
+    if account.dataset is None:
+        raise InvalidRequest.at("/scope", "unknown-partition")
+    return scopes.read_scope(session, account.dataset, search.scope)
+
+
+def _spent_after(
+    session: Session, account: Account, found: _Found, balance: statements.Balance
+) -> dict[int, dict[str, str]]:
+    """What was spent after each entry of a page that leaves out no entry of the tightest cell, by sequence."""
+    if not found.read:
+        return {}
+    if account.dataset is None:
+        return {sequence: {"load": balance.text(load)} for sequence, load in _loads(session, account, found).items()}
+    amounts, cell = {}, balance.tightest_cell
+    spent = running_balance.spent_after(session, account.id, cell, found.read[0].sequence)
+    for entry in found.read:
+        amounts[entry.sequence] = {"charged": balance.text(spent.charged), "reserved": balance.text(spent.reserved)}
+        if running_balance.covers(entry.scope, cell):
             spent = spent.before(entry)
+    return amounts
 
 
-def _batches(session: Session, account_id: str, search: Search, *, before: int | None) -> Iterator[Entry]:
-    while batch := running_balance.newest(
-        session, account_id, before=before, limit=limits.DEFAULT_PAGE_SIZE, chosen=_filter(search)
-    ):
-        yield from batch
-        before = batch[-1].sequence
-
-
-def _filter(search: Search) -> EntryFilter:
-    return EntryFilter(kinds=search.kinds, job_id=search.job_id, actor=search.actor)
+def _loads(session: Session, account: Account, found: _Found) -> dict[int, int]:
+    """The load of all members of a population together after each entry."""
+    loads = running_balance.loads_before(session, account.id, found.read[-1].sequence)
+    together: dict[int, int] = {}
+    if loads is None:
+        return together
+    for entry in reversed(found.read):
+        if entry.kind in (EntryKind.JOIN, EntryKind.LOAD):
+            loads[running_balance.member_of(entry)] = entry.amount
+        together[entry.sequence] = sum(loads.values())
+    return together
 
 
 def _names(session: Session, principal: Principal, account: Account, entries: Sequence[Entry]) -> dict[str, str]:

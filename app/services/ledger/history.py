@@ -1,4 +1,4 @@
-"""Serves ``GET /ledger/{account}/entries`` and ``/ledger/{account}/export``: lists and exports entries of accounts."""
+"""Serves ``GET /ledger/{account}/export``: exports entries of accounts as they were hashed."""
 
 import csv
 import io
@@ -9,41 +9,17 @@ from typing import Any
 
 import rfc8785
 
-from app.access import grants
 from app.access.roles import SEE_LEDGER, Principal
 from app.ledger import statements
 from app.ledger.entries import Entry
 from app.services.installation import Installation
 from app.services.ledger.accounts import find_account
-from app.services.pages import PageRequest, page_of
-from app.wire.ledger import DetailedEntryOut, EntryList, EntryOut
+from app.wire.ledger import DetailedEntryOut, EntryOut
 
 EXPORT_BATCH = 100
 CSV_COLUMNS = (
     "sequence", "kind", "amount", "scope", "event", "job_id", "actor", "at", "previous_hash", "hash", "details",
 )  # fmt: skip
-
-
-def list_entries(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> EntryList:
-    """Lists a page of an account's entries, in order.
-
-    Raises:
-        NotFound: no such account, or it is not visible to this key.
-        RoleMissing: the key may not read the ledger.
-    """
-    with installation.database.read() as session:
-        account = find_account(session, principal, reference, SEE_LEDGER)
-        shown, following = page_of(
-            page,
-            lambda limit: statements.entries(session, account.id, after=page.sequence(), limit=limit),
-            lambda entry: str(entry.sequence),
-        )
-        listed = [entry_out(entry) for entry in shown]
-        dataset_id = None if account.dataset is None else account.id
-        names = grants.names_of_keys(
-            session, principal, dataset_id, list(dict.fromkeys(entry.actor for entry in shown))
-        )
-        return EntryList.model_validate({**account.facts, "actors": names, "entries": listed, "next": following})
 
 
 def export_json_lines(installation: Installation, principal: Principal, reference: str) -> Iterator[bytes]:

@@ -21,18 +21,38 @@ class LedgerCalls(Calls):
         params = {"scope": None if scope is None else json.dumps(scope)}
         return self._json("GET", f"/ledger/{segment(account)}", params=params)
 
-    def entries(self, account: str) -> Iterator[Json]:
-        """``GET /ledger/{account}/entries``, all pages, in order."""
-        return self._pages(f"/ledger/{segment(account)}/entries", "entries")
+    def entries(self, account: str, **search: Any) -> Iterator[Json]:
+        """``GET /ledger/{account}/entries``, all pages, in order; arguments as for :meth:`named_entries`."""
+        for page in self._entry_pages(account, **search):
+            yield from page["entries"]
 
-    def named_entries(self, account: str) -> tuple[list[Json], dict[str, str]]:
-        """All entries in order, and the names of the keys that acted, by id, as far as this key may know them."""
+    def named_entries(self, account: str, **search: Any) -> tuple[list[Json], dict[str, str]]:
+        """Entries in order, and the names of the keys that acted, by id, as far as this key may know them.
+
+        Args:
+            account: a dataset, by id or name, or a population.
+            search: ``kind`` of entries, ``job`` (or reservation), ``actor`` (a key), ``scope`` (cells of which an entry
+                covers some). All entries by default.
+        """
         entries: list[Json] = []
         names: dict[str, str] = {}
-        for page in self._whole_pages(f"/ledger/{segment(account)}/entries"):
+        for page in self._entry_pages(account, **search):
             entries += page["entries"]
             names |= page["actors"]
         return entries, names
+
+    def _entry_pages(
+        self,
+        account: str,
+        *,
+        kind: str | None = None,
+        job: str | None = None,
+        actor: str | None = None,
+        scope: Mapping[str, Any] | None = None,
+    ) -> Iterator[Json]:
+        cells = None if scope is None else json.dumps(scope)
+        path = f"/ledger/{segment(account)}/entries"
+        return self._whole_pages(path, kind=kind, job=job, actor=actor, scope=cells)
 
     def export_ledger(self, account: str, file: Path, *, export_format: str = "jsonl") -> str:
         """``GET /ledger/{account}/export`` into a file, which appears only when it is complete.

@@ -109,6 +109,13 @@ def test_a_cap_is_sent_as_typed_and_once_per_key(run: Run, service: Any) -> None
     assert run("ledger", "cap", "census", "2").exit_code == 2, "a cap is not changed without a reason"
 
 
+def test_entries_are_searched_by_kind_job_actor_and_cells(run: Run, service: Any) -> None:
+    run("ledger", "entries", "census", "--kind", "charge", "--actor", "key_1", "--scope", "shard=1")
+    sent = dict(service.requests[-1].url.params)
+    assert (sent["kind"], sent["actor"], json.loads(sent["scope"])) == ("charge", "key_1", {"shard": [1]})
+    assert "job" not in sent
+
+
 def test_an_external_charge_is_not_shown_as_a_job(run: Run, service: Any) -> None:
     _, answer = service.answers["GET", "/ledger/census/entries"]
     entry = answer["entries"][0] | {"kind": "charge", "job_id": "rs_2"}
