@@ -135,6 +135,6 @@ def check_new(file: Path) -> None:
         WrongUse: the file exists, or its folder does not.
     """
     if file.exists():
-        raise WrongUse(f"{file} exists already")
+        raise WrongUse(f"{file} exists already; name another file")
     if not file.parent.is_dir():
         raise WrongUse(f"{file.parent} is not a folder")

@@ -104,7 +104,7 @@ class Remote(Plain):
             try:
                 yield client
             except ApiProblem as problem:
-                raise _with_similar_datasets(problem, client) from problem
+                raise _with_similar(problem, client) from problem
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
@@ -168,16 +168,24 @@ def reported(output: Output) -> Iterator[None]:
         raise typer.Exit(ExitCode.FAILED) from error
 
 
-def _with_similar_datasets(problem: ApiProblem, client: "Client") -> ApiProblem:
-    """A problem about an unknown dataset, with the names of visible datasets that resemble what was typed."""
-    if problem.type != "not-found" or not problem.detail.startswith(("no such dataset", "no such account")):
+def _with_similar(problem: ApiProblem, client: "Client") -> ApiProblem:
+    """A problem about an unknown dataset or model, with what the typed words may have meant.
+
+    Of a dataset these are similar names of visible datasets; of a model, the ids of models that have the name.
+    """
+    if problem.type != "not-found":
         return problem
     try:
-        known = [dataset["name"] for dataset in client.datasets()]
+        if problem.detail.startswith("no such model"):
+            meant = [model["id"] for model in client.models() if model["name"] in suggestions.typed_words()]
+        elif problem.detail.startswith(("no such dataset", "no such account")):
+            known = [dataset["name"] for dataset in client.datasets()]
+            meant = suggestions.similar(suggestions.typed_words(), known)
+        else:
+            return problem
     except (ApiProblem, Unreachable):
         return problem
-    meant = suggestions.question(suggestions.similar(suggestions.typed_words(), known))
-    return replace(problem, detail=f"{problem.detail}{meant}")
+    return replace(problem, detail=f"{problem.detail}{suggestions.question(meant)}")
 
 
 def _options(group: type[Any]) -> list[inspect.Parameter]:

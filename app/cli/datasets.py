@@ -39,8 +39,7 @@ def create(
         printed = _printed(client, dataset)
     cap = amount(dataset["account"], "cap") + (f": {printed}" if printed else "")
     output.say(f"declared {dataset['name']} ({dataset['id']}) with a lifetime budget of {cap}")
-    for warning in dataset["warnings"]:
-        output.say(f"note: {warning}")
+    declarations.show_warnings(output, dataset)
     output.hint(f"grovekeeper datasets upload {dataset['name']} ROWS.csv")
 
 
@@ -75,8 +74,12 @@ def upload(
     output.say(f"stored {stored}as upload {report['epoch']}")
     for warning in report["warnings"]:
         output.say(f"note: {warning}")
-    rows = [[column[name] for name in ("name", "clamped", "missing", "unknown")] for column in report["columns"]]
-    output.table(["column", "clamped", "missing", "unknown"], rows, empty="no columns")
+    counts = ("clamped", "missing", "unknown")
+    rows = [[column["name"], *(column[name] for name in counts)] for column in report["columns"]]
+    shown = [row for row in rows if any(row[1:])]
+    output.table(["column", *counts], shown, empty="no cell was clamped, missing or unknown")
+    if 0 < len(shown) < len(rows):
+        output.say("the other columns: none")
     if report["dropped"] is not None:
         without, over = report["dropped"]["without_unit"], report["dropped"]["over_bound"]
         output.say(f"dropped: {without} rows without a unit, {over} rows of units that had all theirs")
@@ -252,7 +255,7 @@ def list_grants(call: Remote, dataset: DatasetArgument) -> None:
         return
     columns = ["key_id", "key_name", "role", "granted_at", "granted_by", "expires_at", "revoked_at"]
     rows = [[grant[column] for column in columns] for grant in grants]
-    call.output.table(["key", "name", "role", "granted", "by", "key revoked"], rows, empty="no grants")
+    call.output.table(["key", "name", "role", "granted", "by", "key ends", "key revoked"], rows, empty="no grants")
 
 
 @app.command("grant")

@@ -1,9 +1,10 @@
 """Implements ``grovekeeper datasets init`` and ``check``: drafts a declaration from a data dictionary, and tries it."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,9 +17,17 @@ if TYPE_CHECKING:  # the command imports it: the program starts without it
     from app.services.dictionaries.draft import Draft
 
 
+_LISTS = {
+    "lacking": "to fill in, where the draft says null:",
+    "to_confirm": "to confirm:",
+    "optional": "optional, and not to be added after the declaration:",
+}
+"""What to do about a draft, by attribute of the draft."""
+
+
 @dataclass(frozen=True)
 class Choices:
-    """What a data dictionary does not say."""
+    """What a data dictionary may leave open."""
 
     name: Annotated[str | None, typer.Option(help="Name of the dataset.", show_default=False)] = None
     label: Annotated[str | None, typer.Option(help="The column to predict.", show_default=False)] = None
@@ -26,10 +35,39 @@ class Choices:
     table: Annotated[str | None, typer.Option(help="Which of several tables.", show_default=False)] = None
 
 
+@dataclass(frozen=True)
+class Declared:
+    """What the owner decides, and no data dictionary says."""
+
+    epsilon: Annotated[str | None, typer.Option(help="The lifetime budget, as a pure account.", show_default=False)] = (
+        None
+    )
+    public_size: Annotated[
+        int | None, typer.Option(help="A round number of rows that may be published.", show_default=False)
+    ] = None
+    cells: Annotated[
+        int | None,
+        typer.Option(help="Number of hash cells, so that rows can be held back from training.", show_default=False),
+    ] = None
+
+    @property
+    def members(self) -> dict[str, Any]:
+        """These decisions as members of a declaration."""
+        given: dict[str, Any] = {}
+        if self.epsilon is not None:
+            given["budget"] = {"accountant": "pure", "epsilon": self.epsilon}
+        if self.public_size is not None:
+            given["public_size"] = self.public_size
+        if self.cells is not None:
+            given["partitions"] = [{"name": "shard", "kind": "hash", "cells": self.cells}]
+        return given
+
+
 @command
 def init(
     call: Plain,
     choices: Choices,
+    declared: Declared,
     dictionary: Annotated[
         Path,
         typer.Argument(
@@ -48,21 +86,23 @@ def init(
     if declaration is not None:
         check_new(declaration)
     try:
-        draft = draft_declaration(read_bytes(dictionary), **vars(choices))
+        draft = draft_declaration(read_bytes(dictionary), **vars(choices), also=declared.members)
     except (NotADictionary, TooLarge) as error:
         raise WrongUse(str(error)) from None
     output, text = call.output, json.dumps(draft.declaration, indent=1, ensure_ascii=False) + "\n"
     if declaration is not None:
         declaration.write_text(text, encoding="utf-8")
     if output.as_json:
-        remarks = {name: [vars(remark) for remark in getattr(draft, name)] for name in ("lacking", "to_confirm")}
+        remarks = {name: [vars(remark) for remark in getattr(draft, name)] for name in _LISTS}
         output.json({"declaration": draft.declaration, **remarks})
         return
     if declaration is None:
         print(text, end="")
     _say_what_is_left(output, draft)
     if declaration is not None:
-        output.hint(f"grovekeeper datasets check {declaration}")
+        output.say(f"wrote {declaration}: {draft.declaration['name'] or 'a draft without a name'}")
+        first = "    (when the gaps are filled in)" if draft.lacking else ""
+        output.hint(f"grovekeeper datasets check {declaration}{first}")
 
 
 @command
@@ -75,18 +115,27 @@ def check(call: Remote, file: Annotated[Path, typer.Argument(help="The declarati
         output.json(checked)
         return
     output.say(f"{checked['name']} breaks no rule; its lifetime budget would be {amount(checked['account'], 'cap')}")
-    for warning in checked["warnings"]:
-        output.say(f"note: {warning}")
+    output.odds(checked["guarantee"]["odds"])
+    show_warnings(output, checked)
     output.hint(f"grovekeeper datasets create {file}")
 
 
+def show_warnings(output: Output, declared: Mapping[str, Any]) -> None:
+    """Prints what the owner should know of a declaration, now or later: it cannot be changed."""
+    for warning in declared["warnings"]:
+        output.say(f"note: {warning}")
+    if declared["public_size"] is None:
+        output.say(
+            "note: No public size is declared, and none can be added later. Forests are then sized for a small table, "
+            "and quotes cannot say which accuracy to expect."
+        )
+
+
 def _say_what_is_left(output: Output, draft: "Draft") -> None:
-    """Prints the checklist on standard error, so that the draft alone can be piped."""
-    if draft.lacking:
-        output.complain("to fill in, where the draft says null:")
-    for remark in draft.lacking:
-        output.complain(f"  [ ] {remark.at}: {remark.text}")
-    if draft.to_confirm:
-        output.complain("to confirm:")
-    for remark in draft.to_confirm:
-        output.complain(f"  [ ] {remark.at}: {remark.text}")
+    """Prints the checklists on standard error, so that the draft alone can be piped."""
+    for name, heading in _LISTS.items():
+        remarks = getattr(draft, name)
+        if remarks:
+            output.complain(heading)
+        for remark in remarks:
+            output.complain(f"  [ ] {remark.at}: {remark.text}")

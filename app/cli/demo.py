@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli import demo_dataset, ledger, own_process, training
+from app.cli import demo_dataset, ledger, own_process, quotes, training
 from app.cli.command import Plain, command
 from app.cli.demo_dataset import DemoDataset
 from app.cli.demo_server import DemoServer, running
@@ -153,7 +153,7 @@ class _Tour:
             f"Price {amount(quote['price'])}, no more and no less; {quote['remaining']} of {quote['cap']} ε are left, "
             f"and afterwards ε up to {quote['left_afterwards']} would fit. --receipt prints every draw and its noise."
         )
-        self._say(training.expected(quote["expected_accuracy"], recover=None))
+        self._say(quotes.expected(quote["expected_accuracy"], recover=None))
         return quote
 
     def _train(self) -> None:

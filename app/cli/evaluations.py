@@ -1,6 +1,7 @@
 """Implements ``grovekeeper evaluations``: measures models privately, and chooses the best of several models."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -8,7 +9,8 @@ import typer
 from app.cli.arguments import DeltaOption, ModelArgument, ReceiptOption, ScopeOption, as_typed, read_scope
 from app.cli.command import Remote, command, one_attempt
 from app.cli.output import Output, amount
-from app.cli.training import show_accepted, show_quote
+from app.cli.quotes import show_quote
+from app.cli.training import show_accepted
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
     from grovekeeper_client.client import Client
@@ -81,7 +83,7 @@ def run(
         body = spend.to_json(client, model_id) | {"metrics": metric or ["accuracy"]}
         with one_attempt(call.output, idempotency_key) as key:
             accepted = client.evaluate(model_id, body, idempotency_key=key)
-        show_accepted(client, accepted, call.output, wait=wait)
+        show_accepted(client, accepted, call.output, wait=wait, show=partial(_show_made, client, call.output))
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def best(
             return
         with one_attempt(call.output, idempotency_key) as key:
             accepted = client.select_model(body, idempotency_key=key)
-        show_accepted(client, accepted, call.output, wait=wait)
+        show_accepted(client, accepted, call.output, wait=wait, show=partial(_show_made, client, call.output))
 
 
 @app.command("list")
@@ -147,6 +149,7 @@ def list_evaluations(call: Remote, model_id: ModelArgument) -> None:
 def show(
     call: Remote,
     evaluation_id: Annotated[str, typer.Argument(help="Id of the evaluation.", show_default=False)],
+    receipt: ReceiptOption = False,
 ) -> None:
     """Show an evaluation: accuracy with its interval, confusion matrix, AUROC, or the best model."""
     with call.client() as client:
@@ -154,7 +157,7 @@ def show(
     if call.as_json:
         call.output.json(answer)
         return
-    _show(call.output, answer)
+    _show(call.output, answer, receipt=receipt)
 
 
 def _show_quote(output: Output, answer: dict[str, Any], *, what: str, following: str, receipt: bool) -> None:
@@ -166,7 +169,13 @@ def _show_quote(output: Output, answer: dict[str, Any], *, what: str, following:
         output.hint(f"grovekeeper evaluations {following} --wait")
 
 
-def _show(output: Output, evaluation: dict[str, Any]) -> None:
+def _show_made(client: "Client", output: Output, job: dict[str, Any]) -> None:
+    """Prints the evaluation that a job released."""
+    evaluation = client.evaluation(job["evaluation_id"])
+    _show(output, evaluation, receipt=False)
+
+
+def _show(output: Output, evaluation: dict[str, Any], *, receipt: bool) -> None:
     auroc = evaluation["auroc"] or {"estimate": None}
     output.facts(
         {
@@ -189,8 +198,9 @@ def _show(output: Output, evaluation: dict[str, Any]) -> None:
         output.table(["true class", *(f"answered {label}" for label in classes)], rows, empty="no classes")
     output.say()
     output.guarantee(evaluation["guarantee"])
-    output.say()
-    output.say(evaluation["receipt"])
+    if receipt:
+        output.say()
+        output.say(evaluation["receipt"])
     for warning in evaluation["warnings"]:
         output.say(f"note: {warning}")
 

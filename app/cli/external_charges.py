@@ -74,6 +74,8 @@ def charge(
     if quote:
         verdict = "it fits" if answer["fits"] else "it does not fit"
         output.say(f"would cost {price}; {answer['remaining']} left: {verdict}")
+        for warning in answer["warnings"]:
+            output.say(f"note: {warning}")
         return
     output.say(f"charged {price} to {answer['dataset_name']} as {answer['reservation_id']}; the mechanism may run now")
     output.hint(f"grovekeeper ledger show {dataset}")

@@ -11,6 +11,7 @@ _MEANINGS = {
     "/epsilon: too-small": "too small: it pays for no draw",
     "/epsilon: too-large": "too large for any account",
     "/rows: unknown-column": "the rows have a column that the model does not read",
+    "/scope: unknown-partition": "the dataset has no such partition; see: grovekeeper datasets show DATASET",
     "/unlabelled: required": "this algorithm needs a second dataset: add --unlabelled",
     "above-upper": "above the upper bound",
     "malformed": "not of the form that this field takes",

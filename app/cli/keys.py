@@ -1,10 +1,12 @@
 """Implements ``grovekeeper keys``: creates, lists, rotates and revokes access keys."""
 
+import os
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from app.cli.arguments import KeyArgument
+from app.cli.arguments import KeyArgument, check_new
 from app.cli.command import Remote, command
 from app.cli.installation import HomeOptions
 from app.core.settings import GLOBAL_ROLES
@@ -18,6 +20,12 @@ Expires = Annotated[
 ]
 
 
+Save = Annotated[
+    Path | None,
+    typer.Option("--save", help="A file for the secret, which is then not shown.", show_default=False),
+]
+
+
 @app.command("create")
 @command
 def create(
@@ -28,11 +36,14 @@ def create(
         typer.Option("--role", help="admin, owner or auditor, everywhere; may be repeated.", show_default=False),
     ] = None,
     expires_at: Expires = None,
+    save: Save = None,
 ) -> None:
-    """Make a key. Its secret is shown once."""
+    """Make a key. Its secret is shown once, or saved to a file."""
+    if save is not None:
+        check_new(save)
     with call.client() as client:
         made = client.create_key(name, role or [], expires_at=expires_at)
-    _show_secret(call, made)
+    _show_secret(call, made, save)
     if not set(GLOBAL_ROLES).intersection(role or ()):
         call.output.hint(f"grovekeeper datasets grant DATASET {made['id']} {(role or ['analyst'])[0]}")
 
@@ -55,11 +66,13 @@ def list_keys(call: Remote) -> None:
 
 @app.command("rotate")
 @command
-def rotate(call: Remote, key_id: KeyArgument, expires_at: Expires = None) -> None:
+def rotate(call: Remote, key_id: KeyArgument, expires_at: Expires = None, save: Save = None) -> None:
     """Replace a key's secret. The earlier secret is refused at once; the key's id, grants and jobs stay."""
+    if save is not None:
+        check_new(save)
     with call.client() as client:
         rotated = client.rotate_key(key_id, expires_at=expires_at)
-    _show_secret(call, rotated)
+    _show_secret(call, rotated, save)
 
 
 @app.command("revoke")
@@ -73,11 +86,18 @@ def revoke(call: Remote, key_id: KeyArgument) -> None:
     call.output.say(f"{key_id} opens nothing any more")
 
 
-def _show_secret(call: Remote, made: dict[str, Any]) -> None:
+def _show_secret(call: Remote, made: dict[str, Any], file: Path | None) -> None:
+    """Prints a secret, or writes it to a new file that no other account can read."""
+    if file is not None:
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+            stream.write(f"{made['key']}\n")
     if call.as_json:
-        call.output.json(made)
-    call.output.say(made["key"])
-    call.output.say("This is shown once: keep it where its owner can reach it, and nobody else.")
+        call.output.json(made if file is None else made | {"key": None, "file": str(file)})
+    if file is None:
+        call.output.say(made["key"])
+        call.output.say("This is shown once. Save it in a file that its owner alone can read (mode 0600).")
+    else:
+        call.output.say(f"saved the key {made['id']} to {file}; give the file to its owner, and nobody else")
 
 
 @app.command("create-admin")

@@ -6,9 +6,10 @@ so that ``--help`` and short commands start in 0.2 s.
 
 import io
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from app.cli import (
     aliases,
@@ -40,8 +41,20 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
+class _Program(TyperGroup):
+    """The program. Of an unknown command it names the group that has a command of this name."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        groups = [name for name, group in self.commands.items() if args[0] in getattr(group, "commands", ())]
+        if args[0] not in self.commands and groups:
+            meant = " or ".join(f"'{name} {args[0]}'" for name in groups)
+            ctx.fail(f"No such command '{args[0]}'. Did you mean {meant}?")
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
     name="grovekeeper",
+    cls=_Program,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -65,6 +78,7 @@ for run in (backup.backup, backup.restore, installation.openapi):
 
 app.add_typer(datasets.app, name="datasets", rich_help_panel="Use")
 app.add_typer(populations.app, name="populations", rich_help_panel="Use")
+app.add_typer(keys.app, name="keys", rich_help_panel="Use")
 for use in (training.algorithms, training.plan, training.train):
     app.command(rich_help_panel="Use")(use)
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Use")
@@ -79,7 +93,6 @@ app.command(rich_help_panel="Use")(models.predict)
 
 app.add_typer(ledger.app, name="ledger", rich_help_panel="Audit")
 app.command(rich_help_panel="Audit")(evidence.verify)
-app.add_typer(keys.app, name="keys", rich_help_panel="Audit")
 app.add_typer(audit.app, name="audit", rich_help_panel="Audit")
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from app.cli import prediction_rows
-from app.cli.arguments import ModelArgument, check_new, confirm
+from app.cli.arguments import ModelArgument, ReceiptOption, check_new, confirm
 from app.cli.command import Remote, command
 from app.cli.exit_codes import ExitCode
 
@@ -43,8 +43,8 @@ def list_models(
 
 @app.command("show")
 @command
-def show(call: Remote, model_id: ModelArgument) -> None:
-    """Show a model card: the guarantee, the parameters, the receipt."""
+def show(call: Remote, model_id: ModelArgument, receipt: ReceiptOption = False) -> None:
+    """Show a model card: the guarantee, the parameters, and the receipt on request."""
     with call.client() as client:
         card = client.model(model_id)
     output = call.output
@@ -73,9 +73,13 @@ def show(call: Remote, model_id: ModelArgument) -> None:
             output.guarantee(also["guarantee"])
         output.say(also["persons_in_both"])
     output.say()
-    output.say(card["receipt"])
+    if receipt:
+        output.say(card["receipt"])
     output.parameters(card["parameters"])
-    output.hint(f"grovekeeper predict {card['id']} ROWS.csv")
+    output.hint(
+        f"grovekeeper predict {card['id']} ROWS.csv",
+        *([] if receipt else [f"grovekeeper models show {model_id} --receipt    (every draw and its noise)"]),
+    )
 
 
 @app.command("delete")

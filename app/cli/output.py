@@ -22,6 +22,9 @@ if TYPE_CHECKING:  # rich takes 0.05 s of CPU to import, which ``--json`` and ``
 _WIDTH_OF_A_PIPE = 200
 _BAR_CELLS = 24
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²"}
+GIVEN_EARLIER = "Given everything that was released before,"
+"""The condition of the odds of a single job."""
+
 _CHANGES = {"label": "a label changed", "add_remove": "added or removed", "replace_one": "replaced"}
 
 
@@ -85,21 +88,18 @@ class Output:
             added = guarantee["adds"]
             symbol = _SYMBOLS.get(added["unit"], added["unit"])
             self.say(f"adds, given all earlier releases: {_by_change(added, lambda loss: f'{loss} {symbol}')}")
-            self._odds(added)
+            self.odds(added.get("odds", {}), condition=GIVEN_EARLIER)
         if "text" not in guarantee:
             return
         whole = _by_change(guarantee, _epsilon_delta) or _epsilon_delta(guarantee)
         self.say(f"all outputs together: {whole}")
-        self._odds(guarantee)
+        self.odds(guarantee.get("odds", {}))
         self.say(guarantee["text"])
 
-    def _odds(self, guarantee: Mapping[str, Any]) -> None:
-        """Prints how often somebody who knows every other row guesses right about one change."""
-        for change, chance in guarantee.get("odds", {}).items():
-            guess = odds_words.guessed(change, "privacy unit")
-            self.say(
-                f"  a guess about {guess} is right at most {odds_words.percent(chance)} of the time (a coin: 50 %)"
-            )
+    def odds(self, odds: Mapping[str, str], *, condition: str = "") -> None:
+        """Prints how often somebody who knows every other row guesses right, one line for each change."""
+        for change, chance in odds.items():
+            self.say(f"  {odds_words.sentence(change, chance, unit='privacy unit', condition=condition)}")
 
     def complain(self, text: str) -> None:
         """Prints a line on stderr."""

@@ -41,6 +41,9 @@ def create(
         return
     cap = amount(population, "cap")
     output.say(f"opened {population['name']} ({population['id']}) with a lifetime budget of {cap}")
+    output.odds(population["guarantee"]["odds"])
+    for warning in population["warnings"]:
+        output.say(f"note: {warning}")
     output.hint(f"grovekeeper populations join DATASET {population['name']}")
 
 

@@ -64,16 +64,20 @@ def from_csv(lines: Iterable[str], schema: Mapping[str, Any]) -> Rows:
 
 
 def check_columns(rows: Rows, schema: Mapping[str, Any]) -> None:
-    """Checks that the model reads every column of the rows.
+    """Checks that the model reads every column of the rows, and that no column is absent whose values must not be.
 
     Raises:
-        WrongUse: names the column, and the features that resemble it.
+        WrongUse: names the column, and the features that resemble it; or the absent columns.
     """
     known = [feature["name"] for feature in schema["features"]]
     for name in dict.fromkeys(name for row in rows for name in row):
         if name not in known:
             meant = suggestions.question(suggestions.similar([name], known))
             raise WrongUse(f"the rows have a column {name!r}, which the model does not read{meant}")
+    required = [feature["name"] for feature in schema["features"] if not feature["missing"]]
+    absent = [name for name in required if rows and not any(name in row for row in rows)]
+    if absent:
+        raise WrongUse(f"the rows lack columns that the model needs: {', '.join(absent)}")
 
 
 def _value(text: str, *, is_number: bool, line: int) -> str | int | float | None:

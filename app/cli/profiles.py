@@ -9,7 +9,8 @@ import typer
 from app.cli.arguments import DatasetArgument, DeltaOption, ReceiptOption, ScopeOption, as_typed, read_scope
 from app.cli.command import Remote, command, one_attempt
 from app.cli.output import amount
-from app.cli.training import read_parameters, show_accepted, show_quote
+from app.cli.quotes import show_quote
+from app.cli.training import read_parameters, show_accepted
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
     from grovekeeper_client.client import Client
@@ -93,8 +94,9 @@ def list_profiles(call: Remote, dataset: DatasetArgument) -> None:
 def show(
     call: Remote,
     profile_id: Annotated[str, typer.Argument(help="Id of the profile.", show_default=False, metavar="PROFILE")],
+    receipt: ReceiptOption = False,
 ) -> None:
-    """Show a profile: noisy class counts and size, edges of the bins, guarantee and receipt."""
+    """Show a profile: noisy class counts and size, edges of the bins, the guarantee, and the receipt on request."""
     with call.client() as client:
         profile = client.profile(profile_id)
     output = call.output
@@ -117,6 +119,7 @@ def show(
     output.table(["number", "edges of its bins"], bins, empty="no number needs private bins")
     output.say()
     output.guarantee(profile["guarantee"])
-    output.say()
-    output.say(profile["receipt"])
+    if receipt:
+        output.say()
+        output.say(profile["receipt"])
     output.hint(f"grovekeeper plan {profile['dataset_name']} --epsilon 1 --profile {profile['id']}")

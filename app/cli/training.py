@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -17,6 +17,7 @@ from app.cli.arguments import DatasetArgument, DeltaOption, ReceiptOption, Scope
 from app.cli.command import Remote, WrongUse, command, one_attempt
 from app.cli.exit_codes import ExitCode
 from app.cli.output import Output, amount, console
+from app.cli.quotes import show_quote
 from grovekeeper_client.errors import REASONS
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
@@ -213,111 +214,34 @@ def train(
         show_accepted(client, accepted, call.output, wait=wait)
 
 
-def show_accepted(client: "Client", accepted: dict[str, Any], output: Output, *, wait: bool) -> None:
-    """Prints what a job of any kind reserved when it was accepted, and follows the job to its end on request."""
+def show_accepted(
+    client: "Client",
+    accepted: dict[str, Any],
+    output: Output,
+    *,
+    wait: bool,
+    show: Callable[[dict[str, Any]], None] | None = None,
+) -> None:
+    """Prints what a job of any kind reserved when it was accepted, and follows the job to its end on request.
+
+    Args:
+        client: of the service that accepted the job.
+        accepted: the answer of the service.
+        output: where the command prints.
+        wait: whether to follow the job to its end.
+        show: prints the output of a job that succeeded, in place of the command that prints it.
+    """
     also = accepted["unlabelled"]
     second = "" if also is None else f", and {amount(also['price'])} on {also['dataset_name']}"
     output.say(f"accepted as job {accepted['job_id']}, which reserved {amount(accepted['price'])}{second}")
     if accepted["state"] == "waiting":
         output.say("the job waits for the approval of an owner other than you, for at most a week")
     if wait:
-        finish(output, follow(client, accepted["job_id"], output))
+        finish(output, follow(client, accepted["job_id"], output), show=show)
         return
     if output.as_json:
         output.json(accepted)
     output.hint(f"grovekeeper jobs show {accepted['job_id']} --wait")
-
-
-def show_quote(output: Output, quote: dict[str, Any], *, what: str, receipt: bool, recover: int | None = None) -> None:
-    """Prints a quote for people, both parts where a job has two.
-
-    Args:
-        output: where the command prints.
-        quote: the answer of the service.
-        what: names the output of the job.
-        receipt: whether to print every draw that the price pays for.
-        recover: the recovered share, in percent, whose ε is shown.
-    """
-    also = quote.get("unlabelled")
-    _show_part(output, quote, what=what if also is None else f"{what}, its part with labels,")
-    if also is not None:
-        _show_part(output, also, what=f"{what}, its part without labels,")
-    if "expected_accuracy" in quote:
-        output.say(expected(quote["expected_accuracy"], recover=recover))
-        output.say()
-    if receipt:
-        for part in (quote, also):
-            output.say(part["receipt"] if part is not None else "")
-    if "parameters" in quote:
-        output.parameters(quote["parameters"])
-    if quote.get("profile"):
-        output.say(f"note: {_of_profile(quote['profile'])}")
-    for warning in quote["warnings"]:
-        output.say(f"note: {warning}")
-    refusing = [part["dataset_name"] for part in (quote, also) if part is not None and not part["fits"]]
-    if refusing:
-        output.hint(*(f"grovekeeper ledger show {name}" for name in dict.fromkeys(refusing)))
-
-
-_LIMITS = {
-    "cap": "the cap",
-    "population": "the cap of the population {population}, which leaves less than the dataset's own cap",
-    "rules": "a rule of the dataset, which admits less than the cap",
-}
-
-
-def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
-    """Prints what a job costs on one account, why, and what is left."""
-    price, why = part["price"], part.get("why")
-    output.say(f"{what} on {part['dataset_name']}" + (f": {why}" if why else ""))
-    in_unit = "no more, no less" if price["delta"] is None else f"{amount(price)}, no more, no less"
-    left = f"{part['remaining']} of {amount({**part, 'unit': price['unit']}, 'cap')}"
-    if part["fits"]:
-        rest = part["left_afterwards"]
-        left += f"; after this job, {f'ε up to {rest}' if Fraction(rest) else 'nothing'} would fit"
-    output.facts(
-        {
-            "  price": f"{_epsilon_delta(price)} ({in_unit})",
-            "  left": left,
-            "  largest ε that fits": part["largest_that_fits"] + ("" if part["fits"] else ": this job does not fit"),
-            "  limited by": _LIMITS[part["limited_by"]].format(population=part["population"]),
-        }
-    )
-    if part["needs_approval"]:
-        output.say(f"The job would wait for the approval of another owner of {part['dataset_name']}.")
-    output.say()
-
-
-def _epsilon_delta(price: Mapping[str, Any]) -> str:
-    """The price as it was requested."""
-    return f"ε = {price['epsilon']}" + ("" if price["delta"] is None else f" at δ = {price['delta']}")
-
-
-def expected(expected: Mapping[str, Any], *, recover: int | None) -> str:
-    """What similar public tables recovered at this ε, and the ε at which they recovered the needed share."""
-    sentences = []
-    if band := expected["band"]:
-        low, middle, high = (round(100 * band[name]) for name in ("low", "middle", "high"))
-        names = ", ".join(table["table"] for table in expected["tables"])
-        sentences.append(
-            f"similar public tables ({names}) recovered {low} to {high} %, in the middle {middle} %, of what a forest "
-            "without privacy gains over the largest class."
-        )
-    if expected["note"]:
-        sentences.append(expected["note"])
-    if recover is not None:
-        reached = [at["epsilon"] for at in expected["curve"] if 100 * at["middle"] >= recover]
-        needed = f"from ε = {reached[0]} on" if reached else "at no ε that was measured"
-        sentences.append(f"Similar tables recovered {recover} % {needed}.")
-    return " ".join(["Expected accuracy:", *sentences, "This is no statement about your rows."])
-
-
-def _of_profile(reused: Mapping[str, Any]) -> str:
-    """The numbers of a profile that a plan uses."""
-    made_for = json.dumps(reused["scope"], ensure_ascii=False) if reused["scope"] else "all cells"
-    profile = f"profile {reused['id']} of {reused['dataset_name']} ({made_for})"
-    used = f"uses the bins of {profile} at no cost" if reused["is_used"] else f"needs no bins of {profile}"
-    return f"{used}." if reused["size"] is None else f"{used}; the rules assume {reused['size']} rows."
 
 
 def follow(client: "Client", job_id: str, output: Output) -> dict[str, Any]:
@@ -332,13 +256,16 @@ def follow(client: "Client", job_id: str, output: Output) -> dict[str, Any]:
         raise
 
 
-def finish(output: Output, job: dict[str, Any]) -> None:
-    """Prints a finished job and its next command; a job that did not succeed ends the command with 1."""
+def finish(output: Output, job: dict[str, Any], *, show: Callable[[dict[str, Any]], None] | None = None) -> None:
+    """Prints a finished job, then its output or the next command; a job that did not succeed ends with 1."""
     if output.as_json:
         output.json(job)
     elif job["state"] == "succeeded":
         output.say(f"{_DONE[job['kind']]} {made(job)}" + (f" ({job['algorithm']})" if job["algorithm"] else ""))
-        output.hint(next_command(job))
+        if show is None:
+            output.hint(next_command(job))
+        else:
+            show(job)
     if job["state"] != "succeeded":
         output.complain(ended(job))
         raise typer.Exit(ExitCode.FAILED)

@@ -21,7 +21,7 @@ def close_to_others(paths: Iterable[Path]) -> None:
             mode = path.stat().st_mode & 0o777
             if mode & _OTHERS:
                 path.chmod(mode & ~_OTHERS)
-                _log.warning("other accounts had access to a private file or folder of the home; it was removed")
+                _log.warning("other accounts could open a private file or folder of the home; their access was removed")
         except FileNotFoundError:
             continue
         except OSError:

@@ -17,9 +17,10 @@ from app.ledger.admission import Population
 from app.ledger.limit import Limit
 from app.ledger.populations import NewPopulation
 from app.ledger.tables import PopulationRow
+from app.privacy.adjacency import Adjacency
 from app.registry import models
 from app.services.authorization import acting
-from app.services.guarantees import population_guarantee
+from app.services.guarantees import of_large_amount, population_guarantee
 from app.services.installation import Installation
 from app.services.ledger.accounts import sees_all_populations, visible_population
 from app.services.ledger.balances import balance_of_population
@@ -136,6 +137,12 @@ def _out(row: PopulationRow, population: Population, limit: Limit, names: Mappin
         adjacency=row.adjacency,
         unit_column=row.unit_column,
         guarantee=population_guarantee(row, population, limit),
+        warnings=of_large_amount(
+            balance.accountant,
+            balance.cap,
+            delta=balance.delta,
+            adjacency=Adjacency(row.adjacency or Adjacency.ADD_REMOVE_ONE),
+        ),
         members=[
             MemberOut(
                 dataset=account_id,

@@ -74,6 +74,7 @@ class ExternalQuote(Answer):
     remaining: DecimalText
     delta_remaining: DecimalText | None
     largest_that_fits: DecimalText
+    warnings: list[str]
 
 
 class ReservationOut(Answer):

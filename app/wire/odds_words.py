@@ -21,3 +21,12 @@ def percent(probability: str) -> str:
     """A probability as a whole percentage, rounded up; below 100 only if the probability is."""
     whole = (Decimal(probability) * 100).to_integral_value(ROUND_CEILING)
     return f"{'more than 99' if whole >= 100 and Decimal(probability) < 1 else whole} %"
+
+
+def sentence(change: str, probability: str, *, unit: str, condition: str = "") -> str:
+    """The odds of one change as a sentence, which may begin with a condition."""
+    somebody = f"{condition} somebody" if condition else "Somebody"
+    return (
+        f"{somebody} who knows every other row and flips a fair coin about {guessed(change, unit)} guesses right at "
+        f"most {percent(probability)} of the time (50 % before)."
+    )

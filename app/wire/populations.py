@@ -47,6 +47,7 @@ class PopulationOut(Answer):
     adjacency: str | None
     unit_column: str | None
     guarantee: JsonObject
+    warnings: list[str]
     members: list[MemberOut]
     created_at: str
 

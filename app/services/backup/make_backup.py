@@ -45,6 +45,8 @@ def make_backup(installation: Installation, destination: Path) -> Manifest:
     """
     if destination.exists():
         raise InstallationError(f"{destination} exists already")
+    if not destination.parent.is_dir():
+        raise InstallationError(f"{destination.parent} is not a folder; make it first")
     heads = Heads(installation)
     heads.confirm()
     part = destination.with_name(f".{destination.name}.{secrets.token_hex(8)}{durable.UNFINISHED}")

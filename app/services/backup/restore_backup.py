@@ -205,8 +205,11 @@ class _Restore:
 
 
 def _require_unused(home: Path, *, is_marked: bool) -> None:
-    if not is_marked and any(path.exists() for path in _files_of_restores(home)):
-        raise InstallationError(f"{home} holds rows or artifacts; a backup is restored into an empty home")
+    present = [path.name for path in _files_of_restores(home) if path.exists()]
+    if present and not is_marked:
+        raise InstallationError(
+            f"{home} has {', '.join(present)} already, which the backup brings; move them away and restore again"
+        )
 
 
 def _remove_files(home: Path) -> None:

@@ -8,7 +8,7 @@ publish facts about single people (docs/known-limits.md).
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -42,11 +42,13 @@ class Draft:
         declaration: the body of ``POST /datasets``, ``null`` where something is missing.
         lacking: what to fill in, one remark for every ``null``.
         to_confirm: what to look at: the draft is complete there, and may still be wrong.
+        optional: what the draft leaves out and the declaration cannot get later.
     """
 
     declaration: dict[str, Any]
     lacking: tuple[Remark, ...]
     to_confirm: tuple[Remark, ...]
+    optional: tuple[Remark, ...]
 
 
 def draft_declaration(
@@ -56,6 +58,7 @@ def draft_declaration(
     label: str | None = None,
     unit: str | None = None,
     table: str | None = None,
+    also: Mapping[str, Any] | None = None,
 ) -> Draft:
     """Makes a draft from a data dictionary.
 
@@ -65,6 +68,7 @@ def draft_declaration(
         label: the column to predict; by default the label of the dictionary, if it has one.
         unit: the column that names a row's privacy unit, if rows are not the unit.
         table: which table to declare, if the dictionary describes several.
+        also: members of the declaration that no dictionary has, such as the budget.
 
     Raises:
         NotADictionary: the text is CSV, JSON of another form, or describes no such column or table.
@@ -77,7 +81,7 @@ def draft_declaration(
         if asked is not None and asked not in columns:
             raise NotADictionary(f"the data dictionary has no column {asked}")
     features = [column for column in described.columns if column.name not in (label, unit)]
-    given = dict(described.declared or {})
+    given = {**(described.declared or {}), **(also or {})}
     if unit is not None:
         given["privacy_unit"] = {"column": unit, "max_rows": None}
     name = name or (described.name if _NAME.fullmatch(described.name) else None)
@@ -91,7 +95,7 @@ def draft_declaration(
         **given,
     }
     lacking = [*_lacking(declaration, features, None if label is None else columns[label])]
-    return Draft(declaration, tuple(lacking), tuple(_to_confirm(features)))
+    return Draft(declaration, tuple(lacking), tuple(_to_confirm(features)), tuple(_optional(declaration)))
 
 
 def _parsed(text: bytes) -> dict[str, Any]:
@@ -181,6 +185,21 @@ def _to_confirm(features: Sequence[Column]) -> Iterator[Remark]:
                 f"{column.name}: the dictionary writes a missing value as {', '.join(column.marks)}; in an upload only "
                 "an empty cell is missing",
             )
+
+
+def _optional(declaration: Mapping[str, Any]) -> Iterator[Remark]:
+    if declaration.get("public_size") is None:
+        yield Remark(
+            "/public_size",
+            "a round number of rows that you are willing to publish, such as 5000; without it, forests are sized for "
+            "a small table",
+        )
+    if not declaration.get("partitions"):
+        yield Remark(
+            "/partitions",
+            'cells, such as {"name": "shard", "kind": "hash", "cells": 5}, so that a model can be measured on rows '
+            "that it was not trained on",
+        )
 
 
 def _list(values: tuple[str, ...] | None) -> list[str] | None:

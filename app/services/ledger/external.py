@@ -47,6 +47,7 @@ def quote_external(installation: Installation, principal: Principal, reference: 
         remaining=charge.balance.text(charge.balance.remaining),
         delta_remaining=account_facts.delta_text(charge.delta_room) if charge.delta else None,
         largest_that_fits=charge.largest_that_fits,
+        warnings=charge.warnings,
     )
 
 

@@ -19,6 +19,7 @@ from app.privacy.adjacency import Adjacency
 from app.privacy.composition import Scope
 from app.privacy.declared import DeclaredLoss
 from app.privacy.events import Event, NoBoundInUnit, UnknownPrivacyEvent
+from app.services.guarantees import of_large_amount
 from app.services.spending.scopes import read_scope
 from app.wire.external_charges import DeclaredLossIn, ExternalIn, ExternalPrice
 
@@ -83,6 +84,12 @@ class ExternalCharge:
         if self.largest_within is None:
             return replace(self.balance, room=self.room).largest_that_fits
         return amounts.to_text(self.largest_within(self.room))
+
+    @property
+    def warnings(self) -> list[str]:
+        """The sentence about a loss that promises little; empty for a smaller loss."""
+        balance = self.balance
+        return of_large_amount(balance.accountant, self.amount, delta=balance.delta, adjacency=self.dataset.adjacency)
 
     @property
     def receipt(self) -> str:

@@ -60,6 +60,7 @@ PLAN = {
     "parameters": {"n_estimators": 8},
     "scope": {},
     "price": PRICE,
+    "odds": {"add_remove": "0.525", "replace_one": "0.5499"},
     "event": {"type": "sequential/1", "parts": []},
     "receipt": "8 trees, one after another",
     "cap": "3",
@@ -219,14 +220,15 @@ OVERLAPS = {
 POPULATION = {
     "id": "pp_1", "name": "patients", "accountant": "pure", "unit": "epsilon", "delta": None, "cap": "3",
     "charged": "1", "reserved": "0.5", "remaining": "1.5", "adjacency": "add_remove", "unit_column": None,
-    "guarantee": {"epsilon": "3", "delta": "0", "text": "For any two worlds"},
+    "guarantee": {"epsilon": "3", "delta": "0", "text": "For any two worlds", "odds": {"person": "0.9526"}},
+    "warnings": [],
     "members": [{"dataset": "ds_1", "dataset_name": "census", "charged": "1", "reserved": "0.5", "deleted_at": "now"}],
     "created_at": "2026-11-20T09:30:00.000000Z",
 }  # fmt: skip
 _QUOTED = {
     "dataset": "ds_1", "dataset_name": "census", "scope": {}, "price": PRICE, "event": {}, "receipt": "2 counts",
     "cap": "3", "remaining": "1.5", "fits": True, "largest_that_fits": "1.5", "left_afterwards": "1.4",
-    "limited_by": "cap", "needs_approval": False, "population": None,
+    "limited_by": "cap", "needs_approval": False, "population": None, "odds": PLAN["odds"],
 }  # fmt: skip
 _RELEASED = {
     "dataset": "ds_1", "dataset_name": "census", "name": None, "scope": {}, "epochs": ["ep_1"], "price": PRICE,
@@ -351,7 +353,9 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
             "partitions": [], "guarantee": MODEL["guarantee"],
         },
     ),
-    ("POST", "/ledger/census/quotes"): (200, EXTERNAL | {"fits": False, "remaining": "0.1"}),
+    ("POST", "/ledger/census/quotes"): (
+        200, EXTERNAL | {"fits": False, "remaining": "0.1", "warnings": ["ε is above 10"]},
+    ),
     ("POST", "/ledger/census/reservations"): (201, EXTERNAL),
     ("GET", "/ledger/census/reservations"): (200, {"reservations": [EXTERNAL], "next": None}),
     ("POST", "/ledger/census/cap"): (200, {**BALANCE, "cap": "2", "remaining": "0.5"}),

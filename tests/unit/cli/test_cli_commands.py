@@ -106,7 +106,8 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["aliases", "set", "census@production", "md_1"], ["census@production is md_1", "predict census@production"]),
     (["aliases", "history", "census@production"], ["(removed)", "key_1"]),
     (["aliases", "remove", "census@production"], ["removed census@production"]),
-    (["models", "show", "md_1"], ["For any two datasets", "pf_1", "8 trees", "next: grovekeeper predict md_1"]),
+    (["models", "show", "md_1"], ["For any two datasets", "pf_1", "next: grovekeeper predict md_1", "md_1 --receipt"]),
+    (["models", "show", "md_1", "--receipt"], ["8 trees, one after another"]),
     (["models", "delete", "md_1", "--yes"], ["deleted md_1"]),
     (["models", "download", "md_1", "new.safetensors"], ["wrote new.safetensors (8 bytes", "models show md_1"]),
     (["models", "download", "md_1", "new.onnx", "--format", "onnx", "--read-out", "ta"], ["wrote new.onnx (8 bytes"]),
@@ -123,7 +124,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     ),
     (
         ["ledger", "charge", "census", "--description", "a mean", "--event", "file.json", "--quote"],
-        ["would cost 0.5 ε; 0.1 left: it does not fit"],
+        ["would cost 0.5 ε; 0.1 left: it does not fit", "note: ε is above 10"],
     ),
     (["ledger", "reservations", "census"], ["rs_2", "0.5 ε", "key_3", "a mean"]),
     (
@@ -178,7 +179,11 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["datasets", "overlaps", "census"], ["ep_0", "?", "survey", "next: grovekeeper populations join census"]),
     (
         ["populations", "create", "patients", "--epsilon", "3"],
-        ["opened patients (pp_1) with a lifetime budget of 3 ε", "next: grovekeeper populations join DATASET patients"],
+        [
+            "opened patients (pp_1) with a lifetime budget of 3 ε",
+            "one person of the population guesses right at most 96 %",
+            "next: grovekeeper populations join DATASET patients",
+        ],
     ),
     (["populations", "list"], ["patients", "1.5"]),
     (

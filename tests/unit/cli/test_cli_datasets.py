@@ -129,3 +129,30 @@ def test_commands_succeed_if_the_guarantee_cannot_be_read(run: Run, service: Any
 def test_an_account_that_counts_epsilon_asks_for_no_balance(run: Run, service: Any) -> None:
     assert run("datasets", "show", "census").exit_code == 0
     assert [request.url.path for request in service.requests] == ["/datasets/census"]
+
+
+def test_the_report_of_an_upload_lists_the_columns_with_counts(run: Run, service: Any) -> None:
+    status, report = service.answers["POST", "/datasets/census/rows"]
+    clean = {"name": "sex", "clamped": 0, "missing": 0, "unknown": 0}
+    service.answers["POST", "/datasets/census/rows"] = (status, report | {"columns": [*report["columns"], clean]})
+    shown = run("datasets", "upload", "census", "rows.csv").stdout
+    assert "age" in shown
+    assert "sex" not in shown
+    assert "the other columns: none" in shown
+    service.answers["POST", "/datasets/census/rows"] = (status, report | {"columns": [clean]})
+    assert "no cell was clamped, missing or unknown" in run("datasets", "upload", "census", "rows.csv").stdout
+
+
+def test_a_secret_is_saved_to_a_private_file_and_not_shown(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "ann.key"
+    for typed in (["create", "ann"], ["rotate", "key_2"]):
+        done = run("keys", *typed, "--save", str(file))
+        secret = file.read_text(encoding="utf-8").strip()
+        assert secret.startswith("key_2.")
+        assert secret not in done.output
+        assert file.stat().st_mode & 0o777 == 0o600
+        refused = run("keys", *typed, "--save", str(file), "--json")
+        assert refused.exit_code == ExitCode.WRONG_USE
+        file.unlink()
+        assert json.loads(run("keys", *typed, "--save", str(file), "--json").stdout)["key"] is None
+        file.unlink()

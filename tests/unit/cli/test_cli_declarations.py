@@ -42,7 +42,7 @@ def test_a_draft_is_printed_and_the_checklist_beside_it(run: Run, service: Any, 
 def test_a_draft_is_written_to_a_file_that_does_not_exist(run: Run, dictionary: Path, tmp_path: Path) -> None:
     draft = tmp_path / "draft.json"
     done = run("datasets", "init", str(dictionary), str(draft))
-    assert f"next: grovekeeper datasets check {draft}" in done.stdout
+    assert f"next: grovekeeper datasets check {draft}    (when the gaps are filled in)" in done.stdout
     assert json.loads(draft.read_text(encoding="utf-8"))["name"] == "census"
     again = run("datasets", "init", str(dictionary), str(draft))
     assert (again.exit_code, "exists already" in again.stderr) == (ExitCode.WRONG_USE, True)
@@ -52,6 +52,18 @@ def test_a_draft_as_json_has_the_checklist_in_it(run: Run, dictionary: Path) -> 
     printed = json.loads(run("datasets", "init", str(dictionary), "--json").stdout)
     assert [set(remark) for remark in printed["lacking"]] == [{"at", "text"}] * 4
     assert printed["to_confirm"] == []
+    assert [remark["at"] for remark in printed["optional"]] == ["/public_size", "/partitions"]
+
+
+def test_options_declare_what_no_dictionary_says(run: Run, dictionary: Path) -> None:
+    options = ("--label", "income", "--epsilon", "3", "--public-size", "5000", "--cells", "5")
+    printed = json.loads(run("datasets", "init", str(dictionary), *options, "--json").stdout)
+    declared = printed["declaration"]
+    assert declared["budget"] == {"accountant": "pure", "epsilon": "3"}
+    assert declared["public_size"] == 5000
+    assert declared["partitions"] == [{"name": "shard", "kind": "hash", "cells": 5}]
+    assert [remark["at"] for remark in printed["lacking"]] == ["/schema/features/0/upper"]
+    assert printed["optional"] == []
 
 
 def test_rows_are_refused_as_a_dictionary(run: Run, tmp_path: Path) -> None:
@@ -65,10 +77,23 @@ def test_rows_are_refused_as_a_dictionary(run: Run, tmp_path: Path) -> None:
 def test_a_check_sends_the_file_and_prints_the_warnings(run: Run, service: Any, dictionary: Path) -> None:
     status, dataset = service.answers["POST", "/datasets"]
     checked = {name: dataset[name] for name in ("name", "account", "partitions", "public_size", "population")}
-    service.answers["POST", "/declarations"] = (200, checked | {"warnings": [WARNING]})
+    service.answers["POST", "/declarations"] = (
+        200, checked | {"warnings": [WARNING], "guarantee": {"odds": {"add_remove": "0.9526"}}},
+    )  # fmt: skip
     service.answers["POST", "/datasets"] = (status, dataset | {"warnings": [WARNING]})
     done = run("datasets", "check", str(dictionary))
     assert "census breaks no rule; its lifetime budget would be 3 ε" in done.stdout
     assert f"note: {WARNING}" in done.stdout
+    assert "guesses right at most 96 % of the time (50 % before)" in done.stdout
+    assert "No public size" not in done.stdout
     assert json.loads(service.requests[-1].content) == DICTIONARY
     assert f"note: {WARNING}" in run("datasets", "create", str(dictionary)).stdout
+
+
+def test_a_declaration_without_a_public_size_is_noted(run: Run, service: Any, dictionary: Path) -> None:
+    status, dataset = service.answers["POST", "/datasets"]
+    service.answers["POST", "/datasets"] = (status, dataset | {"public_size": None})
+    assert (
+        "note: No public size is declared, and none can be added later."
+        in run("datasets", "create", str(dictionary)).stdout
+    )

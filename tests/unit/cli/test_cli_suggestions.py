@@ -49,3 +49,21 @@ def test_a_column_of_a_prediction_is_suggested(run: Run, tmp_path: Path) -> None
     result = run("predict", "md_1", str(tmp_path / "typo.csv"))
     assert result.exit_code == 2
     assert "the rows have a column 'agee', which the model does not read; did you mean age?" in result.stderr
+
+
+def test_columns_that_the_rows_lack_are_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "short.csv").write_text("sex\nMale\nFemale\n")
+    result = run("predict", "md_1", str(tmp_path / "short.csv"))
+    assert (result.exit_code, result.stderr) == (2, "not done: the rows lack columns that the model needs: age\n")
+
+
+def test_a_model_is_suggested_by_its_name(run: Run, service: Any) -> None:
+    service.answers["GET", "/models/forest"] = (404, {"type": "not-found", "detail": "no such model"})
+    assert run("predict", "forest", "rows.csv").stderr == "not done: no such model; did you mean md_1?\n"
+    service.answers["GET", "/models/tree"] = (404, {"type": "not-found", "detail": "no such model"})
+    assert run("predict", "tree", "rows.csv").stderr == "not done: no such model\n"
+
+
+def test_a_command_of_a_group_is_suggested(run: Run) -> None:
+    assert "Did you mean 'datasets upload'?" in " ".join(run("upload", "census").stderr.split())
+    assert "Did you mean 'train'?" in " ".join(run("trian", "census").stderr.split())

@@ -212,10 +212,13 @@ def test_the_numbers_of_a_guarantee_come_before_its_statement(run: Run, service:
     at = lines.index("For any two datasets …")
     assert lines[at - 5 : at] == [
         "adds, given all earlier releases: 0.1 ε (added or removed), 0.2 ε (replaced)",
-        "  a guess about whether one privacy unit is in the data is right at most 53 % of the time (a coin: 50 %)",
-        "  a guess about which of two privacy units is in the data is right at most 55 % of the time (a coin: 50 %)",
+        "  Given everything that was released before, somebody who knows every other row and flips a fair coin about "
+        "whether one privacy unit is in the data guesses right at most 53 % of the time (50 % before).",
+        "  Given everything that was released before, somebody who knows every other row and flips a fair coin about "
+        "which of two privacy units is in the data guesses right at most 55 % of the time (50 % before).",
         "all outputs together: ε = 3 (added or removed), ε = 6 (replaced)",
-        "  a guess about whether one privacy unit is in the data is right at most 96 % of the time (a coin: 50 %)",
+        "  Somebody who knows every other row and flips a fair coin about "
+        "whether one privacy unit is in the data guesses right at most 96 % of the time (50 % before).",
     ]
     labels = {"add_remove": None, "replace_one": None, "label": {"epsilon": "2", "delta": "0.001"}, "text": "Labels"}
     service.answers["GET", "/models/md_1"] = (200, {**service.answers["GET", "/models/md_1"][1], "guarantee": labels})
@@ -278,6 +281,10 @@ def test_a_quote_begins_with_the_algorithm_its_price_and_what_is_left(run: Run, 
         "  largest ε that fits  1.5",
         "  limited by           the cap",
     ]
+    assert (
+        "Given everything that was released before, somebody who knows every other row and flips a fair coin" in shown
+    )
+    assert "whether one privacy unit is in the data guesses right at most 53 % of the time (50 % before)." in shown
     assert service.body()["algorithm"] == "auto"
     assert plan["receipt"] not in shown
     service.answers["POST", "/plans"] = (200, {**plan, "left_afterwards": "0"})
@@ -322,3 +329,15 @@ def test_interrupting_a_wait_says_that_the_job_goes_on(run: Run, monkeypatch: py
     result = run("train", "census", "-a", "mrf", "-e", "1", "--wait")
     assert result.exit_code == 1
     assert "the job goes on; follow it with: grovekeeper jobs show jb_1 --wait" in result.stderr
+
+
+@pytest.mark.parametrize("typed", [["run", "md_1"], ["best", "md_1", "md_2"]])
+def test_after_the_wait_an_evaluation_is_printed(run: Run, service: Any, typed: list[str]) -> None:
+    done = {**service.answers["GET", "/jobs/jb_1"][1], "kind": "evaluation", "evaluation_id": "ev_1", "model_id": None}
+    service.answers["GET", "/jobs/jb_1"] = (200, done)
+    shown = run("evaluations", *typed, "-e", "0.1", "--wait").stdout
+    assert "released evaluation ev_1" in shown
+    assert "75.0%" in shown
+    assert "2 counts" not in shown
+    assert "2 counts" in run("evaluations", "show", "ev_1", "--receipt").stdout
+    assert "2 counts" in run("profiles", "show", "pf_1", "--receipt").stdout
