@@ -11,8 +11,8 @@ from app.api.main import create_app
 from app.core.settings import Settings
 from app.services.keys import create_admin
 from tests.support.in_process import in_process
+from tests.support.openapi import DOCUMENT
 from tests.support.operations import NOWHERE, REQUESTS
-from tests.support.role_table import DOCUMENT
 
 Ask: TypeAlias = Callable[[str, str], httpx.Response]
 """``ask(operation, query)``"""

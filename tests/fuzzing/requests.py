@@ -11,7 +11,6 @@ import jsonschema_rs
 from pydantic import BaseModel
 
 from app.api import bodies, exact_json, problems
-from app.api.main import openapi_text
 from app.core import amounts
 from app.core.errors import GrovekeeperError, MalformedRequest, TooLarge
 from app.privacy import accountants, events
@@ -22,6 +21,7 @@ from app.services import predict
 from app.verifier import amounts as verifier_amounts
 from app.verifier import events as verifier_events
 from app.wire.base import Request
+from tests.support.openapi import DOCUMENT
 from tests.support.operations import NOWHERE, REQUESTS
 
 _MAX_NODES = 500
@@ -103,7 +103,7 @@ def run_amount(data: bytes) -> bool:
 @cache
 def _models() -> tuple[tuple[type[BaseModel], jsonschema_rs.Validator], ...]:
     """Every type of a request body, with its schema in the OpenAPI document."""
-    components = json.loads(openapi_text())["components"]
+    components = DOCUMENT["components"]
     models = sorted(_subclasses(Request), key=lambda model: model.__name__)
     return tuple(
         (model, jsonschema_rs.validator_for({**components["schemas"][model.__name__], "components": components}))

@@ -8,7 +8,6 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import jsonschema_rs
 import pytest
@@ -24,13 +23,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from app.api.main import openapi_text
 from app.verifier import control_export, dataset_replay, population_replay
 from tests.support.estate import built_estate
 from tests.support.generated_requests import Sender, each_case, operations
+from tests.support.openapi import DOCUMENT
 from tests.support.server import Server
 
-DOCUMENT: dict[str, Any] = json.loads(openapi_text())
 CONFORMANCE = [
     not_a_server_error,
     status_code_conformance,

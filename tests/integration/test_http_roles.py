@@ -22,8 +22,9 @@ from app.registry.tables import ModelRow
 from tests.support.cells import Cells, opened_cells, undone
 from tests.support.estate import Estate, built_estate, name_model, upload_of, waiting_job
 from tests.support.lost_authority import Loss, lost_before_write
+from tests.support.openapi import DOCUMENT
 from tests.support.operations import ACTS, REQUESTS, WEBHOOK, Targets
-from tests.support.role_table import ALONE, CALLERS, DOCUMENT, ONE, OPERATIONS, RULES, Caller, Place, expected, places
+from tests.support.role_table import ALONE, CALLERS, ONE, OPERATIONS, RULES, Caller, Place, expected, places
 from tests.support.server import Caller as Holder
 from tests.support.server import Server, training
 

@@ -3,7 +3,6 @@
 A generated body alone hardly ever passes the first check. So most bodies are valid bodies with a few generated members.
 """
 
-import json
 import secrets
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -19,8 +18,8 @@ from schemathesis.core import NOT_SET
 from schemathesis.core.result import Ok
 from schemathesis.schemas import APIOperation
 
-from app.api.main import openapi_text
 from tests.support.estate import Estate
+from tests.support.openapi import DOCUMENT
 from tests.support.operations import REQUESTS
 
 Operation: TypeAlias = APIOperation[Any, Any, Any, Any]
@@ -56,7 +55,7 @@ VALUES: tuple[Any, ...] = (
 @cache
 def operations() -> dict[str, Operation]:
     """All operations by id."""
-    schema = schemathesis.openapi.from_dict(json.loads(openapi_text()))
+    schema = schemathesis.openapi.from_dict(DOCUMENT)
     schema.config.generation.update(with_security_parameters=False)  # the requests carry keys of the estate
     every = [result.ok() for result in schema.get_all_operations() if isinstance(result, Ok)]
     return {operation.definition.raw["operationId"]: operation for operation in every}

@@ -3,14 +3,13 @@
 A cell is a caller (a global role and a grant on the dataset), an operation, and the state of what the request names.
 """
 
-import json
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
 from typing import NamedTuple
 
-from app.api.main import openapi_text
+from tests.support.openapi import DOCUMENT
 
 
 class Caller(NamedTuple):
@@ -130,7 +129,6 @@ RULES: dict[str, Rule] = {
 }  # fmt: skip
 """The table of roles of docs/api.md and docs/glossary.md, by operation."""
 
-DOCUMENT = json.loads(openapi_text())
 OPERATIONS: dict[str, tuple[str, str, int]] = {
     it["operationId"]: (method.upper(), path, next(int(status) for status in it["responses"] if status < "300"))
     for path, methods in DOCUMENT["paths"].items()
