@@ -1,5 +1,7 @@
 """Parses, sanitises and counts the columns of an upload, one block at a time.
 
+A block of a column is text, or numbers where the upload has numbers (null = empty).
+
 How cells are read:
 
 * A cell of no characters is empty, quoted or not. In a number column, spaces and tabs alone are empty, too, and so is
@@ -52,6 +54,19 @@ class ColumnReport:
     unknown: int = field(repr=False)
 
 
+@dataclass(frozen=True)
+class Cells:
+    """PRIVATE: one block of a column.
+
+    Attributes:
+        stored: the sanitised cells: float64 inside the bounds with null = MISSING, or int32 codes.
+        uploaded: the cells as they were uploaded: float64 with NaN for an empty cell, or text.
+    """
+
+    stored: pa.Array = field(repr=False)
+    uploaded: pa.Array = field(repr=False)
+
+
 class _Column:
     """The counts of one column over all blocks."""
 
@@ -94,27 +109,23 @@ class NumberColumn(_Column):
         super().__init__(feature.name)
         self._feature = feature
 
-    def read(self, cells: pa.Array) -> pa.Array:
-        """Reads one block.
-
-        Args:
-            cells: PRIVATE; the text of the upload.
-
-        Returns:
-            float64 inside the bounds, null = MISSING.
-        """
-        values = self._parse(cells)
+    def read(self, cells: pa.Array) -> Cells:
+        """Reads one block of text or numbers. A block with problems has fewer stored cells than it should."""
+        is_text = pa.types.is_string(cells.type)
+        values: NDArray[np.float64] = self._parse(cells) if is_text else cells.to_numpy(zero_copy_only=False)
         is_empty = np.isnan(values)
         self._empty(int(np.count_nonzero(is_empty)), is_legal=self._feature.missing)
         if self._feature.type == "integer":
             self._refuse("not-an-integer", int(np.count_nonzero((np.rint(values) != values) & ~is_empty)))
         self.n_clamped += count_out_of_bounds(self._feature, values)
-        return pa.array(sanitise_numbers(self._feature, values), pa.float64(), mask=is_empty)
+        sanitised = sanitise_numbers(self._feature, values)
+        mask = is_empty if is_empty.any() else None
+        return Cells(pa.array(sanitised, pa.float64(), mask=mask), pa.array(values, pa.float64()))
 
     def _parse(self, text: pa.Array) -> NDArray[np.float64]:
         """The cells as floats, NaN for empty cells. Counts and drops cells that are no numbers."""
-        parsed = _cast(_nulled(text), pa.float64())
-        if parsed is None:
+        parsed = _cast(text, pa.float64())
+        if parsed is None:  # a cell is empty, or has spaces, or is no number
             text = _nulled(pc.ascii_trim(text, characters=" \t"))
             parsed = _cast(text, pa.float64())
         if parsed is None:
@@ -122,8 +133,9 @@ class NumberColumn(_Column):
             text = self._only(text, pc.match_substring_regex(text, _NUMBER), problem="not-a-number")
             parsed = text.cast(pa.float64())
         # The parser reads "nan(anything)" as NaN; only the plain word is an empty cell here.
-        if pc.any(pc.is_nan(parsed)).as_py():
-            is_legal = pc.or_(pc.invert(pc.is_nan(parsed)), pc.match_substring_regex(text, _NAN))
+        is_nan = pc.is_nan(parsed)
+        if is_nan.true_count:
+            is_legal = pc.or_(pc.invert(is_nan), pc.match_substring_regex(text, _NAN))
             parsed = self._only(parsed, is_legal, problem="not-a-number")
         values: NDArray[np.float64] = parsed.to_numpy(zero_copy_only=False)
         return values
@@ -143,16 +155,18 @@ class CategoryColumn(_Column):
         self._feature = feature
         self._categories = pa.array(feature.categories, pa.string())
 
-    def read(self, cells: pa.Array) -> pa.Array:
-        """One block: PRIVATE text in, int32 codes with OTHER and MISSING out."""
+    def read(self, cells: pa.Array) -> Cells:
+        """Reads one block of text into codes with OTHER and MISSING."""
         codes = pc.index_in(cells, self._categories)
+        if not codes.null_count:  # no category is empty
+            return Cells(codes, cells)
         is_empty = pc.equal(cells, "")
         self._empty(is_empty.true_count, is_legal=self._feature.missing)
         self.n_unknown += codes.null_count - is_empty.true_count
         self._look_at_undeclared(cells.filter(codes.is_null()))
         other = pa.scalar(self._feature.other_code, pa.int32())
         missing = pa.scalar(self._feature.missing_code, pa.int32())
-        return pc.if_else(is_empty, missing, pc.fill_null(codes, other))
+        return Cells(pc.if_else(is_empty, missing, pc.fill_null(codes, other)), cells)
 
 
 class LabelColumn(_Column):
@@ -162,12 +176,14 @@ class LabelColumn(_Column):
         super().__init__(label.name)
         self._classes = pa.array(label.classes, pa.string())
 
-    def read(self, cells: pa.Array) -> pa.Array:
-        """One block: PRIVATE text in, int32 class codes out, −1 where unknown."""
+    def read(self, cells: pa.Array) -> Cells:
+        """Reads one block of text into class codes, −1 where unknown."""
         codes = pc.index_in(cells, self._classes)
+        if not codes.null_count:
+            return Cells(codes, cells)
         self.n_unknown += codes.null_count
         self._look_at_undeclared(cells.filter(codes.is_null()))
-        return pc.fill_null(codes, pa.scalar(UNKNOWN_LABEL, pa.int32()))
+        return Cells(pc.fill_null(codes, pa.scalar(UNKNOWN_LABEL, pa.int32())), cells)
 
 
 class UnitColumn(_Column):

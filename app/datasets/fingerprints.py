@@ -1,9 +1,15 @@
 """Computes keyed fingerprints of rows, by which an owner finds uploads that contain the same rows.
 
 The fingerprint of a row is a keyed hash of its features and label as they were uploaded, in the order of the
-declaration, without spaces around the cells. Without the key, nobody can test a guess against the files. The unit
-column is left out, so that a copy with other identifiers for people is recognised, too. Fingerprints are stored in a
-folder beside the rows, encrypted under the same data key, and erased with them.
+declaration: of the values of numbers, and of texts without spaces around them. Without the key, nobody can test a guess
+against the files. The unit column is left out, so that a copy with other identifiers for people is recognised, too.
+Fingerprints are stored in a folder beside the rows, encrypted under the same data key, and erased with them.
+
+The hash is PMAC (Black and Rogaway, 2002) with masks that are a function of the block's place: AES of each block XOR
+its mask, summed by XOR, and AES of the sum with another key, of which 64 bits are kept. All blocks of many rows are
+encrypted in one call, which a hash of one row after another would not allow. A row is encoded as its numbers, two to a
+block, and then its texts with separators, filled up with NUL, which no stored text contains: different rows have
+different blocks.
 
 No balance, cap, population, upload or job depends on fingerprints. They are compared only when an owner asks, and only
 with other datasets of the same owner (docs/adr/0011-overlap-is-shown-not-held.md).
@@ -17,6 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import ECB
 from numpy.typing import NDArray
 
 from app.core import durable
@@ -32,7 +41,10 @@ FINGERPRINT_BYTES = 8
 """Two different rows share a fingerprint once in 2⁶⁴ pairs: enough for a hint."""
 
 _KEY_FILE = "fingerprint.key"
-_DOMAIN = b"grovekeeper/fingerprint/1\0"
+_BLOCK_KEY = b"grovekeeper/fingerprint-block/1"
+_MASK_KEY = b"grovekeeper/fingerprint-mask/1"
+_SUM_KEY = b"grovekeeper/fingerprint-sum/1"
+_BLOCK_BYTES = 16
 _SEPARATOR = "\x1f"
 _STORED = np.dtype("<u8")
 _PASS_BYTES = 64 * 1024 * 1024
@@ -52,14 +64,13 @@ class Fingerprints:
 
         Args:
             file: the file that becomes ``destination``.
-            columns: PRIVATE; text of the features and the label of the stored rows.
+            columns: PRIVATE; the features and the label of the stored rows: float64 with NaN for an empty cell, or
+                text without NUL.
         """
-        import pyarrow.compute as pc
-
-        cells = [pc.ascii_trim_whitespace(column) for column in columns]
-        rows = pc.binary_join_element_wise(*cells, _SEPARATOR).to_pylist()
-        digest, key = hmac.digest, self.key
-        file.write(b"".join(digest(key, _DOMAIN + row.encode(), "sha256")[:FINGERPRINT_BYTES] for row in rows))
+        if len(columns[0]):
+            numbers = [column.to_numpy() for column in columns if column.type == "double"]
+            texts = _joined([column for column in columns if column.type != "double"])
+            file.write(_Mac(self.key).of_rows(_number_blocks(numbers, len(columns[0])), *texts).tobytes())
 
 
 @dataclass(frozen=True)
@@ -129,6 +140,80 @@ def compare(uploads: Mapping[str, SealedFile], others: Mapping[str, Mapping[str,
             for upload, part_prints in parts.items():
                 shared[upload][name] += _n_within(part_prints, in_several if upload in theirs else in_any)
     return {upload: Overlap(rows[upload], distinct[upload], shared[upload]) for upload in uploads}
+
+
+class _Mac:
+    """Keyed hashes of many rows of blocks at once."""
+
+    def __init__(self, key: bytes) -> None:
+        self._encrypt_blocks, self._encrypt_masks, self._encrypt_sums = (
+            _encryptor(hmac.digest(key, purpose, "sha256")) for purpose in (_BLOCK_KEY, _MASK_KEY, _SUM_KEY)
+        )
+
+    def of_rows(
+        self, numbers: NDArray[np.uint64], text: NDArray[np.uint64], n_text_blocks: NDArray[np.int64]
+    ) -> NDArray[np.uint64]:
+        """The hash of each row, 64 bits.
+
+        Args:
+            numbers: PRIVATE, shape ``(n_rows, n_blocks, 2)``.
+            text: PRIVATE, shape ``(n_rows' blocks in all, 2)``: the further blocks of all rows, row after row.
+            n_text_blocks: of each row, at least one.
+        """
+        n_number_blocks = numbers.shape[1]
+        starts = np.cumsum(n_text_blocks) - n_text_blocks
+        places = np.arange(len(text)) - np.repeat(starts, n_text_blocks) + n_number_blocks
+        masks = np.zeros((n_number_blocks + int(n_text_blocks.max()), 2), np.uint64)
+        masks[:, 0] = np.arange(len(masks))
+        masks = _encrypted(self._encrypt_masks, masks)
+        sums = np.bitwise_xor.reduceat(_encrypted(self._encrypt_blocks, text ^ masks[places]), starts)
+        for place in range(n_number_blocks):
+            sums ^= _encrypted(self._encrypt_blocks, numbers[:, place] ^ masks[place])
+        return _encrypted(self._encrypt_sums, sums)[:, 0].astype(_STORED)
+
+
+def _encryptor(key: bytes) -> CipherContext:
+    # Each block is XORed with the mask of its place before, so equal blocks do not show: the mode is a part of PMAC.
+    return Cipher(AES256(key), ECB()).encryptor()  # noqa: S305
+
+
+def _encrypted(encryptor: CipherContext, blocks: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    return np.frombuffer(encryptor.update(np.ascontiguousarray(blocks).data.cast("B")), np.uint64).reshape(blocks.shape)
+
+
+def _number_blocks(numbers: Sequence[NDArray[np.float64]], n_rows: int) -> NDArray[np.uint64]:
+    """Numbers as blocks, two in each; equal numbers have equal bits."""
+    values = np.zeros((n_rows, len(numbers) + len(numbers) % 2))
+    for index, column in enumerate(numbers):
+        values[:, index] = column
+    values += 0.0  # -0.0 becomes 0.0
+    values[np.isnan(values)] = np.nan
+    return values.view(np.uint64).reshape(n_rows, -1, 2)
+
+
+def _joined(texts: "Sequence[pa.Array]") -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """The texts of each row with separators, as blocks that are filled up with NUL, and the number of blocks of each
+    row."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    joined = pc.binary_join_element_wise(*map(_trimmed, texts), _SEPARATOR)
+    n_bytes = pc.binary_length(joined).to_numpy().astype(np.int64)
+    n_blocks = np.maximum(-(-n_bytes // _BLOCK_BYTES), 1)
+    fillings = pa.array(["\0" * length for length in range(_BLOCK_BYTES + 1)])
+    filled = pc.binary_join_element_wise(joined, fillings.take(pa.array(n_blocks * _BLOCK_BYTES - n_bytes)), "")
+    n_all = int(n_blocks.sum())
+    return np.frombuffer(filled.buffers()[2], np.uint64, count=2 * n_all).reshape(n_all, 2), n_blocks
+
+
+def _trimmed(texts: "pa.Array") -> "pa.Array":
+    """Texts without white space around them. No text has a space if no byte is a space or a control character."""
+    import pyarrow.compute as pc
+
+    characters = texts.buffers()[2]
+    if characters is not None and characters.size and np.frombuffer(characters, np.uint8).min() <= ord(" "):
+        return pc.ascii_trim_whitespace(texts)
+    return texts
 
 
 _NOTHING: NDArray[np.uint64] = np.empty(0, dtype=_STORED)

@@ -31,7 +31,7 @@ from app.datasets.admission import AdmissionBook, unit_row_ids
 from app.datasets.body_forms import BodyForm
 from app.datasets.cells import ROW_ID_BYTES, hash_cells, hash_keys
 from app.datasets.columnar.source import ColumnarSource
-from app.datasets.csv_columns import Column, ColumnReport, LabelColumn, UnitColumn, new_column
+from app.datasets.csv_columns import Cells, Column, ColumnReport, LabelColumn, UnitColumn, new_column
 from app.datasets.csv_source import CsvSource
 from app.datasets.fingerprints import Fingerprints
 from app.datasets.partition_columns import as_feature, own_column_partitions, stored_columns
@@ -246,12 +246,12 @@ class _Upload:
         group: list[pa.RecordBatch] = []
         with row_layout.writer(file, self._stored_form) as writer:
             for block in self._blocks(text):
-                arrays = [column.read(block.column(index)) for index, column in enumerate(self.columns)]
+                cells = [column.read(block.column(index)) for index, column in enumerate(self.columns)]
                 units = None if self._unit is None else self._unit.read(block.column(len(self.columns)))
                 if self._problems():
                     group.clear()
                     continue
-                group.append(self._admitted(block, arrays, units))
+                group.append(self._admitted(cells, units))
                 if sum(batch.num_rows for batch in group) >= group_rows:
                     yield
                     writer.write_table(pa.Table.from_batches(group))
@@ -287,28 +287,25 @@ class _Upload:
             problems.append(ColumnProblem("", "ragged-row", self._n_ragged_rows))
         return problems
 
-    def _admitted(self, block: pa.RecordBatch, arrays: list[pa.Array], units: pa.Array | None) -> pa.RecordBatch:
-        """The rows of a block that are stored, with their ids. Hands their text to ``on_stored``.
+    def _admitted(self, cells: Sequence[Cells], units: pa.Array | None) -> pa.RecordBatch:
+        """The rows of a block that are stored, with their ids. Hands their uploaded cells to ``on_stored``.
 
         Raises:
             TooLarge: more rows than a dataset may have.
         """
-        first_own = len(arrays) - self._n_own
-        texts = [block.column(index) for index in range(first_own)]
+        first_own = len(cells) - self._n_own
+        arrays, uploaded = [column.stored for column in cells], [column.uploaded for column in cells[:first_own]]
         if units is None:
-            row_ids = os.urandom(ROW_ID_BYTES * block.num_rows)
+            row_ids = os.urandom(ROW_ID_BYTES * len(arrays[0]))
         else:
             is_admitted, row_ids = self._admit(units)
-            arrays, texts = (
-                [array.filter(is_admitted) for array in arrays],
-                [cells.filter(is_admitted) for cells in texts],
-            )
+            arrays, uploaded = ([column.filter(is_admitted) for column in columns] for columns in (arrays, uploaded))
         n_kept = len(row_ids) // ROW_ID_BYTES
         self.n_rows += n_kept
         if self.n_rows > limits.MAX_ROWS_PER_DATASET:
             raise TooLarge("the number of rows", limits.MAX_ROWS_PER_DATASET)
         ids = pa.FixedSizeBinaryArray.from_buffers(pa.binary(ROW_ID_BYTES), n_kept, [None, pa.py_buffer(row_ids)])
-        self._on_stored(texts)
+        self._on_stored(uploaded)
         stored = [*arrays[:first_own], ids, *self._cells(row_ids, iter(arrays[first_own:]))]
         return pa.RecordBatch.from_arrays(stored, schema=self._stored_form)
 

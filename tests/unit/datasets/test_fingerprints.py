@@ -1,12 +1,15 @@
 """Tests that fingerprints are keyed functions of a row's values, and how overlaps are counted."""
 
+import hmac
 import stat
+import struct
 import threading
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from app.core.data_keys import DataKey
 from app.core.errors import InstallationError
@@ -45,13 +48,59 @@ def test_order_of_columns_in_the_file_and_space_around_cells_do_not_matter(tmp_p
     assert printed(plain) == printed(turned)
 
 
+def test_equal_numbers_have_equal_fingerprints(tmp_path: Path) -> None:
+    plain, other = Ingestion(tmp_path / "a"), Ingestion(tmp_path / "b")
+    plain(HEADER + GOOD_ROW)
+    other(HEADER + '+39.0,175e-2,Male,"Bern, BE",>50K\n')
+    assert printed(plain) == printed(other)
+
+
+_CELLS = [["Male", "", "x" * 40], ["", "Bern", "y" * 16], ["Mal", "eBern", ""], ["", "", ""]]
+
+
+@pytest.mark.parametrize(
+    "numbers", [[], [[1.5, 0.0, -2.0, np.nan]], [[1.5, -0.0, 7.0, 1e300], [0.0] * 4, [np.inf] * 4]]
+)
+def test_fingerprints_are_pmac_of_numbers_and_texts(tmp_path: Path, numbers: list[list[float]]) -> None:
+    destination = SealedFile(tmp_path / "x", DATA_KEY)
+    columns = [pa.array(column, pa.float64()) for column in numbers]
+    columns += [pa.array(cells, pa.string()) for cells in zip(*_CELLS, strict=True)]
+    with destination.new(existing="refuse") as file:
+        fingerprints.Fingerprints(destination, KEY).write(file, columns)
+    rows = [_encoded([column[row] for column in numbers], texts) for row, texts in enumerate(_CELLS)]
+    assert values(destination) == [_pmac(row) for row in rows]
+    assert len(set(rows)) == len(rows)
+
+
+def _encoded(numbers: list[float], texts: list[str]) -> bytes:
+    packed = b"".join(struct.pack("<d", number + 0.0) for number in numbers)
+    text = "\x1f".join(texts).encode()
+    return packed + bytes(-len(packed) % 16) + text + bytes(-len(text) % 16)
+
+
+def _pmac(row: bytes) -> int:
+    block_key, mask_key, sum_key = (
+        hmac.digest(KEY, b"grovekeeper/fingerprint-%b/1" % purpose, "sha256") for purpose in (b"block", b"mask", b"sum")
+    )
+    total = 0
+    for place, start in enumerate(range(0, len(row), 16)):
+        mask = _aes(mask_key, place.to_bytes(16, "little"))
+        masked = int.from_bytes(row[start : start + 16]) ^ int.from_bytes(mask)
+        total ^= int.from_bytes(_aes(block_key, masked.to_bytes(16)))
+    return int.from_bytes(_aes(sum_key, total.to_bytes(16))[:8], "little")
+
+
+def _aes(key: bytes, block: bytes) -> bytes:
+    return Cipher(algorithms.AES256(key), modes.ECB()).encryptor().update(block)
+
+
 def test_without_the_key_a_guess_cannot_be_tested(tmp_path: Path) -> None:
     columns = Ingestion(tmp_path)
     columns(HEADER + GOOD_ROW)
     destination = SealedFile(tmp_path / "x", DATA_KEY)
 
     with destination.new(existing="refuse") as file:
-        cells = ("39", "1.75", "Male", "Bern, BE", ">50K")
+        cells = (39.0, 1.75, "Male", "Bern, BE", ">50K")
         fingerprints.Fingerprints(destination, bytes(32)).write(file, [pa.array([cell]) for cell in cells])
         fingerprints.Fingerprints(destination, KEY).write(file, [pa.array([cell]) for cell in cells])
     without, with_key = values(destination)
