@@ -5,7 +5,7 @@ delivers holds a webhook until a time in the future; another process continues i
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -41,6 +41,18 @@ def listening(session: Session, dataset_id: str) -> list[WebhookRow]:
     """The webhooks of a dataset in a write transaction, which keeps them from being removed until it ends."""
     query = select(WebhookRow).where(WebhookRow.dataset_id == dataset_id).order_by(WebhookRow.id)
     return list(session.execute(query.with_for_update(read=True, key_share=True)).scalars())
+
+
+def watch_budgets(session: Session) -> bool:
+    """Whether any webhook watches a budget; most transactions have no more to ask."""
+    return session.execute(select(exists().where(WebhookRow.threshold.is_not(None)))).scalar_one()
+
+
+def with_threshold(session: Session, dataset_ids: Collection[str]) -> list[WebhookRow]:
+    """The webhooks of several datasets that watch a budget, in the order in which every transaction locks them."""
+    query = select(WebhookRow).where(WebhookRow.dataset_id.in_(dataset_ids), WebhookRow.threshold.is_not(None))
+    query = query.order_by(WebhookRow.id).with_for_update(read=True, key_share=True)
+    return list(session.execute(query).scalars())
 
 
 def has(session: Session, dataset_id: str, webhook_id: str) -> bool:

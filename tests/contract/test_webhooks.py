@@ -6,8 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_network
 from typing import Any
 
@@ -26,64 +24,26 @@ from app.webhooks import outbox, sender
 from app.webhooks.tables import DeliveryRow
 from app.wire.webhooks import WebhookIn, WebhookWithSecret
 from grovekeeper_client.webhooks import SignatureInvalid, verified
+from tests.support import people
 from tests.support.crash_scene import OWNER, Scene
+from tests.support.member_scene import POPULATION, MemberScene
+from tests.support.receiver import Receiver, listening, may_reach_loopback
 from tests.support.ruled import SECOND, grant
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 ALL = ["job.queued", "job.started", "job.ended", "request.refused"]
 
 
-@dataclass
-class Receiver:
-    """A receiver on loopback that answers with a status and keeps every request."""
-
-    status: int = 204
-    wait_s: float = 0
-    headers: dict[str, str] = field(default_factory=dict)
-    requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
-    url: str = ""
-
-    def events(self, secret: str) -> list[dict[str, Any]]:
-        return [verified(secret, headers["Grovekeeper-Signature"], body) for headers, body in self.requests]
-
-
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with _listening(Receiver()) as receiver:
+    with listening(Receiver()) as receiver:
         yield receiver
-
-
-@contextmanager
-def _listening(receiver: Receiver) -> Iterator[Receiver]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            receiver.requests.append((dict(self.headers), body))
-            time.sleep(receiver.wait_s)
-            self.send_response(receiver.status)
-            for name, value in receiver.headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Prints nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    receiver.url = f"http://127.0.0.1:{server.server_port}/hook?a=1"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield receiver
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.fixture
 def here(scene: Scene) -> Installation:
     """The installation of the scene, which may reach loopback."""
-    return replace(scene.installation, settings=replace(scene.installation.settings, webhook_networks=LOOPBACK))
+    return may_reach_loopback(scene.installation)
 
 
 def _told(here: Installation, scene: Scene, url: str, **changes: Any) -> WebhookWithSecret:
@@ -132,6 +92,32 @@ def test_a_low_budget_is_told_once_for_each_fall_below_the_threshold(
     deliver_due(here)
     (event,) = receiver.events(webhook.secret)
     assert (event["cap"], event["remaining"], event["threshold"]) == ("3", "1", "0.5")
+
+
+def test_a_budget_is_low_where_the_population_leaves_little(
+    scene: Scene, here: Installation, receiver: Receiver
+) -> None:
+    webhook = _told(here, scene, receiver.url, events=["budget.low"], threshold="0.5")
+    MemberScene.joined(scene)
+    other = people.declared(scene.installation, population=POPULATION)["id"]
+    sibling = Scene(scene.installation, other)
+    sibling.charge_external(key="a", epsilon="1")
+    deliver_due(here)
+    assert receiver.requests == []
+    sibling.charge_external(key="b", epsilon="1")
+    deliver_due(here)
+    (event,) = receiver.events(webhook.secret)
+    assert (event["dataset"], event["remaining"], event["available"]) == (scene.dataset_id, "3", "1")
+
+
+def test_a_lower_cap_of_a_population_is_told_to_its_members(
+    scene: Scene, here: Installation, receiver: Receiver
+) -> None:
+    webhook = _told(here, scene, receiver.url, events=["budget.low"], threshold="0.5")
+    MemberScene.joined(scene).lower_cap("1", key="cap")
+    deliver_due(here)
+    (event,) = receiver.events(webhook.secret)
+    assert (event["cap"], event["available"]) == ("3", "1")
 
 
 def test_a_transaction_that_rolls_back_tells_nothing(

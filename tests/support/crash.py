@@ -66,6 +66,9 @@ ACT_POINTS = ("external-reserved", "external-charged", "external-answered", "cap
 HEAD_POINTS = ("head-not-written", "head-half-written", "head-written")
 """Points at which a process is killed that serves a submission and then writes the ledger's head to a file."""
 
+WEBHOOK_POINTS = ("delivery-not-sent", "delivery-accepted")
+"""Points at which a process is killed that serves a submission and delivers its event to a webhook."""
+
 _SLOW_S = 600.0
 _WORKERS_AT_ONCE = 3
 
@@ -287,6 +290,7 @@ def _population_places(
 def run_requests() -> None:
     """Runs one fork per line of standard input and prints its exit code."""
     import tests.support.member_scene
+    import tests.support.receiver
     import tests.support.sweeping  # noqa: F401 - imported once, for all requests
 
     for line in sys.stdin:
@@ -337,6 +341,8 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
         places = _act_places(scene, point, kill)
     if point in POPULATION_POINTS:
         places = _population_places(scene, point, kill)
+    if point in WEBHOOK_POINTS:
+        places = _webhook_places(scene, kill)
     place, run = places[point]
     place()
     run()
@@ -359,6 +365,25 @@ def _head_places(scene: Any, kill: Callable[..., None]) -> dict[str, tuple[Calla
         "head-written": (lambda: after(HeadFolder, "write", kill), run),
     }
     assert tuple(places) == HEAD_POINTS
+    return places
+
+
+def _webhook_places(
+    scene: Any, kill: Callable[..., None]
+) -> dict[str, tuple[Callable[[], None], Callable[[], object]]]:
+    from app.services.webhooks.deliver import deliver_due
+    from app.webhooks import outbox, sender
+    from tests.support.receiver import may_reach_loopback
+
+    def run() -> None:
+        scene.submit(key="told")
+        deliver_due(may_reach_loopback(scene.installation))
+
+    places: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
+        "delivery-not-sent": (lambda: before(sender, "send", kill), run),
+        "delivery-accepted": (lambda: before(outbox, "settle", kill), run),
+    }
+    assert tuple(places) == WEBHOOK_POINTS
     return places
 
 

@@ -6,6 +6,7 @@ from app.services import populations
 from app.services.authorization import acting, authorized_dataset
 from app.services.datasets.show_datasets import dataset_out
 from app.services.installation import Installation
+from app.services.jobs import notices
 from app.wire.datasets import DatasetOut
 
 
@@ -24,4 +25,5 @@ def join_population(installation: Installation, principal: Principal, reference:
         at = installation.database.now(session)
         locked.row.population = populations.join(session, principal, dataset.id, population=population, at=at)
         session.flush()
+        notices.budget_changed(session, dataset.id, at=at)
         return dataset_out(session, locked)

@@ -4,6 +4,7 @@ Every fact is one that an owner of the dataset may read anyway. With public time
 themselves happen at public times.
 """
 
+from collections.abc import Collection
 from datetime import datetime
 from fractions import Fraction
 from typing import Any
@@ -14,7 +15,7 @@ from app.core.errors import BudgetExceeded, Frozen, GrovekeeperError, QuotaExcee
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobRow
-from app.ledger import statements
+from app.ledger import population_totals, statements
 from app.services.installation import Installation
 from app.webhooks import outbox
 
@@ -59,22 +60,45 @@ def refused(installation: Installation, error: GrovekeeperError, *, by: str) -> 
         _put(session, error.dataset, REFUSED, facts, at=installation.database.now(session))
 
 
-def budget_changed(session: Session, dataset_id: str, *, at: datetime) -> None:
-    """Tells webhooks with a threshold that the remaining share of the cap has fallen below it.
+def budget_changed(session: Session, account_id: str, *, at: datetime) -> None:
+    """Tells webhooks with a threshold that an account has changed: of a dataset, and of all members of its population.
 
-    The caller has locked the account. A share that rises above the threshold makes the next fall an event again.
+    Args:
+        session: of a transaction that has locked the account, and its population.
+        account_id: of a dataset or a population.
+        at: time of the event.
     """
-    listeners = [row for row in outbox.listening(session, dataset_id) if row.threshold is not None]
-    if not listeners:
+    if not outbox.watch_budgets(session):
         return
-    balance = statements.balance(session, dataset_id)
-    share = Fraction(balance.remaining, balance.cap) if balance.cap else Fraction(0)
-    for row in listeners:
+    populations = population_totals.of_populations(
+        session, [population_totals.id_of(session, account_id) or account_id]
+    )
+    members = {member for population in populations.values() for member in population.members}
+    tell_low(session, members | {account_id}, at=at)
+
+
+def tell_low(session: Session, dataset_ids: Collection[str], *, at: datetime) -> None:
+    """Tells webhooks with a threshold that what is available has fallen below that share of the dataset's cap.
+
+    Available is the room of the dataset's account, or less where the cap of its population leaves less. A share that
+    rises above the threshold makes the next fall an event again.
+    """
+    rows = outbox.with_threshold(session, dataset_ids)
+    balances = statements.balances(session, sorted({row.dataset_id for row in rows}))
+    for row in rows:
+        balance = balances[row.dataset_id]
+        share = Fraction(balance.room, balance.cap) if balance.cap else Fraction(0)
         is_low = share < Fraction(row.threshold or 0)
         if is_low and not row.is_low:
-            facts = {"dataset": dataset_id, "unit": balance.unit, "threshold": row.threshold}
-            amounts = {"cap": balance.text(balance.cap), "remaining": balance.text(balance.remaining)}
-            outbox.put(session, row, BUDGET_LOW, {**facts, **amounts}, at=at)
+            facts = {
+                "dataset": row.dataset_id,
+                "unit": balance.unit,
+                "threshold": row.threshold,
+                "cap": balance.text(balance.cap),
+                "remaining": balance.text(balance.remaining),
+                "available": balance.text(balance.room),
+            }
+            outbox.put(session, row, BUDGET_LOW, facts, at=at)
         row.is_low = is_low
 
 

@@ -61,7 +61,7 @@ def create_webhook(
             failures=0,
         )
         outbox.add(session, row)
-        notices.budget_changed(session, dataset.id, at=at)
+        notices.tell_low(session, [dataset.id], at=at)
         details = {"dataset": dataset.id, "webhook": row.id}
         control.record(session, EntryKind.WEBHOOK_MADE, actor=principal.key_id, **details)
         return WebhookWithSecret.model_validate(_facts(session, row) | {"secret": secret})
