@@ -5,7 +5,6 @@ it, or at a token that names an unknown key; a pause between two attempts bounds
 reads, and others do not wait for it.
 """
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -102,7 +101,7 @@ def parse(text: bytes) -> dict[str, SigningKey]:
         NotAKeySet: another text, or no such key.
     """
     try:
-        listed = json.loads(text, object_pairs_hook=json_text.unique)["keys"]
+        listed = json_text.loads(text)["keys"]
     except (ValueError, RecursionError, KeyError, TypeError):
         raise NotAKeySet from None
     if not isinstance(listed, list):

@@ -6,7 +6,6 @@ is short-lived, because nobody can take it back. No error, log line or answer co
 
 import base64
 import binascii
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -130,7 +129,7 @@ def _decoded(part: str) -> bytes:
 def _object(text: bytes) -> dict[str, Any]:
     """A JSON object without duplicate names, at any depth."""
     try:
-        value = json.loads(text.decode("utf-8"), object_pairs_hook=json_text.unique)
+        value = json_text.loads(text)
     except (ValueError, RecursionError):
         raise Unauthenticated from None
     if not isinstance(value, dict):

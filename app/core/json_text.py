@@ -1,13 +1,15 @@
-"""Counts the values of a JSON text before a parser builds them, and refuses names that an object has twice."""
+"""Counts the values of a JSON text before a parser builds them, and reads it strictly."""
 
+import json
 import re
-from typing import Any
+from typing import Any, NoReturn
 
 from app.core.errors import TooLarge
 
 _MARKS = b",:[{"
 _NEITHER_MARK_NOR_QUOTE = bytes(byte for byte in range(256) if byte not in _MARKS + b'"')
 _STRING = re.compile(rb'"[^"]*+"?')
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def check_nodes(text: bytes, limit: int) -> None:
@@ -28,6 +30,20 @@ def check_nodes(text: bytes, limit: int) -> None:
         raise TooLarge("the number of values and names in the body", limit)
 
 
+def loads(text: bytes) -> Any:
+    """The value of a JSON text in UTF-8, which may begin with a byte order mark.
+
+    Raises:
+        ValueError: not JSON; a name occurs twice in one object; NaN or an infinity; or half of a surrogate pair, which
+            Python's parser accepts and no answer can repeat.
+        RecursionError: nested too deeply.
+    """
+    value = json.loads(text.decode("utf-8-sig"), object_pairs_hook=unique, parse_constant=_refuse)
+    if _SURROGATE.search(text):
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    return value
+
+
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of a JSON text, as the ``object_pairs_hook`` of a parser.
 
@@ -38,6 +54,10 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) != len(pairs):
         raise ValueError("a duplicate name")
     return members
+
+
+def _refuse(_: str) -> NoReturn:
+    raise ValueError("NaN and Infinity are not JSON")
 
 
 def _length_of_strings(text: bytes) -> int:

@@ -4,7 +4,6 @@
 takes precedence over the variable of the same name. A secret may come from a file: ``GROVEKEEPER_ADMIN_KEY_FILE``.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -71,7 +70,7 @@ def _read_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
 
 
 def _read_roles(text: str) -> dict[str, str]:
-    roles = json.loads(text, object_pairs_hook=json_text.unique)
+    roles = json_text.loads(text.encode("utf-8"))
     if not isinstance(roles, dict) or not all(role in GLOBAL_ROLES for role in roles.values()):
         raise ValueError("not an object of roles")
     return roles

@@ -24,6 +24,7 @@ FOUND = [
     ),
     ("events", b'{"type": "permute-and-flip/1", "adjacency": "label", "range_sensitivity": "1", '
                b'"inverse_scale": "1/10000000000000001", "max_candidates": 2}'),
+    ("tensors", b'\n{"inputs": [], "output\\ud800": []}'),
 ]  # fmt: skip
 """Inputs of earlier runs on which a check failed."""
 

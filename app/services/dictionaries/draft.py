@@ -6,11 +6,10 @@ says what belongs there. Nothing is ever read off rows: a bound or a list of cat
 publish facts about single people (docs/known-limits.md).
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from app.core import json_text, limits
 from app.core.errors import TooLarge
@@ -103,16 +102,12 @@ def _parsed(text: bytes) -> dict[str, Any]:
         raise TooLarge("the data dictionary in bytes", limits.MAX_DECLARATION_BODY_BYTES)
     try:
         json_text.check_nodes(text, limits.MAX_DECLARATION_BODY_NODES)
-        value = json.loads(text.decode("utf-8-sig"), object_pairs_hook=json_text.unique, parse_constant=_no_number)
+        value = json_text.loads(text)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):  # out of the handler: the library's error quotes the text
         raise NotADictionary(_NO_ROWS)
     return value
-
-
-def _no_number(_: str) -> NoReturn:
-    raise ValueError("NaN and Infinity are no JSON")
 
 
 def _tables(value: dict[str, Any]) -> Sequence[Table]:

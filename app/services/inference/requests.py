@@ -4,10 +4,9 @@ Every number of a request is a claim: lengths and shapes are compared with the b
 that size is made.
 """
 
-import json
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import msgspec
 
@@ -104,17 +103,13 @@ def _parts(body: bytes, json_lengths: Sequence[str]) -> tuple[bytes, memoryview]
 def _decoded(text: bytes) -> InferenceRequest:
     json_text.check_nodes(text, limits.MAX_PREDICTION_BODY_NODES)
     try:
-        value = json.loads(text, object_pairs_hook=json_text.unique, parse_constant=_refuse_constant)
+        value = json_text.loads(text)
     except (ValueError, RecursionError):
         raise MalformedRequest("the body is not JSON, or a name occurs twice in one object") from None
     try:
         return msgspec.convert(value, InferenceRequest)
     except msgspec.ValidationError:
         raise InvalidRequest.at("", "not-an-inference-request") from None
-
-
-def _refuse_constant(_: str) -> NoReturn:
-    raise ValueError("NaN and Infinity are not JSON")
 
 
 def _cells(tensor: Input, rest: memoryview, *, at: str) -> tuple[list[Any], memoryview]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.errors import TooLarge
-from app.core.json_text import check_nodes
+from app.core.json_text import check_nodes, loads
 
 _texts = st.text(alphabet='",:[]{}\\\\ab\u00e9', max_size=6)
 _values = st.recursive(
@@ -48,3 +48,15 @@ def test_a_text_that_is_not_json_is_refused_too(text: bytes) -> None:
 
 def test_marks_in_strings_are_not_nodes() -> None:
     check_nodes(json.dumps([",:[{" * 1_000, '\\",' * 1_000]).encode(), 3)
+
+
+@pytest.mark.parametrize(
+    "text", [rb'["\ud800"]', rb'{"\uDFFF": 1}', rb'["\ude00\ud83d"]', b"[NaN]", b'{"a": 1, "a": 2}', b'["\xff"]', b"["]
+)
+def test_a_text_is_read_strictly(text: bytes) -> None:
+    with pytest.raises(ValueError):
+        loads(text)
+
+
+def test_whole_pairs_and_a_byte_order_mark_are_read() -> None:
+    assert loads(b"\xef\xbb\xbf" + rb'["\ud83d\ude00", "\\ud800"]') == ["\U0001f600", r"\ud800"]

@@ -88,6 +88,8 @@ HOSTILE: dict[str, tuple[bytes, list[str], type[GrovekeeperError], str]] = {
     "NaN in JSON": (_JSON.replace(b"[1.0]", b"[NaN]"), [], MalformedRequest, ""),
     "a number of many digits": (_JSON.replace(b"[1.0]", b"[" + b"9" * 10_000 + b"]"), [], MalformedRequest, ""),
     "deep nesting": (b"[" * 100_000, [], MalformedRequest, ""),
+    "half of a surrogate pair": (_JSON[:-1] + rb', "id": "\ud800"}', [], MalformedRequest, ""),
+    "a name with half of a pair": (_JSON[:-1] + rb', "\udfff": 1}', [], MalformedRequest, ""),
     "no object": (b"[]", [], InvalidRequest, ""),
     "an unknown member": (_JSON[:-1] + b', "x": 1}', [], InvalidRequest, ""),
     "a long id": (_JSON[:-1] + b', "id": "' + b"x" * 129 + b'"}', [], InvalidRequest, ""),
