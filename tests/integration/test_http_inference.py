@@ -2,7 +2,10 @@
 
 import json
 import struct
+import subprocess
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -21,6 +24,7 @@ _SCHEMA = {
 }
 _ROWS = {"age": [39, 70, 101], "hours": [40.5, None, 2.0], "sex": ["Male", None, "else"]}
 _HEADER = "Inference-Header-Content-Length"
+_ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -61,9 +65,9 @@ def _tensors(**changes: Any) -> dict[str, Any]:
     return {"inputs": inputs}
 
 
-def _predicted(served: Served, **options: str) -> dict[str, Any]:
+def _predicted(served: Served, *, columns: dict[str, Any] = _ROWS, **options: str) -> dict[str, Any]:
     path = f"/models/{served.model}/predict"
-    return dict(served.predictor.http.post(path, json={"columns": _ROWS, **options}).json())
+    return dict(served.predictor.http.post(path, json={"columns": columns, **options}).json())
 
 
 def test_metadata_names_a_tensor_for_each_column(served: Served) -> None:
@@ -169,3 +173,30 @@ def test_errors_have_the_member_of_the_protocol_and_are_problems(served: Served)
         assert problem["error"].startswith(problem["detail"])
     assert "/inputs/age" in wrong.json()["error"]
     assert "error" not in http.get("/models/md_x").json()
+
+
+@pytest.fixture(scope="module")
+def python_of_tritonclient(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment for ``tritonclient`` from its lock: it needs another version of a library than the service."""
+    folder = tmp_path_factory.mktemp("tritonclient") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    python = folder / "bin" / "python"
+    lock = _ROOT / "requirements" / "inference.lock"
+    install = ("install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--requirement", lock)
+    subprocess.run([python, "-m", "pip", *install], check=True)
+    return python
+
+
+@pytest.mark.long
+def test_tritonclient_predicts_with_json_and_with_binary_tensors(served: Served, python_of_tritonclient: Path) -> None:
+    program = _ROOT / "docs" / "examples" / "inference_client.py"
+    arguments = (served.server.url, served.predictor.key, served.name)
+    done = subprocess.run([python_of_tritonclient, program, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert lines.pop(0) == ["ready", "True"]
+    for form, hours in (("binary", _ROWS["hours"]), ("json", [40.5, 0.0, 2.0])):
+        expected = _predicted(served, columns=_ROWS | {"hours": hours})
+        assert lines.pop(0) == [form, *expected["labels"]]
+        assert [[float(share) for share in lines.pop(0)] for _ in expected["labels"]] == expected["probabilities"]
+    assert not lines
