@@ -57,4 +57,5 @@ def read(session: Session, key_id: str, *, now: Now) -> Principal:
     row = session.get(KeyRow, key_id)
     if row is None or row.revoked_at is not None or (row.expires_at is not None and row.expires_at <= now(session)):
         raise Unauthenticated
-    return Principal(row.id, frozenset(Role(role) for role in row.roles), row.rotated_at)
+    roles = frozenset(Role(role) for role in row.roles)
+    return Principal(row.id, roles, row.rotated_at, expires_at=row.expires_at)

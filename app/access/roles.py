@@ -56,12 +56,14 @@ class Principal:
         rotated_at: when the secret that the caller sent replaced another secret, if ever. A later rotation ends the
             authority of the caller, and not of the key.
         token_expires_at: when the token that the caller sent ends, if the caller sent a token.
+        expires_at: when the key ends, if ever, by the clock of the database.
     """
 
     key_id: str
     roles: frozenset[Role] = field(default_factory=frozenset)
     rotated_at: datetime | None = None
     token_expires_at: datetime | None = None
+    expires_at: datetime | None = None
 
     @property
     def is_admin(self) -> bool:

@@ -60,6 +60,21 @@ class GrantRow(Base):
     )
 
 
+class LeaseRow(Base):
+    """The lease under which an API process caches authority (:mod:`app.access.leases`).
+
+    Attributes:
+        renewals: how often the process has written the row.
+        last_act: sequence of the administrative act up to which the cached authority is valid.
+    """
+
+    __tablename__ = "authority_leases"
+
+    process_id: Mapped[str] = mapped_column(primary_key=True)
+    renewals: Mapped[int]
+    last_act: Mapped[int]
+
+
 class AnswerRow(Base):
     """The stored bytes of the answer to a request with an ``Idempotency-Key``; kept for ever."""
 

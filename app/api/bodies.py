@@ -116,11 +116,9 @@ class BodyRoute(APIRoute):
         async def handle(request: Request) -> Response:
             if limits_here.needs is not None:
                 request.state.principal.require(limits_here.needs)
-            declared = request.headers.get("content-length", "")
-            if _LENGTH.fullmatch(declared) and int(declared) > body.max_bytes:
-                raise TooLarge("the body", body.max_bytes)
+            _check_length(request, body)
             counted = BodyRequest(request.scope, request.receive, max_bytes=body.max_bytes)
-            if model is not None or body in (Body.PREDICTION, Body.INFERENCE):
+            if model is not None or body is Body.INFERENCE:
                 _check_media_type(counted, _BINARY_TYPES if body is Body.INFERENCE else ())
                 text = await counted.body()
             async with nullcontext() if is_async else capacities(request).of(work):
@@ -129,6 +127,27 @@ class BodyRoute(APIRoute):
                 return await handler(counted)
 
         return handle
+
+
+async def read_body(scope: Scope, receive: Receive, body: Body) -> bytes:
+    """Reads a JSON body within the limits of its kind, for a request that has no route of the framework.
+
+    Raises:
+        TooLarge: the body has too many bytes.
+        UnsupportedMediaType: the body is not plain JSON.
+        BodyTooSlow: the client sends too slowly.
+        Unauthenticated: the key was revoked while the request waited for its body.
+    """
+    counted = BodyRequest(scope, receive, max_bytes=body.max_bytes)
+    _check_length(counted, body)
+    _check_media_type(counted)
+    return await counted.body()
+
+
+def _check_length(request: Request, body: Body) -> None:
+    declared = request.headers.get("content-length", "")
+    if _LENGTH.fullmatch(declared) and int(declared) > body.max_bytes:
+        raise TooLarge("the body", body.max_bytes)
 
 
 def _check_media_type(request: Request, others: tuple[str, ...] = ()) -> None:

@@ -9,15 +9,18 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute
 
 from app.api import problems
 from app.api.answer_headers import HEADERS, document_headers
+from app.api.authentication import Authentication
 from app.api.capacity import THREADS, Capacities
 from app.api.examples import PROBLEM_EXAMPLES, document_examples
 from app.api.job_events import JobEvents
 from app.api.metrics import Metrics
 from app.api.middleware import EveryRequest
 from app.api.pages.routers import PAGES
+from app.api.predictions import Predictions
 from app.api.query_parameters import check_query
 from app.api.readiness import Readiness
 from app.api.recorder import Recorder
@@ -75,12 +78,16 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(
         EveryRequest,
         installation=installation,
-        heads=app.state.heads,
-        capacities=capacities,
-        provider=provider,
+        authentication=Authentication(installation, app.state.heads, capacities, provider),
+        predictions=Predictions(installation, capacities, _route_of("predict")),
         recorder=Recorder(app.state.metrics, _spans(settings)),
     )
     return app
+
+
+def _route_of(operation_id: str) -> BaseRoute:
+    """The route of an operation on models."""
+    return next(route for route in models.router.routes if getattr(route, "operation_id", None) == operation_id)
 
 
 def _spans(settings: Settings) -> "RequestSpans | None":

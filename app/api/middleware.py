@@ -2,14 +2,11 @@
 
 import errno
 import logging
-import re
 import secrets
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -17,23 +14,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access.roles import Principal
 from app.api import problems
-from app.api.capacity import Capacities, Work, work_of_authentication
-from app.api.pages import sessions
+from app.api.authentication import Authentication
 from app.api.pages.refusals import WITHOUT_SESSION, is_page, page_of, unexpected
-from app.api.readiness import DISK_RETRY_S, confirm_ready, confirm_upgraded
+from app.api.predictions import Predictions
+from app.api.readiness import DISK_RETRY_S
 from app.api.recorder import Recorder
 from app.core import clock, limits
 from app.core.errors import GrovekeeperError, NotFound, TooManyRequests, Unavailable
 from app.core.logging import about
-from app.services.authenticate import IdentityProvider, authenticate
 from app.services.installation import Installation
-from app.services.ledger.heads import Heads
 
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """Paths that need no key. Their answers contain no data of the installation."""
 
-_RELEASED_MODEL = re.compile(r"/models/[^/]+(/artifact|/predict)?|/v2/models/[^/]+(/versions/[^/]+)?(/ready|/infer)?")
-"""Released models: post-processing, served even if the ledger contradicts its heads."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _log = logging.getLogger(__name__)
 
@@ -54,17 +47,15 @@ class EveryRequest:
         app: ASGIApp,
         *,
         installation: Installation,
-        heads: Heads,
-        capacities: Capacities,
-        provider: IdentityProvider | None,
+        authentication: Authentication,
+        predictions: Predictions,
         recorder: Recorder,
     ) -> None:
         self._app = app
         self._recorder = recorder
-        self._provider = provider
-        self._heads = heads
+        self._authentication = authentication
         self._installation = installation
-        self._capacities = capacities
+        self._predictions = predictions
         self._in_flight = 0
         self._in_flight_of: Counter[str | None] = Counter()
 
@@ -85,9 +76,13 @@ class EveryRequest:
     async def _answer(self, scope: Scope, receive: Receive, answered: "_Answered") -> None:
         self._in_flight += 1
         try:
-            await self._admit(scope)
+            model = self._predictions.address(scope)
+            await self._admit(scope, predicts=model is not None)
             with self._of_key(scope):
-                await self._app(scope, receive, answered)
+                if model is None:
+                    await self._app(scope, receive, answered)
+                else:
+                    await self._predictions.answer(model, scope, receive, answered)
         except GrovekeeperError as error:
             if answered.has_started:
                 raise
@@ -122,37 +117,18 @@ class EveryRequest:
             if not self._in_flight_of[key_id]:
                 del self._in_flight_of[key_id]
 
-    async def _admit(self, scope: Scope) -> None:
+    async def _admit(self, scope: Scope, *, predicts: bool) -> None:
         if scope["path"] in PUBLIC_PATHS:
             return
         if self._in_flight > limits.MAX_REQUESTS_IN_FLIGHT:
             raise TooManyRequests
         if scope["path"] in WITHOUT_SESSION:
             return
-        if is_page(scope["path"]):
-            cookie = Request(scope).cookies.get(sessions.COOKIE)
-            authenticated = partial(self._signed_in, cookie)
-            self._begin(scope, await self._capacities.run(Work.AUTHENTICATION, authenticated))
-            return
-        keys = [value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"]
-        text = keys[0] if len(keys) == 1 else None  # with two keys the caller is ambiguous
-        work = work_of_authentication(text, provider=self._provider)
-        self._begin(scope, await self._capacities.run(work, lambda: self._authenticated(text, scope["path"])))
-        if not scope["path"].isprintable():  # ids and names are printable, and PostgreSQL rejects a NUL in a query
-            raise NotFound("path")
-
-    def _begin(self, scope: Scope, principal: Principal) -> None:
-        """Begins a request of an authenticated caller."""
+        principal = await self._authentication.principal(scope, predicts=predicts)
         scope["state"]["principal"] = principal
         self._installation.last_uses.note(principal.key_id, at=clock.now())
-
-    def _signed_in(self, cookie: str | None) -> Principal:
-        confirm_ready(self._heads)
-        return sessions.authenticate(self._installation, self._heads.signer, cookie)
-
-    def _authenticated(self, authorization: str | None, path: str) -> Any:
-        (confirm_upgraded if _RELEASED_MODEL.fullmatch(path) else confirm_ready)(self._heads)
-        return authenticate(self._installation, authorization, provider=self._provider)
+        if not scope["path"].isprintable():  # ids and names are printable, and PostgreSQL rejects a NUL in a query
+            raise NotFound("path")
 
 
 def _answer_to(error: GrovekeeperError, request: Request) -> Response:

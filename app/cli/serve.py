@@ -11,17 +11,18 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from app.cli.prepare import prepare, refuse_rewound
 from app.cli.worker_pool import WorkerPool
 from app.core import limits, logging
-from app.core.errors import InstallationError
+from app.core.errors import InstallationError, Unavailable
 from app.core.memory import forbid_core_dumps, share_arenas, without_collection
 from app.core.periodic import Periodic
 from app.core.settings import PREFIX, Settings
+from app.services import leases
 from app.services.datasets.erase_due import erase_due
 from app.services.installation import Installation
 from app.services.keys import record_uses
@@ -30,6 +31,7 @@ from app.services.ledger.heads import Heads, HeadWriter
 from app.services.webhooks.deliver import deliver_due
 
 if TYPE_CHECKING:  # FastAPI and uvicorn are imported by the process that serves, not by its callers
+    import uvicorn
     from fastapi import FastAPI
 
 READY_WITHIN_S = 60.0
@@ -49,20 +51,10 @@ class ApiThread:
         with without_collection():
             import uvicorn
 
-            from app.api.http_protocol import BoundedHttp
-
-        config = uvicorn.Config(
-            application,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            http=BoundedHttp,
-            ws="none",
-            timeout_graceful_shutdown=API_GRACE_S,
-        )
-        self._server = uvicorn.Server(config)
+        self._server = uvicorn.Server(server_config(application))
         self._heads = HeadWriter(application.state.heads)
-        self._upkeep = upkeep(application.state.installation, application.state.heads)
+        self._installation: Installation = application.state.installation
+        self._upkeep = upkeep(self._installation, application.state.heads)
         self._gone_at = 0.0
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="api", daemon=True)
 
@@ -87,7 +79,27 @@ class ApiThread:
         self._thread.join(timeout=max(self._gone_at - time.monotonic(), 0))
         for task in self._upkeep:
             task.stop()
+        with suppress(Unavailable):
+            leases.release(self._installation)
         self._heads.stop()
+
+
+def server_config(application: "FastAPI") -> "uvicorn.Config":
+    """The options of the HTTP server."""
+    with without_collection():
+        import uvicorn
+
+        from app.api.http_protocol import BoundedHttp
+
+    return uvicorn.Config(
+        application,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        http=BoundedHttp,
+        ws="none",
+        timeout_graceful_shutdown=API_GRACE_S,
+    )
 
 
 def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
@@ -111,7 +123,12 @@ def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
         if heads.is_current:
             record_uses(installation)
 
+    def lease(_: threading.Event) -> None:
+        if heads.is_current:
+            leases.renew(installation)
+
     return [
+        Periodic("authority lease", lease, interval_s=limits.LEASE_INTERVAL_S),
         Periodic("webhooks", deliver, interval_s=limits.WEBHOOK_INTERVAL_S),
         Periodic("last uses", record, interval_s=limits.LAST_USES_INTERVAL_S),
         Periodic("balances", check, interval_s=limits.BALANCE_CHECK_INTERVAL_S),

@@ -18,6 +18,7 @@ SUBJECT = "sub"
 POPULATION = "pop"
 WEBHOOK = "wh"
 DELIVERY = "whd"
+PROCESS = "pr"
 
 _REFERENCE = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.MAX_DATASET_NAME_CHARS}}}", re.ASCII)
 

@@ -82,6 +82,22 @@ MAX_PREDICTION_ROWS = 10_000
 """Rows of a prediction request."""
 MAX_REPORTED_PROBLEMS = 100
 """Problems that one answer lists, so that the answer is not larger than the request."""
+MAX_BYTES_AT_ONCE = 4_096
+"""Bytes of a prediction request that is answered on the event loop, without a thread, once its model is loaded."""
+MAX_ROWS_AT_ONCE = 16
+"""Rows of such a request."""
+AUTHORITY_LEASE_S = 1.0
+"""Seconds for which an API process may answer predictions by cached authority; a revocation waits for no longer."""
+LEASE_INTERVAL_S = 0.3
+"""Seconds between two renewals of the lease of an API process that predicts."""
+MIN_LEASED_USES = 4
+"""Uses of the cache between two renewals from which on a process without a lease begins one."""
+LEASE_POLL_S = 0.02
+"""Seconds between two readings of the leases by a request that takes authority away."""
+AUTHORITY_AGE_S = 10.0
+"""Seconds after which a process reads cached authority again, whatever its lease says."""
+MAX_CACHED_AUTHORITIES = 10_000
+"""Callers, and models by caller, in the cache of one process; beyond them the cache begins anew."""
 MAX_REFERENCE_CHARS = 128
 """Characters of an id or a name by which a request refers to something that exists."""
 MAX_IDEMPOTENCY_KEY_CHARS = 200

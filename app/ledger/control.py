@@ -37,6 +37,12 @@ def record(session: Session, kind: EntryKind, *, actor: str, **details: object) 
     chain.append(session, row, chain.NewEntry(kind, 0, actor=actor, details=details))
 
 
+def last_act(session: Session) -> int:
+    """The sequence of the last act in the chain; 0 before the first."""
+    query = select(AccountRow.last_sequence).where(AccountRow.id == CHAIN)
+    return session.execute(query).scalar_one_or_none() or 0
+
+
 def details_of(session: Session, kind: EntryKind) -> list[dict[str, Any]]:
     """The details of all acts of a kind, in order."""
     query = select(EntryRow.details).where(EntryRow.account_id == CHAIN, EntryRow.kind == kind.value)

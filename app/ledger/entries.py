@@ -55,6 +55,7 @@ class EntryKind(StrEnum):
     HISTORY_LOST = "history-lost"
     ALIAS_MOVED = "alias-moved"
     ALIAS_REMOVED = "alias-removed"
+    MODEL_DELETED = "model-deleted"
     WEBHOOK_MADE = "webhook-made"
     WEBHOOK_REMOVED = "webhook-removed"
 

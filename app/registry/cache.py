@@ -27,14 +27,19 @@ class ArtifactCache:
         Raises:
             ArtifactLost: the file is absent, or its bytes have changed.
         """
-        with self._lock:
-            if digest in self._loaded:
-                return self._loaded[digest][0]
+        loaded = self.loaded(digest)
+        if loaded is not None:
+            return loaded
         data = self._store.get(digest)
         artifact = artifacts.loads(data)
         with self._lock:
             self._loaded[digest] = artifact, _memory(data)
         return artifact
+
+    def loaded(self, digest: str) -> Artifact | None:
+        """Returns the artifact of a digest if it is cached."""
+        with self._lock:
+            return self._loaded[digest][0] if digest in self._loaded else None
 
     def forget(self, digest: str) -> None:
         """Removes a deleted artifact from the cache."""

@@ -34,7 +34,7 @@ def put_alias(installation: Installation, principal: Principal, reference: str, 
         InvalidRequest: the model was trained on another dataset.
         TooLarge: the dataset has too many aliases.
     """
-    with acting(installation, principal) as (session, principal):
+    with acting(installation, principal, withdraws=True) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, NAME_MODEL)
         catalog.locked(session, dataset.id)
         row = models.locked(session, addressed_model(session, principal, model, SEE_MODEL).id)
@@ -58,7 +58,7 @@ def remove_alias(installation: Installation, principal: Principal, reference: st
         NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: only analysts name models.
     """
-    with acting(installation, principal) as (session, principal):
+    with acting(installation, principal, withdraws=True) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, NAME_MODEL)
         catalog.locked(session, dataset.id)
         move = aliases.last_move(session, dataset.id, alias)

@@ -4,6 +4,8 @@ A caller sends a key, or a token of the identity provider. The subject of a toke
 row with an id, to which grants, jobs, stored answers and limits belong, and which an admin revokes.
 """
 
+import hashlib
+import math
 from dataclasses import dataclass, replace
 
 from app.access import authority, keys, subjects, tokens
@@ -15,6 +17,7 @@ from app.core.errors import Unauthenticated
 from app.core.settings import Settings
 from app.ledger import control
 from app.ledger.entries import EntryKind
+from app.services import leases
 from app.services.authorization import present
 from app.services.installation import Installation
 
@@ -77,6 +80,44 @@ def authenticate(
         return keys.authenticate(session, credential, now=installation.database.now)
 
 
+def cached(installation: Installation, authorization: str | None) -> Principal | None:
+    """The principal of an ``Authorization`` header, if this process knows it under its lease. Reads no database."""
+    principal: Principal | None = None
+    if authorization is not None:
+        principal = installation.authority.get(_name(authorization))
+    return principal
+
+
+def authenticate_and_keep(
+    installation: Installation, authorization: str | None, *, provider: IdentityProvider | None = None
+) -> Principal:
+    """Authenticates as :func:`authenticate`, and keeps the principal for :func:`cached`."""
+    if authorization is None:
+        raise Unauthenticated
+
+    def read() -> tuple[Principal, float]:
+        principal = authenticate(installation, authorization, provider=provider)
+        return principal, _valid_s(installation, principal)
+
+    return installation.authority.read(_name(authorization), read)
+
+
+def _name(authorization: str) -> bytes:
+    """The name of a header in the cache, which holds no secret."""
+    return hashlib.sha256(authorization.encode("utf-8", "surrogatepass")).digest()
+
+
+def _valid_s(installation: Installation, principal: Principal) -> float:
+    """Seconds until the key or the token of a principal ends."""
+    ends = [math.inf]
+    if principal.token_expires_at is not None:
+        ends.append((principal.token_expires_at - clock.now()).total_seconds())
+    if principal.expires_at is not None:
+        with installation.database.read() as session:
+            ends.append((principal.expires_at - installation.database.now(session)).total_seconds())
+    return min(ends)
+
+
 def _credential(authorization: str | None) -> str | None:
     if authorization is None or not authorization.lower().startswith(_SCHEME):
         return None
@@ -97,10 +138,14 @@ def _subject(installation: Installation, token: Token) -> Principal:
     with database.write() as session:
         authority.lock(session, key_id, changing=key_id)
         row = subjects.find(session, token)
+        is_first = row is None
         if row is None:
             row = subjects.add(session, token, at=database.now(session))
             control.record(session, EntryKind.SUBJECT_ADMITTED, actor=key_id, key=key_id, roles=row.roles)
         elif row.revoked_at is None and not subjects.is_current(row, token):
             subjects.change_roles(row, token)
             control.record(session, EntryKind.SUBJECT_ROLES, actor=key_id, key=key_id, roles=row.roles)
-        return authority.read(session, key_id, now=database.now)
+        principal = authority.read(session, key_id, now=database.now)
+    if not is_first:
+        leases.settle(installation)  # an earlier token may have had more roles
+    return principal

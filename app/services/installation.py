@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from app.access.cached_authority import CachedAuthority
 from app.access.last_uses import LastUses
 from app.core.data_keys import StorageKeys
 from app.core.errors import GrovekeeperError, InstallationError
@@ -32,6 +33,7 @@ class Installation:
         admissions: requests that spend budget, by outcome: ``True`` admitted, ``False`` answered from an earlier
             request, or the kind of the error.
         last_uses: uses of keys that are not written yet.
+        authority: callers and models that predictions have read.
     """
 
     settings: Settings
@@ -40,6 +42,7 @@ class Installation:
     cache: ArtifactCache
     admissions: Tally[bool | type[GrovekeeperError]] = field(default_factory=Tally)
     last_uses: LastUses = field(default_factory=LastUses)
+    authority: CachedAuthority = field(default_factory=CachedAuthority)
 
     @classmethod
     def open(cls, settings: Settings, *, pool_size: int) -> "Installation":

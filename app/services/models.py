@@ -10,6 +10,8 @@ from app.access import grants
 from app.access.roles import SEE_DATASET, SEE_MODEL, TAKE_MODEL, Principal
 from app.core import clock
 from app.forests import catalogue
+from app.ledger import control
+from app.ledger.entries import EntryKind
 from app.privacy import guarantees
 from app.registry import aliases, models
 from app.registry.models import ALL_MODELS, ModelFilter
@@ -104,8 +106,11 @@ def delete_model(installation: Installation, principal: Principal, address: str)
         RoleMissing: the key may predict, but not delete.
         ModelHasAlias: an alias names the model.
     """
-    with acting(installation, principal) as (session, principal):
-        digest = models.remove(session, addressed_model(session, principal, address, TAKE_MODEL).id)
+    with acting(installation, principal, withdraws=True) as (session, principal):
+        row = addressed_model(session, principal, address, TAKE_MODEL)
+        digest = models.remove(session, row.id)
+        details = {"dataset": row.dataset_id, "model": row.id}
+        control.record(session, EntryKind.MODEL_DELETED, actor=principal.key_id, **details)
         is_needed = models.is_referenced(session, digest)
     if not is_needed:
         installation.store.remove(digest)

@@ -46,6 +46,7 @@ _DETAILS = {
     "history-lost": {"account", "entries"},
     "alias-moved": {"dataset", "alias", "model"},
     "alias-removed": {"dataset", "alias"},
+    "model-deleted": {"dataset", "model"},
     "webhook-made": {"dataset", "webhook"},
     "webhook-removed": {"dataset", "webhook"},
 }

@@ -37,6 +37,7 @@ class ActOut(Answer):
         "history-lost",
         "alias-moved",
         "alias-removed",
+        "model-deleted",
         "webhook-made",
         "webhook-removed",
     ]

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api import uploads
+from app.api import predictions, uploads
 from app.api.capacity import THREADS, Work
 from app.api.routes import datasets, keys, ledger, models
 from tests.support.server import CSV, Server, csv_rows
@@ -41,7 +41,7 @@ FUNCTIONS: dict[Work, tuple[Any, str]] = {
     Work.UPLOAD: (uploads, "upload_rows"),
     Work.EXPORT: (ledger.history, "export_json_lines"),
     Work.CONVERSION: (models.models, "take_onnx"),
-    Work.PREDICTION: (models.predictions, "predict"),
+    Work.PREDICTION: (predictions, "predict"),
 }
 
 

@@ -182,7 +182,7 @@ ACTS: dict[str, tuple[str, ...]] = {
     "evaluate_model": (),
     "select_model": (),
     "cancel_job": (),
-    "delete_model": (),
+    "delete_model": ("model-deleted",),
     "create_reservation": (),
 }
 """The acts that each operation with an effect records; the ledgers of accounts record charges."""

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, create_engine
 
+from app.access import leases
 from app.db import migrate, table_files
 from app.db.engine import parse_url
 from app.db.revisions import head_revision
@@ -86,6 +87,8 @@ def _use(server: Server, log: Path) -> None:
     server.granted(labs, "analyst")
     _change_caps(server)
     _reject_a_job(server)
+    with server.database.write() as session:
+        leases.renew(session, "pr_of_a_process_that_died", last_act=1)
     cancelled = server.submitted(labs).json()["job_id"]
     assert server.admin.http.delete(f"/jobs/{cancelled}").is_success
     erased = server.uploaded(name="erased")["id"]

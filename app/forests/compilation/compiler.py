@@ -36,6 +36,11 @@ def pair(first: MachineType, second: MachineType) -> MachineType:
     return cast(MachineType, numba.types.Tuple)((first, second))
 
 
+def triple(first: MachineType, second: MachineType, third: MachineType) -> MachineType:
+    """The type of a tuple of three arguments."""
+    return cast(MachineType, numba.types.Tuple)((first, second, third))
+
+
 def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Compiles a helper function for the loops of its file.
 

@@ -1,0 +1,61 @@
+"""Finds the caller of a request by its key, token or session, in the threads for that, or in memory for predictions."""
+
+import re
+
+from starlette.requests import Request
+from starlette.types import Scope
+
+from app.access.roles import Principal
+from app.api.capacity import Capacities, Work, work_of_authentication
+from app.api.pages import sessions
+from app.api.pages.refusals import is_page
+from app.api.readiness import confirm_ready, confirm_upgraded
+from app.services.authenticate import IdentityProvider, authenticate, authenticate_and_keep, cached
+from app.services.installation import Installation
+from app.services.ledger.heads import Heads
+
+_RELEASED_MODEL = re.compile(r"/models/[^/]+(/artifact|/predict)?|/v2/models/[^/]+(/versions/[^/]+)?(/ready|/infer)?")
+"""Released models: post-processing, served even if the ledger contradicts its heads."""
+
+
+class Authentication:
+    """Authenticates the callers of one process."""
+
+    def __init__(
+        self, installation: Installation, heads: Heads, capacities: Capacities, provider: IdentityProvider | None
+    ) -> None:
+        self._installation = installation
+        self._heads = heads
+        self._capacities = capacities
+        self._provider = provider
+
+    async def principal(self, scope: Scope, *, predicts: bool) -> Principal:
+        """Return the caller of a request.
+
+        Args:
+            scope: of the request.
+            predicts: whether the process may know the caller under its lease.
+
+        Raises:
+            Unauthenticated: no valid key, token or session.
+            Unavailable: the service is not ready, or cannot read the key now.
+        """
+        if is_page(scope["path"]):
+            cookie = Request(scope).cookies.get(sessions.COOKIE)
+            return await self._capacities.run(Work.AUTHENTICATION, lambda: self._signed_in(cookie))
+        keys = [value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"]
+        text = keys[0] if len(keys) == 1 else None  # with two keys the caller is ambiguous
+        known = cached(self._installation, text) if predicts and not self._heads.is_rewound else None
+        if known is not None:
+            return known
+        work = work_of_authentication(text, provider=self._provider)
+        return await self._capacities.run(work, lambda: self._read(text, scope["path"], predicts=predicts))
+
+    def _signed_in(self, cookie: str | None) -> Principal:
+        confirm_ready(self._heads)
+        return sessions.authenticate(self._installation, self._heads.signer, cookie)
+
+    def _read(self, authorization: str | None, path: str, *, predicts: bool) -> Principal:
+        (confirm_upgraded if _RELEASED_MODEL.fullmatch(path) else confirm_ready)(self._heads)
+        read = authenticate_and_keep if predicts else authenticate
+        return read(self._installation, authorization, provider=self._provider)

@@ -1,0 +1,56 @@
+"""Answers ``POST /models/{id}/predict`` without the framework's routing, parsing and threads where they are not needed.
+
+Key, limits, errors, headers and records are those of every request (:mod:`app.api.middleware`). The framework's route
+documents the operation, and answers other methods.
+"""
+
+import re
+
+from fastapi import Request, Response
+from starlette.routing import BaseRoute
+from starlette.types import Receive, Scope, Send
+
+from app.access.roles import Principal
+from app.api.bodies import Body, read_body
+from app.api.capacity import Capacities, Work
+from app.api.query_parameters import check_query
+from app.services.installation import Installation
+from app.services.predict import predict, predict_at_once
+
+_PATH = re.compile(r"/models/([^/]+)/predict")
+
+
+class Predictions:
+    """Answers predictions of one process.
+
+    Args:
+        installation: holds the models.
+        capacities: its threads predict what is not answered at once.
+        route: the framework's route of the operation, for metrics and spans.
+    """
+
+    def __init__(self, installation: Installation, capacities: Capacities, route: BaseRoute) -> None:
+        self._installation = installation
+        self._capacities = capacities
+        self._route = route
+
+    def address(self, scope: Scope) -> str | None:
+        """The model that a request addresses; ``None`` if it is no prediction."""
+        if scope["method"] != "POST":
+            return None
+        matched = _PATH.fullmatch(scope["path"])
+        return None if matched is None else matched[1]
+
+    async def answer(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request whose caller is authenticated; see :func:`app.services.predict.predict` for the errors."""
+        scope["route"] = self._route
+        body = await read_body(scope, receive, Body.PREDICTION)
+        if scope["query_string"]:
+            await check_query(Request(scope))
+        principal: Principal = scope["state"]["principal"]
+        answer = predict_at_once(self._installation, principal, address, body)
+        if answer is None:
+            answer = await self._capacities.run(
+                Work.PREDICTION, lambda: predict(self._installation, principal, address, body)
+            )
+        await Response(answer, media_type="application/json")(scope, receive, send)
