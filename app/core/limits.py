@@ -150,7 +150,7 @@ MAX_GZIP_RATIO = 100
 FREE_UNPACKED_BYTES = 16 * 1024 * 1024
 """Bytes that any gzip upload may unpack to, whatever its ratio."""
 MAX_COLUMNAR_RATIO = 1_000
-"""Bytes of CSV that one byte of Parquet or Arrow may become: a column of few categories takes some bits per cell."""
+"""Bytes of cells that one byte of Parquet or Arrow may become: a column of few categories takes some bits per cell."""
 MAX_ROW_GROUPS = 32_768
 """Row groups of an upload of Parquet, and record batches of an Arrow file."""
 MAX_PARQUET_METADATA_BYTES = 16 * 1024 * 1024

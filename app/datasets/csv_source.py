@@ -12,16 +12,21 @@ import csv
 import gzip
 import re
 import zlib
+from collections.abc import Sequence
 from typing import BinaryIO, cast
 
 from app.core.errors import ColumnProblem, GrovekeeperError, MalformedRequest, RowsInvalid, TooLarge
-from app.datasets.columnar.source import ColumnarSource
 
 NOT_TEXT = "\0"
 """Replaces bytes that are not UTF-8. A NUL in the upload is not text, either."""
 
 _PIECE_BYTES = 1024 * 1024
 _UNDECODED = re.compile("[\udc80-\udcff]+")
+
+
+def text_of(cell: bytes) -> str:
+    """Text with NUL for bytes that are not UTF-8."""
+    return _UNDECODED.sub(NOT_TEXT, cell.decode("utf-8", "surrogateescape"))
 
 
 def whole_file_problem(problem: str) -> RowsInvalid:
@@ -40,9 +45,7 @@ class CsvSource:
         closed: required of a file object by the parser.
     """
 
-    def __init__(
-        self, source: BinaryIO | ColumnarSource, *, is_gzip: bool, max_bytes: int, max_line_bytes: int
-    ) -> None:
+    def __init__(self, source: BinaryIO, *, is_gzip: bool, max_bytes: int, max_line_bytes: int) -> None:
         """Reads nothing yet.
 
         Args:
@@ -53,7 +56,7 @@ class CsvSource:
         """
         self.refusal: GrovekeeperError | None = None
         self.closed = False
-        self._source = gzip.GzipFile(fileobj=cast(BinaryIO, source), mode="rb") if is_gzip else source
+        self._source = cast(BinaryIO, gzip.GzipFile(fileobj=source, mode="rb")) if is_gzip else source
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
         self._max_bytes = max_bytes
         self._max_line_bytes = max_line_bytes
@@ -91,9 +94,9 @@ class CsvSource:
         # Out of the handler: an error of the library can quote the line.
         raise whole_file_problem(problem)
 
-    def name_columns(self, names: list[str]) -> None:
-        """Puts a header before the remaining lines. The names need no quotes."""
-        self._waiting = ",".join(names).encode("ascii") + b"\n" + self._waiting
+    def place_columns(self, positions: Sequence[int]) -> None:
+        """Puts a header before the remaining lines that names each column by its position in the declaration."""
+        self._waiting = ",".join(map(str, positions)).encode("ascii") + b"\n" + self._waiting
 
     def read(self, size: int = -1) -> bytes:
         """Up to ``size`` bytes: fewer only at the end, so that the parser's blocks have their full size."""
@@ -140,8 +143,6 @@ class CsvSource:
                 piece = self._source.read(min(size, self._max_line_bytes, _PIECE_BYTES))
             except (EOFError, gzip.BadGzipFile, zlib.error):
                 return self._refuse(MalformedRequest("the body is not gzip, or is cut off"))
-            except GrovekeeperError as refusal:  # of the process that decodes the body
-                return self._refuse(refusal)
             self._ended = not piece
             self._n_bytes += len(piece)
             if self._n_bytes > self._max_bytes:

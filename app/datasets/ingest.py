@@ -1,6 +1,7 @@
 """Reads an upload and stores its sanitised rows as one epoch, completely or not at all.
 
-Rows of Parquet and Arrow are CSV by the time they get here (:mod:`app.datasets.columnar`): one set of rules reads them.
+A child process decodes Parquet and Arrow (:mod:`app.datasets.columnar`) to numbers, and to the text that the other
+cells would be in a CSV: one set of rules reads them.
 
 An upload with cells that the declaration cannot read is refused: the error names columns and counts over the whole
 file, never a value, and no row is stored. Cells that the declaration can map are stored and counted in the owner's
@@ -12,7 +13,7 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ from app.datasets import row_files, row_layout
 from app.datasets.admission import AdmissionBook, unit_row_ids
 from app.datasets.body_forms import BodyForm
 from app.datasets.cells import ROW_ID_BYTES, hash_cells, hash_keys
+from app.datasets.columnar.batches import Blocks
 from app.datasets.columnar.source import ColumnarSource
 from app.datasets.csv_columns import Cells, Column, ColumnReport, LabelColumn, UnitColumn, new_column
 from app.datasets.csv_source import CsvSource
@@ -121,8 +123,8 @@ def ingest_rows(
         MalformedRequest: the body should be gzip and is not, or is cut off.
         TooLarge: the unpacked body, its number of rows or the bytes of all uploads to the dataset are over the limit.
     """
-    with _text_of(source, form, rules) as text:
-        _order_columns(text, rules)
+    with _opened(source, form, rules) as body:
+        body.place_columns(_positions(body.read_header(), rules))
         durable.make_folder(destination.path.parent)
         durable.make_folder(prints.destination.path.parent)
         with (
@@ -130,7 +132,7 @@ def ingest_rows(
             prints.destination.new(existing="refuse") as printed,
         ):
             upload = _Upload(rules, book, prints.body, on_stored=partial(prints.write, printed))
-            for _ in upload.store(text, file):
+            for _ in upload.store(body, file):
                 _refuse_when_full(destination.path, prints)
             # After the last byte was written: of uploads at the same time, at least the last one counts all.
             file.finish()
@@ -141,17 +143,18 @@ def ingest_rows(
 
 
 @contextmanager
-def _text_of(source: BinaryIO, form: BodyForm, rules: RowRules) -> Iterator[CsvSource]:
-    """Opens the body as CSV."""
+def _opened(source: BinaryIO, form: BodyForm, rules: RowRules) -> Iterator[CsvSource | Blocks]:
     max_bytes = _most_unpacked_bytes(source, form)
-    with ExitStack() as opened:
-        rows: BinaryIO | ColumnarSource = source
-        if form.is_columnar:
-            rows = opened.enter_context(ColumnarSource(source, form, declared=_declared(rules)))
+    if form.is_columnar:
+        numbers = [composed(feature.name) for feature in rules.schema.features if not feature.is_categorical]
+        with ColumnarSource(source, form, declared=_declared(rules), numbers=numbers) as stream:
+            yield Blocks(stream, max_bytes=max_bytes)
+    else:
         is_gzip = form is BodyForm.GZIP
-        text = CsvSource(rows, is_gzip=is_gzip, max_bytes=max_bytes, max_line_bytes=limits.MAX_CSV_LINE_BYTES)
-        opened.callback(text.close)
-        yield text
+        with closing(
+            CsvSource(source, is_gzip=is_gzip, max_bytes=max_bytes, max_line_bytes=limits.MAX_CSV_LINE_BYTES)
+        ) as text:
+            yield text
 
 
 def _refuse_when_full(destination: Path, prints: Fingerprints) -> None:
@@ -173,8 +176,8 @@ def _most_unpacked_bytes(source: BinaryIO, form: BodyForm) -> int:
     return min(max(size * ratio, limits.FREE_UNPACKED_BYTES), limits.MAX_UPLOAD_CSV_BYTES)
 
 
-def _order_columns(text: CsvSource, rules: RowRules) -> None:
-    """Replaces the upload's header by the columns' positions in the declaration.
+def _positions(header: Sequence[str], rules: RowRules) -> list[int]:
+    """The positions of the upload's columns in the declaration.
 
     A header in another Unicode form than the declaration means the declared column that looks the same.
 
@@ -184,7 +187,7 @@ def _order_columns(text: CsvSource, rules: RowRules) -> None:
     """
     declared = _declared(rules)
     by_name = {composed(name): name for name in declared} | {name: name for name in declared}
-    names = [by_name.get(name) or by_name.get(composed(name), name) for name in text.read_header()]
+    names = [by_name.get(name) or by_name.get(composed(name), name) for name in header]
     counts = Counter(names)
     problems = [ColumnProblem(name, "missing-column", 1) for name in declared if name not in counts]
     problems += [ColumnProblem(name, "duplicate-column", counts[name]) for name in declared if counts[name] > 1]
@@ -194,7 +197,7 @@ def _order_columns(text: CsvSource, rules: RowRules) -> None:
     if problems:
         raise RowsInvalid(problems)
     position = {name: index for index, name in enumerate(declared)}
-    text.name_columns([str(position[name]) for name in names])
+    return [position[name] for name in names]
 
 
 def _declared(rules: RowRules) -> list[str]:
@@ -235,7 +238,7 @@ class _Upload:
         """Rows that were not stored; ``None`` where the unit is the row, so that no row is dropped."""
         return None if self._unit is None else DroppedRows(self._n_without_unit, self._n_over_bound)
 
-    def store(self, text: CsvSource, file: Writer) -> Iterator[None]:
+    def store(self, body: CsvSource | Blocks, file: Writer) -> Iterator[None]:
         """Reads the upload to its end and writes its rows, until a cell has to be refused. Yields before row groups.
 
         Raises:
@@ -245,9 +248,9 @@ class _Upload:
         group_rows = min(max(_ROW_GROUP_CELLS // len(self.columns), smallest), largest)
         group: list[pa.RecordBatch] = []
         with row_layout.writer(file, self._stored_form) as writer:
-            for block in self._blocks(text):
-                cells = [column.read(block.column(index)) for index, column in enumerate(self.columns)]
-                units = None if self._unit is None else self._unit.read(block.column(len(self.columns)))
+            for block in body.blocks() if isinstance(body, Blocks) else self._parsed(body):
+                cells = [column.read(block[index]) for index, column in enumerate(self.columns)]
+                units = None if self._unit is None else self._unit.read(block[len(self.columns)])
                 if self._problems():
                     group.clear()
                     continue
@@ -263,12 +266,13 @@ class _Upload:
                 yield
                 writer.write_table(pa.Table.from_batches(group))
 
-    def _blocks(self, text: CsvSource) -> Iterator[pa.RecordBatch]:
-        """Yields the upload in blocks of text, columns in schema order. Counts and skips rows of the wrong width."""
+    def _parsed(self, text: CsvSource) -> Iterator[list[pa.Array]]:
+        """Yields a CSV in blocks of text, columns in schema order. Counts and skips rows of the wrong width."""
         is_readable = True
         n_columns = len(self.columns) + (self._unit is not None)
         try:
-            yield from _reader(text, n_columns=n_columns, on_ragged_row=self._skip_ragged_row)
+            for block in _reader(text, n_columns=n_columns, on_ragged_row=self._skip_ragged_row):
+                yield block.columns
         except pa.ArrowInvalid:
             is_readable = False
         text.check()

@@ -41,7 +41,8 @@ def main() -> None:
     request = json.loads(line)
     verdict: dict[str, object] = {"problem": None, "columns": []}
     try:
-        decode(cast(BinaryIO, RemoteFile(request["size"])), BodyForm(request["form"]), _emit)
+        body = cast(BinaryIO, RemoteFile(request["size"]))
+        decode(body, BodyForm(request["form"]), request["numbers"], _emit)
     except Refused as refused:
         verdict = {"problem": refused.problem.value, "columns": list(refused.columns)}
     _send(VERDICT, json.dumps(verdict).encode("ascii"))

@@ -1,26 +1,28 @@
-"""Turns a body of Parquet or Arrow IPC into CSV. Runs in a child process, because the body may be hostile.
+"""Turns a body of Parquet or Arrow IPC into blocks of columns. Runs in a child process: the body may be hostile.
 
-Every cell becomes text: a number as its shortest decimal, a boolean as ``true`` or ``false``, a null as an empty cell.
-From there on, the rules for cells of CSV apply (:mod:`app.datasets.csv_columns`). Columns of other types (nested types,
+A column that is declared as numbers stays numbers, if it has numbers. Every other cell becomes the text that it would
+be in a CSV: a number as its shortest decimal, a boolean as ``true`` or ``false``, a null as an empty cell. From there
+on, the rules for cells of CSV apply (:mod:`app.datasets.csv_columns`). Columns of other types (nested types,
 bytes, dates and times, extension types) are refused.
 
 Memory depends on public limits and on the largest page, row group or record batch, not on the size of the body.
 """
 
-import csv
 import io
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, BinaryIO, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
 import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from app.core import limits
 from app.datasets.body_forms import BodyForm
+from app.datasets.columnar.batches import are_valid, offsets_and_text, packed_block, packed_names
 from app.datasets.columnar.frames import Problem
 
 Emit: TypeAlias = Callable[[bytes], None]
@@ -50,13 +52,14 @@ class Refused(Exception):
         self.columns = columns
 
 
-def decode(file: BinaryIO, form: BodyForm, emit: Emit) -> None:
-    """Writes the rows of a body as CSV, the header first.
+def decode(file: BinaryIO, form: BodyForm, numbers: Collection[str], emit: Emit) -> None:
+    """Writes the names of the columns and the rows of a body (:mod:`app.datasets.columnar.batches`).
 
     Args:
         file: PRIVATE; the body.
         form: of the body.
-        emit: called with the bytes of the CSV, piece by piece.
+        numbers: names of the columns that are declared as numbers.
+        emit: called with the bytes of the stream, piece by piece.
 
     Raises:
         Refused: the body is not of its form, or over a limit. Some rows may have been written before.
@@ -65,7 +68,7 @@ def decode(file: BinaryIO, form: BodyForm, emit: Emit) -> None:
     try:
         schema, batches = _opened(file, form)
         _check(schema, emit)
-        _write(batches, emit)
+        _write(batches, [_composed(name) in numbers for name in schema.names], emit)
     except Refused:
         raise
     except MemoryError:
@@ -151,9 +154,7 @@ def _check(schema: pa.Schema, emit: Emit) -> None:
     """Writes the header and checks the types. An unknown column is refused by its name before a type is."""
     if len(schema) > limits.MAX_UPLOAD_COLUMNS:
         raise Refused(Problem.COLUMNS)
-    line = io.StringIO()
-    csv.writer(line, quoting=csv.QUOTE_ALL, lineterminator="\n").writerow(map(_header, schema.names))
-    emit(line.getvalue().encode("utf-8"))
+    emit(packed_names([_header(name) for name in schema.names]))
     unreadable = tuple(field.name for field in schema if not _is_readable(field.type))
     if unreadable:
         raise Refused(Problem.TYPE, unreadable)
@@ -178,12 +179,16 @@ def _is_text(kind: pa.DataType) -> bool:
     return any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
 
 
-def _write(batches: Iterator[pa.RecordBatch], emit: Emit) -> None:
+def _composed(name: str) -> str:
+    return unicodedata.normalize("NFC", name)
+
+
+def _write(batches: Iterator[pa.RecordBatch], are_numbers: Sequence[bool], emit: Emit) -> None:
     for batch in batches:
         most = _SLICE_BYTES // max(sum(_most_bytes(column) for column in batch.columns), 1)
         n_rows = min(max(most, 1), max(batch.num_rows, 1))
         for start in range(0, batch.num_rows, n_rows):
-            emit(_text(batch.slice(start, n_rows)))
+            emit(_packed(batch.slice(start, n_rows), are_numbers))
 
 
 def _most_bytes(column: pa.Array) -> int:
@@ -197,13 +202,32 @@ def _most_bytes(column: pa.Array) -> int:
     return int(longest)
 
 
-def _text(batch: pa.RecordBatch) -> bytes:
-    names = [str(index) for index in range(batch.num_columns)]
-    sink = pa.BufferOutputStream()
-    rows = pa.RecordBatch.from_arrays([_cells(column) for column in batch.columns], names=names)
-    pa_csv.write_csv(rows, sink, pa_csv.WriteOptions(include_header=False))
-    text: bytes = sink.getvalue().to_pybytes()
-    return text
+def _packed(batch: pa.RecordBatch, are_numbers: Sequence[bool]) -> bytes:
+    columns = [
+        _numbers(column) if is_number and _has_numbers(column.type) else offsets_and_text(_cells(column))
+        for column, is_number in zip(batch.columns, are_numbers, strict=True)
+    ]
+    texts = [column for column in columns if isinstance(column, tuple)]
+    if sum(len(text) for _, text in texts) > limits.MAX_CSV_LINE_BYTES:
+        row_bytes = sum((np.diff(offsets) for offsets, _ in texts), np.zeros(batch.num_rows, np.int64))
+        if row_bytes.max() > limits.MAX_CSV_LINE_BYTES:
+            raise Refused(Problem.LONG_LINE)
+    return packed_block(batch.num_rows, columns)
+
+
+def _has_numbers(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _numbers(column: pa.Array) -> NDArray[np.float64]:
+    """The numbers of a column, NaN for a null. A number becomes the float that is nearest, as its text would."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    column = column.cast(pa.float64(), safe=False)
+    # Neither ``to_numpy`` nor ``fill_null``, which search for pandas: this process may open no file.
+    values = np.frombuffer(column.buffers()[1], np.float64)[column.offset :][: len(column)]
+    return np.where(are_valid(column), values, np.nan) if column.null_count else values
 
 
 def _cells(column: pa.Array) -> pa.Array:

@@ -1,13 +1,13 @@
 """Defines the messages between the service and the child process that decodes an upload.
 
-The service sends one line of JSON: the form of the body, and its size. The child then sends frames, each a kind, a
-length and a payload; the service believes none of them:
+The service sends one line of JSON: the form of the body, its size, and the names of the columns of numbers. The child
+then sends frames, each a kind, a length and a payload; the service believes none of them:
 
 =====  =====================================================================================
 kind   payload
 =====  =====================================================================================
 ``R``  an offset and a length: the service answers with these bytes of the body, without a frame
-``T``  bytes of CSV: a header, then rows
+``T``  bytes of the rows (:mod:`app.datasets.columnar.batches`)
 ``V``  JSON, and the last frame: the problem of the body, or ``null``, and columns that have it
 =====  =====================================================================================
 """

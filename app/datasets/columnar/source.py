@@ -1,4 +1,4 @@
-"""Reads an upload of Parquet or Arrow IPC as CSV: the service's side of the child process that decodes it."""
+"""Reads the rows of an upload of Parquet or Arrow IPC from the child process that decodes it."""
 
 import contextlib
 import json
@@ -28,7 +28,7 @@ _CPU_TIME = ("the CPU time for decoding the upload in seconds", limits.DECODER_C
 
 
 class ColumnarSource:
-    """A file object of CSV whose text a child process decodes from a body.
+    """The bytes of the rows that a child process decodes from a body (:mod:`app.datasets.columnar.batches`).
 
     One thread may read while another one closes.
 
@@ -36,9 +36,10 @@ class ColumnarSource:
         body: PRIVATE; seekable. Stays open; not read after :meth:`close`.
         form: of the body.
         declared: names of the declared columns, which alone may occur in a refusal.
+        numbers: names of those that are declared as numbers.
     """
 
-    def __init__(self, body: BinaryIO, form: BodyForm, *, declared: Collection[str]) -> None:
+    def __init__(self, body: BinaryIO, form: BodyForm, *, declared: Collection[str], numbers: Collection[str]) -> None:
         self._body = body
         self._declared = frozenset(declared)
         self._reading = threading.Lock()
@@ -55,7 +56,8 @@ class ColumnarSource:
             close_fds=True,
         )
         self._size = body.seek(0, os.SEEK_END)
-        self._write(json.dumps({"form": form.value, "size": self._size}).encode("ascii") + b"\n")
+        request = {"form": form.value, "size": self._size, "numbers": list(numbers)}
+        self._write(json.dumps(request).encode("ascii") + b"\n")
 
     def __enter__(self) -> Self:
         return self
@@ -64,7 +66,7 @@ class ColumnarSource:
         self.close()
 
     def read(self, size: int) -> bytes:
-        """Up to ``size`` bytes of CSV; none at the end.
+        """Up to ``size`` bytes; none at the end.
 
         Raises:
             RowsInvalid: the body is damaged, encrypted, or has a column of a type that no feature has.

@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 import threading
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from app.core import limits
 from app.core.errors import GrovekeeperError, RowsInvalid, TooLarge
 from app.datasets.body_forms import BodyForm
 from app.datasets.columnar import source
+from app.datasets.columnar.batches import Blocks, packed_block, packed_names
 from app.datasets.columnar.decode import Refused, decode
 from app.datasets.columnar.frames import HEAD, RANGE, Problem
 from app.datasets.columnar.source import ColumnarSource
@@ -47,15 +49,24 @@ def _table(rows: dict[str, Any] = LEGAL) -> pa.Table:
     return pa.table(rows)
 
 
-def _text(body: bytes, form: BodyForm) -> bytes:
+def _stream(body: bytes, form: BodyForm, numbers: Collection[str] = ()) -> bytes:
     pieces: list[bytes] = []
-    decode(io.BytesIO(body), form, pieces.append)
+    decode(io.BytesIO(body), form, numbers, pieces.append)
     return b"".join(pieces)
+
+
+def _cells(stream: bytes) -> list[list[Any]]:
+    """The cells of each column."""
+    blocks = Blocks(io.BytesIO(stream), max_bytes=len(stream))
+    names = blocks.read_header()
+    blocks.place_columns(range(len(names)))
+    read = list(blocks.blocks())
+    return [[cell for block in read for cell in block[index].to_pylist()] for index in range(len(names))]
 
 
 def _refused(body: bytes, form: BodyForm = BodyForm.PARQUET) -> Problem:
     with pytest.raises(Refused) as refused:
-        _text(body, form)
+        _stream(body, form)
     assert CANARY not in str(refused.value)
     assert refused.value.__cause__ is refused.value.__context__ is None
     return refused.value.problem
@@ -90,9 +101,14 @@ def test_cells_that_the_declaration_cannot_read_are_counted_as_in_csv(tmp_path: 
     broken = {**ROWS, "age": pa.array(["39", CANARY, None, "1.5"]), "sex": ["a\nb", "c\0", None, None]}
     problems = _columns(_refusal(Ingestion(tmp_path), body_of(_table(broken), form), form))
     assert problems["sex"][1] == 1
+    cells = zip(*(map(_quoted, [name, *column]) for name, column in _table(broken).to_pydict().items()), strict=True)
     with pytest.raises(RowsInvalid) as refused:
-        Ingestion(tmp_path / "csv")(_text(body_of(_table(broken), form), form))
+        Ingestion(tmp_path / "csv")("".join(",".join(row) + "\n" for row in cells))
     assert _columns(refused.value) == problems
+
+
+def _quoted(cell: object) -> str:
+    return "" if cell is None else '"' + str(cell).replace('"', '""') + '"'
 
 
 @pytest.mark.parametrize(
@@ -113,10 +129,13 @@ def test_cells_that_the_declaration_cannot_read_are_counted_as_in_csv(tmp_path: 
 )
 @pytest.mark.parametrize("form", COLUMNAR)
 def test_every_type_of_number_and_text_is_read(cells: pa.Array, text: list[str], form: BodyForm) -> None:
-    lines = _text(body_of(pa.table({"a": cells, "b": ["-", "-"]}), form), form).decode().splitlines()
-    assert lines == ['"a","b"', *(f'"{cell}","-"' if cell else ',"-"' for cell in text)] or (
-        lines == ['"a","b"', *(f'"{cell}","-"' for cell in text)]
+    body = body_of(pa.table({"a": cells, "b": ["-", "-"]}), form)
+    assert _cells(_stream(body, form)) == [text, ["-", "-"]]
+    as_declared_numbers, others = _cells(_stream(body, form, numbers=["a", "b"]))
+    assert as_declared_numbers == text or [str(float(cell or "nan")) for cell in text] == list(
+        map(str, as_declared_numbers)
     )
+    assert others == ["-", "-"]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +156,7 @@ def test_every_type_of_number_and_text_is_read(cells: pa.Array, text: list[str],
 def test_other_types_are_refused(cells: pa.Array, form: BodyForm) -> None:
     body = body_of(pa.table({"a": cells, "b": ["x"]}), form)
     with pytest.raises(Refused) as refused:
-        _text(body, form)
+        _stream(body, form)
     assert (refused.value.problem, refused.value.columns) == (Problem.TYPE, ("a",))
 
 
@@ -264,7 +283,7 @@ def test_a_dictionary_bomb_is_unfolded_piece_by_piece() -> None:
             raise EnoughError
 
     with pytest.raises(EnoughError):
-        decode(io.BytesIO(_bomb(10_000, limits.MAX_CSV_LINE_BYTES)), BodyForm.ARROW_STREAM, emit)
+        decode(io.BytesIO(_bomb(10_000, limits.MAX_CSV_LINE_BYTES)), BodyForm.ARROW_STREAM, [], emit)
     assert longest < 3 * 1024 * 1024
     assert _refused(_bomb(10, limits.MAX_CSV_LINE_BYTES + 1), BodyForm.ARROW_STREAM) is Problem.LONG_LINE
 
@@ -292,7 +311,7 @@ def test_memory_does_not_grow_with_the_rows_of_a_row_group(tmp_path: Path) -> No
         pa.set_memory_pool(measured)
         try:
             with file.open("rb") as body:
-                decode(body, BodyForm.PARQUET, lambda _: None)
+                decode(body, BodyForm.PARQUET, ["a"], lambda _: None)
         finally:
             pa.set_memory_pool(default)
         peaks.append(measured.max_memory())
@@ -345,7 +364,7 @@ def test_a_child_is_believed_nothing(
     monkeypatch: pytest.MonkeyPatch, sent: bytes, text: str, problems: dict[str, tuple[str, int]]
 ) -> None:
     _replace_child(monkeypatch, f"import os, sys; sys.stdin.readline(); os.write(1, bytes.fromhex('{sent.hex()}'))")
-    with ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=["age"]) as rows:
+    with ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=["age"], numbers=[]) as rows:
         if problems:
             with pytest.raises(RowsInvalid) as refused:
                 rows.read(10)
@@ -355,10 +374,51 @@ def test_a_child_is_believed_nothing(
         assert rows.read(10) == b""
 
 
+_TEXTS = np.array([0, 1, 3], np.int32), memoryview(b"abc")
+_NAMES = packed_names(["a", "b"])
+_BLOCK = packed_block(2, [_TEXTS, np.array([1.5, np.nan])])
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        _NAMES[:-1],
+        packed_names([])[:4] + b"{}",
+        (2).to_bytes(4, "little") + b"[1",
+        (3).to_bytes(4, "little") + b"[1]",
+        packed_names(["a"] * (limits.MAX_UPLOAD_COLUMNS + 1)),
+        (2**31).to_bytes(4, "little"),
+        _NAMES + _BLOCK[:-1],
+        _NAMES + _BLOCK[:3],
+        _NAMES + (2**31).to_bytes(4, "little") + _BLOCK[4:],
+        _NAMES + _BLOCK.replace(b"T", b"Q", 1),
+        _NAMES + packed_block(2, [(np.array([1, 1, 3], np.int32), _TEXTS[1]), np.zeros(2)]),
+        _NAMES + packed_block(2, [(np.array([0, 2, 1], np.int32), _TEXTS[1]), np.zeros(2)]),
+        _NAMES + packed_block(2, [(np.array([0, 1, 2**31 - 1], np.int32), _TEXTS[1]), np.zeros(2)]),
+    ],
+)
+def test_a_stream_of_rows_is_believed_nothing(sent: bytes) -> None:
+    with pytest.raises(RowsInvalid) as refused:
+        _cells(sent)
+    assert _columns(refused.value) == {"": ("malformed-file", 1)}
+    assert refused.value.__cause__ is refused.value.__context__ is None
+
+
+def test_text_that_is_not_utf_8_is_marked_in_its_cell() -> None:
+    accents = "äb".encode()
+    blocks = [
+        packed_block(2, [_TEXTS, np.array([1.5, 0])]),
+        packed_block(2, [(np.array([0, 1, 3], np.int32), memoryview(accents)), np.zeros(2)]),
+        packed_block(1, [(np.array([0, 3], np.int32), memoryview(accents)), np.zeros(1)]),
+    ]
+    assert _cells(_NAMES + b"".join(blocks)) == [["a", "bc", "\0", "\0b", "äb"], [1.5, 0, 0, 0, 0]]
+
+
 def test_a_child_that_uses_up_its_time_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     _replace_child(monkeypatch, "import os, signal; os.kill(os.getpid(), signal.SIGXCPU); signal.pause()")
     with (
-        ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=[]) as rows,
+        ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=[], numbers=[]) as rows,
         pytest.raises(TooLarge, match="CPU time"),
     ):
         rows.read(10)
@@ -368,7 +428,7 @@ def test_a_silent_child_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "DECODER_SILENCE_S", 0)
     _replace_child(monkeypatch, "import sys; sys.stdin.read()")
     with (
-        ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=[]) as rows,
+        ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=[], numbers=[]) as rows,
         pytest.raises(RowsInvalid),
     ):
         rows.read(10)
@@ -376,7 +436,7 @@ def test_a_silent_child_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_closing_ends_a_read_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     _replace_child(monkeypatch, "import sys; sys.stdin.read()")
-    rows = ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=[])
+    rows = ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=[], numbers=[])
     ended: list[object] = []
 
     def read() -> None:

@@ -36,7 +36,7 @@ def slug(caught):
 def test_the_header_is_read_and_replaced(content):
     source = open_source(content)
     assert source.read_header() == ["a", "b"]
-    source.name_columns(["1", "0"])
+    source.place_columns([1, 0])
     assert source.read() == b"1,0\n" + b"\n1,2\n3,4\n"
 
 
