@@ -28,6 +28,7 @@ from app.services.installation import Installation
 from app.services.keys import record_uses
 from app.services.ledger.balance_checks import check_balances
 from app.services.ledger.heads import Heads, HeadWriter
+from app.services.predict import prepare_newest
 from app.services.webhooks.deliver import deliver_due
 
 if TYPE_CHECKING:  # FastAPI and uvicorn are imported by the process that serves, not by its callers
@@ -105,34 +106,40 @@ def server_config(application: "FastAPI") -> "uvicorn.Config":
 def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
     """The periodic tasks of a serving process; none runs before the database is at this program's revision."""
 
-    def check(stopping: threading.Event) -> None:
-        if heads.is_current:
-            check_balances(installation, stopping=stopping)
+    def when_current(task: Callable[[threading.Event], object], *, confirms: bool = False) -> Callable[..., None]:
+        def run(stopping: threading.Event) -> None:
+            if heads.is_current:
+                if confirms:  # nothing is erased or told on the word of a database that was rewound
+                    heads.confirm()
+                task(stopping)
 
-    def erase(_: threading.Event) -> None:
-        if heads.is_current:
-            heads.confirm()  # nothing is erased on the word of a database that was rewound
-            erase_due(installation)
+        return run
+
+    def check(stopping: threading.Event) -> None:
+        check_balances(installation, stopping=stopping)
 
     def deliver(stopping: threading.Event) -> None:
-        if heads.is_current:
-            heads.confirm()
-            deliver_due(installation, stopping=stopping)
+        deliver_due(installation, stopping=stopping)
+
+    def erase(_: threading.Event) -> None:
+        erase_due(installation)
+
+    def load(_: threading.Event) -> None:
+        prepare_newest(installation)
 
     def record(_: threading.Event) -> None:
-        if heads.is_current:
-            record_uses(installation)
+        record_uses(installation)
 
     def lease(_: threading.Event) -> None:
-        if heads.is_current:
-            leases.renew(installation)
+        leases.renew(installation)
 
     return [
-        Periodic("authority lease", lease, interval_s=limits.LEASE_INTERVAL_S),
-        Periodic("webhooks", deliver, interval_s=limits.WEBHOOK_INTERVAL_S),
-        Periodic("last uses", record, interval_s=limits.LAST_USES_INTERVAL_S),
-        Periodic("balances", check, interval_s=limits.BALANCE_CHECK_INTERVAL_S),
-        Periodic("erasures", erase, interval_s=limits.ERASURE_INTERVAL_S),
+        Periodic("newest model", when_current(load), interval_s=limits.NEWEST_MODEL_INTERVAL_S),
+        Periodic("authority lease", when_current(lease), interval_s=limits.LEASE_INTERVAL_S),
+        Periodic("webhooks", when_current(deliver, confirms=True), interval_s=limits.WEBHOOK_INTERVAL_S),
+        Periodic("last uses", when_current(record), interval_s=limits.LAST_USES_INTERVAL_S),
+        Periodic("balances", when_current(check), interval_s=limits.BALANCE_CHECK_INTERVAL_S),
+        Periodic("erasures", when_current(erase, confirms=True), interval_s=limits.ERASURE_INTERVAL_S),
     ]
 
 

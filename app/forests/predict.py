@@ -87,6 +87,11 @@ def read_request(forest: Forest, schema: Schema, body: bytes) -> SanitisedColumn
     return known[1].read(body)
 
 
+def prepare(forest: Forest, schema: Schema) -> None:
+    """Packs the trees of a forest for its default read-out, and loads the compiled code that predicts."""
+    _reader(forest, schema, _settled(forest, None))
+
+
 def is_prepared(forest: Forest) -> bool:
     """Whether a forest has predicted by its default read-out, so that another prediction takes microseconds."""
     return _shared(catalogue.read_outs(forest.plan.algorithm)[0]) in _readers.get(forest, {})

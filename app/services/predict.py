@@ -20,6 +20,7 @@ from app.forests.artifacts import Artifact
 from app.forests.data.rows import SanitisedColumns
 from app.forests.data.sanitiser import sanitise_prediction_columns, sanitise_prediction_rows
 from app.forests.data.schema import Schema
+from app.registry import models
 from app.services.installation import Installation
 from app.services.model_addresses import addressed_model
 
@@ -149,6 +150,15 @@ def predicting_model(installation: Installation, principal: Principal, address: 
     """
     addressed = address_of(installation, principal, address)
     return PredictingModel(addressed.model_id, installation.cache.get(addressed.digest))
+
+
+def prepare_newest(installation: Installation) -> None:
+    """Prepares the newest model for predictions, so that no request waits until compiled code is loaded."""
+    with installation.database.read() as session:
+        newest = models.page(session, dataset_ids=None, before=None, limit=1)
+    for row in newest:
+        artifact = installation.cache.get(row.digest)
+        forests.prepare(artifact.forest, artifact.schema)
 
 
 def address_of(installation: Installation, principal: Principal, address: str) -> Addressed:

@@ -10,9 +10,11 @@ import pytest
 
 from app.core.errors import LeaseLost, NotFound, Unavailable
 from app.datasets import private_rows
+from app.forests import predict as forests
 from app.jobs import queue
 from app.registry import evaluations, profiles
-from app.services import models
+from app.registry import models as registered
+from app.services import models, predict
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.evaluations.show_evaluations import show_evaluation
 from app.services.execution import run_job
@@ -42,6 +44,16 @@ def test_laying_out_models_keeps_the_lease_alive_and_the_models_unreadable_to_ot
     run_job.run_job(scene.installation, claim, perform_later)
     assert seen[0] > soon
     assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
+
+
+def test_the_newest_model_is_prepared_before_a_request_needs_it(scene: Scene) -> None:
+    predict.prepare_newest(scene.installation)  # there is no model yet
+    model_id = model(scene, "a")
+    predict.prepare_newest(scene.installation)
+    with scene.installation.database.read() as session:
+        artifact = scene.installation.cache.loaded(registered.find(session, model_id).digest)
+    assert artifact is not None
+    assert forests.is_prepared(artifact.forest)
 
 
 def test_a_home_that_cannot_be_written_leaves_the_job_uncharged_and_the_worker_alive(scene: Scene) -> None:
