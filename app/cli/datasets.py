@@ -37,8 +37,11 @@ def create(
             output.json(dataset)
             return
         printed = _printed(client, dataset)
-    cap = amount(dataset["account"], "cap") + (f": {printed}" if printed else "")
-    output.say(f"declared {dataset['name']} ({dataset['id']}) with a lifetime budget of {cap}")
+    if dataset["account"] is None:
+        output.say(f"declared {dataset['name']} ({dataset['id']}) as public: no budget, no privacy")
+    else:
+        cap = amount(dataset["account"], "cap") + (f": {printed}" if printed else "")
+        output.say(f"declared {dataset['name']} ({dataset['id']}) with a lifetime budget of {cap}")
     declarations.show_warnings(output, dataset)
     output.hint(f"grovekeeper datasets upload {dataset['name']} ROWS.csv")
 
@@ -136,11 +139,11 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
             return
         printed = _printed(client, answer)
     unit = answer["privacy_unit"]
-    account = answer["account"]
     output.facts(
         {
             "name": answer["name"],
             "id": answer["id"],
+            "visibility": answer["visibility"] + (": no privacy" if answer["visibility"] == "public" else ""),
             "declared": answer["created_at"],
             "erased": answer["deleted_at"] or "no",
             "protects": answer["protects"]
@@ -152,9 +155,7 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
             "partitions": "; ".join(map(_partition, answer["partitions"])) or "none",
             "uploads": len(answer["epochs"]),
             "label": f"{answer['schema']['label']['name']}: {', '.join(answer['schema']['label']['classes'])}",
-            "accountant": account["accountant"],
-            **{name: amount(account, name) for name in ("cap", "charged", "reserved", "remaining")},
-            "with its population": amount(account, "available") if is_limited_by_population(account) else None,
+            **_account_facts(answer["account"]),
             **({"guarantee": printed} if printed else {}),
         }
     )
@@ -286,8 +287,21 @@ def revoke(call: Remote, dataset: DatasetArgument, key_id: KeyArgument) -> None:
     call.output.say(f"{key_id} has no role on {dataset}")
 
 
-def balance_cells(account: dict[str, Any]) -> list[str]:
-    """Accountant and the four amounts of an account, for a table."""
+def _account_facts(account: dict[str, Any] | None) -> dict[str, str | None]:
+    """Accountant and amounts of an account, for a list; empty for a public dataset, which has none."""
+    if account is None:
+        return {}
+    return {
+        "accountant": account["accountant"],
+        **{name: amount(account, name) for name in ("cap", "charged", "reserved", "remaining")},
+        "with its population": amount(account, "available") if is_limited_by_population(account) else None,
+    }
+
+
+def balance_cells(account: dict[str, Any] | None) -> list[str]:
+    """Accountant and the four amounts of an account, for a table; a public dataset has none."""
+    if account is None:
+        return ["none: public", "", "", "", ""]
     left = account["remaining"]
     if is_limited_by_population(account):
         left += f" (with its population: {account['available']})"
@@ -304,7 +318,7 @@ def _printed(client: "Client", dataset: dict[str, Any]) -> str | None:
 
     The command succeeds without a balance, because a predictor may not read it and the main answer has arrived.
     """
-    if dataset["account"]["accountant"] == "pure":
+    if dataset["account"] is None or dataset["account"]["accountant"] == "pure":
         return None
     try:
         guarantee = client.balance(dataset["id"])["guarantee"]

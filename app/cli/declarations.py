@@ -114,8 +114,10 @@ def check(call: Remote, file: Annotated[Path, typer.Argument(help="The declarati
     if output.as_json:
         output.json(checked)
         return
-    output.say(f"{checked['name']} breaks no rule; its lifetime budget would be {amount(checked['account'], 'cap')}")
-    output.odds(checked["guarantee"]["odds"])
+    account = checked["account"]
+    budget = "no budget, no privacy" if account is None else f"its lifetime budget would be {amount(account, 'cap')}"
+    output.say(f"{checked['name']} breaks no rule; {budget}")
+    output.odds(checked["guarantee"].get("odds", {}))
     show_warnings(output, checked)
     output.hint(f"grovekeeper datasets create {file}")
 

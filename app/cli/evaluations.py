@@ -26,7 +26,12 @@ KeyOption = Annotated[str | None, typer.Option(help="Continue an earlier attempt
 class SpendOptions:
     """Options of an evaluation: its rows and its budget."""
 
-    epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.1.", show_default=False)]
+    epsilon: Annotated[
+        str | None,
+        typer.Option(
+            "--epsilon", "-e", help="Exact decimal, such as 0.1; none on a public dataset.", show_default=False
+        ),
+    ] = None
     delta: DeltaOption = None
     dataset: Annotated[
         str | None,
@@ -38,7 +43,7 @@ class SpendOptions:
         """The body. ε and δ are sent as they were typed, never converted to a float."""
         dataset = self.dataset
         return {
-            "epsilon": self.epsilon,
+            **({} if self.epsilon is None else {"epsilon": self.epsilon}),
             **({} if self.delta is None else {"delta": self.delta}),
             **({} if self.dataset is None else {"dataset": self.dataset}),
             "scope": read_scope(self.scope, lambda: client.dataset(dataset or client.model(model_id)["dataset"])),

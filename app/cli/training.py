@@ -16,7 +16,7 @@ from app.cli import suggestions
 from app.cli.arguments import DatasetArgument, DeltaOption, ReceiptOption, ScopeOption, as_typed, read_scope
 from app.cli.command import Remote, WrongUse, command, one_attempt
 from app.cli.exit_codes import ExitCode
-from app.cli.output import Output, amount, console
+from app.cli.output import NO_PRIVACY, Output, amount, console
 from app.cli.quotes import show_quote
 from grovekeeper_client.errors import REASONS
 
@@ -54,6 +54,10 @@ class PlanOptions:
             show_default=False,
         ),
     ] = None
+    accountant: Annotated[
+        str | None,
+        typer.Option("--accountant", help="pure, zcdp or gdp; for public datasets alone.", show_default=False),
+    ] = None
     unlabelled_epsilon: Annotated[
         str | None,
         typer.Option("--unlabelled-epsilon", help="ε of the second dataset; default --epsilon.", show_default=False),
@@ -75,25 +79,26 @@ class PlanOptions:
         return as_typed([self.dataset], vars(self) | {"dataset": None, "algorithm": algorithm})
 
     def to_json(self, client: "Client") -> dict[str, Any]:
-        """The body of ``POST /plans``. ε and δ are sent as they were typed, never converted to a float."""
+        """The body of ``POST /plans``. ε and δ are sent as they were typed, never converted to a float.
+
+        Raises:
+            WrongUse: the options name no ε, and the dataset is private.
+        """
+        if self.epsilon is None and client.dataset(self.dataset)["visibility"] != "public":
+            raise WrongUse(
+                f"--epsilon is missing; the largest that fits: grovekeeper plan {shlex.quote(self.dataset)} --largest"
+            )
         return {
             "dataset": self.dataset,
             "algorithm": self.algorithm,
-            "epsilon": self._required_epsilon,
+            **({} if self.epsilon is None else {"epsilon": self.epsilon}),
+            **({} if self.accountant is None else {"accountant": self.accountant}),
             **({} if self.delta is None else {"delta": self.delta}),
             "parameters": read_parameters(self.parameter),
             "scope": read_scope(self.scope, partial(client.dataset, self.dataset)),
             **({} if self.profile is None else {"profile": self.profile}),
             **self._unlabelled(client),
         }
-
-    @property
-    def _required_epsilon(self) -> str:
-        if self.epsilon is None:
-            raise WrongUse(
-                f"--epsilon is missing; the largest that fits: grovekeeper plan {shlex.quote(self.dataset)} --largest"
-            )
-        return self.epsilon
 
     def at_largest(self, client: "Client") -> "PlanOptions":
         """These options at the largest ε that fits now.
@@ -104,6 +109,8 @@ class PlanOptions:
         if self.epsilon is not None or self.unlabelled is not None:
             raise WrongUse("--largest goes neither with --epsilon nor with --unlabelled")
         quote = client.plan(replace(self, epsilon="1").to_json(client))
+        if quote["largest_that_fits"] is None:
+            raise WrongUse(f"{self.dataset} is public: every ε fits, and nothing is charged")
         return replace(self, epsilon=quote["largest_that_fits"])
 
     def _unlabelled(self, client: "Client") -> dict[str, Any]:
@@ -114,7 +121,7 @@ class PlanOptions:
             return {}
         part: dict[str, Any] = {
             "dataset": self.unlabelled,
-            "epsilon": self.unlabelled_epsilon or self._required_epsilon,
+            "epsilon": self.unlabelled_epsilon or self.epsilon,
         }
         if self.unlabelled_delta is not None:
             part["delta"] = self.unlabelled_delta
@@ -142,17 +149,22 @@ def algorithms(
         call.output.json({"algorithms": listed})
         return
     if not slugs:
-        rows = [[item["slug"], ", ".join(item["accountants"]), item["title"]] for item in listed]
+        rows = [[item["slug"], _accounts(item), item["title"]] for item in listed]
         call.output.table(["algorithm", "accounts", "title"], rows, empty="no algorithms")
         call.output.hint("grovekeeper algorithms ALGORITHM    (claims, accuracy, parameters)")
         return
     for item in listed:
         call.output.say(f"{item['slug']}: {item['title']} ({item['source']})")
-        call.output.say(f"  accounts: {', '.join(item['accountants'])}")
+        call.output.say(f"  accounts: {_accounts(item)}")
         _show_about(call.output, item["about"])
         rows = [[p["name"], _range(p), p.get("description")] for p in item["parameters"]]
         call.output.table(["parameter", "values (default)", "meaning"], rows, empty="no parameters", indent=2)
         call.output.say()
+
+
+def _accounts(algorithm: Mapping[str, Any]) -> str:
+    """The accounts that can pay for an algorithm; without privacy, no account can."""
+    return ", ".join(algorithm["accountants"]) or "none: no privacy, on public datasets only"
 
 
 def _show_about(output: Output, about: Mapping[str, Any]) -> None:
@@ -162,7 +174,8 @@ def _show_about(output: Output, about: Mapping[str, Any]) -> None:
     for terms, measured in groupby(about["accuracy"], key=itemgetter("accountant", "epsilon")):
         numbers = ", ".join(f"{result['dataset']} {result['percent']} %" for result in measured)
         output.say(f"  accuracy at ε = {terms[1]} ({terms[0]}): {numbers}; {about['results']}")
-    output.say(f"  proof: {about['proof']}")
+    if about["proof"] is not None:
+        output.say(f"  proof: {about['proof']}")
 
 
 RecoverOption = Annotated[
@@ -232,8 +245,9 @@ def show_accepted(
         show: prints the output of a job that succeeded, in place of the command that prints it.
     """
     also = accepted["unlabelled"]
-    second = "" if also is None else f", and {amount(also['price'])} on {also['dataset_name']}"
-    output.say(f"accepted as job {accepted['job_id']}, which reserved {amount(accepted['price'])}{second}")
+    second = "" if also is None or also["price"] is None else f", and {amount(also['price'])} on {also['dataset_name']}"
+    reserved = NO_PRIVACY if accepted["privacy"] == "none" else f"which reserved {amount(accepted['price'])}{second}"
+    output.say(f"accepted as job {accepted['job_id']}, {reserved}")
     if accepted["state"] == "waiting":
         output.say("the job waits for the approval of an owner other than you, for at most a week")
     if wait:
@@ -280,6 +294,8 @@ def ended(job: Mapping[str, Any]) -> str:
 
 def price_of(job: Mapping[str, Any]) -> str:
     """The price of a job on each account that pays."""
+    if job["privacy"] == "none":
+        return NO_PRIVACY
     price, second = amount(job["price"]), job["unlabelled"]
     if second is None:
         return price

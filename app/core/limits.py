@@ -305,6 +305,8 @@ MAX_TREES = 1_024
 """Trees of a model."""
 MAX_DEPTH = 12
 """Depth of a tree."""
+MAX_REFERENCE_DEPTH = 1_000
+"""Depth of a tree without privacy, whose nodes are not a complete binary tree."""
 MAX_TREE_LEAF_CELLS = 2**26
 """Trees × leaves × classes of a model: bounds memory, artifact and prediction by public numbers."""
 MAX_CACHED_ARTIFACT_BYTES = 512 * 1024 * 1024

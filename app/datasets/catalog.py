@@ -25,6 +25,9 @@ class Named(NamedTuple):
     deleted_at: datetime | None
 
 
+PUBLIC = "public"
+"""Value of ``visibility`` for datasets whose rows the owner declared public: no account, no charge, no privacy."""
+
 PROTECTS_LABEL = "label"
 """Value of ``protects`` for datasets whose features and membership are public: only labels are protected."""
 
@@ -66,6 +69,12 @@ class Dataset:
         return Adjacency.LABEL if self.row.protects == PROTECTS_LABEL else Adjacency.ADD_REMOVE_ONE
 
     @property
+    def is_public(self) -> bool:
+        """Whether the owner declared the rows public. Nobody can change it afterwards."""
+        visibility: str = self.row.visibility
+        return visibility == PUBLIC
+
+    @property
     def unit_column(self) -> str | None:
         """The column that names a row's unit, or ``None`` where the row is the unit."""
         column: str | None = self.row.privacy_unit["column"]
@@ -89,7 +98,7 @@ class Dataset:
         """
         if self.row.wrapped_key is None:
             raise DatasetDeleted
-        return keys.unwrap(self.row.wrapped_key, dataset_id=self.id)
+        return keys.unwrap(self.row.wrapped_key, dataset_id=key_name(self.row))
 
     def living(self) -> "Dataset":
         """The dataset itself.
@@ -100,6 +109,15 @@ class Dataset:
         if self.is_deleted:
             raise DatasetDeleted
         return self
+
+
+def key_name(row: DatasetRow) -> str:
+    """The name under which a storage key wraps the data key of a dataset.
+
+    It states the visibility, so a data key cannot be unwrapped after somebody changed the visibility in the database:
+    rows of a private dataset cannot be read as public rows.
+    """
+    return f"{PUBLIC}/{row.id}" if Dataset(row).is_public else row.id
 
 
 def declare(session: Session, row: DatasetRow) -> Dataset:
@@ -260,7 +278,7 @@ def wrap_keys_anew(session: Session, keys: StorageKeys) -> int:
     n_changed = 0
     for row in session.execute(living).scalars():
         if row.wrapped_key is not None and not keys.is_newest(row.wrapped_key):
-            row.wrapped_key = keys.wrap(Dataset(row).data_key(keys), dataset_id=row.id)
+            row.wrapped_key = keys.wrap(Dataset(row).data_key(keys), dataset_id=key_name(row))
             n_changed += 1
     return n_changed
 

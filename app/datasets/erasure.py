@@ -59,7 +59,7 @@ def erase_upload(home: Path, dataset_id: str, epoch_id: str, *, key: DataKey) ->
     """
     file = row_files.sealed_rows(home, dataset_id, epoch_id, key=key)
     with row_layout.reading(file) as stored:
-        form = stored.schema_arrow.with_metadata(row_layout.FORMAT)  # without the fingerprint of the body
+        form = row_layout.without_body(stored.schema_arrow)
     with file.new(existing="replace") as written, row_layout.writer(written, form):
         pass  # no rows: the writer makes a complete file when it is closed
     row_files.sealed_prints(home, dataset_id, epoch_id, key=key).path.unlink(missing_ok=True)

@@ -38,6 +38,9 @@ ROW_ID_COLUMN = "row_id"
 FORMAT = {b"grovekeeper": b"rows/1"}
 """Metadata of every row file. A new layout gets a new number; the reader refuses unknown numbers."""
 
+PUBLIC_FORMAT = {**FORMAT, b"visibility": b"public"}
+"""Metadata of the row files of public datasets. The seal of the file covers them, as all its bytes."""
+
 _BODY = b"body"
 """Key of the metadata that hold the keyed fingerprint of the upload's body."""
 
@@ -60,10 +63,13 @@ class StoredUpload:
     body: bytes | None = field(repr=False)
 
 
-def arrow_schema(schema: Schema, partitions: Partitions, *, body: bytes | None = None) -> pa.Schema:
+def arrow_schema(
+    schema: Schema, partitions: Partitions, *, body: bytes | None = None, is_public: bool = False
+) -> pa.Schema:
     """The layout of a declaration's row files: column names, types, nullability and format number.
 
-    ``body`` is the fingerprint of the upload's body, which the file of the upload keeps.
+    ``body`` is the fingerprint of the upload's body, which the file of the upload keeps. ``is_public`` marks the files
+    of a public dataset.
     """
     fields = [
         pa.field(feature_column(index), pa.int32(), nullable=False)
@@ -74,7 +80,13 @@ def arrow_schema(schema: Schema, partitions: Partitions, *, body: bytes | None =
     fields.append(pa.field(LABEL_COLUMN, pa.int32(), nullable=False))
     fields.append(pa.field(ROW_ID_COLUMN, pa.binary(ROW_ID_BYTES), nullable=False))
     fields += [pa.field(column.name, pa.int32(), nullable=False) for column in stored_columns(partitions)]
-    return pa.schema(fields, metadata=FORMAT if body is None else {**FORMAT, _BODY: body.hex()})
+    form = PUBLIC_FORMAT if is_public else FORMAT
+    return pa.schema(fields, metadata=form if body is None else {**form, _BODY: body.hex()})
+
+
+def without_body(form: pa.Schema) -> pa.Schema:
+    """A layout without the fingerprint of the upload's body."""
+    return form.with_metadata({name: value for name, value in (form.metadata or {}).items() if name != _BODY})
 
 
 def stored_uploads(home: Path, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey) -> dict[str, StoredUpload]:

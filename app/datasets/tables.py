@@ -14,6 +14,7 @@ class DatasetRow(Base):
     """A dataset's declaration, fixed before the first upload; a tombstone once ``deleted_at`` is set.
 
     Attributes:
+        visibility: ``private`` or ``public``; a trigger of the database refuses every change.
         living_name: the name until the dataset is deleted, then null, so that the name is free again.
         wrapped_key: the data key, wrapped by a storage key (:mod:`app.core.data_keys`); null once the dataset is
             deleted.
@@ -37,6 +38,7 @@ class DatasetRow(Base):
     deleted_at: Mapped[datetime | None]
 
     __table_args__ = (
+        CheckConstraint("visibility IN ('private', 'public')", name="visibility_known"),
         CheckConstraint("(deleted_at IS NULL) = (living_name IS NOT NULL)", name="living_has_its_name"),
         CheckConstraint("(deleted_at IS NULL) = (wrapped_key IS NOT NULL)", name="living_has_its_key"),
     )

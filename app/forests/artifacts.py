@@ -59,6 +59,11 @@ class Artifact:
     plan: Plan
     metadata: Mapping[str, object]
 
+    @property
+    def privacy(self) -> str:
+        """``none`` for a model of a public dataset, otherwise ``differential``."""
+        return str(self.metadata.get("privacy", "differential"))
+
 
 def dumps(forest: Forest, metadata: Mapping[str, object]) -> bytes:
     """Serialises a forest and its metadata to the bytes of an artifact.

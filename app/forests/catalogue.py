@@ -10,6 +10,8 @@ from app.core.errors import InvalidRequest
 from app.forests.algorithms.auto import Auto
 from app.forests.algorithms.bms_rf.price import StackedForest
 from app.forests.algorithms.bms_rf.read import StackedFamily
+from app.forests.algorithms.breiman.settle import RandomForest
+from app.forests.algorithms.cart.settle import GreedyTree, PrunedTree
 from app.forests.algorithms.maxtree.price import MaximalVoteTrees
 from app.forests.algorithms.mrf.price import MultinomialForest
 from app.forests.algorithms.nbrt.price import NoiseMatchedBoosting
@@ -25,8 +27,10 @@ from app.forests.algorithms.sspe1.price import SemiSupervisedTrees
 from app.forests.algorithms.sspe2.price import LabelMedianTrees
 from app.forests.contract.algorithm import Algorithm, Described, TwoDatasetAlgorithm
 from app.forests.contract.family import Family
+from app.forests.contract.reference import Reference
 from app.forests.trees.count_read_out import CountFamily
 from app.forests.trees.label_read_out import ChosenLeafFamily, LabelFamily
+from app.forests.trees.node_read_out import NodeFamily
 
 AUTO = Auto()
 """The slug that lets the planner choose an algorithm; see ``app.forests.planning``."""
@@ -48,20 +52,56 @@ _ALGORITHMS: tuple[tuple[Algorithm, Family], ...] = (
     (TransductiveEnsemble(), CountFamily()),
 )
 
+_REFERENCES: tuple[tuple[Reference, Family], ...] = (
+    (RandomForest(), NodeFamily()),
+    (GreedyTree(), NodeFamily()),
+    (PrunedTree(), NodeFamily()),
+)
+
 BY_SLUG: Mapping[str, Algorithm] = MappingProxyType({priced.slug: priced for priced, _ in _ALGORITHMS})
-_FAMILIES: Mapping[str, Family] = MappingProxyType({priced.slug: family for priced, family in _ALGORITHMS})
+"""Every algorithm with a privacy guarantee."""
+
+REFERENCES: Mapping[str, Reference] = MappingProxyType({known.slug: known for known, _ in _REFERENCES})
+"""Every algorithm without privacy, which runs on public datasets only."""
+
+assert BY_SLUG.keys().isdisjoint(REFERENCES), "a slug says whether the algorithm is private"
+
+_FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {priced.slug: family for priced, family in _ALGORITHMS} | {known.slug: family for known, family in _REFERENCES}
+)
 
 
 def algorithm(slug: str) -> Algorithm:
-    """The algorithm with this slug.
+    """The private algorithm with this slug.
 
     Raises:
-        InvalidRequest: no algorithm has this slug.
+        InvalidRequest: no private algorithm has this slug.
     """
     known = BY_SLUG.get(slug)
     if known is None:
-        raise InvalidRequest.at("/algorithm", "unknown", accepted=(AUTO.slug, *BY_SLUG))
+        raise _unknown()
     return known
+
+
+def is_reference(slug: str) -> bool:
+    """Whether an algorithm without privacy has this slug."""
+    return slug in REFERENCES
+
+
+def reference(slug: str) -> Reference:
+    """The algorithm without privacy that has this slug.
+
+    Raises:
+        InvalidRequest: none has this slug.
+    """
+    known = REFERENCES.get(slug)
+    if known is None:
+        raise _unknown()
+    return known
+
+
+def _unknown() -> InvalidRequest:
+    return InvalidRequest.at("/algorithm", "unknown", accepted=(AUTO.slug, *BY_SLUG, *REFERENCES))
 
 
 def family(slug: str) -> Family:
@@ -70,28 +110,44 @@ def family(slug: str) -> Family:
     Raises:
         InvalidRequest: no algorithm has this slug.
     """
-    return _FAMILIES[algorithm(slug).slug]
+    known = _FAMILIES.get(slug)
+    if known is None:
+        raise _unknown()
+    return known
 
 
 def read_outs(slug: str) -> tuple[str, ...]:
     """Read-outs that a model of this algorithm offers, the default first."""
-    return algorithm(slug).read_outs
+    return REFERENCES[slug].read_outs if is_reference(slug) else algorithm(slug).read_outs
 
 
 def algorithms() -> list[dict[str, object]]:
     """One JSON-able description per algorithm: slug, title, source, claims, read-outs and parameters."""
-    described: tuple[Described, ...] = (AUTO, *BY_SLUG.values())
+    private: tuple[Described, ...] = (AUTO, *BY_SLUG.values())
     return [
-        {
-            "slug": algorithm.slug,
-            "title": algorithm.title,
-            "accountants": list(algorithm.accountants),
-            "adjacency": algorithm.adjacency.value,
-            "unlabelled": isinstance(algorithm, TwoDatasetAlgorithm),
-            "source": algorithm.source,
-            "about": algorithm.about.to_json(),
-            "read_outs": list(algorithm.read_outs),
-            "parameters": [parameter.describe() for parameter in algorithm.parameters],
-        }
-        for algorithm in described
+        *(
+            {
+                **_described(algorithm),
+                "privacy": "differential",
+                "accountants": list(algorithm.accountants),
+                "adjacency": algorithm.adjacency.value,
+                "unlabelled": isinstance(algorithm, TwoDatasetAlgorithm),
+            }
+            for algorithm in private
+        ),
+        *(
+            {**_described(known), "privacy": "none", "accountants": [], "adjacency": None, "unlabelled": False}
+            for known in REFERENCES.values()
+        ),
     ]
+
+
+def _described(algorithm: Described | Reference) -> dict[str, object]:
+    return {
+        "slug": algorithm.slug,
+        "title": algorithm.title,
+        "source": algorithm.source,
+        "about": algorithm.about.to_json(),
+        "read_outs": list(algorithm.read_outs),
+        "parameters": [parameter.describe() for parameter in algorithm.parameters],
+    }

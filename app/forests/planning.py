@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from importlib.util import find_spec
 
 from app.core import limits
-from app.core.errors import AccountantMismatch, AdjacencyMismatch, GrovekeeperError, InvalidRequest
+from app.core.errors import AccountantMismatch, AdjacencyMismatch, GrovekeeperError, InvalidRequest, NotSupported
 from app.forests import catalogue
 from app.forests.algorithms.auto import Choice
 from app.forests.bins.reused_profile import ReusedProfile
@@ -19,7 +20,7 @@ from app.privacy import accountants, events
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import Budget, fitted
-from app.privacy.events import Event, EventCostsMore
+from app.privacy.events import Event, EventCostsMore, NonPrivate
 
 ASSUMED_SIZE = 3_000
 """Public size that the rules assume where none is declared: a cautious value, for a small table."""
@@ -136,6 +137,27 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     if not _is_paid_for(settled_plan):
         raise EventCostsMore("the event costs more than the amount that pays for it")
     return settled_plan
+
+
+def plan_reference(slug: str, requested: Mapping[str, object], schema: Schema) -> Plan:
+    """Settles the parameters of an algorithm without privacy. It has no price.
+
+    Args:
+        slug: of a reference.
+        requested: parameters by name.
+        schema: public.
+
+    Raises:
+        InvalidRequest: unknown parameter, or a value outside its range.
+        NotSupported: the algorithm needs a library that is not installed.
+    """
+    reference = catalogue.reference(slug)
+    if reference.library is not None and find_spec(reference.library) is None:
+        raise NotSupported(f"{slug} without the extra 'references' of the installation")
+    settled, warnings = reference.settle(read_all(reference.parameters, requested), schema)
+    warnings = (*warnings, *without_effect(reference.parameters, requested, settled))
+    parameters = {parameter.name: settled[parameter.name] for parameter in reference.parameters}
+    return Plan(slug, parameters, None, reference.n_trees(settled), NonPrivate(), warnings)
 
 
 def _facts_for(mechanism: Algorithm, request: PlanRequest, schema: Schema) -> PublicFacts:
@@ -261,6 +283,19 @@ def _read(value: object) -> Plan:
         case {
             "algorithm": str(algorithm),
             "parameters": dict(asked),
+            "n_trees": int(n_trees),
+            "event": {"type": NonPrivate.TYPE, **no_more},
+            "warnings": [*warnings],
+            **more,
+        } if not (more or no_more) and all(isinstance(warning, str) for warning in warnings):
+            reference = catalogue.reference(algorithm)
+            settled = read_all(reference.parameters, asked)
+            read = Plan(algorithm, settled, None, n_trees, NonPrivate(), tuple(warnings))
+            if read.to_json() == value and type(n_trees) is int and n_trees == reference.n_trees(settled):
+                return read
+        case {
+            "algorithm": str(algorithm),
+            "parameters": dict(asked),
             "epsilon": str(epsilon),
             "n_trees": int(n_trees),
             "event": event,
@@ -330,6 +365,8 @@ def _is_paid_for(plan: Plan) -> bool:
 
 
 def _is_covered(plan: Plan | UnlabelledPlan) -> bool:
+    if plan.epsilon is None:
+        return False
     if plan.delta is None:
         return plan.max_rows * pure.loss(plan.event, adjacency=plan.adjacency) <= plan.epsilon
     budget = budget_of(

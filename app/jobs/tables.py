@@ -17,20 +17,25 @@ class JobPart:
     """One part of a job: the rows that it reads in one dataset, and the reservation that pays for them.
 
     Attributes:
-        dataset: id of the dataset, whose account pays.
+        dataset: id of the dataset, whose account pays unless the dataset is public.
         dataset_name: the dataset's name at submission.
         scope: the cells that are read, by partition, in JSON form.
         epochs: ids of the uploads that are read.
-        price: the price of the part, as answers show it.
-        reservation_id: id of the reservation of the price.
+        price: the price of the part, as answers show it; on a public dataset only the size of the noise, or ``None``.
+        reservation_id: id of the reservation of the price; ``None``: the dataset is public, and nothing pays.
     """
 
     dataset: str
     dataset_name: str
     scope: Mapping[str, Sequence[Any]]
     epochs: Sequence[str]
-    price: dict[str, Any]
-    reservation_id: str
+    price: dict[str, Any] | None
+    reservation_id: str | None
+
+    @property
+    def privacy(self) -> str:
+        """``differential`` where an account pays, ``none`` on a public dataset."""
+        return "none" if self.reservation_id is None else "differential"
 
     def to_json(self) -> dict[str, Any]:
         """For :attr:`JobRow.task`."""

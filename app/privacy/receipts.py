@@ -12,6 +12,7 @@ from app.privacy.events import (
     DiscreteLaplace,
     Event,
     ExponentialMechanism,
+    NonPrivate,
     Parallel,
     Part,
     PermuteAndFlip,
@@ -160,7 +161,7 @@ def _singular(over: str) -> str:
 def _is_stated_under(event: Event, adjacency: Adjacency) -> bool:
     if isinstance(event, Sequential | Parallel):
         return all(_is_stated_under(part.event, adjacency) for part in event.parts)
-    return event.adjacency is adjacency
+    return not isinstance(event, NonPrivate) and event.adjacency is adjacency
 
 
 def _figure(value: Fraction) -> str:

@@ -6,7 +6,7 @@ The rows of profiles and evaluations hold the releases themselves.
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Index
+from sqlalchemy import CheckConstraint, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.base import Base
@@ -14,7 +14,11 @@ from app.db.types import CanonicalJson
 
 
 class ModelRow(Base):
-    """A model; its artifact is the file of ``digest``."""
+    """A model; its artifact is the file of ``digest``.
+
+    Attributes:
+        privacy: ``none`` for a model of a public dataset, otherwise ``differential``.
+    """
 
     __tablename__ = "models"
 
@@ -23,12 +27,16 @@ class ModelRow(Base):
     dataset_id: Mapped[str] = mapped_column(index=True)
     dataset_name: Mapped[str]
     job_id: Mapped[str]
+    privacy: Mapped[str]
     algorithm: Mapped[str]
     digest: Mapped[str] = mapped_column(index=True)
     size_bytes: Mapped[int]
     created_at: Mapped[datetime]
 
-    __table_args__ = (Index("ix_models_created_at_id", "created_at", "id"),)
+    __table_args__ = (
+        Index("ix_models_created_at_id", "created_at", "id"),
+        CheckConstraint("privacy IN ('differential', 'none')", name="privacy_known"),
+    )
 
 
 class AliasMoveRow(Base):

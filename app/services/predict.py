@@ -42,6 +42,7 @@ class PredictBody(msgspec.Struct, forbid_unknown_fields=True):
 class Predictions(msgspec.Struct):
     """The answer: class names, and one label and one row of probabilities per row of the request."""
 
+    privacy: str
     classes: tuple[str, ...]
     labels: list[str]
     probabilities: list[list[float]]
@@ -52,18 +53,20 @@ class Predicted:
     """Labels and class probabilities of rows.
 
     Attributes:
+        privacy: ``none`` for a model of a public dataset, otherwise ``differential``.
         classes: the declared classes, in the order of the columns of ``probabilities``.
         labels: one class per row.
         probabilities: float64 ``(n_rows, n_classes)``.
     """
 
+    privacy: str
     classes: tuple[str, ...]
     labels: list[str]
     probabilities: NDArray[np.float64]
 
     def listed(self) -> Predictions:
         """The answer in lists."""
-        return Predictions(self.classes, self.labels, self.probabilities.tolist())
+        return Predictions(self.privacy, self.classes, self.labels, self.probabilities.tolist())
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class PredictingModel:
         forest, schema, classes = self.artifact.forest, self.schema, self.schema.label.classes
         probabilities = forests.probabilities(forest, schema, columns, read_out=read_out)
         codes = forests.labels(forest, schema, columns, probabilities, read_out=read_out)
-        return Predicted(classes, [classes[code] for code in codes], probabilities)
+        return Predicted(self.artifact.privacy, classes, [classes[code] for code in codes], probabilities)
 
 
 class Addressed(NamedTuple):

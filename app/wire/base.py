@@ -4,7 +4,7 @@ import math
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -26,6 +26,10 @@ class Answer(BaseModel):
     """A response body. No field has a default, so no field can be forgotten."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Privacy: TypeAlias = Literal["differential", "none"]
+"""``differential``: the rows are protected by the guarantee of an account; ``none``: the dataset is public."""
 
 
 def problem(slug: str) -> PydanticCustomError:

@@ -137,10 +137,13 @@ class AccountOut(Answer):
 
 
 class DeclarationOut(Answer):
-    """What a declaration would become: its account and guarantee, its rounded sizes, and what a reader should know."""
+    """What a declaration would become: its account and guarantee, its rounded sizes, and what a reader should know.
+
+    ``account`` is null for a public dataset.
+    """
 
     name: str
-    account: AccountOut
+    account: AccountOut | None
     guarantee: JsonObject
     partitions: list[JsonObject]
     public_size: int | None
@@ -157,18 +160,18 @@ class EpochOut(Answer):
 
 
 class DatasetOut(Answer):
-    """Public facts of a dataset and its balance."""
+    """Public facts of a dataset and its balance; ``account`` is null for a public dataset."""
 
     id: str
     name: str
-    account: AccountOut
+    account: AccountOut | None
     schema_: Annotated[JsonObject, Field(alias="schema", serialization_alias="schema")]
     adjacency: str
     privacy_unit: JsonObject
     protects: str
     partitions: list[JsonObject]
     public_size: int | None
-    visibility: str
+    visibility: Literal["private", "public"]
     population: str | None
     warnings: list[str]
     epochs: list[EpochOut]

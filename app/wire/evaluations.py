@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from app.core import limits
-from app.wire.base import Answer, JsonObject, Reference
+from app.wire.base import Answer, JsonObject, Privacy, Reference
 from app.wire.training import AccountPlanOut, JobName, PriceOut, SpendIn
 
 
@@ -79,7 +79,9 @@ class MajorityOut(Answer):
 
 
 class EvaluationOut(Answer):
-    """A released evaluation. Everything in it is public; exact scores never leave the service.
+    """A released evaluation. Everything in it is public; exact scores of private rows never leave the service.
+
+    On rows of a public dataset ``privacy`` is ``none``; without a price the numbers are exact.
 
     ``majority`` is null where no released number tells it: neither this evaluation's confusion matrix nor a profile of
     the same rows.
@@ -92,6 +94,7 @@ class EvaluationOut(Answer):
     dataset: str
     dataset_name: str
     job_id: str
+    privacy: Privacy
     scope: JsonObject
     epochs: list[str]
     releases: list[str]
@@ -102,8 +105,8 @@ class EvaluationOut(Answer):
     guarantee: JsonObject
     receipt: str
     event: JsonObject
-    ledger: JsonObject
-    price: PriceOut
+    ledger: JsonObject | None
+    price: PriceOut | None
     warnings: list[str]
     created_at: str
 

@@ -100,6 +100,12 @@ class OutputTensor(Answer):
     data: list[Any]
 
 
+class OutputFacts(Answer):
+    """Said of a model of a public dataset alone."""
+
+    privacy: Literal["none"]
+
+
 class InferenceOut(Answer):
     model_name: str
     model_version: str

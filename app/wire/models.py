@@ -5,12 +5,15 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field
 
 from app.core import limits
-from app.wire.base import Answer, JsonObject, Request
+from app.wire.base import Answer, JsonObject, Privacy, Request
 from app.wire.datasets import ColumnName
 
 
 class ModelOut(Answer):
-    """The model card. All of it is public and comes from the artifact."""
+    """The model card. All of it is public and comes from the artifact.
+
+    A model of a public dataset has ``privacy`` ``none``, and no account paid for it.
+    """
 
     id: str
     name: str | None
@@ -18,13 +21,14 @@ class ModelOut(Answer):
     dataset: str
     dataset_name: str
     job_id: str
+    privacy: Privacy
     algorithm: str
     parameters: JsonObject
     schema_: Annotated[JsonObject, Field(alias="schema", serialization_alias="schema")]
     guarantee: JsonObject
     receipt: str
     event: JsonObject
-    ledger: JsonObject
+    ledger: JsonObject | None
     profile_id: str | None
     unlabelled: JsonObject | None
     read_outs: list[str]
@@ -39,6 +43,7 @@ class ModelSummary(Answer):
     aliases: list[str]
     dataset: str
     dataset_name: str
+    privacy: Privacy
     algorithm: str
     digest: str
     created_at: str
@@ -63,6 +68,9 @@ class PredictIn(Request):
 
 
 class PredictOut(Answer):
+    """Predictions. ``privacy`` is ``none`` where the model was trained on a public dataset."""
+
+    privacy: Privacy
     classes: list[str]
     labels: list[str]
     probabilities: list[list[float]]

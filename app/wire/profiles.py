@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.wire.base import Answer, JsonObject, JsonObjectIn
+from app.wire.base import Answer, JsonObject, JsonObjectIn, Privacy
 from app.wire.training import AccountPlanOut, JobName, PriceOut, SpendIn
 
 
@@ -48,9 +48,10 @@ class ProfileSummary(Answer):
     name: str | None
     dataset: str
     dataset_name: str
+    privacy: Privacy
     scope: JsonObject
     epochs: list[str]
-    price: PriceOut
+    price: PriceOut | None
     created_at: str
 
 
@@ -65,7 +66,7 @@ class ProfileOut(ProfileSummary):
     guarantee: JsonObject
     receipt: str
     event: JsonObject
-    ledger: JsonObject
+    ledger: JsonObject | None
 
 
 class ProfileList(Answer):

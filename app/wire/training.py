@@ -4,14 +4,30 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from app.wire.base import NO_CONTROLS, Answer, DecimalText, JsonObject, JsonObjectIn, PositiveAmount, Reference, Request
+from app.wire.base import (
+    NO_CONTROLS,
+    Answer,
+    DecimalText,
+    JsonObject,
+    JsonObjectIn,
+    PositiveAmount,
+    Privacy,
+    Reference,
+    Request,
+)
 
 
 class SpendIn(Request):
-    """Fields of every request that spends: the amount and the scope."""
+    """Fields of every request that spends: the amount and the scope.
 
-    epsilon: PositiveAmount
+    A private dataset needs ``epsilon``; its account gives the accountant. A public dataset has no account: ``epsilon``,
+    ``delta`` and ``accountant`` (``pure`` if absent) then only size the noise of a private mechanism, and what runs
+    without noise takes none of them.
+    """
+
+    epsilon: PositiveAmount | None = None
     delta: PositiveAmount | None = None
+    accountant: Literal["pure", "zcdp", "gdp"] | None = None
     scope: Annotated[JsonObjectIn, Field(default_factory=dict)]
 
 
@@ -75,21 +91,25 @@ class AccountPlanOut(Answer):
     that would fit after this job. ``population`` is the name of the dataset's population if the population's cap leaves
     less than the dataset's cap. With ``needs_approval`` an accepted job waits for the approval of an owner. ``odds``
     are those of a right guess about one change, given everything that was released before.
+
+    On a public dataset ``privacy`` is ``none`` and nothing is charged: the amounts and odds are null, ``fits`` is true,
+    and ``price`` is the size of a private mechanism's noise, or null where nothing is noisy.
     """
 
     dataset: str
     dataset_name: str
+    privacy: Privacy
     scope: JsonObject
-    price: PriceOut
-    odds: dict[str, DecimalText]
+    price: PriceOut | None
+    odds: dict[str, DecimalText] | None
     event: JsonObject
     receipt: str
-    cap: DecimalText
-    remaining: DecimalText
+    cap: DecimalText | None
+    remaining: DecimalText | None
     fits: bool
-    largest_that_fits: DecimalText
-    left_afterwards: DecimalText
-    limited_by: Literal["cap", "population", "rules"]
+    largest_that_fits: DecimalText | None
+    left_afterwards: DecimalText | None
+    limited_by: Literal["cap", "population", "rules"] | None
     needs_approval: bool
     population: str | None
 
@@ -145,12 +165,12 @@ class PlanOut(AccountPlanOut):
 
 
 class UnlabelledOut(Answer):
-    """Reservation and price of a job's second part."""
+    """Reservation and price of a job's second part; no reservation on a public dataset."""
 
     dataset: str
     dataset_name: str
-    reservation_id: str
-    price: PriceOut
+    reservation_id: str | None
+    price: PriceOut | None
 
 
 JobState: TypeAlias = Literal["waiting", "queued", "running", "succeeded", "failed", "cancelled"]
@@ -158,10 +178,13 @@ JobState: TypeAlias = Literal["waiting", "queued", "running", "succeeded", "fail
 
 
 class TrainOut(Answer):
+    """An accepted job. On a public dataset ``privacy`` is ``none``, and the job has no reservation."""
+
     job_id: str
     state: Literal["waiting", "queued"]
-    reservation_id: str
-    price: PriceOut
+    privacy: Privacy
+    reservation_id: str | None
+    price: PriceOut | None
     unlabelled: UnlabelledOut | None
 
 
@@ -169,7 +192,10 @@ JobKind: TypeAlias = Literal["train", "profile", "evaluation"]
 
 
 class JobOut(Answer):
-    """A job as shown to analysts: states and public numbers only. ``charged``: the price is spent, for good."""
+    """A job as shown to analysts: states and public numbers only. ``charged``: the price is spent, for good.
+
+    On a public dataset ``privacy`` is ``none``, and the job has no reservation and is never charged.
+    """
 
     id: str
     dataset: str
@@ -186,8 +212,9 @@ class JobOut(Answer):
     model_id: str | None
     profile_id: str | None
     evaluation_id: str | None
-    reservation_id: str
-    price: PriceOut
+    privacy: Privacy
+    reservation_id: str | None
+    price: PriceOut | None
     unlabelled: UnlabelledOut | None
     submitted_at: str
 
@@ -208,18 +235,21 @@ class AboutOut(Answer):
     claimed: str | None
     wrong: str | None
     here: str
-    proof: str
+    proof: str | None
     results: str
     accuracy: list[MeasuredOut]
 
 
 class AlgorithmOut(Answer):
+    """An algorithm. With ``privacy`` ``none`` it runs on public datasets only, and no accountant can price it."""
+
     slug: str
     title: str
+    privacy: Privacy
     source: str
     about: AboutOut
     accountants: list[str]
-    adjacency: str
+    adjacency: str | None
     unlabelled: bool
     read_outs: list[str]
     parameters: list[JsonObject]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from app.core.errors import GrovekeeperError, InvalidRequest, NameTaken, NotSupported
+from app.core.errors import GrovekeeperError, InvalidRequest, NameTaken
 from app.db.base import Base
 from app.services.datasets.declare_dataset import check_declaration, register_dataset
 from app.services.datasets.show_datasets import show_dataset
@@ -57,7 +57,7 @@ def test_a_check_says_what_a_declaration_becomes_and_stores_nothing(scene: Scene
         ({"schema": {"features": [{**AGE, "upper": None}], "label": {"name": "y", "classes": ["a", "b"]}}},
          InvalidRequest),
         ({"partitions": [{"name": "region", "kind": "column", "column": "income"}]}, InvalidRequest),
-        ({"visibility": "public"}, NotSupported),
+        ({"visibility": "public"}, InvalidRequest),
         ({"name": "taken"}, NameTaken),
     ],
 )  # fmt: skip

@@ -174,7 +174,8 @@ def _quota(line: str) -> dict[str, Any]:
 
 
 def _if_permitted(show: Callable[[], _Result]) -> _Result | None:
+    """A part of the page, unless the caller lacks the role, or the dataset is public and has no account."""
     try:
         return show()
-    except RoleMissing:
+    except (NotFound, RoleMissing):
         return None

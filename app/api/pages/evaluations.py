@@ -100,6 +100,8 @@ def _page(
     except NotFound as unknown:
         refusal = unknown
         shown = show_datasets.show_dataset(installation, caller, model["dataset"]).model_dump(by_alias=True)
+    if shown["account"] is None and "epsilon" not in fields.model_fields_set:
+        fields = fields.model_copy(update={"epsilon": ""})  # exact
     quote = quoted(
         installation,
         caller,

@@ -75,14 +75,15 @@ def _page(
         _share(fields.recover)
         return show_plan(installation, caller, _body(PlanIn, dataset, fields))
 
-    quote = quoted(installation, caller, shown, ask if fields.epsilon else None, refusal=refusal)
+    is_complete = fields.epsilon or catalogue.is_reference(fields.algorithm)
+    quote = quoted(installation, caller, shown, ask if is_complete else None, refusal=refusal)
     expected = quote.plan and quote.plan.expected_accuracy
     return rendered_with(
         request,
         "train",
         quote.refusal,
         dataset=shown,
-        algorithms=_algorithms_for(shown["account"]["accountant"]),
+        algorithms=_algorithms_for(shown),
         partitions=fields.choices(shown),
         fields=fields,
         quote=quote,
@@ -92,10 +93,15 @@ def _page(
     )
 
 
-def _algorithms_for(accountant: str) -> list[AlgorithmOut]:
-    """The algorithms that an account accepts and that need no second dataset."""
+def _algorithms_for(dataset: Mapping[str, Any]) -> list[AlgorithmOut]:
+    """The algorithms that run on a dataset and need no second one: those that its account accepts; all if public."""
     listed = [AlgorithmOut.model_validate(item) for item in catalogue.algorithms()]
-    return [algorithm for algorithm in listed if accountant in algorithm.accountants and not algorithm.unlabelled]
+    account = dataset["account"]
+    return [
+        algorithm
+        for algorithm in listed
+        if not algorithm.unlabelled and (account is None or account["accountant"] in algorithm.accountants)
+    ]
 
 
 def _share(recover: str) -> int | None:

@@ -12,9 +12,9 @@ from app.api.uploads import receive_upload
 from app.core.errors import (
     BalanceMismatch,
     DatasetDeleted,
+    DatasetPublic,
     NameTaken,
     NotFound,
-    NotSupported,
     PopulationMismatch,
     RoleMissing,
     RowsInvalid,
@@ -53,7 +53,7 @@ router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
 declarations = APIRouter(prefix="/declarations", tags=["datasets"], route_class=BodyRoute)
 
 _DECLARING = (
-    RoleMissing, NotFound, NameTaken, PopulationMismatch, BalanceMismatch, NotSupported, *problems.JSON_BODY
+    RoleMissing, NotFound, NameTaken, PopulationMismatch, BalanceMismatch, *problems.JSON_BODY
 )  # fmt: skip
 
 _FORMS = {
@@ -207,7 +207,13 @@ def erase_upload(installation: CurrentInstallation, caller: Caller, dataset: str
     "/{dataset}/population",
     operation_id="join_population",
     responses=problems.documented(
-        NotFound, RoleMissing, DatasetDeleted, PopulationMismatch, BalanceMismatch, *problems.JSON_BODY
+        NotFound,
+        RoleMissing,
+        DatasetDeleted,
+        DatasetPublic,
+        PopulationMismatch,
+        BalanceMismatch,
+        *problems.JSON_BODY,
     ),
 )
 def join_population(installation: CurrentInstallation, caller: Caller, dataset: str, body: JoinIn) -> DatasetOut:

@@ -7,6 +7,7 @@ from app.api.bodies import BodyRoute
 from app.api.deps import Caller, CurrentInstallation, Idempotency, Page, sent
 from app.core.errors import (
     DatasetDeleted,
+    DatasetPrivate,
     NoRowsYet,
     NotFound,
     RoleMissing,
@@ -18,7 +19,7 @@ from app.wire.training import TrainOut
 
 router = APIRouter(tags=["evaluations"], route_class=BodyRoute)
 
-_QUOTED = problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY)
+_QUOTED = problems.documented(NotFound, RoleMissing, DatasetDeleted, DatasetPrivate, *problems.JSON_BODY)
 _SUBMITTED = problems.documented(NotFound, RoleMissing, NoRowsYet, *problems.SPENDING)
 
 

@@ -15,9 +15,11 @@ from app.core.errors import (
     AdjacencyMismatch,
     BalanceMismatch,
     DatasetDeleted,
+    DatasetPrivate,
     JobFinished,
     NoRowsYet,
     NotFound,
+    NotSupported,
     RoleMissing,
 )
 from app.forests import catalogue
@@ -51,7 +53,14 @@ def list_algorithms(_: Caller) -> AlgorithmList:
     "/plans",
     operation_id="create_plan",
     responses=problems.documented(
-        NotFound, RoleMissing, DatasetDeleted, AccountantMismatch, AdjacencyMismatch, *problems.JSON_BODY
+        NotFound,
+        RoleMissing,
+        DatasetDeleted,
+        DatasetPrivate,
+        AccountantMismatch,
+        AdjacencyMismatch,
+        NotSupported,
+        *problems.JSON_BODY,
     ),
 )
 def create_plan(installation: CurrentInstallation, caller: Caller, body: PlanIn) -> PlanOut:
@@ -65,7 +74,7 @@ def create_plan(installation: CurrentInstallation, caller: Caller, body: PlanIn)
     status_code=202,
     response_model=TrainOut,
     responses=problems.documented(
-        NotFound, RoleMissing, AccountantMismatch, AdjacencyMismatch, NoRowsYet, *problems.SPENDING
+        NotFound, RoleMissing, AccountantMismatch, AdjacencyMismatch, NoRowsYet, NotSupported, *problems.SPENDING
     ),
 )
 def train_model(installation: CurrentInstallation, caller: Caller, body: TrainIn, request: Idempotency) -> Response:

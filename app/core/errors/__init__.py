@@ -33,6 +33,8 @@ One module per kind of error; this package re-exports every class, so callers im
     ├── NoRowsYet                      the dataset has no upload yet
     ├── NameTaken                      a dataset or a population has this name
     ├── DatasetDeleted                 the dataset was deleted
+    ├── DatasetPrivate                 the dataset is private, so nothing without privacy runs on it
+    ├── DatasetPublic                  the dataset is public, so it has no account
     ├── Frozen                         an owner froze the dataset
     ├── ModelHasAlias                  an alias names the model, so it cannot be deleted
     ├── JobFinished                    the job has ended, so it cannot be cancelled
@@ -86,6 +88,8 @@ from app.core.errors.request_errors import (
 )
 from app.core.errors.resource_errors import (
     DatasetDeleted,
+    DatasetPrivate,
+    DatasetPublic,
     Frozen,
     JobFinished,
     LeaseLost,
@@ -107,6 +111,8 @@ __all__ = [
     "BudgetExceeded",
     "ColumnProblem",
     "DatasetDeleted",
+    "DatasetPrivate",
+    "DatasetPublic",
     "FieldProblem",
     "Frozen",
     "GrovekeeperError",

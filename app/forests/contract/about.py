@@ -40,7 +40,7 @@ class About:
         claimed: the guarantee that the paper claims; ``None`` where the algorithm has no paper.
         wrong: known errors in the claim or in the paper's code; ``None`` where none are known.
         here: the implementation in this service.
-        proof: the page with the theorem.
+        proof: the page with the theorem; ``None`` for an algorithm without privacy.
         results: the page with the accuracy and the method of measurement.
         accuracy: some of the measured accuracies.
     """
@@ -48,7 +48,7 @@ class About:
     claimed: str | None
     wrong: str | None
     here: str
-    proof: str
+    proof: str | None
     results: str
     accuracy: tuple[Measured, ...]
 

@@ -11,7 +11,7 @@ from app.access.idempotency import Answer, IdempotentRequest, once
 from app.access.roles import Principal, Role
 from app.core import amounts, ids
 from app.core.data_keys import DataKey, StorageKeys
-from app.core.errors import FieldProblem, InvalidRequest, NotSupported
+from app.core.errors import FieldProblem, InvalidRequest
 from app.datasets import catalog
 from app.datasets.tables import DatasetRow
 from app.forests.data.schema import Schema, column_name_problem
@@ -19,7 +19,8 @@ from app.ledger import caps, control
 from app.ledger import service as ledger
 from app.ledger.entries import EntryKind
 from app.privacy.composition import Partitions
-from app.services import populations
+from app.privacy.events import NonPrivate
+from app.services import no_privacy, populations
 from app.services.authorization import acting
 from app.services.datasets.alike_names import alike_names
 from app.services.datasets.declare_partitions import read_partitions, two_significant_digits
@@ -37,7 +38,6 @@ def register_dataset(
 
     Raises:
         InvalidRequest: a rule of the declaration is broken.
-        NotSupported: the declaration uses a rule that is not implemented yet.
         RoleMissing: the key may not declare datasets.
         NameTaken: a living dataset has the name.
         NotFound: another key opened the population.
@@ -63,7 +63,7 @@ def check_declaration(installation: Installation, principal: Principal, declarat
     """Declares a dataset, reads what it became, and rolls everything back: nothing is stored.
 
     Raises:
-        InvalidRequest, NotSupported, RoleMissing, NameTaken, NotFound, PopulationMismatch: see
+        InvalidRequest, RoleMissing, NameTaken, NotFound, PopulationMismatch: see
             :func:`register_dataset`.
     """
     checked = _Checked.of(declaration)
@@ -72,7 +72,11 @@ def check_declaration(installation: Installation, principal: Principal, declarat
         principal.require(Role.OWNER)
         dataset = checked.declared(session, principal, keys, at=installation.database.now(session))
         facts = dict(dataset_out(session, dataset))
-        facts["guarantee"] = guarantee_of(dataset, caps.printable(session, dataset.id))
+        facts["guarantee"] = (
+            no_privacy.guarantee(NonPrivate(), price=None)
+            if dataset.is_public
+            else guarantee_of(dataset, caps.printable(session, dataset.id))
+        )
         session.rollback()
     return DeclarationOut(**{name: facts[name] for name in DeclarationOut.model_fields})
 
@@ -83,7 +87,7 @@ class _Checked:
 
     declaration: DatasetIn
     schema: Schema
-    budget: BudgetIn
+    budget: BudgetIn | None
     cap: int
     partitions: Partitions
 
@@ -103,16 +107,24 @@ class _Checked:
         actor = principal.key_id
         row = _row(self.declaration, self.schema, self.partitions, keys=keys, declared_by=actor, at=at)
         dataset = catalog.declare(session, row)
-        _open_account(session, dataset, self.budget, cap=self.cap, actor=actor)
+        if self.budget is not None:
+            _open_account(session, dataset, self.budget, cap=self.cap, actor=actor)
         named = self.declaration.population
         if named is not None:
             row.population = populations.join(session, principal, row.id, population=named, at=at)
         return dataset
 
 
-def _checked_budget(declaration: DatasetIn) -> tuple[BudgetIn, int]:
-    if declaration.visibility == "public":
-        raise NotSupported("visibility public")
+def _checked_budget(declaration: DatasetIn) -> tuple[BudgetIn | None, int]:
+    """The budget and its cap in steps; a public dataset has no account, so its declaration has no member about one."""
+    if declaration.visibility == catalog.PUBLIC:
+        members = ("budget", "population") if declaration.protects == "row" else ("budget", "population", "protects")
+        given = [name for name in members if getattr(declaration, name) is not None]
+        if declaration.privacy_unit.column is not None or declaration.privacy_unit.max_rows != 1:
+            given.append("privacy_unit")
+        if given:
+            raise InvalidRequest([FieldProblem(f"/{name}", "not-for-public-datasets") for name in given])
+        return None, 0
     if declaration.budget is None:
         raise InvalidRequest.at("/budget", "required")
     problems = _unit_problems(declaration)
@@ -148,7 +160,7 @@ def _row(
 ) -> DatasetRow:
     size = declaration.public_size
     dataset_id = ids.new(ids.DATASET)
-    return DatasetRow(
+    row = DatasetRow(
         id=dataset_id,
         name=declaration.name,
         living_name=declaration.name,
@@ -159,11 +171,12 @@ def _row(
         public_size=None if size is None else two_significant_digits(size),
         visibility=declaration.visibility,
         population=declaration.population,
-        wrapped_key=keys.wrap(DataKey.random(), dataset_id=dataset_id),
         declared_by=declared_by,
         created_at=at,
         deleted_at=None,
     )
+    row.wrapped_key = keys.wrap(DataKey.random(), dataset_id=catalog.key_name(row))
+    return row
 
 
 def _open_account(session: Session, dataset: catalog.Dataset, budget: BudgetIn, *, cap: int, actor: str) -> None:

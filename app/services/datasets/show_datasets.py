@@ -11,6 +11,7 @@ from app.core import clock
 from app.datasets import catalog
 from app.datasets.tables import EpochRow
 from app.ledger import rules, statements, stored_rules
+from app.services import no_privacy
 from app.services.authorization import authorized_dataset
 from app.services.declared_bounds import warnings_of
 from app.services.guarantees import of_large_amount
@@ -49,11 +50,11 @@ def list_datasets(
 class Standing:
     """What a key may do on a dataset: its granted role, and the largest ε of one job that fits now.
 
-    The ε is the minimum over budget, population and rules.
+    The ε is the minimum over budget, population and rules; ``None`` for a public dataset, which has no account.
     """
 
     role: str | None
-    largest_that_fits: str
+    largest_that_fits: str | None
 
 
 def standings(installation: Installation, principal: Principal, ids: Sequence[str]) -> dict[str, Standing]:
@@ -67,7 +68,9 @@ def standings(installation: Installation, principal: Principal, ids: Sequence[st
     return {
         dataset: Standing(
             roles.get(dataset),
-            replace(
+            None
+            if dataset not in balances
+            else replace(
                 balances[dataset],
                 room=allowances.get(dataset, rules.UNLIMITED).at_most(balances[dataset].room),
             ).largest_that_fits,
@@ -84,16 +87,17 @@ def dataset_out(session: Session, dataset: catalog.Dataset) -> DatasetOut:
 def _all_out(session: Session, datasets: Sequence[catalog.Dataset]) -> list[DatasetOut]:
     ids = [dataset.id for dataset in datasets]
     balances, epochs = statements.balances(session, ids), catalog.epochs_of_each(session, ids)
-    return [_out(dataset, balances[dataset.id], epochs[dataset.id]) for dataset in datasets]
+    return [_out(dataset, balances.get(dataset.id), epochs[dataset.id]) for dataset in datasets]
 
 
-def _out(dataset: catalog.Dataset, balance: statements.Balance, epochs: Sequence[EpochRow]) -> DatasetOut:
+def _out(dataset: catalog.Dataset, balance: statements.Balance | None, epochs: Sequence[EpochRow]) -> DatasetOut:
     row = dataset.row
+    assert dataset.is_public is (balance is None), "every private dataset has an account, and no public one"
     return DatasetOut.model_validate(
         {
             "id": row.id,
             "name": row.name,
-            "account": account_out(balance),
+            "account": None if balance is None else account_out(balance),
             "schema": row.schema,
             "adjacency": dataset.adjacency.value,
             "privacy_unit": row.privacy_unit,
@@ -102,15 +106,19 @@ def _out(dataset: catalog.Dataset, balance: statements.Balance, epochs: Sequence
             "public_size": row.public_size,
             "visibility": row.visibility,
             "population": row.population,
-            "warnings": [
-                *of_large_amount(balance.accountant, balance.cap, delta=balance.delta, adjacency=dataset.adjacency),
-                *warnings_of(dataset.schema),
-            ],
+            "warnings": _warnings(dataset, balance),
             "epochs": [_epoch(epoch) for epoch in epochs],
             "created_at": clock.to_text(row.created_at),
             "deleted_at": None if row.deleted_at is None else clock.to_text(row.deleted_at),
         }
     )
+
+
+def _warnings(dataset: catalog.Dataset, balance: statements.Balance | None) -> list[str]:
+    if balance is None:
+        return [no_privacy.SENTENCE]
+    large = of_large_amount(balance.accountant, balance.cap, delta=balance.delta, adjacency=dataset.adjacency)
+    return [*large, *warnings_of(dataset.schema)]
 
 
 def _epoch(row: EpochRow) -> dict[str, str | None]:

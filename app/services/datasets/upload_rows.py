@@ -164,7 +164,13 @@ class _Upload:
         from app.datasets import ingest
 
         dataset = self._dataset
-        rules = ingest.RowRules(dataset.schema, dataset.partitions, digest_key(self._key), dataset.unit_column)
+        rules = ingest.RowRules(
+            dataset.schema,
+            dataset.partitions,
+            digest_key(self._key),
+            dataset.unit_column,
+            is_public=dataset.is_public,
+        )
         home = self._installation.home
         destination = row_files.sealed_rows(home, dataset.id, self._epoch_id, key=self._key)
         prints = Fingerprints(

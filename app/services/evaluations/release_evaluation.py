@@ -1,11 +1,11 @@
-"""Evaluates released models on private rows, in the child process of a charged job."""
+"""Evaluates released models on the rows of a job, in the job's child process."""
 
 import json
 
-from app.datasets import private_rows
+from app.datasets import private_rows, public_rows
 from app.forests import artifacts
 from app.forests.data.schema import Schema
-from app.forests.evaluation.grow import release
+from app.forests.evaluation.grow import count_exactly, release
 from app.forests.evaluation.price import EvaluationPlan
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.composition import Partitions
@@ -15,14 +15,18 @@ from app.services.jobs.task import JobTask
 def release_evaluation(task: JobTask) -> None:
     """Reads the rows in scope, releases the priced evaluation and writes it to the task's folder.
 
-    One call is one release, paid for by the job's charge. The models are in the task's folder.
+    One call is one release, paid for by the job's charge. An exact plan reads the rows of public datasets only. The
+    models are in the task's folder.
     """
     [part] = task.parts
     schema = Schema.from_json(part.schema)
     evaluated = [artifacts.loads(task.input_path(model["digest"]).read_bytes()) for model in task.work["models"]]
-    rows = private_rows.read(
-        part.files, schema=schema, partitions=Partitions.from_json(part.partitions), scope=part.scope
-    )
     models = [(artifact.forest, artifact.schema) for artifact in evaluated]
-    released = release(EvaluationPlan.from_json(task.work["plan"]), models, rows, SystemRandomness())
+    plan, partitions = EvaluationPlan.from_json(task.work["plan"]), Partitions.from_json(part.partitions)
+    if plan.is_exact:
+        public = public_rows.read(part.files, schema=schema, partitions=partitions, scope=part.scope)
+        released = count_exactly(plan, models, public)
+    else:
+        rows = private_rows.read(part.files, schema=schema, partitions=partitions, scope=part.scope)
+        released = release(plan, models, rows, SystemRandomness())
     task.write_output(json.dumps(released.to_json()).encode("utf-8"))

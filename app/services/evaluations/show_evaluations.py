@@ -18,6 +18,7 @@ from app.registry import evaluations, profiles
 from app.registry.tables import EvaluationRow, ProfileRow
 from app.services import guarantees
 from app.services.installation import Installation
+from app.services.jobs.part_fields import price_out
 from app.services.model_addresses import addressed_model
 from app.services.pages import PageRequest, page_of
 from app.wire.evaluations import (
@@ -29,7 +30,6 @@ from app.wire.evaluations import (
     IntervalOut,
     MajorityOut,
 )
-from app.wire.training import PriceOut
 
 
 def show_evaluation(installation: Installation, principal: Principal, evaluation_id: str) -> EvaluationOut:
@@ -114,6 +114,7 @@ def _evaluation_out(row: EvaluationRow, guarantee: dict[str, Any], *, majority: 
         dataset=row.dataset_id,
         dataset_name=row.dataset_name,
         job_id=row.job_id,
+        privacy=facts.get("privacy", "differential"),
         scope=facts["scope"],
         epochs=facts["epochs"],
         releases=list(evaluation.plan.releases),
@@ -125,7 +126,7 @@ def _evaluation_out(row: EvaluationRow, guarantee: dict[str, Any], *, majority: 
         receipt=facts["receipt"],
         event=evaluation.plan.event.to_json(),
         ledger=facts["ledger"],
-        price=PriceOut.model_validate(facts["price"]),
+        price=price_out(facts["price"]),
         warnings=facts["warnings"],
         created_at=clock.to_text(row.created_at),
     )

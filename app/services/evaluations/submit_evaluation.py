@@ -12,6 +12,7 @@ from app.access.roles import SEE_MODEL, TRAIN, Principal
 from app.core.errors import InvalidRequest, NotFound
 from app.datasets import catalog
 from app.forests.contract.facts import PublicFacts
+from app.forests.data.schema import Schema
 from app.forests.evaluation import price
 from app.forests.evaluation.price import EvaluationPlan
 from app.forests.planning import public_facts
@@ -24,7 +25,7 @@ from app.services.model_addresses import addressed_model
 from app.services.spending import scopes
 from app.services.spending.accept import Job, accept
 from app.services.spending.part_quotes import quote_parts
-from app.services.spending.price import PricedPart, RequestedPart, price_part
+from app.services.spending.price import PricedPart, ReadPart, UnpricedPart, price_part, read_part
 from app.services.spending.submit import Steps, submit
 from app.wire.evaluations import EvaluationIn, EvaluationQuoteOut, SelectionIn
 
@@ -54,7 +55,7 @@ class PlannedEvaluation:
     """
 
     plan: EvaluationPlan
-    part: PricedPart
+    part: PricedPart | UnpricedPart
     models: Sequence[ModelRow]
     warnings: list[str]
 
@@ -143,13 +144,30 @@ def _plan_evaluation(
     installation: Installation, session: Session, subject: Subject, body: EvaluationIn | SelectionIn
 ) -> PlannedEvaluation:
     """Plans the releases and prices them, from public facts alone."""
-    part, schema = price_part(session, subject.dataset, body), subject.dataset.schema
+    schema = subject.dataset.schema
     artifacts = [installation.cache.get(row.digest) for row in subject.models]
     if not all(artifact.schema.reads_like(schema) for artifact in artifacts):
         raise InvalidRequest.at("/dataset", "other-declaration")
-    plan = _plan(body, public_facts(part.account_request, schema, Adjacency.ADD_REMOVE_ONE))
+    plan, part = _planned_part(session, subject.dataset, body)
     warnings = [_TRAINED_ON] if any(_was_trained_on(session, row, part) for row in subject.models) else []
-    return PlannedEvaluation(plan, part.paying_for(plan.event), subject.models, warnings)
+    return PlannedEvaluation(plan, part, subject.models, warnings)
+
+
+def _planned_part(
+    session: Session, dataset: catalog.Dataset, body: EvaluationIn | SelectionIn
+) -> tuple[EvaluationPlan, PricedPart | UnpricedPart]:
+    """The releases and the part: exact without an ε on a public dataset, noisy otherwise."""
+    if dataset.is_public and body.epsilon is None:
+        return _exact_plan(body, dataset.schema), read_part(session, dataset, body)
+    part = price_part(session, dataset, body)
+    plan = _plan(body, public_facts(part.account_request, dataset.schema, Adjacency.ADD_REMOVE_ONE))
+    return plan, part.paying_for(plan.event)
+
+
+def _exact_plan(body: EvaluationIn | SelectionIn, schema: Schema) -> EvaluationPlan:
+    if isinstance(body, SelectionIn):
+        return price.plan_exact_best(len(body.models), schema, winner_accuracy=body.winner_accuracy)
+    return price.plan_exact_tables(body.metrics, schema, score_bins=body.score_bins)
 
 
 def _plan(body: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPlan:
@@ -158,7 +176,7 @@ def _plan(body: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPla
     return price.plan_tables(body.metrics, facts, score_bins=body.score_bins)
 
 
-def _was_trained_on(session: Session, row: ModelRow, part: RequestedPart) -> bool:
+def _was_trained_on(session: Session, row: ModelRow, part: ReadPart) -> bool:
     """Whether the scope shares a cell and an upload with rows that a model read; both scopes are public."""
     epochs = set(scopes.epochs_of(session, part.dataset, part.scope))
     return any(

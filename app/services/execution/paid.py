@@ -24,18 +24,23 @@ class TaskNotPaid(GrovekeeperError):
 def require_paid(session: Session, row: JobRow) -> None:
     """Compares every part of a job with its reservation and recomputes the loss of the part's event.
 
-    Runs in the transaction that charges the job, so a job with a changed queue row or a wrongly priced event reads no
-    private row.
+    A part without a reservation reads a dataset that was declared public. Runs in the transaction that charges the job,
+    so a job with a changed queue row or a wrongly priced event reads no private row.
 
     Raises:
         TaskNotPaid: a part has another event, scope, price or account than its reservation, or an event that costs one
-            privacy unit more than the reserved amount; or a reservation has no part.
+            privacy unit more than the reserved amount; a part without a reservation reads a private dataset; or a
+            reservation has no part.
     """
     reservations = {reservation.id: reservation for reservation in ledger.reservations_of_job(session, row.id)}
-    if reservations.keys() != {part.reservation_id for part in row.parts} or len(reservations) != len(row.parts):
+    named = [part.reservation_id for part in row.parts if part.reservation_id is not None]
+    if reservations.keys() != set(named) or len(reservations) != len(named):
         raise TaskNotPaid
     for part, event in zip(row.parts, output_facts.events_of(row), strict=True):
-        _require_paid(session, reservations[part.reservation_id], part, event=event)
+        if part.reservation_id is not None:
+            _require_paid(session, reservations[part.reservation_id], part, event=event)
+        elif not catalog.find(session, part.dataset).is_public:
+            raise TaskNotPaid
 
 
 def _require_paid(session: Session, reservation: ReservationRow, part: JobPart, *, event: object) -> None:
@@ -43,13 +48,17 @@ def _require_paid(session: Session, reservation: ReservationRow, part: JobPart, 
     limit = statements.highest_cap(session, part.dataset)
     is_same = (
         reservation.account_id == part.dataset
+        and part.price is not None
         and part.price["accountant"] == limit.accountant
         and reservation.amount == output_facts.steps_of(part.price)
         and reservation.event == event
         and reservation.scope == part.scope
     )
     accountant = accountants.by_name(limit.accountant)
-    loss = accountant.loss(events.from_json(event), adjacency=dataset.adjacency)
+    try:
+        loss = accountant.loss(events.from_json(event), adjacency=dataset.adjacency)
+    except events.UnknownPrivacyEvent:
+        raise TaskNotPaid from None
     of_unit = accountant.group(dataset.max_rows) * loss
     if not is_same or of_unit > Fraction(reservation.amount, 10**accountant.PLACES):
         raise TaskNotPaid

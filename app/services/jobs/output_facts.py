@@ -11,7 +11,9 @@ from app.datasets import catalog
 from app.jobs.tables import JobRow
 from app.privacy import accountants, events, receipts
 from app.privacy.guarantees import Output
+from app.services import no_privacy
 from app.services.guarantees import of_charged
+from app.services.jobs.part_fields import price_out
 
 
 def of_job(session: Session, row: JobRow, *, output: Output) -> dict[str, Any]:
@@ -26,14 +28,20 @@ def of_job(session: Session, row: JobRow, *, output: Output) -> dict[str, Any]:
 
 
 def of_part(session: Session, row: JobRow, position: int, *, output: Output) -> dict[str, Any]:
-    """The facts of one part of a job, on the account that pays for it."""
+    """The facts of one part of a job, on the account that pays for it, if the dataset is not public."""
     part, event = row.parts[position], events_of(row)[position]
     dataset = catalog.find(session, part.dataset)
+    facts = {"dataset": dataset.id, "dataset_name": dataset.name, "price": part.price}
+    if part.reservation_id is None or part.price is None:
+        read, price = events.from_json(event), price_out(part.price)
+        stated = {
+            "guarantee": no_privacy.guarantee(read, price=price),
+            "receipt": no_privacy.receipt(read, price=price),
+        }
+        return {**facts, **stated, "privacy": part.privacy, "ledger": None}
     accountant = part.price["accountant"]
     return {
-        "dataset": dataset.id,
-        "dataset_name": dataset.name,
-        "price": part.price,
+        **facts,
         "guarantee": of_charged(session, dataset, amount=_charged(row, dataset.id), output=output),
         "receipt": receipts.in_words(
             events.from_json(event),
@@ -68,7 +76,8 @@ def _charged(row: JobRow, dataset_id: str) -> int:
 
     The scopes of two parts of one dataset are disjoint, so a row is in one part at most (docs/proofs/sspe-1.md).
     """
-    return max(steps_of(part.price) for part in row.parts if part.dataset == dataset_id)
+    prices = [part.price for part in row.parts if part.dataset == dataset_id]
+    return max(steps_of(price) for price in prices if price is not None)
 
 
 def steps_of(price: Mapping[str, Any]) -> int:

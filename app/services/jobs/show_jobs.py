@@ -91,7 +91,7 @@ def job_out(row: JobRow) -> JobOut:
             "name": row.name,
             "state": row.state,
             "reason": row.reason,
-            "charged": row.charged_at is not None,
+            "charged": row.charged_at is not None and any(part.reservation_id is not None for part in row.parts),
             "progress": 1.0 if row.state == JobState.SUCCEEDED else min(row.trees_done / max(row.n_trees, 1), 1.0),
             "trees_done": row.trees_done,
             "n_trees": row.n_trees,

@@ -21,7 +21,7 @@ def input_path(folder: Path, digest: str) -> Path:
 
 @dataclass(frozen=True)
 class PartRows:
-    """The private rows of one part of a job.
+    """The rows of one part of a job.
 
     Attributes:
         schema: the dataset's public declaration, JSON form.
@@ -65,7 +65,7 @@ class JobTask:
         folder: where the child writes its output; exists.
         work: the priced work in JSON form; its members depend on the kind.
         n_trees: trees to grow, the unit of progress; 0 for kinds that grow no tree.
-        parts: the private rows that were paid for, in the order in which ``work`` names them.
+        parts: the rows that were paid for, or that are public, in the order in which ``work`` names them.
         metadata: public facts that the output carries beside the release.
     """
 

@@ -15,9 +15,9 @@ from app.ledger import service as ledger
 from app.ledger.tables import ReservationRow
 from app.privacy import declared, events
 from app.privacy.declared import DeclaredLoss
-from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.services.jobs import notices
+from app.services.ledger.accounts import dataset_with_account
 from app.services.ledger.external_price import ExternalCharge, price_external, price_out, receipt_of
 from app.services.pages import PageRequest, page_of
 from app.services.spending.submit import Steps, submit
@@ -35,7 +35,7 @@ def quote_external(installation: Installation, principal: Principal, reference: 
         AccountantMismatch: no bound is proved in the account's unit.
     """
     with installation.database.read() as session:
-        dataset = authorized_dataset(session, principal, reference, ATTEST).living()
+        dataset = dataset_with_account(session, principal, reference, ATTEST).living()
         charge = price_external(session, principal, dataset, body)
     return ExternalQuote(
         dataset=dataset.id,
@@ -78,7 +78,7 @@ def charge_external(
         installation,
         principal,
         Steps(
-            authorize=lambda session, principal: authorized_dataset(session, principal, reference, ATTEST),
+            authorize=lambda session, principal: dataset_with_account(session, principal, reference, ATTEST),
             route=lambda dataset: f"POST /ledger/{dataset.id}/reservations",
             quote=lambda session, dataset: price_external(session, principal, dataset, body),
             write=write,
@@ -97,7 +97,7 @@ def list_reservations(
         RoleMissing: the key neither attests on the dataset nor reads its ledger.
     """
     with installation.database.read() as session:
-        dataset = authorized_dataset(session, principal, reference, SEE_RESERVATIONS)
+        dataset = dataset_with_account(session, principal, reference, SEE_RESERVATIONS)
         shown, following = page_of(
             page, lambda limit: external.page(session, dataset.id, after=page.cursor, limit=limit), lambda row: row.id
         )
@@ -114,7 +114,7 @@ def show_reservation(
         RoleMissing: the key neither attests on the dataset nor reads its ledger.
     """
     with installation.database.read() as session:
-        dataset = authorized_dataset(session, principal, reference, SEE_RESERVATIONS)
+        dataset = dataset_with_account(session, principal, reference, SEE_RESERVATIONS)
         return _reservation_out(session, dataset, external.find(session, dataset.id, reservation_id))
 
 

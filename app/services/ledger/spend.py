@@ -14,8 +14,8 @@ from app.ledger import repository, running_balance, statements
 from app.ledger.entries import Entry, EntryKind
 from app.ledger.running_balance import EntryFilter
 from app.privacy.composition import Cell
-from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
+from app.services.ledger.accounts import dataset_with_account
 from app.services.ledger.balances import cell_out
 from app.wire.ledger import CellOut
 
@@ -69,7 +69,7 @@ def list_charges(installation: Installation, principal: Principal, reference: st
         RoleMissing: the key may not read the ledger.
     """
     with installation.database.read() as session:
-        dataset_id = authorized_dataset(session, principal, reference, SEE_LEDGER).id
+        dataset_id = dataset_with_account(session, principal, reference, SEE_LEDGER).id
         balance = statements.balance(session, dataset_id)
         size, limit = statements.size(session, dataset_id), limits.MAX_SHOWN_CHARGES
         chosen = EntryFilter(kinds=[EntryKind.CHARGE])
@@ -113,7 +113,7 @@ def show_pairs(
         InvalidRequest: not two partitions of the dataset, or they have too many pairs.
     """
     with installation.database.read() as session:
-        dataset = authorized_dataset(session, principal, reference, SEE_BALANCE)
+        dataset = dataset_with_account(session, principal, reference, SEE_BALANCE)
         detail = statements.detail(session, dataset.id)
         if first == second or not {first, second} <= set(detail.cells):
             raise InvalidRequest.at("/pair", "unknown-partition")

@@ -12,9 +12,9 @@ from app.registry.tables import ProfileRow
 from app.services import guarantees
 from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
+from app.services.jobs.part_fields import price_out
 from app.services.pages import PageRequest, page_of
 from app.wire.profiles import ClassCountOut, FeatureBinsOut, NoisyCountOut, ProfileList, ProfileOut, ProfileSummary
-from app.wire.training import PriceOut
 
 
 def show_profile(installation: Installation, principal: Principal, profile_id: str) -> ProfileOut:
@@ -58,9 +58,10 @@ def _summary(row: ProfileRow) -> ProfileSummary:
         name=row.name,
         dataset=row.dataset_id,
         dataset_name=row.dataset_name,
+        privacy=row.body.get("privacy", "differential"),
         scope=row.body["scope"],
         epochs=row.body["epochs"],
-        price=PriceOut.model_validate(row.body["price"]),
+        price=price_out(row.body["price"]),
         created_at=clock.to_text(row.created_at),
     )
 

@@ -22,7 +22,7 @@ from app.ledger import stored_rules
 from app.services.jobs import notices
 from app.services.jobs.part_fields import part_fields
 from app.services.spending import scopes
-from app.services.spending.price import PricedPart
+from app.services.spending.price import PricedPart, UnpricedPart
 from app.wire.training import TrainOut
 
 
@@ -33,8 +33,8 @@ class Job:
     Attributes:
         kind: ``train``, ``profile`` or ``evaluation``.
         dataset: the dataset whose grants govern the job and its output.
-        parts: the rows that are read, with their prices, in the order in which ``work`` names the parts; empty where
-            the job reads no private row.
+        parts: the rows that are read, with their prices, in the order in which ``work`` names the parts; parts on
+            public datasets pay nothing.
         work: the child's instructions besides rows and schemas, in JSON form.
         name: the client's name for the output.
         algorithm: the algorithm of a training job.
@@ -43,7 +43,7 @@ class Job:
 
     kind: str
     dataset: catalog.Dataset
-    parts: Sequence[PricedPart]
+    parts: Sequence[PricedPart | UnpricedPart]
     work: dict[str, Any]
     name: str | None = None
     algorithm: str | None = None
@@ -78,9 +78,10 @@ def accept(session: Session, principal: Principal, job: Job, *, at: datetime) ->
     if queue.n_unfinished_by(session, principal.key_id) >= limits.MAX_UNFINISHED_JOBS_PER_KEY:
         raise TooManyRequests("unfinished jobs of this key", retry_after_s=limits.FULL_QUEUE_RETRY_S)
     priced = [replace(part, scope=scopes.resolved(session, part.dataset, part.scope)) for part in job.parts]
-    reservations = [_reservation(part, job_id=job_id) for part in priced]
-    reservation_ids = ledger.reserve(session, reservations, actor=principal.key_id)
-    parts = [_part(session, *paid) for paid in zip(priced, reservation_ids, strict=True)]
+    paying = [part for part in priced if isinstance(part, PricedPart) and not part.dataset.is_public]
+    reservations = [_reservation(part, job_id=job_id) for part in paying]
+    reservation_ids = iter(ledger.reserve(session, reservations, actor=principal.key_id))
+    parts = [_part(session, part, next(reservation_ids) if part in paying else None) for part in priced]
     row = JobRow(
         id=job_id,
         dataset_id=job.dataset.id,
@@ -92,7 +93,7 @@ def accept(session: Session, principal: Principal, job: Job, *, at: datetime) ->
         submitted_by=principal.key_id,
         n_trees=job.n_trees,
     )
-    asked = stored_rules.above_approval(session, {part.dataset.id for part in priced}, principal.key_id)
+    asked = stored_rules.above_approval(session, {part.dataset.id for part in paying}, principal.key_id)
     if asked:
         _require_few_waiting(session, principal.key_id)
     state = JobState.WAITING if asked else JobState.QUEUED
@@ -100,7 +101,7 @@ def accept(session: Session, principal: Principal, job: Job, *, at: datetime) ->
     approvals.ask(session, job_id, asked)
     if state is JobState.QUEUED:
         notices.job_changed(session, row, notices.JOB_QUEUED, at=at)
-    for dataset_id in sorted({part.dataset.id for part in priced}):
+    for dataset_id in sorted({part.dataset.id for part in paying}):
         notices.budget_changed(session, dataset_id, at=at)
     accepted = TrainOut.model_validate({"job_id": job_id, "state": state.value, **part_fields(parts)})
     return Answer.of(202, accepted, location=f"/jobs/{job_id}")
@@ -134,13 +135,13 @@ def _reservation(part: PricedPart, *, job_id: str) -> ledger.NewReservation:
     )
 
 
-def _part(session: Session, part: PricedPart, reservation_id: str) -> JobPart:
+def _part(session: Session, part: PricedPart | UnpricedPart, reservation_id: str | None) -> JobPart:
     """The part as the job's row stores it: the worker reads exactly the uploads and cells that exist now."""
     return JobPart(
         dataset=part.dataset.id,
         dataset_name=part.dataset.name,
         scope={name: list(cells) for name, cells in part.scope.items()},
         epochs=scopes.epochs_of(session, part.dataset, part.scope),
-        price=part.price.model_dump(),
+        price=None if part.price is None else part.price.model_dump(),
         reservation_id=reservation_id,
     )

@@ -11,8 +11,9 @@ from app.core import amounts
 from app.ledger import rules, statements, stored_rules
 from app.ledger.admission import Request
 from app.privacy import accountants, guarantees, receipts
+from app.services import no_privacy
 from app.services.spending import scopes
-from app.services.spending.price import PricedPart
+from app.services.spending.price import PricedPart, UnpricedPart
 
 _BOUNDED = (
     "The remaining budget is a lower bound: the scopes of this dataset's jobs overlap in too many ways to compute "
@@ -64,12 +65,9 @@ class PartQuote:
         """The fields of every quote, which ``AccountPlanOut`` defines."""
         part, unit = self.part, accountants.by_name(self.part.accountant)
         return {
-            "dataset": part.dataset.id,
-            "dataset_name": part.dataset.name,
-            "scope": {name: list(cells) for name, cells in part.scope.items()},
-            "price": part.price,
+            **_of_part(part),
+            "privacy": "differential",
             "odds": self._added["odds"],
-            "event": part.event.to_json(),
             "receipt": receipts.in_words(
                 part.event,
                 accountant=part.accountant,
@@ -87,8 +85,54 @@ class PartQuote:
         }
 
 
-def quote_parts(session: Session, principal: Principal, parts: Sequence[PricedPart]) -> list[PartQuote]:
-    """Quotes a job's parts for a key. Datasets of one population share its cap, so all parts are judged together."""
+@dataclass(frozen=True)
+class FreeQuote:
+    """A part on a public dataset: nothing is charged, nothing is protected."""
+
+    part: PricedPart | UnpricedPart
+
+    @property
+    def warnings(self) -> list[str]:
+        """The sentence that nothing is protected."""
+        return [no_privacy.SENTENCE]
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of every quote, which ``AccountPlanOut`` defines."""
+        absent = ("odds", "cap", "remaining", "largest_that_fits", "left_afterwards", "limited_by", "population")
+        return {
+            **_of_part(self.part),
+            **dict.fromkeys(absent),
+            "privacy": "none",
+            "receipt": no_privacy.receipt(self.part.event, price=self.part.price),
+            "fits": True,
+            "needs_approval": False,
+        }
+
+
+def _of_part(part: PricedPart | UnpricedPart) -> dict[str, Any]:
+    return {
+        "dataset": part.dataset.id,
+        "dataset_name": part.dataset.name,
+        "scope": {name: list(cells) for name, cells in part.scope.items()},
+        "price": part.price,
+        "event": part.event.to_json(),
+    }
+
+
+def quote_parts(
+    session: Session, principal: Principal, parts: Sequence[PricedPart | UnpricedPart]
+) -> list[PartQuote | FreeQuote]:
+    """Quotes a job's parts for a key. The datasets of a job are all private or all public."""
+    paying = [part for part in parts if isinstance(part, PricedPart) and not part.dataset.is_public]
+    if not paying:
+        return [FreeQuote(part) for part in parts]
+    assert len(paying) == len(parts), "the datasets of one job have one visibility"
+    return [*_paying_quotes(session, principal, paying)]
+
+
+def _paying_quotes(session: Session, principal: Principal, parts: Sequence[PricedPart]) -> list[PartQuote]:
+    """Datasets of one population share its cap, so all parts are judged together."""
     requests = [
         Request(part.dataset.id, part.amount, scopes.resolved(session, part.dataset, part.scope)) for part in parts
     ]

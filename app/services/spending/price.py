@@ -1,19 +1,25 @@
-"""Prices a part of a job: its dataset, its scope, and its amount in the unit of the dataset's account."""
+"""Prices a part of a job: its dataset, its scope, and its amount in the unit of the dataset's account.
+
+A part on a public dataset has no account: a private mechanism there has a price, which says how large its noise is and
+which nobody pays, and what runs without noise has none.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from sqlalchemy.orm import Session
 
 from app.core import amounts
+from app.core.errors import DatasetPrivate, FieldProblem, InvalidRequest
 from app.datasets import catalog
 from app.forests.planning import AccountRequest, price_of
 from app.ledger import account_facts, statements
 from app.privacy import accountants
+from app.privacy.accountants import pure
 from app.privacy.composition import Scope
-from app.privacy.events import Event
+from app.privacy.events import Event, NonPrivate
 from app.services.declared_bounds import warnings_of
 from app.services.guarantees import of_large_amount
 from app.services.spending import scopes
@@ -25,16 +31,23 @@ _LARGE_DELTA = (
 )
 
 
+Accountant: TypeAlias = Literal["pure", "zcdp", "gdp"]
+
+
 class SpendingBody(Protocol):
     """The fields of a request's body that :func:`price_part` reads."""
 
     @property
-    def epsilon(self) -> Fraction:
-        """The ε of the request."""
+    def epsilon(self) -> Fraction | None:
+        """The ε of the request; private datasets and private mechanisms need one."""
 
     @property
     def delta(self) -> Fraction | None:
         """The δ of the request, on accounts that take one."""
+
+    @property
+    def accountant(self) -> Accountant | None:
+        """The accountant in whose unit a private mechanism on a public dataset is sized."""
 
     @property
     def scope(self) -> Mapping[str, object]:
@@ -42,26 +55,58 @@ class SpendingBody(Protocol):
 
 
 @dataclass(frozen=True)
-class RequestedPart:
-    """A part of a job before its work is planned. Everything in it follows from public facts.
+class ReadPart:
+    """The rows that a part of a job reads. Everything in it follows from public facts.
 
     Attributes:
-        dataset: the dataset whose rows the part reads and whose account pays.
+        dataset: the dataset whose rows the part reads and whose account pays, unless the dataset is public.
         scope: the requested scope in normal form; acceptance adds the uploads that exist at that time.
-        accountant: name of the account's accountant.
-        amount: steps of the account's unit.
-        epsilon: the ε of the request.
-        delta: the δ of the request, or else of the account; ``None`` on accounts without a δ.
         public_size: the declared order of magnitude of the rows in the scope; never a count.
     """
 
     dataset: catalog.Dataset
     scope: Scope
+    public_size: int | None
+
+
+@dataclass(frozen=True)
+class UnpricedPart(ReadPart):
+    """A part on a public dataset whose work has no noise, ready to be quoted or accepted."""
+
+    def __post_init__(self) -> None:
+        assert self.dataset.is_public, "what has no price runs on public datasets only"
+
+    @property
+    def event(self) -> NonPrivate:
+        """No accountant has a bound on it."""
+        return NonPrivate()
+
+    @property
+    def price(self) -> None:
+        """Nothing is noisy."""
+        return None
+
+    @property
+    def warnings(self) -> list[str]:
+        """None: the request has no numbers."""
+        return []
+
+
+@dataclass(frozen=True)
+class RequestedPart(ReadPart):
+    """A part of a job before its work is planned.
+
+    Attributes:
+        accountant: name of the account's accountant; on a public dataset, of the request's.
+        amount: steps of the account's unit.
+        epsilon: the ε of the request.
+        delta: the δ of the request, or else of the account; ``None`` on accounts without a δ.
+    """
+
     accountant: str
     amount: int
     epsilon: Fraction
     delta: Fraction | None
-    public_size: int | None
 
     @property
     def price(self) -> PriceOut:
@@ -88,7 +133,9 @@ class RequestedPart:
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences about the requested numbers and the declaration."""
+        """Sentences about the requested numbers and the declaration; none where nobody is protected anyway."""
+        if self.dataset.is_public:
+            return []
         usual_delta = min(Fraction(1, 10**6), Fraction(1, 10 * max(self.dataset.row.public_size or 0, 1)))
         is_large = self.delta is not None and self.delta > usual_delta
         return [
@@ -113,20 +160,47 @@ def price_part(session: Session, dataset: catalog.Dataset, body: SpendingBody) -
     """Reads the scope of a request and converts its (ε, δ) to an amount; the account's δ is the default.
 
     Raises:
-        InvalidRequest: scope, ε or δ break a rule.
+        InvalidRequest: scope, ε, δ or accountant break a rule.
     """
     scope = scopes.read_scope(session, dataset, body.scope)
-    account = statements.highest_cap(session, dataset.id)
-    delta = account.split.converted_at if body.delta is None else body.delta
+    if body.epsilon is None:
+        raise InvalidRequest.at("/epsilon", "required")
+    accountant, delta = _unit(session, dataset, body)
     return RequestedPart(
         dataset=dataset,
         scope=scope,
-        accountant=account.accountant,
-        amount=price_of(body.epsilon, accountant=account.accountant, delta=delta),
+        accountant=accountant,
+        amount=price_of(body.epsilon, accountant=accountant, delta=delta),
         epsilon=body.epsilon,
         delta=delta,
         public_size=_expected_rows(session, dataset, scope),
     )
+
+
+def read_part(session: Session, dataset: catalog.Dataset, body: SpendingBody) -> UnpricedPart:
+    """Reads the scope of a request for work without noise, which only a public dataset admits.
+
+    Raises:
+        DatasetPrivate: the dataset is private.
+        InvalidRequest: the scope breaks a rule, or the request sizes noise.
+    """
+    if not dataset.is_public:
+        raise DatasetPrivate(dataset.id, dataset.name)
+    given = [name for name in ("epsilon", "delta", "accountant") if getattr(body, name) is not None]
+    if given:
+        raise InvalidRequest([FieldProblem(f"/{name}", "not-without-privacy") for name in given])
+    scope = scopes.read_scope(session, dataset, body.scope)
+    return UnpricedPart(dataset, scope, _expected_rows(session, dataset, scope))
+
+
+def _unit(session: Session, dataset: catalog.Dataset, body: SpendingBody) -> tuple[str, Fraction | None]:
+    """The accountant and the δ that size the noise: those of the account, or of the request on a public dataset."""
+    if dataset.is_public:
+        return body.accountant or pure.NAME, body.delta
+    if body.accountant is not None:
+        raise InvalidRequest.at("/accountant", "only-for-public-datasets")
+    account = statements.highest_cap(session, dataset.id)
+    return account.accountant, account.split.converted_at if body.delta is None else body.delta
 
 
 def _expected_rows(session: Session, dataset: catalog.Dataset, scope: Scope) -> int | None:

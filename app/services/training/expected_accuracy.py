@@ -22,6 +22,8 @@ def expected_accuracy(planned: PlannedTraining) -> ExpectedAccuracyOut:
     part, *others = planned.parts
     algorithm = planned.plan.algorithm
     rows = part.public_size if planned.profile is None else planned.profile.size
+    if not isinstance(part, PricedPart):
+        return _unknown("Measured for private algorithms only.")
     if others:
         return _unknown(f"Not measured for jobs on two datasets of these sizes. {_nearest_run(algorithm, part)}")
     if rows is None:

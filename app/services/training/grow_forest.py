@@ -1,9 +1,11 @@
-"""Grows a forest on private rows, in the child process of a charged job."""
+"""Grows a forest on the rows of a job, in the job's child process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from app.datasets import private_rows
-from app.forests import artifacts, catalogue, planning
+from app.datasets import private_rows, public_rows
+from app.forests import artifacts, catalogue, grow_references, planning
+from app.forests.contract.forest import Forest
+from app.forests.contract.plan import Plan
 from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
@@ -17,20 +19,35 @@ def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
     """Reads the rows of every part, grows the priced forest and writes the artifact to the task's folder.
 
     One call is one release, paid for by the job's charge. A second call would be a second release, so a job that breaks
-    after its charge fails and stays charged.
+    after its charge fails and stays charged. An algorithm without privacy reads the rows of public datasets only.
     """
-    labelled, *unlabelled = task.parts
-    schema = Schema.from_json(labelled.schema)
+    schema = Schema.from_json(task.parts[0].schema)
     plan = planning.read(task.work["plan"])
-    protects_labels = catalogue.algorithm(plan.algorithm).adjacency is Adjacency.LABEL
-    rows = _rows(labelled, schema, keep_unlabelled=protects_labels)
-    others = [_rows(part, Schema.from_json(part.schema), keep_unlabelled=True) for part in unlabelled]
-    forest = grow(
-        plan, schema, rows, SystemRandomness(), on_tree_done=on_tree_done, unlabelled=others[0] if others else None
-    )
+    grow = _grow_reference if plan.is_reference else _grow_private
+    forest = grow(plan, schema, task.parts, on_tree_done=on_tree_done)
     # Not the task's schema: the database stores its 1e18 as an integer, which RFC 8785 refuses.
     data = artifacts.dumps(forest, {**task.metadata, "schema": schema.to_json()})
     task.write_output(data)
+
+
+def _grow_reference(
+    plan: Plan, schema: Schema, parts: Sequence[PartRows], *, on_tree_done: Callable[[], None]
+) -> Forest:
+    [part] = parts
+    rows = public_rows.read(
+        part.files, schema=schema, partitions=Partitions.from_json(part.partitions), scope=part.scope
+    )
+    return grow_references.grow(plan, schema, rows, on_tree_done=on_tree_done)
+
+
+def _grow_private(plan: Plan, schema: Schema, parts: Sequence[PartRows], *, on_tree_done: Callable[[], None]) -> Forest:
+    labelled, *unlabelled = parts
+    protects_labels = catalogue.algorithm(plan.algorithm).adjacency is Adjacency.LABEL
+    rows = _rows(labelled, schema, keep_unlabelled=protects_labels)
+    others = [_rows(part, Schema.from_json(part.schema), keep_unlabelled=True) for part in unlabelled]
+    return grow(
+        plan, schema, rows, SystemRandomness(), on_tree_done=on_tree_done, unlabelled=others[0] if others else None
+    )
 
 
 def _rows(part: PartRows, schema: Schema, *, keep_unlabelled: bool) -> SanitisedRows:

@@ -8,11 +8,12 @@ from sqlalchemy.orm import Session
 from app.access.roles import TRAIN, Principal
 from app.core.errors import InvalidRequest
 from app.datasets import catalog
+from app.forests import catalogue
 from app.forests.contract.plan import Plan
-from app.forests.planning import PlanRequest, plan
+from app.forests.planning import PlanRequest, plan, plan_reference
 from app.privacy.composition import are_disjoint
 from app.services.authorization import authorized_dataset
-from app.services.spending.price import PricedPart, RequestedPart, price_part
+from app.services.spending.price import PricedPart, RequestedPart, UnpricedPart, price_part, read_part
 from app.services.training.reused_profile import reuse
 from app.wire.training import PlanIn, ReusedProfileOut
 
@@ -31,7 +32,7 @@ class PlannedTraining:
     """
 
     plan: Plan
-    parts: tuple[PricedPart, ...]
+    parts: tuple[PricedPart | UnpricedPart, ...]
     profile: ReusedProfileOut | None
 
 
@@ -57,7 +58,10 @@ def plan_training(
         NotSupported: a documented choice that is not implemented yet.
         AccountantMismatch: the algorithm has no bound in an account's unit.
         AdjacencyMismatch: the algorithm protects labels only, and an account protects more.
+        DatasetPrivate: the algorithm has no privacy guarantee, and the dataset is private.
     """
+    if catalogue.is_reference(body.algorithm):
+        return _plan_reference(session, datasets[0], body)
     labelled, *unlabelled = _requested_parts(session, datasets, body)
     profile = reuse(session, principal, labelled.dataset, body.profile)
     size = labelled.public_size
@@ -80,6 +84,15 @@ def plan_training(
     return PlannedTraining(planned, tuple(parts), reused)
 
 
+def _plan_reference(session: Session, dataset: catalog.Dataset, body: PlanIn) -> PlannedTraining:
+    part = read_part(session, dataset, body)
+    for name in ("profile", "unlabelled"):
+        if getattr(body, name) is not None:
+            raise InvalidRequest.at(f"/{name}", "not-for-this-algorithm")
+    planned = plan_reference(body.algorithm, body.parameters, dataset.schema)
+    return PlannedTraining(planned, (part,), None)
+
+
 def _requested_parts(session: Session, datasets: Sequence[catalog.Dataset], body: PlanIn) -> list[RequestedPart]:
     parts = [price_part(session, datasets[0], body)]
     if body.unlabelled is not None:
@@ -98,6 +111,8 @@ def _require_fitting(labelled: RequestedPart, part: RequestedPart) -> None:
     Raises:
         InvalidRequest: the second dataset has other features, or a row can be in both parts.
     """
+    if part.dataset.is_public is not labelled.dataset.is_public:
+        raise InvalidRequest.at(f"{SECOND_PART}/dataset", "other-visibility")
     if not part.dataset.schema.has_features_of(labelled.dataset.schema):
         raise InvalidRequest.at(f"{SECOND_PART}/dataset", "other-features")
     if part.dataset.id == labelled.dataset.id and not are_disjoint(labelled.scope, part.scope):

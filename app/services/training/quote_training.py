@@ -21,6 +21,7 @@ def show_plan(installation: Installation, principal: Principal, body: PlanIn) ->
         DatasetDeleted: a dataset was erased.
         AccountantMismatch: the algorithm has no bound in an account's unit.
         AdjacencyMismatch: the algorithm protects labels only, and an account protects more.
+        DatasetPrivate: the algorithm has no privacy guarantee, and the dataset is private.
     """
     with installation.database.read() as session:
         datasets = [dataset.living() for dataset in authorized_datasets(session, principal, body)]
@@ -30,7 +31,8 @@ def show_plan(installation: Installation, principal: Principal, body: PlanIn) ->
     for quote in unlabelled:
         warnings += [sentence for sentence in quote.warnings if sentence not in warnings]
         is_one_dataset = labelled.part.dataset.id == quote.part.dataset.id
-        warnings.append(guarantees.of_two_parts(is_one_dataset=is_one_dataset))
+        if not quote.part.dataset.is_public:
+            warnings.append(guarantees.of_two_parts(is_one_dataset=is_one_dataset))
     return PlanOut(
         **labelled.fields,
         algorithm=planned.plan.algorithm,

@@ -27,6 +27,7 @@ def submit_training(
         DatasetDeleted: a dataset was erased.
         AccountantMismatch: the algorithm has no bound in an account's unit.
         AdjacencyMismatch: the algorithm protects labels only, and an account protects more.
+        DatasetPrivate: the algorithm has no privacy guarantee, and the dataset is private.
         NoRowsYet: a dataset has no upload.
         BudgetExceeded: an account refuses.
     """

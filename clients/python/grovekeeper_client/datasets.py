@@ -18,6 +18,7 @@ class TrainingOptions(TypedDict, total=False):
 
     Attributes:
         delta: δ; default the δ of the account, if it has one.
+        accountant: on a public dataset, the unit in which a private algorithm's noise is sized; default ``pure``.
         parameters: of the algorithm, by name; default the public rules.
         scope: cells to train on, such as ``{"shard": [0, 1]}``; default all.
         profile: id of a profile to reuse at no privacy cost.
@@ -25,6 +26,7 @@ class TrainingOptions(TypedDict, total=False):
     """
 
     delta: Amount
+    accountant: str
     parameters: Mapping[str, Any]
     scope: Mapping[str, Any]
     profile: str
@@ -132,12 +134,14 @@ class Dataset:
         """Every entry of the dataset's account, in order."""
         return [Entry.from_json(entry) for entry in self._client.entries(self.id)]
 
-    def plan(self, algorithm: str = "auto", *, epsilon: Amount, **options: Unpack[TrainingOptions]) -> Quote:
+    def plan(
+        self, algorithm: str = "auto", *, epsilon: Amount | None = None, **options: Unpack[TrainingOptions]
+    ) -> Quote:
         """The price of a training job. Reads no row and costs nothing.
 
         Args:
             algorithm: slug, such as ``rpf``; ``auto`` chooses.
-            epsilon: ε of the job. Text and ``Decimal`` are exact.
+            epsilon: ε of the job. Text and ``Decimal`` are exact. ``None`` for algorithms without privacy.
             options: see :class:`TrainingOptions`.
         """
         return Quote.from_json(self._client.plan(self._training(algorithm, epsilon, options)))
@@ -146,7 +150,7 @@ class Dataset:
         self,
         algorithm: str = "auto",
         *,
-        epsilon: Amount,
+        epsilon: Amount | None = None,
         name: str | None = None,
         idempotency_key: str | None = None,
         **options: Unpack[TrainingOptions],
@@ -157,7 +161,7 @@ class Dataset:
 
         Args:
             algorithm: slug, such as ``rpf``; ``auto`` chooses.
-            epsilon: ε of the job. Text and ``Decimal`` are exact.
+            epsilon: ε of the job. Text and ``Decimal`` are exact. ``None`` for algorithms without privacy.
             name: a name for the model.
             idempotency_key: the key of an earlier attempt, whose job is then returned.
             options: see :class:`TrainingOptions`.
@@ -188,7 +192,7 @@ class Dataset:
         with as_file(rows) as file:
             return self._client.upload_rows(self.id, file)
 
-    def _training(self, algorithm: str, epsilon: Amount, options: TrainingOptions) -> dict[str, Any]:
+    def _training(self, algorithm: str, epsilon: Amount | None, options: TrainingOptions) -> dict[str, Any]:
         body = {"dataset": self.id, "algorithm": algorithm, "epsilon": epsilon, **options}
         return _exact({name: value for name, value in body.items() if value is not None})
 

@@ -39,9 +39,10 @@ class Job(Generic[T]):
         return str(self.show()["state"])
 
     @property
-    def price(self) -> Price:
+    def price(self) -> Price | None:
         """What the job costs."""
-        return Price.from_json(self.show()["price"])
+        price = self.show()["price"]
+        return None if price is None else Price.from_json(price)
 
     def cancel(self) -> bool:
         """Cancels the job and returns whether its price stays charged: a running job keeps its charge."""

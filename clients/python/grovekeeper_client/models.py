@@ -37,17 +37,17 @@ class Quote:
     """What a job would cost. A quote reads no row and costs nothing.
 
     Attributes:
-        price: exact price.
+        price: exact price; ``None`` where a public dataset is read without noise.
         fits: whether the account covers the price now.
-        largest_that_fits: the largest ε that the account covers for this request.
+        largest_that_fits: the largest ε that the account covers for this request; ``None`` on a public dataset.
         receipt: each draw that the job would make, and why they cost no more than the price.
         warnings: sentences.
         answer: the whole answer of the service.
     """
 
-    price: Price
+    price: Price | None
     fits: bool
-    largest_that_fits: Decimal
+    largest_that_fits: Decimal | None
     receipt: str = field(repr=False)
     warnings: tuple[str, ...]
     answer: Mapping[str, Any] = field(repr=False)
@@ -55,10 +55,11 @@ class Quote:
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> Self:
         """Reads the answer to a request for a quote."""
+        largest = answer["largest_that_fits"]
         return cls(
-            price=Price.from_json(answer["price"]),
+            price=None if answer["price"] is None else Price.from_json(answer["price"]),
             fits=answer["fits"] and (answer.get("unlabelled") is None or answer["unlabelled"]["fits"]),
-            largest_that_fits=Decimal(answer["largest_that_fits"]),
+            largest_that_fits=None if largest is None else Decimal(largest),
             receipt=answer["receipt"],
             warnings=tuple(answer["warnings"]),
             answer=answer,
@@ -163,17 +164,17 @@ class Model:
         """Lists of ``classes``, ``labels`` and ``probabilities`` for rows of any kind; see :meth:`predict`."""
         return self._answer(row_kinds.read(rows, self.card["schema"]), read_out)
 
-    def quote_evaluation(self, epsilon: Amount, **options: Unpack[EvaluationOptions]) -> Quote:
+    def quote_evaluation(self, epsilon: Amount | None = None, **options: Unpack[EvaluationOptions]) -> Quote:
         """The price of an evaluation; costs nothing."""
         return Quote.from_json(self._client.quote_evaluation(self.id, _evaluation(epsilon, options)))
 
     def evaluate(
-        self, epsilon: Amount, *, idempotency_key: str | None = None, **options: Unpack[EvaluationOptions]
+        self, epsilon: Amount | None = None, *, idempotency_key: str | None = None, **options: Unpack[EvaluationOptions]
     ) -> Job[Evaluation]:
         """Evaluates the model privately. Evaluate on held-out cells, whose rows alone pay.
 
         Args:
-            epsilon: ε of the evaluation.
+            epsilon: ε of the evaluation; ``None`` for an exact one on a public dataset.
             idempotency_key: the key of an earlier attempt, whose job is then returned.
             options: see :class:`EvaluationOptions`.
 
@@ -202,10 +203,11 @@ def evaluation_of(client: Client, job: Mapping[str, Any]) -> Evaluation:
     return Evaluation.from_json(client.evaluation(job["evaluation_id"]))
 
 
-def _evaluation(epsilon: Amount, options: EvaluationOptions) -> dict[str, Any]:
+def _evaluation(epsilon: Amount | None, options: EvaluationOptions) -> dict[str, Any]:
     body = plain({name: value for name, value in options.items() if value is not None and name != "delta"})
     delta = options.get("delta")
-    return {"epsilon": to_text(epsilon), **body, **({} if delta is None else {"delta": to_text(delta)})}
+    amounts = {"epsilon": epsilon, "delta": delta}
+    return {**body, **{name: to_text(amount) for name, amount in amounts.items() if amount is not None}}
 
 
 def _ends(interval: Mapping[str, float]) -> tuple[float, float]:

@@ -61,6 +61,7 @@ PLAN = {
     "scope": {},
     "price": PRICE,
     "odds": {"add_remove": "0.525", "replace_one": "0.5499"},
+    "privacy": "differential",
     "event": {"type": "sequential/1", "parts": []},
     "receipt": "8 trees, one after another",
     "cap": "3",
@@ -101,6 +102,7 @@ JOB = {
     "evaluation_id": None,
     "reservation_id": "rs_1",
     "price": PRICE,
+    "privacy": "differential",
     "unlabelled": None,
     "submitted_at": "2026-11-20T09:00:00.000000Z",
 }
@@ -136,6 +138,7 @@ MODEL = {
     "profile_id": "pf_1",
     "unlabelled": None,
     "read_outs": ["ta"],
+    "privacy": "differential",
     "digest": ARTIFACT_SHA256,
     "size_bytes": 8,
     "created_at": "2026-11-20T09:00:00.000000Z",
@@ -184,6 +187,7 @@ ALGORITHM = {
     "title": "Multinomial forest",
     "source": "a paper",
     "accountants": ["pure"],
+    "privacy": "differential",
     "about": {
         "claimed": "much",
         "wrong": None,
@@ -227,6 +231,7 @@ POPULATION = {
 }  # fmt: skip
 _QUOTED = {
     "dataset": "ds_1", "dataset_name": "census", "scope": {}, "price": PRICE, "event": {}, "receipt": "2 counts",
+    "privacy": "differential",
     "cap": "3", "remaining": "1.5", "fits": True, "largest_that_fits": "1.5", "left_afterwards": "1.4",
     "limited_by": "cap", "needs_approval": False, "population": None, "odds": PLAN["odds"],
 }  # fmt: skip
@@ -249,7 +254,14 @@ EVALUATION = {
     "auroc": {"estimate": 0.8125, "noise_sd": 0.01, "histogram": [[1.0], [2.0]], "histogram_noise_sd": 1.0},
     "warnings": ["rows were trained on"],
 }  # fmt: skip
-_ACCEPTED = {"job_id": "jb_1", "state": "waiting", "reservation_id": "rs_1", "price": PRICE, "unlabelled": None}
+_ACCEPTED = {
+    "job_id": "jb_1",
+    "state": "waiting",
+    "reservation_id": "rs_1",
+    "price": PRICE,
+    "privacy": "differential",
+    "unlabelled": None,
+}
 _RULES = {
     "largest_job": "0.5", "approval_above": None, "quotas": [{"keys": ["key_a", "key_b"], "cap": "2"}], "frozen": True,
     "erase_rows_at": "2030-01-01T00:00:00.000000Z",
@@ -323,7 +335,8 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("POST", "/evaluations"): (202, _ACCEPTED),
     ("GET", "/evaluations/ev_1"): (200, EVALUATION),
     ("POST", "/train"): (
-        202, {"job_id": "jb_1", "state": "queued", "reservation_id": "rs_1", "price": PRICE, "unlabelled": None},
+        202, {"job_id": "jb_1", "state": "queued", "reservation_id": "rs_1", "price": PRICE, "unlabelled": None,
+         "privacy": "differential"},
     ),
     ("GET", "/datasets/census/rules"): (200, RULES),
     ("PUT", "/datasets/census/rules"): (200, RULES),
@@ -343,7 +356,8 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("DELETE", "/models/md_1"): (204, None),
     ("GET", "/models/md_1/artifact"): (200, ARTIFACT),
     ("POST", "/models/md_1/predict"): (
-        200, {"classes": ["low", "high"], "labels": ["high"], "probabilities": [[0.25, 0.75]]},
+        200,
+        {"privacy": "differential", "classes": ["low", "high"], "labels": ["high"], "probabilities": [[0.25, 0.75]]},
     ),
     ("GET", "/ledger"): (200, {"datasets": [BALANCE], "next": None}),
     ("GET", "/ledger/census"): (

@@ -1,0 +1,1 @@
+"""Implements ``breiman``, Breiman's random forest by scikit-learn, without privacy."""

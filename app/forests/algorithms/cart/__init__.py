@@ -1,0 +1,1 @@
+"""Implements ``cart`` and ``rpart``, single trees by scikit-learn, without privacy."""

@@ -1,0 +1,84 @@
+"""Describes ``cart`` and ``rpart``, single trees by scikit-learn, without privacy, and settles their parameters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+from app.core import limits
+from app.forests.contract.about import About
+from app.forests.contract.algorithm import Parameters
+from app.forests.contract.parameters import Parameter, Value
+from app.forests.contract.reference import Reference
+from app.forests.data.schema import Schema
+from app.forests.trees import reference_parameters
+
+_MAX_DEPTH = Parameter(
+    "max_depth",
+    "integer",
+    "Largest number of splits on a path; 0 for no limit.",
+    default=0,
+    minimum=Fraction(0),
+    maximum=Fraction(limits.MAX_REFERENCE_DEPTH),
+)
+
+
+def _about(here: str) -> About:
+    return About(claimed=None, wrong=None, here=here, proof=None, results="docs/references.md", accuracy=())
+
+
+class _OneTree(Reference):
+    """A single tree of scikit-learn."""
+
+    read_outs = ("ta", "pa")
+    library = "sklearn"
+
+    def settle(self, requested: dict[str, Value], schema: Schema) -> tuple[dict[str, Value], tuple[str, ...]]:
+        """Every parameter has a fixed default."""
+        return requested, ()
+
+    def n_trees(self, parameters: Parameters) -> int:
+        """One."""
+        return 1
+
+
+class GreedyTree(_OneTree):
+    """One tree on all rows, the best split at every node, Gini impurity, no pruning."""
+
+    slug = "cart"
+    title = "Classification tree"
+    source = "Breiman, Friedman, Olshen and Stone, CART (1984); scikit-learn's DecisionTreeClassifier"
+    about = _about("scikit-learn grows the tree, without pruning. Every value of an unordered category is a column.")
+    parameters = (replace(reference_parameters.MIN_SAMPLES_LEAF, default=1), _MAX_DEPTH)
+
+
+class PrunedTree(_OneTree):
+    """One tree by the rules of R's rpart, pruned by cost complexity."""
+
+    slug = "rpart"
+    title = "Pruned classification tree"
+    source = "Therneau and Atkinson, rpart (1997 to 2023): rpart.control's defaults; scikit-learn's pruning"
+    about = _about(
+        "The tree that Bojarski et al. compare with, at rpart's defaults: at least 20 rows to split, 7 in a leaf, "
+        "depth 30, cp 0.01. rpart prunes by the number of wrong rows relative to the root, and so does this version: "
+        "scikit-learn prunes by Gini impurity, so the tree is pruned here. rpart splits a category into two sets of "
+        "values; here a split separates one value from the others."
+    )
+    parameters = (
+        replace(reference_parameters.MIN_SAMPLES_LEAF, default=7),
+        replace(
+            reference_parameters.MIN_SAMPLES_LEAF,
+            name="min_samples_split",
+            description="Smallest number of rows in a node that may be split.",
+            default=20,
+        ),
+        replace(_MAX_DEPTH, default=30),
+        Parameter(
+            "cp",
+            "number",
+            "Share of the root's wrong rows that a split must save, per leaf that it adds.",
+            default="0.01",
+            minimum=Fraction(0),
+            maximum=Fraction(1),
+        ),
+    )

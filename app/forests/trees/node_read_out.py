@@ -1,0 +1,64 @@
+"""Reads out forests of algorithms without privacy: trees of any shape over real columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.contract import family
+from app.forests.contract.forest import Forest
+from app.forests.contract.plan import Plan
+from app.forests.data.design import Design
+from app.forests.data.rows import SanitisedColumns
+from app.forests.data.schema import Schema
+from app.forests.kernels.node_routing import NodeTrees
+from app.forests.trees import pooling
+
+_SLACK = 1e-4
+"""Shares are float32."""
+
+
+class NodeFamily:
+    """Class shares of every leaf. The sizes of the trees follow from the rows, which are public."""
+
+    def layouts(self, plan: Plan, schema: Schema) -> family.Layouts:
+        """The arrays of :class:`app.forests.kernels.node_routing.NodeTrees`; ``values`` are the shares of classes."""
+        return {
+            "root": family.Layout(np.int64, (plan.n_trees + 1,)),
+            "feature": family.Layout(np.int32, (None,)),
+            "threshold": family.Layout(np.float64, (None,)),
+            "right": family.Layout(np.int32, (None,)),
+            "values": family.Layout(np.float32, (None, schema.n_classes)),
+        }
+
+    def is_valid(self, forest: Forest, schema: Schema) -> bool:
+        """Whether the trees are trees over the schema's columns, and the values are shares."""
+        arrays = forest.arrays
+        n_nodes = len(arrays["feature"])
+        if not n_nodes == len(arrays["threshold"]) == len(arrays["right"]):
+            return False
+        values = arrays["values"]
+        are_shares = np.all(values >= 0) and np.all(np.abs(values.sum(axis=1) - 1) <= _SLACK)
+        return bool(are_shares) and NodeTrees(**arrays).is_valid(n_columns=Design.of(schema).n_columns)
+
+    def reader(self, forest: Forest, schema: Schema, read_out: str) -> NodeReader:
+        """A reader of shares of votes (``mv``) or of mean shares (``ta``, ``pa``)."""
+        trees = NodeTrees(**forest.arrays)
+        if read_out == pooling.VOTE:
+            votes = np.eye(schema.n_classes, dtype=np.float32)[trees.values.argmax(axis=1)]
+            trees = NodeTrees(trees.root, trees.feature, trees.threshold, trees.right, votes)
+        return NodeReader(Design.of(schema), trees)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeReader:
+    """A forest prepared for prediction."""
+
+    design: Design
+    trees: NodeTrees
+
+    def __call__(self, columns: SanitisedColumns) -> NDArray[np.float64]:
+        """Class probabilities of rows, float64 ``(n_rows, n_classes)``."""
+        return pooling.to_probabilities(self.trees.sums(self.design.matrix(columns)), pooling.AVERAGE)

@@ -1,0 +1,35 @@
+"""Defines the parameters that several algorithms without privacy share."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from app.core import limits
+from app.forests.contract.parameters import Parameter
+
+READ_OUTS = ("mv", "ta", "pa")
+"""Majority vote first: the papers' forests vote."""
+
+N_ESTIMATORS = Parameter(
+    "n_estimators",
+    "integer",
+    "Number of trees.",
+    default=100,
+    minimum=Fraction(1),
+    maximum=Fraction(limits.MAX_TREES),
+)
+MIN_SAMPLES_LEAF = Parameter(
+    "min_samples_leaf",
+    "integer",
+    "Smallest number of rows in a leaf; where estimation points are apart, of estimation points.",
+    default=5,
+    minimum=Fraction(1),
+    maximum=Fraction(limits.MAX_PUBLIC_SIZE),
+)
+MAX_FEATURES = Parameter(
+    "max_features",
+    "choice",
+    "Columns that a split may choose among: the rounded-down square root of their number, or all.",
+    default="sqrt",
+    choices=("sqrt", "all"),
+)
