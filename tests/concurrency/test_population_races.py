@@ -1,4 +1,4 @@
-"""Tests sixteen concurrent processes on members of two populations, on both databases: no sum exceeds its cap."""
+"""Tests concurrent processes on members of two populations, on both databases: no sum exceeds its cap."""
 
 import time
 from collections import Counter
@@ -43,9 +43,11 @@ def installation(database_url: str, tmp_path: Path):
     installation.close()
 
 
-def test_no_population_exceeds_its_cap_and_accounts_are_filled(race: Race, installation: Installation) -> None:
+def test_no_population_exceeds_its_cap_and_accounts_are_filled(
+    race: Race, installation: Installation, n_processes: int
+) -> None:
     results = race(installation, "reserve_members", accounts=list(MEMBERS), rounds=5, largest=12)
-    assert sum(map(bool, results)) > 8, "most processes took part in the race"
+    assert sum(map(bool, results)) > n_processes // 2, "most processes took part in the race"
     loads: Counter[str] = Counter()
     for result in results:
         for _, amount, accounts, end in result:
@@ -76,7 +78,7 @@ def test_no_admission_exceeds_the_cap_in_force_while_caps_change(race: Race, ins
         assert n_reserved == sum(admitted[account] for account in summary.members) > 8
 
 
-def test_exports_that_are_made_during_writes_agree(race: Race, installation: Installation) -> None:
+def test_exports_that_are_made_during_writes_agree(race: Race, installation: Installation, n_processes: int) -> None:
     """The population's export comes first, so its members' exports may have later entries, but lack none."""
     n_verified = 0
     with ThreadPoolExecutor(1) as pool:
@@ -91,7 +93,7 @@ def test_exports_that_are_made_during_writes_agree(race: Race, installation: Ins
                 assert verify(people, ledgers).together <= CAPS[name]
                 n_verified += 1
             time.sleep(0.1)  # the race needs the processors, too
-        assert sum(map(bool, racing.result())) > 8
+        assert sum(map(bool, racing.result())) > n_processes // 2
     assert n_verified > 4
 
 

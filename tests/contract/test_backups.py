@@ -38,6 +38,11 @@ from tests.support.postgres import fresh_database
 Restore = Callable[..., Restored]
 """``restore(accept_loss=False)``"""
 
+on_one_database = pytest.mark.parametrize(
+    "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)], indirect=True
+)
+"""For rules about keys, heads, files and erased rows. How rows leave and enter a database is tested on both."""
+
 
 @pytest.fixture
 def empty_settings(scene: Scene, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
@@ -168,6 +173,7 @@ def test_a_table_of_another_program_in_the_database_does_not_prevent_a_restore(
     assert _rows(empty_settings.database_url) == before
 
 
+@on_one_database
 def test_a_backup_has_no_key_and_no_head(backup: Path) -> None:
     names = {path.name for path in backup.rglob("*") if path.is_file()}
     assert not {name for name in names if name.endswith((".key", ".checkpoint"))} - {"fingerprint.key"}
@@ -213,6 +219,7 @@ def test_a_backup_is_restored_into_an_empty_installation_only(
     assert (empty_settings.home / "rows").exists() == (used == "rows")
 
 
+@on_one_database
 def test_rows_that_no_storage_key_opens_are_not_restored(
     scene: Scene, backup: Path, restore: Restore, empty_settings: Settings
 ) -> None:
@@ -224,11 +231,13 @@ def test_rows_that_no_storage_key_opens_are_not_restored(
     restore()
 
 
+@on_one_database
 def test_the_destination_of_a_backup_is_never_replaced(scene: Scene, backup: Path) -> None:
     with pytest.raises(InstallationError, match="exists already"):
         make_backup(scene.installation, backup)
 
 
+@on_one_database
 def test_a_rewound_ledger_is_not_backed_up(scene: Scene, tmp_path: Path) -> None:
     heads = Heads(scene.installation)
     heads.publish()
@@ -275,6 +284,7 @@ def test_lost_entries_count_as_spent(
         assert statements.balance(session, scene.dataset_id).room == 0
 
 
+@on_one_database
 def test_a_backup_without_heads_proves_nothing(
     scene: Scene, restore: Restore, empty_settings: Settings, backup: Path, restored: Callable[[], Scene]
 ) -> None:
@@ -289,6 +299,7 @@ def test_a_backup_without_heads_proves_nothing(
         again.submit(key="later")
 
 
+@on_one_database
 def test_keys_of_a_backup_that_lacks_acts_are_revoked(
     scene: Scene, restore: Restore, restored: Callable[[], Scene]
 ) -> None:
@@ -301,6 +312,7 @@ def test_keys_of_a_backup_that_lacks_acts_are_revoked(
         again.submit(key="later")
 
 
+@on_one_database
 def test_the_population_of_a_closed_member_is_closed(
     scene: Scene, tmp_path: Path, empty_settings: Settings, restored: Callable[[], Scene]
 ) -> None:
@@ -315,6 +327,7 @@ def test_the_population_of_a_closed_member_is_closed(
         assert statements.balance(session, member.population_id).cap == 0
 
 
+@on_one_database
 def test_the_places_of_a_unit_survive_a_restore(
     scene: Scene, tmp_path: Path, empty_settings: Settings, restored: Callable[[], Scene]
 ) -> None:
@@ -329,6 +342,7 @@ def test_the_places_of_a_unit_survive_a_restore(
     assert [[age for _, age in epoch] for epoch in people.stored_rows(again, dataset)] == [[1, 2], [4, 6]]
 
 
+@on_one_database
 def test_a_dataset_that_was_deleted_since_the_backup_stays_deleted(
     scene: Scene, backup: Path, restore: Restore, restored: Callable[[], Scene]
 ) -> None:
@@ -344,6 +358,7 @@ def test_a_dataset_that_was_deleted_since_the_backup_stays_deleted(
     assert {"dataset": scene.dataset_id} in _acts(again, EntryKind.DATASET_DELETED)
 
 
+@on_one_database
 def test_a_unit_that_was_erased_since_the_backup_stays_erased(
     scene: Scene, tmp_path: Path, empty_settings: Settings, restored: Callable[[], Scene]
 ) -> None:
@@ -359,6 +374,7 @@ def test_a_unit_that_was_erased_since_the_backup_stays_erased(
     assert [[age for _, age in epoch] for epoch in people.stored_rows(again, dataset)] == [[2]]
 
 
+@on_one_database
 def test_rows_of_a_unit_that_came_after_its_erasure_are_restored(
     scene: Scene, tmp_path: Path, empty_settings: Settings, restored: Callable[[], Scene]
 ) -> None:
@@ -372,6 +388,7 @@ def test_rows_of_a_unit_that_came_after_its_erasure_are_restored(
     assert [[age for _, age in epoch] for epoch in people.stored_rows(restored().installation, dataset)] == [[2], [3]]
 
 
+@on_one_database
 def test_an_upload_that_was_erased_since_the_backup_stays_erased(
     scene: Scene, tmp_path: Path, empty_settings: Settings, restored: Callable[[], Scene]
 ) -> None:
@@ -389,6 +406,7 @@ def test_an_upload_that_was_erased_since_the_backup_stays_erased(
         assert {"dataset": dataset, "upload": first} in control.details_of(session, EntryKind.UPLOAD_ERASED)
 
 
+@on_one_database
 def test_files_that_are_deleted_during_a_backup_are_left_out(
     scene: Scene, tmp_path: Path, empty_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,12 +121,10 @@ class _Stack:
         image = dict(part.split("=", 1) for part in shlex.split(_last("ENV")))
         image |= {"GROVEKEEPER_HOST": "127.0.0.1", "PATH": os.environ["PATH"]}
         given = {name: str(value) for name, value in _SERVICES[service]["environment"].items()}
-        folders = {
-            "/run/secrets": str(self.secrets),
-            "/var/lib/grovekeeper": str(self.folder / "home"),
-            "/var/cache/grovekeeper": os.environ.get("NUMBA_CACHE_DIR", str(self.folder / "cache")),
-        }
+        folders = {"/run/secrets": str(self.secrets), "/var/lib/grovekeeper": str(self.folder / "home")}
         environ = {**image, **given, **more, "HOME": str(self.folder)}
+        assert environ.pop("NUMBA_CACHE_DIR") in str(_SERVICES["worker"]["volumes"]), "a volume keeps compiled kernels"
+        environ |= {name: os.environ[name] for name in ("NUMBA_CACHE_DIR",) if name in os.environ}
         for inside, outside in folders.items():
             environ = {name: value.replace(inside, outside) for name, value in environ.items()}
         return environ

@@ -102,7 +102,7 @@ def test_every_change_with_a_recomputed_chain_contradicts_a_checkpoint(
 ) -> None:
     """Some changed histories look honest: other actors, other times. Only a checkpoint detects them."""
     checkpoint = _checkpoint(history)
-    accepted_without = 0
+    accepted_without, enough = 0, 20
     for index, entry in enumerate(history.entries):
         for path in places(entry):
             if path[0] in ("hash", "previous_hash", "sequence"):
@@ -113,9 +113,10 @@ def test_every_change_with_a_recomputed_chain_contradicts_a_checkpoint(
                 ):
                     continue
                 entries = rechained([*history.entries[:index], forged, *history.entries[index + 1 :]])
-                accepted_without += _failure([history.header, *entries]) is None
+                if accepted_without < enough:
+                    accepted_without += _failure([history.header, *entries]) is None
                 assert _failure([history.header, *entries], (checkpoint,)) is not None, (index, path, forged)
-    assert accepted_without > 20, "otherwise the chain alone would do"
+    assert accepted_without == enough, "otherwise the chain alone would do"
 
 
 def test_entries_dropped_doubled_or_moved_contradict_a_checkpoint_even_with_a_new_chain(
