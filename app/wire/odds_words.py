@@ -26,7 +26,9 @@ def percent(probability: str) -> str:
 def sentence(change: str, probability: str, *, unit: str, condition: str = "") -> str:
     """The odds of one change as a sentence, which may begin with a condition."""
     somebody = f"{condition} somebody" if condition else "Somebody"
+    chance = percent(probability)
+    often = f"at most {chance}" if chance[0].isdigit() else f"in the worst case {chance}"
     return (
-        f"{somebody} who knows every other row and flips a fair coin about {guessed(change, unit)} guesses right at "
-        f"most {percent(probability)} of the time (50 % before)."
+        f"{somebody} who knows every other row and flips a fair coin about {guessed(change, unit)} guesses right "
+        f"{often} of the time (50 % before)."
     )

@@ -127,7 +127,9 @@ def test_every_reservation_is_settled_once_and_balances_equal_the_entries(afterm
 
 
 def test_no_job_folder_and_no_artifact_without_a_model_is_left(aftermath: Aftermath) -> None:
-    aftermath.launcher.scene.assert_no_orphans()
+    scene = aftermath.launcher.scene
+    scene.assert_no_orphans()
+    assert (scene.installation.home / "jobs").stat().st_mode & 0o777 == 0o700
 
 
 def test_the_stand_alone_verifier_accepts_the_export(aftermath: Aftermath, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.access import authority, grants
 from app.access.roles import TRAIN
+from app.core import durable
 from app.core.errors import (
     DatasetDeleted,
     Frozen,
@@ -183,7 +184,7 @@ def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
     try:
         for digest in KINDS[row.kind].inputs(row):
             path = input_path(folder, digest)
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            durable.make_folder(path.parent)
             path.touch(mode=0o600)
             path.write_bytes(installation.store.get(digest))
             heartbeat(installation, claim, trees_done=0)  # the copy of many large models outlasts a lease
@@ -264,7 +265,7 @@ def _rows(installation: Installation, session: Session, part: JobPart, *, job_id
 
 def _run_and_settle(installation: Installation, claim: Claim, *, task: JobTask, run: Callable[[JobTask], None]) -> None:
     try:
-        task.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        durable.make_folder(task.folder)
         run(task)
         output = KINDS[task.kind].keep(installation, task, task.output_path.read_bytes())
     except JobFailed as failure:

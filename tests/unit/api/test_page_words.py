@@ -34,6 +34,13 @@ def test_odds_round_up_and_certainty_is_named_only_where_it_is_certain(odds: str
     assert odds_words.percent(odds) == text
 
 
+def test_odds_are_a_sentence_that_may_have_a_condition() -> None:
+    said = odds_words.sentence("add_remove", "0.7311", unit="row", condition="Given everything,")
+    assert said.startswith("Given everything, somebody who knows every other row and flips a fair coin about whether")
+    assert said.endswith(" guesses right at most 74 % of the time (50 % before).")
+    assert "right in the worst case more than 99 % of" in odds_words.sentence("replace_one", "0.9975", unit="row")
+
+
 def test_a_scope_in_words() -> None:
     assert words.cell({}) == "the whole dataset"
     assert words.cell({"region": ["EU", "US"], "shard": 3}) == "region=EU, US; shard=3"
