@@ -1,67 +1,183 @@
-"""Takes the pictures of the dashboard for the guides: ``python -m benchmarks.screenshots``.
+"""Takes the pictures of the dashboard for the documentation: ``python -m benchmarks.screenshots [NAME ...]``.
 
-Starts the demo in a temporary home, signs in with its admin key, and ends the demo. Needs Chromium (``CHROMIUM`` names
-another program).
+Runs a server in a temporary home, makes the scene of :mod:`benchmarks.picture_scene` through its API, walks through the
+pages as its people, and ends the server. Needs Chromium (``CHROMIUM`` names another program).
 """
 
 import os
-import signal
-import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
+from app.cli.demo_server import running
+from app.core.settings import Settings
+from benchmarks import palette_png
 from benchmarks.guide_pictures import FOLDER
+from benchmarks.picture_scene import Scene, built
 from grovekeeper_client.client import Client
 
-_FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
-_READY = "Grovekeeper is ready at "
-_SIZE = {"width": 1100, "height": 760}
+_FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--hide-scrollbars")
+_WIDE, _PHONE = ViewportSize(width=1200, height=800), ViewportSize(width=390, height=844)
+_HIGHEST = 1_700
+"""Pixels of the highest picture; what is below is left out."""
 
 
-def take(url: str, key: str) -> None:
-    """Saves a picture of each page of the running demo."""
-    with Client(url, key) as client:
-        dataset, model = next(client.datasets())["id"], next(client.models())["id"]
-    pages = {
-        "dashboard-datasets": "/",
-        "dashboard-dataset": f"/ui/datasets/{dataset}",
-        "dashboard-quote": f"/ui/datasets/{dataset}/train?epsilon=0.5",
-        "dashboard-model": f"/ui/models/{model}",
-    }
-    program = os.environ.get("CHROMIUM", "/usr/bin/chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=list(_FLAGS))
-        page = browser.new_page(viewport=_SIZE)
-        page.goto(url)
-        page.fill("#key", key)
-        page.get_by_role("button", name="Sign in").click()
-        for name, path in pages.items():
-            page.goto(f"{url}{path}")
-            page.screenshot(path=FOLDER / f"{name}.png")
-        browser.close()
+@dataclass(frozen=True)
+class _Shot:
+    """One picture.
+
+    Attributes:
+        name: of the file.
+        who: the person who is signed in; ``""`` for nobody.
+        path: of the page.
+        act: what the person does there first.
+        part: the part of the page that is shown at the upper edge; the whole page by default.
+    """
+
+    name: str
+    who: str
+    path: str
+    act: Callable[[Page], object] | None = None
+    part: str | None = None
+
+
+def _shots(scene: Scene) -> list[_Shot]:
+    """The pictures of all pages."""
+    dataset, model = f"/ui/datasets/{scene.dataset}", f"/ui/models/{scene.model}"
+    ledger = f"/ui/ledger/{scene.dataset}"
+    return [
+        _Shot("sign-in", "", "/ui/sign-in"),
+        _Shot("datasets", "ben", "/"),
+        _Shot("dataset", "ada", dataset),
+        _Shot("dataset-access", "ada", dataset, part="#uploads"),
+        _Shot("declare", "ada", "/ui/datasets/new", _declare),
+        _Shot("upload", "ada", f"/ui/datasets/{scene.waves}/rows", lambda page: _upload(page, scene.rows)),
+        _Shot("erase-upload", "ada", f"{dataset}/uploads/{scene.upload}/erase"),
+        _Shot("quote", "ben", f"{dataset}/train?algorithm=rpf&epsilon=0.5&recover=80"),
+        _Shot("refused", "ben", f"{dataset}/train?algorithm=rpf&epsilon=5"),
+        _Shot("jobs", "ben", "/ui/jobs"),
+        _Shot("job", "ben", f"/ui/jobs/{scene.job}"),
+        _Shot("models", "ben", "/ui/models"),
+        _Shot("model", "ben", model),
+        _Shot("prediction", "ben", model, _predict, part="#prediction"),
+        _Shot("aliases", "ben", f"{model}?alias=staging", part="#aliases"),
+        _Shot("evaluate", "ben", f"{model}/evaluate?epsilon=0.1&counts=confusion&cells=%5B%22shard%22%2C%209%5D"),
+        _Shot("evaluation", "ben", f"/ui/evaluations/{scene.evaluation}"),
+        _Shot("accounts", "dora", "/ui/ledger"),
+        _Shot("ledger", "dora", ledger),
+        _Shot("entry", "dora", f"{ledger}/entries/4"),
+        _Shot("population-ledger", "dora", f"/ui/ledger/{scene.population}"),
+        _Shot("report", "dora", f"{ledger}/report"),
+        _Shot("populations", "ada", "/ui/populations"),
+        _Shot("approvals", "cleo", "/ui/approvals"),
+        _Shot("administration", "admin", "/ui/admin"),
+        _Shot("keys", "admin", "/ui/admin/keys"),
+        _Shot("no-right", "scoring", ledger),
+    ]
+
+
+def _on_a_phone(scene: Scene) -> list[_Shot]:
+    """The pictures on a phone, in dark."""
+    return [
+        _Shot("phone-dataset", "ada", f"/ui/datasets/{scene.dataset}"),
+        _Shot("phone-quote", "ben", f"/ui/datasets/{scene.dataset}/train?algorithm=rpf&epsilon=0.5", part="#answer"),
+        _Shot("phone-approvals", "cleo", "/ui/approvals"),
+    ]
+
+
+def _declare(page: Page) -> None:
+    page.get_by_label("Name of the dataset").fill("visits")
+    page.get_by_label("Name", exact=True).first.fill("age")
+    page.get_by_label("Lower").fill("120")
+    page.get_by_label("Upper").fill("0")
+    page.get_by_label("Name", exact=True).last.fill("readmitted")
+    page.get_by_label("Classes").fill("no\nyes")
+    page.locator(".problem").get_by_text("Larger than the upper bound.").wait_for()
+
+
+def _upload(page: Page, rows: Path) -> None:
+    page.set_input_files("#file", rows)
+    page.get_by_role("button", name="Upload", exact=True).click()
+    page.locator("#answer").get_by_text("Only owners see this report").wait_for()
+
+
+def _predict(page: Page) -> None:
+    values = {"age": "39", "fnlwgt": "120000", "education-num": "13", "capital-gain": "2174", "capital-loss": "0"}
+    for label, value in {**values, "hours-per-week": "45"}.items():
+        page.get_by_label(label, exact=True).fill(value)
+    for label, value in {
+        "education": "Bachelors",
+        "marital-status": "Married-civ-spouse",
+        "relationship": "Husband",
+    }.items():
+        page.get_by_label(label, exact=True).select_option(value)
+    page.get_by_role("button", name="Predict").click()
+    page.get_by_role("status").wait_for()
+
+
+@contextmanager
+def _signed_in(browser: Browser, url: str, key: str | None, *, phone: bool) -> Iterator[Page]:
+    context = browser.new_context(
+        viewport=_PHONE if phone else _WIDE, color_scheme="dark" if phone else "light", device_scale_factor=1
+    )
+    with context:
+        page = context.new_page()
+        if key is not None:
+            page.goto(f"{url}/ui/jobs")
+            page.fill("#key", key)
+            page.get_by_role("button", name="Sign in").click()
+        yield page
+
+
+def _taken(page: Page, url: str, shot: _Shot) -> bytes:
+    """The picture of a page from its upper edge, or from a part of it: down to its end, or one screen of a phone."""
+    page.goto(f"{url}{shot.path}")
+    if shot.act is not None:
+        shot.act(page)
+    top = (
+        0
+        if shot.part is None
+        else page.locator(shot.part).evaluate("part => part.getBoundingClientRect().top + scrollY")
+    )
+    if page.viewport_size == _PHONE:
+        page.evaluate(f"scrollTo(0, {top})")
+        return page.screenshot()
+    height = min(page.evaluate("document.documentElement.scrollHeight") - top, _HIGHEST)
+    return page.screenshot(full_page=True, clip={"x": 0, "y": top, "width": _WIDE["width"], "height": height})
+
+
+def take(browser: Browser, url: str, keys: dict[str, str], shots: list[_Shot], *, phone: bool) -> None:
+    """Saves pictures, one person after another."""
+    blank = browser.new_page()
+    for shot in shots:
+        with _signed_in(browser, url, keys.get(shot.who), phone=phone) as page:
+            palette_png.write(FOLDER / f"dashboard-{shot.name}.png", _taken(page, url, shot), blank)
 
 
 def main() -> None:
-    """Runs the demo, takes the pictures, and interrupts the demo."""
+    """Makes the scene, takes the pictures that the command line names (default all), and ends the server."""
+    wanted = set(sys.argv[1:])
     with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder) / "home"
-        command = [sys.executable, "-m", "app.cli", "demo", "--port", "0", "--home", str(home)]
-        demo = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert demo.stdout is not None
-        lines = []
-        for line in demo.stdout:
-            lines.append(line)
-            if "Open the dashboard" in line:
-                break
-        url = next(line for line in lines if line.startswith(_READY)).removeprefix(_READY).strip()
-        try:
-            take(url, (home / "admin.key").read_text(encoding="utf-8").strip())
-        finally:
-            demo.send_signal(signal.SIGINT)
-            demo.wait(timeout=60)
+        home = Path(folder)
+        settings = Settings.from_environment(os.environ, home=home)
+        with (
+            running(home, settings, port=0) as server,
+            Client(server.url, server.key) as admin,
+            sync_playwright() as play,
+        ):
+            scene = built(admin, lambda key: Client(server.url, key))
+            keys = {**scene.keys, "admin": server.key}
+            program = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+            browser = play.chromium.launch(executable_path=program, args=list(_FLAGS))
+            for shots, phone in ((_shots(scene), False), (_on_a_phone(scene), True)):
+                chosen = [shot for shot in shots if not wanted or shot.name in wanted]
+                take(browser, server.url, keys, chosen, phone=phone)
+            browser.close()
 
 
 if __name__ == "__main__":

@@ -58,4 +58,4 @@ def read(session: Session, key_id: str, *, now: Now) -> Principal:
     if row is None or row.revoked_at is not None or (row.expires_at is not None and row.expires_at <= now(session)):
         raise Unauthenticated
     roles = frozenset(Role(role) for role in row.roles)
-    return Principal(row.id, roles, row.rotated_at, expires_at=row.expires_at)
+    return Principal(row.id, roles, row.rotated_at, expires_at=row.expires_at, name=row.name)

@@ -57,6 +57,7 @@ class Principal:
             authority of the caller, and not of the key.
         token_expires_at: when the token that the caller sent ends, if the caller sent a token.
         expires_at: when the key ends, if ever, by the clock of the database.
+        name: of the key, for the person who uses it.
     """
 
     key_id: str
@@ -64,6 +65,7 @@ class Principal:
     rotated_at: datetime | None = None
     token_expires_at: datetime | None = None
     expires_at: datetime | None = None
+    name: str = field(default="", compare=False)
 
     @property
     def is_admin(self) -> bool:

@@ -35,7 +35,10 @@ def list_approvals(installation: Installation, principal: Principal, page: PageR
         )
         undecided = approvals.open_of_each(session, [row.id for row in shown])
         listed = [
-            _approval_out(row, [each for each in undecided[row.id] if owned is None or each in owned]) for row in shown
+            _approval_out(
+                session, principal, row, [each for each in undecided[row.id] if owned is None or each in owned]
+            )
+            for row in shown
         ]
         return ApprovalList(approvals=listed, next=following)
 
@@ -73,7 +76,7 @@ def decide(installation: Installation, principal: Principal, job_id: str, body: 
                 notices.job_changed(session, row, notices.JOB_QUEUED, at=at)
         facts = {"job": row.id, "datasets": dataset_ids, "reason": body.reason}
         control.record(session, _ACTS[body.decision], actor=principal.key_id, **facts)
-        return _approval_out(row, dataset_ids)
+        return _approval_out(session, principal, row, dataset_ids)
 
 
 def _cover(session: Session, row: JobRow, dataset_ids: Sequence[str]) -> None:
@@ -115,7 +118,11 @@ def _expires_at(row: JobRow) -> datetime:
     return row.waits_since + timedelta(seconds=limits.MAX_APPROVAL_S)
 
 
-def _approval_out(row: JobRow, dataset_ids: Collection[str]) -> ApprovalOut:
+def _approval_out(session: Session, principal: Principal, row: JobRow, dataset_ids: Collection[str]) -> ApprovalOut:
+    """Formats a job with its parts on some datasets, for a caller who owns them."""
+    names: dict[str, str] = {}
+    for dataset_id in dataset_ids:
+        names |= grants.names_of_keys(session, principal, dataset_id, [row.submitted_by])
     parts = [
         {"dataset": part.dataset, "dataset_name": part.dataset_name, "scope": part.scope, "price": part.price}
         for part in row.parts
@@ -126,8 +133,10 @@ def _approval_out(row: JobRow, dataset_ids: Collection[str]) -> ApprovalOut:
             "job": row.id,
             "kind": row.kind,
             "algorithm": row.algorithm,
+            "name": row.name,
             "state": row.state,
             "submitted_by": row.submitted_by,
+            "submitted_by_name": names.get(row.submitted_by),
             "submitted_at": clock.to_text(row.submitted_at),
             "expires_at": clock.to_text(_expires_at(row)),
             "parts": parts,

@@ -23,13 +23,18 @@ class WaitingPart(Answer):
 
 
 class ApprovalOut(Answer):
-    """A job that waits for a decision. Shown are its parts on the datasets for which the caller decides."""
+    """A job that waits for a decision. Shown are its parts on the datasets for which the caller decides.
+
+    ``submitted_by_name`` is the name of the key, if the caller may know it.
+    """
 
     job: str
     kind: Literal["train", "profile", "evaluation"]
     algorithm: str | None
+    name: str | None
     state: JobState
     submitted_by: str
+    submitted_by_name: str | None
     submitted_at: str
     expires_at: str
     parts: list[WaitingPart]

@@ -100,8 +100,9 @@ def test_an_owner_decides_about_a_waiting_job_by_form(idle_server: Server, decis
     dataset, analyst, job = _waiting(idle_server)
     owner = idle_server.granted(dataset, "owner")
     browser, path = signed_in(idle_server, owner), f"/ui/approvals/{job}"
-    assert job in browser.get("/ui/approvals").text
+    assert f"submitted by test <code>{analyst.id}</code>" in browser.get("/ui/approvals").text
     assert "/ui/approvals" in browser.get("/ui/jobs").text
+    assert "/ui/approvals" in browser.get("/").text
     assert job in section(signed_in(idle_server, idle_server.admin).get("/ui/admin").text, "approvals")
     assert signed_in(idle_server, analyst).post(path, data={"decision": decision, "reason": "x"}).status_code == 403
     unreasoned = browser.post(path, data={"decision": decision, "reason": " "})
@@ -133,10 +134,12 @@ def test_the_submitter_of_a_job_is_shown_no_form(idle_server: Server) -> None:
 
 
 def test_frozen_datasets_are_listed(idle_server: Server) -> None:
-    dataset, browser = idle_server.declared()["id"], signed_in(idle_server, idle_server.admin)
+    declared, browser = idle_server.declared(), signed_in(idle_server, idle_server.admin)
+    dataset = declared["id"]
     assert dataset not in section(browser.get("/ui/admin").text, "frozen")
     browser.post(f"/ui/datasets/{dataset}/rules", data={"frozen": "yes"})
     assert dataset in section(browser.get("/ui/admin").text, "frozen")
+    assert "Frozen by its owner" in browser.get("/", params={"name": declared["name"]}).text
     browser.post(f"/ui/datasets/{dataset}/rules", data={})
     assert dataset not in section(browser.get("/ui/admin").text, "frozen")
 

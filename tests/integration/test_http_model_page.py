@@ -20,6 +20,10 @@ def test_an_evaluation_is_quoted_refused_with_what_fits_and_charged_once(trained
     server, dataset, model = trained
     browser, path = signed_in(server, server.granted(dataset, "analyst")), f"/ui/models/{model}/evaluate"
     assert path in browser.get(f"/ui/models/{model}").text
+    linked = f"/ui/models?dataset={dataset}"
+    assert linked in browser.get(f"/ui/datasets/{dataset}").text
+    assert model in browser.get(linked).text
+    assert model not in browser.get("/ui/models?dataset=nothing").text
     query = {"epsilon": "0.25", "counts": "confusion", "cells": '["shard", 1]'}
     page = browser.get(path, params=query)
     assert "Evaluate and spend 0.25 ε" in page.text

@@ -33,7 +33,7 @@ def test_a_session_needs_a_valid_key_and_never_holds_its_secret(idle_server: Ser
     assert answer.headers["Location"] == "/ui/jobs"
     assert idle_server.admin.key.partition(".")[2] not in cookie
     assert {"httponly", "samesite=lax", "path=/"} <= {part.strip().lower() for part in cookie.split(";")}
-    assert browser.get("/").status_code == 200
+    assert f'title="{idle_server.admin.id}">test admin (admin)<' in browser.get("/").text
     elsewhere = browser.post("/ui/sign-in", data={"key": idle_server.admin.key}, headers={"Host": "budget.example"})
     assert elsewhere.status_code == 400, "the form's origin is another host"
     headers = {"Host": "budget.example", "Origin": "https://budget.example"}

@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.access.roles import MANAGE_DATASET, TRAIN, Principal
+from app.access.roles import MANAGE_DATASET, PREDICT, TRAIN, Principal
 from app.api.deps import Caller, CurrentInstallation
 from app.api.pages import pictures
 from app.api.pages.forms import Form, checked, submitted, utc
@@ -119,6 +119,7 @@ def _page(
         access=_if_permitted(lambda: _grants(installation, caller, reference)),
         rules=_if_permitted(lambda: show_rules(installation, caller, reference)),
         may_train=has_role(installation, caller, reference, TRAIN),
+        may_predict=has_role(installation, caller, reference, PREDICT),
         may_manage=has_role(installation, caller, reference, MANAGE_DATASET),
         stored=_rows_of_uploads(installation, caller, reference),
         population=population_of(installation, caller, shown["population"]),

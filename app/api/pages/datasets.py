@@ -10,7 +10,9 @@ from app.api.deps import Caller, CurrentInstallation, Page
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
 from app.core import limits
+from app.services import approvals
 from app.services.datasets import show_datasets
+from app.services.pages import PageRequest
 
 router = APIRouter(route_class=PageRoute)
 
@@ -30,7 +32,14 @@ def list_datasets(
     living = sorted((item for item in datasets if item["deleted_at"] is None), key=_share_used, reverse=True)
     erased = [item for item in datasets if item["deleted_at"] is not None]
     return rendered(
-        request, "datasets", datasets=living, erased=erased, standings=standings, name=name, following=listed.next
+        request,
+        "datasets",
+        datasets=living,
+        erased=erased,
+        standings=standings,
+        name=name,
+        following=listed.next,
+        undecided=approvals.list_approvals(installation, caller, PageRequest(limit=1)).approvals,
     )
 
 

@@ -1,5 +1,7 @@
 """Serves the page that quotes and submits an evaluation of a model, and the page of its noisy numbers."""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from secrets import token_urlsafe
 from typing import Annotated
 
@@ -15,8 +17,9 @@ from app.api.pages.refusals import rendered_with
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
 from app.api.pages.spending import SpendingFields, Text, accepted, identity, quoted
+from app.api.pages.words import unit_of
 from app.core import limits
-from app.core.errors import GrovekeeperError, NotFound
+from app.core.errors import GrovekeeperError, NotFound, RoleMissing
 from app.services import models
 from app.services.datasets import show_datasets
 from app.services.evaluations import show_evaluations
@@ -79,9 +82,20 @@ def show_evaluation(
         request,
         "evaluation",
         evaluation=evaluation,
+        unit=unit_of(show_datasets.show_dataset(installation, caller, evaluation.dataset)),
+        names=_names(installation, caller, evaluation.models),
         scale=evaluation.accuracy and pictures.accuracy(evaluation.accuracy, evaluation.majority),
         roc=evaluation.auroc and pictures.roc(evaluation.auroc.histogram),
     )
+
+
+def _names(installation: Installation, caller: Principal, model_ids: Sequence[str]) -> dict[str, str]:
+    """The names of those models that still exist, that the caller may see and that have a name."""
+    names = {}
+    for model_id in model_ids:
+        with suppress(NotFound, RoleMissing):
+            names[model_id] = models.show_model(installation, caller, model_id).name or model_id
+    return names
 
 
 def _page(

@@ -6,11 +6,12 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse, StreamingResponse
 
 from app.api.capacity import Work, capacities
-from app.api.deps import Caller, CurrentInstallation, Page
+from app.api.deps import Caller, CurrentInstallation, NameFilter, Page
 from app.api.job_events import JobEvents
 from app.api.pages.forms import read_form
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
+from app.jobs.queue import JobFilter
 from app.services import approvals
 from app.services.jobs import show_jobs
 from app.services.pages import PageRequest
@@ -19,11 +20,13 @@ router = APIRouter(prefix="/ui/jobs", route_class=PageRoute)
 
 
 @router.get("")
-def list_jobs(request: Request, installation: CurrentInstallation, caller: Caller, page: Page) -> Response:
-    """Show the jobs of all datasets on which the key may train, newest first."""
-    listed = show_jobs.list_jobs(installation, caller, page)
+def list_jobs(
+    request: Request, installation: CurrentInstallation, caller: Caller, page: Page, dataset: NameFilter = None
+) -> Response:
+    """Show the jobs of all datasets on which the key may train, or of one dataset, newest first."""
+    listed = show_jobs.list_jobs(installation, caller, page, JobFilter(dataset))
     undecided = approvals.list_approvals(installation, caller, PageRequest(limit=1)).approvals
-    return rendered(request, "jobs", jobs=listed.jobs, following=listed.next, undecided=undecided)
+    return rendered(request, "jobs", jobs=listed.jobs, following=listed.next, undecided=undecided, dataset=dataset)
 
 
 @router.get("/{job_id}")

@@ -15,10 +15,12 @@ from app.api.pages.forms import Form, checked, submitted
 from app.api.pages.refusals import rendered_with
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
+from app.api.pages.words import unit_of
 from app.core import limits
 from app.core.errors import GrovekeeperError, RoleMissing
 from app.ledger.entries import EntryKind
 from app.services import populations
+from app.services.datasets import show_datasets
 from app.services.installation import Installation
 from app.services.ledger import balances, caps, entry_search, evidence, history
 from app.services.ledger.entry_search import EVERY_ENTRY, Search
@@ -145,6 +147,7 @@ def _account(
         "ledger",
         refusal,
         balance=balance,
+        unit=unit_of_account(installation, caller, balance["account"], kind=balance["kind"]),
         entries=entry_search.search_entries(
             installation, caller, account, search, PageRequest(fields.limit, fields.cursor)
         ),
@@ -155,6 +158,13 @@ def _account(
         is_searched=search != EVERY_ENTRY,
         may_change_cap=caps.may_change_cap(installation, caller, account),
     )
+
+
+def unit_of_account(installation: Installation, caller: Principal, account: str, *, kind: str) -> str:
+    """What the guarantee of an account protects. Members of a population may protect different units."""
+    if kind == "population":
+        return "privacy unit"
+    return unit_of(show_datasets.show_dataset(installation, caller, account))
 
 
 def _members(installation: Installation, caller: Principal, population: str) -> dict[str, str]:

@@ -10,16 +10,19 @@ from pydantic import BaseModel
 
 from app.access.roles import NAME_MODEL, TRAIN, Principal
 from app.api.capacity import Work, capacities
-from app.api.deps import Caller, CurrentInstallation, Page
+from app.api.deps import Caller, CurrentInstallation, NameFilter, Page
 from app.api.pages.forms import Form, checked, read_form, submitted
 from app.api.pages.refusals import rendered_with
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
+from app.api.pages.words import unit_of
 from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, RoleMissing
+from app.registry.models import ModelFilter
 from app.services import aliases, models
 from app.services import predict as predictions
 from app.services.authorization import has_role
+from app.services.datasets import show_datasets
 from app.services.evaluations import show_evaluations
 from app.services.installation import Installation
 from app.services.pages import PageRequest
@@ -56,10 +59,12 @@ _CARD = _Shown()
 
 
 @router.get("")
-def list_models(request: Request, installation: CurrentInstallation, caller: Caller, page: Page) -> Response:
-    """Show the models of all datasets on which the key may predict, newest first."""
-    listed = models.list_models(installation, caller, page)
-    return rendered(request, "models", models=listed.models, following=listed.next)
+def list_models(
+    request: Request, installation: CurrentInstallation, caller: Caller, page: Page, dataset: NameFilter = None
+) -> Response:
+    """Show the models of all datasets on which the key may predict, or of one dataset, newest first."""
+    listed = models.list_models(installation, caller, page, ModelFilter(dataset))
+    return rendered(request, "models", models=listed.models, following=listed.next, dataset=dataset)
 
 
 @router.get("/{model_id}")
@@ -126,6 +131,7 @@ def _card(
         "model",
         refusal,
         model=model,
+        unit=unit_of(show_datasets.show_dataset(installation, caller, model["dataset"])),
         shown=shown,
         evaluations=_evaluations(installation, caller, model_id),
         may_evaluate=has_role(installation, caller, model["dataset"], TRAIN),

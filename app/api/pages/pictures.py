@@ -15,6 +15,7 @@ _WIDTH = 600
 _BAR_HEIGHT = 20
 _PLOT_HEIGHT = 160
 _SCALE_WIDTH = 320
+_SCALE_EDGE = 52
 _ROW_HEIGHT = 22
 
 
@@ -193,8 +194,17 @@ def odds_scale(odds: str, *, label: str) -> Markup:
     )
     return Markup(
         '<svg class="odds" viewBox="0 0 {w} 44" role="img" aria-label="{label}">'
-        '<line class="axis" x1="10" x2="{end}" y1="16" y2="16"/>{marks}<circle cx="{x}" cy="16" r="7"/></svg>'
-    ).format(w=_SCALE_WIDTH, end=_SCALE_WIDTH - 10, label=label, marks=marks, x=_place(odds))
+        '<text x="20" y="20">50 %</text><text x="{last}" y="20">100 %</text>'
+        '<line class="axis" x1="{start}" x2="{end}" y1="16" y2="16"/>{marks}<circle cx="{x}" cy="16" r="7"/></svg>'
+    ).format(
+        w=_SCALE_WIDTH,
+        last=_SCALE_WIDTH - 22,
+        start=_SCALE_EDGE,
+        end=_SCALE_WIDTH - _SCALE_EDGE,
+        label=label,
+        marks=marks,
+        x=_place(odds),
+    )
 
 
 def recovered_shares(tables: Sequence[tuple[str, float]], band: tuple[float, float, float], *, label: str) -> Markup:
@@ -253,7 +263,7 @@ def _rectangle(kind: str, start: Decimal, width: Decimal) -> Markup:
 
 
 def _place(odds: str) -> str:
-    return _number(10 + (Decimal(odds) - Decimal("0.5")) * 2 * (_SCALE_WIDTH - 20))
+    return _number(_SCALE_EDGE + (Decimal(odds) - Decimal("0.5")) * 2 * (_SCALE_WIDTH - 2 * _SCALE_EDGE))
 
 
 def _share_place(share: float) -> Decimal:

@@ -58,7 +58,6 @@ def unexpected(request: Request) -> HTMLResponse:
 
 _ADVICE = {
     "not-found": "It does not exist, or your key has no grant on it. The owner of a dataset gives grants.",
-    "role-missing": "The owner of the dataset, or an administrator, can give your key this role.",
     "unavailable": "Nothing was charged by this request. Try again in a moment.",
     "too-many-requests": "Nothing was charged by this request. Try again in a moment.",
 }

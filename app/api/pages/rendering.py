@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from app.access.roles import Principal
 from app.api.pages import pictures, words
@@ -42,15 +43,18 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        name: getattr(words, name) for name in ("spent", "left", "cell", "minute", "sentence", "entry")
-    }
-    environment.filters["percent"] = odds_words.percent
+    environment.filters |= {name: getattr(words, name) for name in ("spent", "left", "cell", "sentence", "entry")}
+    environment.filters |= {"percent": odds_words.percent, "minute": _minute}
     environment.globals |= {
         "symbols": words.SYMBOLS, "guessed": odds_words.guessed, "budget_bar": _bar, "odds_scale": pictures.odds_scale,
         "share_class": pictures.share_class, "recovered_shares": pictures.recovered_shares,
     }  # fmt: skip
     return environment
+
+
+def _minute(time: str) -> Markup:
+    """A time to the minute, exact where a program reads the page."""
+    return Markup('<time datetime="{}">{}</time>').format(time, words.minute(time))
 
 
 def _bar(account: Mapping[str, Any], label: str, requested: str = "0") -> object:

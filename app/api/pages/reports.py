@@ -6,6 +6,7 @@ from app.access.roles import Principal
 from app.api.bodies import limited
 from app.api.capacity import Work
 from app.api.deps import Caller, CurrentInstallation, KeptHeads
+from app.api.pages.ledger import unit_of_account
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
 from app.core import clock, limits
@@ -40,6 +41,7 @@ def show_report(
         request,
         "report",
         balance=balance.model_dump(),
+        unit=unit_of_account(installation, caller, balance.account, kind=balance.kind),
         deployment=deployment,
         record=deployment.record.deployment,
         changes=changes,

@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from itertools import groupby
 from typing import Any
+
+from app.wire.datasets import DatasetOut
 
 SYMBOLS: Mapping[str, str] = {"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²", "delta": "δ"}
 _DIGITS = 4
@@ -20,8 +23,13 @@ def left(amount: str) -> str:
 
 def cell(scope: Mapping[str, Any]) -> str:
     """A cell or a scope in words: ``region=EU, shard=3``; the whole dataset if it names no partition."""
-    parts = [f"{name}={', '.join(map(str, _listed(cells)))}" for name, cells in scope.items()]
+    parts = [f"{name}={', '.join(_runs(_listed(cells)))}" for name, cells in scope.items()]
     return "; ".join(parts) or "the whole dataset"
+
+
+def unit_of(dataset: DatasetOut) -> str:
+    """What the guarantee of a dataset protects, in one word."""
+    return "row" if dataset.privacy_unit["column"] is None else "person"
 
 
 def who(key_id: str, name: str | None) -> str:
@@ -67,6 +75,17 @@ def minute(time: str) -> str:
 
 def _listed(cells: Any) -> list[Any]:
     return cells if isinstance(cells, list) else [cells]
+
+
+def _runs(cells: list[Any]) -> list[str]:
+    """Cells as texts; three or more consecutive numbers as ``0–7``."""
+    texts: list[str] = []
+    for _, grouped in groupby(
+        enumerate(cells), key=lambda item: item[1] - item[0] if isinstance(item[1], int) else item
+    ):
+        run = [str(cell) for _, cell in grouped]
+        texts += run if len(run) < 3 else [f"{run[0]}–{run[-1]}"]
+    return texts
 
 
 def _rounded(amount: str, rounding: str) -> str:

@@ -50,11 +50,13 @@ def list_datasets(
 class Standing:
     """What a key may do on a dataset: its granted role, and the largest ε of one job that fits now.
 
-    The ε is the minimum over budget, population and rules; ``None`` for a public dataset, which has no account.
+    The ε is the minimum over budget, population and rules; ``None`` for a public dataset, which has no account. A
+    frozen dataset admits no job at all.
     """
 
     role: str | None
     largest_that_fits: str | None
+    is_frozen: bool
 
 
 def standings(installation: Installation, principal: Principal, ids: Sequence[str]) -> dict[str, Standing]:
@@ -74,6 +76,7 @@ def standings(installation: Installation, principal: Principal, ids: Sequence[st
                 balances[dataset],
                 room=allowances.get(dataset, rules.UNLIMITED).at_most(balances[dataset].room),
             ).largest_that_fits,
+            allowances.get(dataset, rules.UNLIMITED).is_frozen,
         )
         for dataset in shown
     }

@@ -44,6 +44,8 @@ def test_odds_are_a_sentence_that_may_have_a_condition() -> None:
 def test_a_scope_in_words() -> None:
     assert words.cell({}) == "the whole dataset"
     assert words.cell({"region": ["EU", "US"], "shard": 3}) == "region=EU, US; shard=3"
+    assert words.cell({"shard": [0, 1, 2, 3, 6, 8, 9]}) == "shard=0–3, 6, 8, 9"
+    assert words.cell({"wave": ["ep_a", "ep_b", "ep_c"]}) == "wave=ep_a, ep_b, ep_c"
 
 
 def _widths(svg: str) -> dict[str, Decimal]:
