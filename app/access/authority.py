@@ -5,18 +5,19 @@ changes the authority, which is the key's row and its grants, locks it ``exclusi
 every effect of the key has been committed, and none follows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime
 from typing import TypeAlias
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.access.roles import Principal, Role
 from app.access.tables import KeyRow
 from app.core import clock
 from app.core.errors import Unauthenticated
-from app.db import name_locks
+from app.db import name_locks, snapshots
 
 Now: TypeAlias = Callable[[Session], datetime]
 """The clock that all processes on the database share; read only for keys that expire."""
@@ -30,7 +31,16 @@ def lock(session: Session, key_id: str, *, changing: str | None = None) -> None:
         key_id: the key whose authority the transaction acts on.
         changing: the key whose row or grants the transaction changes, if any.
     """
-    name_locks.lock(session, shared=key_id, exclusive=changing)
+    name_locks.lock(session, shared=[key_id], exclusive=[] if changing is None else [changing])
+
+
+def lock_several(session: Session, key_ids: Collection[str]) -> list[KeyRow]:
+    """Keeps the authority of several keys unchanged as :func:`lock` does, and reads the keys that exist.
+
+    While the caller keeps the rows, :func:`confirm` reads none of them again.
+    """
+    name_locks.lock(session, shared=key_ids)
+    return list(session.execute(select(KeyRow).where(KeyRow.id.in_(key_ids))).scalars())
 
 
 def confirm(session: Session, principal: Principal, *, now: Now) -> Principal:
@@ -54,7 +64,7 @@ def read(session: Session, key_id: str, *, now: Now) -> Principal:
     Raises:
         Unauthenticated: the key was revoked or has expired.
     """
-    row = session.get(KeyRow, key_id)
+    row = snapshots.remembered(session, (KeyRow, key_id), lambda: session.get(KeyRow, key_id))
     if row is None or row.revoked_at is not None or (row.expires_at is not None and row.expires_at <= now(session)):
         raise Unauthenticated
     roles = frozenset(Role(role) for role in row.roles)

@@ -9,13 +9,24 @@ from sqlalchemy.orm import Session
 from app.access.roles import SEE_GRANTS, Principal, Role
 from app.access.tables import GrantRow, KeyRow
 from app.core.errors import NotFound, RoleMissing
+from app.db import snapshots
 from app.db.upsert import insert
 
 
 def granted(session: Session, principal: Principal, dataset_id: str) -> Role | None:
     """The role that a key was granted on a dataset, if any."""
-    row = session.get(GrantRow, (principal.key_id, dataset_id))
+    named = (principal.key_id, dataset_id)
+    row = snapshots.remembered(session, (GrantRow, *named), lambda: session.get(GrantRow, named))
     return None if row is None else Role(row.role)
+
+
+def granted_several(
+    session: Session, key_ids: Collection[str], dataset_ids: Collection[str]
+) -> dict[tuple[str, str], Role]:
+    """The roles that several keys were granted on several datasets, by key and dataset, in one query."""
+    query = select(GrantRow.key_id, GrantRow.dataset_id, GrantRow.role)
+    query = query.where(GrantRow.key_id.in_(key_ids), GrantRow.dataset_id.in_(dataset_ids))
+    return {(key_id, dataset_id): Role(role) for key_id, dataset_id, role in session.execute(query)}
 
 
 def require(session: Session, principal: Principal, dataset_id: str, needed: Collection[Role], *, kind: str) -> None:

@@ -4,19 +4,23 @@ The transaction that does the work first writes the key's row. A concurrent requ
 for that transaction and then reads the stored answer. A refusal rolls the row back, so the key stays free.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Self, TypeAlias
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, delete, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from app.access.tables import AnswerRow
 from app.core.errors import IdempotencyInFlight, IdempotencyKeyReused
-from app.db.upsert import insert
+from app.db.upsert import ALL_COLUMNS, insert
 from app.wire import base
 
 _IN_FLIGHT = 0
+
+Identity: TypeAlias = tuple[str, str, str]
+"""Principal, route and idempotency key: at most one answer is stored for them."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,20 @@ class IdempotentRequest:
     key: str
     body_sha256: bytes
 
+    def require_repeats(self, first: "IdempotentRequest") -> None:
+        """Checks that this request has the body of the first one of its identity.
+
+        Raises:
+            IdempotencyKeyReused: it has another body.
+        """
+        if first.body_sha256 != self.body_sha256:
+            raise IdempotencyKeyReused
+
+    @property
+    def identity(self) -> Identity:
+        """The fields that name the stored answer."""
+        return (self.principal, self.route, self.key)
+
 
 def stored(session: Session, request: IdempotentRequest) -> Answer | None:
     """The stored answer to a request, if any.
@@ -53,22 +71,41 @@ def stored(session: Session, request: IdempotentRequest) -> Answer | None:
         IdempotencyKeyReused: the key was used with another body.
         IdempotencyInFlight: the first request with the key has not ended.
     """
-    row = session.execute(
-        select(AnswerRow)
-        .where(
-            AnswerRow.principal == request.principal,
-            AnswerRow.route == request.route,
-            AnswerRow.idempotency_key == request.key,
-        )
-        .execution_options(populate_existing=True)
-    ).scalar_one_or_none()
-    if row is None:
-        return None
-    if row.request_sha256 != request.body_sha256:
-        raise IdempotencyKeyReused
-    if row.status == _IN_FLIGHT:
-        raise IdempotencyInFlight
-    return Answer(row.status, row.body, row.location)
+    return Stored.read(session, [request]).answer_to(request)
+
+
+class Stored:
+    """The stored answers to several requests."""
+
+    def __init__(self, rows: Mapping[Identity, AnswerRow]) -> None:
+        self._rows = rows
+
+    @classmethod
+    def read(cls, session: Session, requests: Collection[IdempotentRequest]) -> Self:
+        """Reads the answers in one query."""
+        if not requests:
+            return cls({})
+        query = select(AnswerRow).where(_is_one_of({request.identity for request in requests}))
+        rows = session.execute(query.execution_options(populate_existing=True)).scalars()
+        return cls({(row.principal, row.route, row.idempotency_key): row for row in rows})
+
+    def answer_to(self, request: IdempotentRequest) -> Answer | None:
+        """The answer to a request; see :func:`stored`."""
+        row = self._rows.get(request.identity)
+        if row is None:
+            return None
+        if row.request_sha256 != request.body_sha256:
+            raise IdempotencyKeyReused
+        if row.status == _IN_FLIGHT:
+            raise IdempotencyInFlight
+        return Answer(row.status, row.body, row.location)
+
+    def answer_again(self, request: IdempotentRequest) -> Answer:
+        """The answer to a request whose identity another transaction has taken; see :func:`stored`."""
+        answer = self.answer_to(request)
+        if answer is None:
+            raise IdempotencyInFlight
+        return answer
 
 
 def once(session: Session, request: IdempotentRequest | None, *, at: datetime, work: Callable[[], Answer]) -> Answer:
@@ -84,33 +121,67 @@ def once(session: Session, request: IdempotentRequest | None, *, at: datetime, w
     """
     if request is None:
         return work()
-    if not _take(session, request, at=at):
-        earlier = stored(session, request)
-        if earlier is None:
-            raise IdempotencyInFlight
-        return earlier
+    if not take(session, [request], at=at):
+        return Stored.read(session, [request]).answer_again(request)
     answer = work()
-    row = session.get_one(AnswerRow, (request.principal, request.route, request.key))
-    row.status, row.body, row.location = answer.status, answer.body, answer.location
-    session.flush()
+    store(session, [(request, answer)])
     return answer
 
 
-def _take(session: Session, request: IdempotentRequest, *, at: datetime) -> bool:
-    taken = session.execute(
-        insert(session, AnswerRow)
-        .values(
-            principal=request.principal,
-            route=request.route,
-            idempotency_key=request.key,
-            request_sha256=request.body_sha256,
-            status=_IN_FLIGHT,
-            location=None,
-            body=b"",
-            answered_at=at,
-        )
-        .on_conflict_do_nothing()
-        .returning(AnswerRow.principal)
-    )
+def take(session: Session, requests: Collection[IdempotentRequest], *, at: datetime) -> set[Identity]:
+    """Writes the rows of requests without an answer, and returns the identities of those that had no row.
+
+    Waits for other transactions that answer one of the requests. The rows are written in the order of the identities,
+    so that two transactions never wait for each other.
+
+    Args:
+        requests: of different identities.
+        at: the present time.
+    """
+    rows = [
+        {
+            "principal": request.principal,
+            "route": request.route,
+            "idempotency_key": request.key,
+            "request_sha256": request.body_sha256,
+            "status": _IN_FLIGHT,
+            "location": None,
+            "body": b"",
+            "answered_at": at,
+        }
+        for request in sorted(requests, key=lambda request: request.identity)
+    ]
+    identity = (AnswerRow.principal, AnswerRow.route, AnswerRow.idempotency_key)
+    written = insert(session, AnswerRow).on_conflict_do_nothing().returning(*identity)
     # Not rowcount: SQLAlchemy keeps it for an INSERT on SQLite only.
-    return taken.scalar_one_or_none() is not None
+    return {
+        (principal, route, key)
+        for principal, route, key in session.execute(written, rows, execution_options=ALL_COLUMNS)
+    }
+
+
+def store(session: Session, answers: Sequence[tuple[IdempotentRequest, Answer]]) -> None:
+    """Stores the answers to requests whose identities were taken."""
+    rows = [
+        {
+            "principal": request.principal,
+            "route": request.route,
+            "idempotency_key": request.key,
+            "request_sha256": request.body_sha256,
+            "status": answer.status,
+            "location": answer.location,
+            "body": answer.body,
+        }
+        for request, answer in answers
+    ]
+    session.execute(update(AnswerRow), rows)
+
+
+def release(session: Session, identities: Collection[Identity]) -> None:
+    """Removes the rows of identities that were taken for requests that were refused: their keys stay unused."""
+    if identities:
+        session.execute(delete(AnswerRow).where(_is_one_of(identities)).execution_options(synchronize_session=False))
+
+
+def _is_one_of(identities: Collection[Identity]) -> ColumnElement[bool]:
+    return tuple_(AnswerRow.principal, AnswerRow.route, AnswerRow.idempotency_key).in_(identities)

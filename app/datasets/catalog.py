@@ -1,8 +1,9 @@
 """Stores the public facts of datasets and their uploads. Never opens a file of rows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from sqlalchemy import func, or_, select
@@ -13,6 +14,7 @@ from app.core.data_keys import DataKey, StorageKeys
 from app.core.errors import DatasetDeleted, NameTaken, NotFound
 from app.core.ids import is_reference
 from app.datasets.tables import DatasetRow, EpochRow
+from app.db import snapshots
 from app.forests.data.schema import Schema
 from app.privacy.adjacency import Adjacency
 from app.privacy.composition import Partitions
@@ -48,7 +50,7 @@ class Dataset:
     def name(self) -> str:
         return self.row.name
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         return Schema.from_json(self.row.schema)
 
@@ -59,7 +61,7 @@ class Dataset:
         n_categories = sum(len(feature.get("categories") or ()) for feature in schema["features"])
         return len(schema["features"]) + n_categories + len(schema["label"]["classes"])
 
-    @property
+    @cached_property
     def partitions(self) -> Partitions:
         return Partitions.from_json(self.row.partitions)
 
@@ -142,6 +144,10 @@ def find(session: Session, reference: str) -> Dataset:
     Raises:
         NotFound: no such dataset.
     """
+    return snapshots.remembered(session, (DatasetRow, reference), lambda: _find(session, reference))
+
+
+def _find(session: Session, reference: str) -> Dataset:
     if not is_reference(reference):
         raise NotFound("dataset")
     row = session.get(DatasetRow, reference, populate_existing=True)
@@ -155,6 +161,13 @@ def find(session: Session, reference: str) -> Dataset:
     if row is None:
         raise NotFound("dataset")
     return Dataset(row)
+
+
+def lock_several(session: Session, dataset_ids: Collection[str]) -> dict[str, bool]:
+    """Locks datasets in order of their ids. Returns whether each dataset that exists is deleted, by id."""
+    query = select(DatasetRow.id, DatasetRow.deleted_at).where(DatasetRow.id.in_(dataset_ids))
+    locked_rows = session.execute(query.order_by(DatasetRow.id).with_for_update())
+    return {dataset_id: deleted_at is not None for dataset_id, deleted_at in locked_rows}
 
 
 def locked(session: Session, dataset_id: str) -> Dataset:
@@ -211,8 +224,8 @@ def add_epoch(session: Session, dataset_id: str, *, epoch_id: str, at: datetime)
 
 def epochs(session: Session, dataset_id: str) -> list[EpochRow]:
     """The uploads of a dataset, in order."""
-    return list(
-        session.execute(select(EpochRow).where(EpochRow.dataset_id == dataset_id).order_by(EpochRow.ordinal)).scalars()
+    return snapshots.remembered(
+        session, (EpochRow, dataset_id), lambda: epochs_of_each(session, [dataset_id])[dataset_id]
     )
 
 
@@ -238,7 +251,7 @@ def erased_uploads(session: Session) -> list[tuple[Dataset, list[str]]]:
     return [(found[name], uploads) for name, uploads in by_dataset.items() if not found[name].is_deleted]
 
 
-def epochs_of_each(session: Session, dataset_ids: Sequence[str]) -> dict[str, list[EpochRow]]:
+def epochs_of_each(session: Session, dataset_ids: Collection[str]) -> dict[str, list[EpochRow]]:
     """The uploads of several datasets in one query: by dataset, in order."""
     epochs_by_dataset: dict[str, list[EpochRow]] = {dataset_id: [] for dataset_id in dataset_ids}
     query = select(EpochRow).where(EpochRow.dataset_id.in_(dataset_ids)).order_by(EpochRow.ordinal)

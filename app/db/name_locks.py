@@ -5,23 +5,24 @@ a row that is in use all the time is never changed. On SQLite, the only write tr
 """
 
 import hashlib
+from collections.abc import Collection
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 
-def lock(session: Session, *, shared: str, exclusive: str | None = None) -> None:
-    """Locks at most two names in the order of the names, before any row is locked.
+def lock(session: Session, *, shared: Collection[str] = (), exclusive: Collection[str] = ()) -> None:
+    """Locks names in the order of the names, before any row is locked.
 
     Args:
         session: a write transaction.
-        shared: a name that other transactions may lock ``shared`` at the same time.
-        exclusive: a name that no other transaction may lock at the same time. May be ``shared`` as well.
+        shared: names that other transactions may lock ``shared`` at the same time.
+        exclusive: names that no other transaction may lock at the same time. May be in ``shared`` as well.
     """
     if session.get_bind().dialect.name == "sqlite":
         return
-    for name in sorted({shared, exclusive or shared}):
-        acquire = func.pg_advisory_xact_lock if name == exclusive else func.pg_advisory_xact_lock_shared
+    for name in sorted({*shared, *exclusive}):
+        acquire = func.pg_advisory_xact_lock if name in exclusive else func.pg_advisory_xact_lock_shared
         session.execute(select(acquire(number(name))))
 
 

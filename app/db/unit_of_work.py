@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from app.core import clock, limits
 from app.core.errors import Unavailable
 from app.core.tally import Tally
+from app.db import snapshots
 from app.db.engine import ACCESS, DialectName, database_file, dialect_of, open_engine, parse_url
 from app.db.locks import WriteLock
 
@@ -120,6 +121,7 @@ class Database:
     @contextmanager
     def _read(self) -> Iterator[Session]:
         with self._unavailable_if_unreachable(writes=False), self._readers() as session:
+            snapshots.begin(session)
             yield session
 
     def _exclusive(self) -> AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""Builds INSERT statements with ON CONFLICT clauses, which SQLAlchemy offers per dialect only."""
+"""Builds INSERT statements with ON CONFLICT clauses, which SQLAlchemy offers per dialect only, and of many rows."""
 
 from typing import TYPE_CHECKING
 
@@ -8,6 +8,9 @@ from app.db.base import Base
 
 if TYPE_CHECKING:  # a process imports the dialect of its database only
     from sqlalchemy.dialects import postgresql, sqlite
+
+ALL_COLUMNS = {"render_nulls": True}
+"""Option of an INSERT of many rows: rows with a NULL go into the same statement as the others."""
 
 
 def insert(session: Session, table: type[Base]) -> "postgresql.Insert | sqlite.Insert":

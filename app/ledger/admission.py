@@ -301,13 +301,17 @@ class Refused:
     fits: int
 
 
-def admit(budgets: Budgets, jobs: Sequence[Sequence[Request]]) -> list[Admitted | Refused]:
-    """Judges jobs in order. A refused job changes nothing for the jobs after it; a job without requests is admitted."""
-    decisions: list[Admitted | Refused] = []
-    for requests in jobs:
-        budgets, decision = _admit_job(budgets, requests)
-        decisions.append(decision)
-    return decisions
+def admit(budgets: Budgets, requests: Sequence[Request]) -> tuple[Budgets, Admitted | Refused]:
+    """Judges one job, and returns the budgets after it: a refused job changes nothing, one without requests fits."""
+    before, placed = budgets, []
+    for position in sorted(range(len(requests)), key=lambda at: requests[at].account_id):
+        request = requests[position]
+        room = budgets.room(request)
+        if request.amount > room.amount:
+            return before, Refused(position, room, _room_beside(before, requests, position).amount)
+        budgets, member = budgets.with_reservation(request, room)
+        placed.append(Placed(position, member))
+    return budgets, tuple(placed)
 
 
 def rooms(budgets: Budgets, requests: Sequence[Request]) -> list[Room]:
@@ -321,15 +325,3 @@ def rooms(budgets: Budgets, requests: Sequence[Request]) -> list[Room]:
 def _room_beside(budgets: Budgets, requests: Sequence[Request], position: int) -> Room:
     others = [*requests[:position], *requests[position + 1 :]]
     return budgets.reserved(others).room(requests[position])
-
-
-def _admit_job(budgets: Budgets, requests: Sequence[Request]) -> tuple[Budgets, Admitted | Refused]:
-    before, placed = budgets, []
-    for position in sorted(range(len(requests)), key=lambda at: requests[at].account_id):
-        request = requests[position]
-        room = budgets.room(request)
-        if request.amount > room.amount:
-            return before, Refused(position, room, _room_beside(before, requests, position).amount)
-        budgets, member = budgets.with_reservation(request, room)
-        placed.append(Placed(position, member))
-    return budgets, tuple(placed)

@@ -1,5 +1,6 @@
 """Appends entries to an account's chain. No other code makes entries."""
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -59,11 +60,17 @@ def is_intact(session: Session, account_id: str) -> bool:
 
 
 def append(session: Session, row: AccountRow, new_entry: NewEntry, *, not_before: str = "") -> Entry:
-    """Writes the next entry of an account whose row the caller has locked; returns it with its hash.
+    """Writes the next entry of an account whose row the caller has locked; returns it with its hash."""
+    entry = extend(row, new_entry, not_before=not_before)
+    write(session, [(row.id, entry)])
+    return entry
+
+
+def extend(row: AccountRow, new_entry: NewEntry, *, not_before: str = "") -> Entry:
+    """Seals the next entry of an account and moves the head to it, in memory; the caller writes it before the commit.
 
     Args:
-        session: of the transaction that holds the lock.
-        row: the account.
+        row: the account, which the caller has locked.
         new_entry: the content of the entry.
         not_before: a time in another account's chain that the entry follows, whatever this machine's clock says.
     """
@@ -80,9 +87,16 @@ def append(session: Session, row: AccountRow, new_entry: NewEntry, *, not_before
         places=accountants.by_name(row.accountant).PLACES,
         details=new_entry.details or None,
     ).sealed()
-    repository.append(session, row, entry)
-    Log(session, row.id).complete(entry.sequence)
+    row.last_sequence, row.last_hash, row.last_at = entry.sequence, entry.hash, entry.at
     return entry
+
+
+def write(session: Session, entries: Sequence[tuple[str, Entry]]) -> None:
+    """Writes sealed entries, each with the id of its account, the heads of the accounts, and complete subtrees."""
+    session.flush()
+    repository.insert_entries(session, entries)
+    for account_id, entry in entries:
+        Log(session, account_id).complete(entry.sequence)
 
 
 def _next_time(last_at: str) -> str:

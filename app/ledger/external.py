@@ -13,8 +13,9 @@ from sqlalchemy.orm import Session
 
 from app.core import ids
 from app.core.errors import BudgetExceeded, NeedsApproval, NotFound
-from app.ledger import account_facts, repository, service, state, stored_rules
-from app.ledger.service import NewReservation
+from app.ledger import account_facts, repository, service, state
+from app.ledger.locked_accounts import LockedAccounts
+from app.ledger.refusals import NewReservation, largest_epsilon
 from app.ledger.state import CellDelta
 from app.ledger.tables import AccountRow, ReservationRow
 from app.privacy import accountants
@@ -51,7 +52,7 @@ def charge(session: Session, new_reservation: NewReservation, *, delta: int = 0,
         BudgetExceeded: the account refuses the amount or the δ; nothing was changed.
         Frozen: the dataset is frozen; nothing was changed.
         QuotaExceeded: the rules refuse the amount; nothing was changed.
-        NeedsApproval: the amount is above what needs an approval; the caller rolls back.
+        NeedsApproval: the amount is above what needs an approval; nothing was changed.
     """
     if new_reservation.job_id is not None:
         raise ValueError("the reservation of a job is charged when a worker starts it")
@@ -63,9 +64,12 @@ def charge(session: Session, new_reservation: NewReservation, *, delta: int = 0,
     if delta:
         details = {**(new_reservation.details or {}), "delta": account_facts.delta_text(delta)}
         new_reservation = replace(new_reservation, details=details)
-    [reservation_id] = service.reserve(session, [new_reservation], actor=actor)
-    for excess in stored_rules.above_approval(session, [row.id], actor).values():
+    accounts = LockedAccounts.read(session, [row.id], [actor])
+    judged = accounts.judged([new_reservation], actor=actor)
+    for excess in judged.excess.values():
         raise _needs_approval(row, new_reservation, excess)
+    [reservation_id] = accounts.reserve(judged)
+    accounts.write()
     service.charge(session, reservation_id, actor=actor)
     if delta:
         state.move(session, row.id, new_reservation.scope, delta_charged=delta)
@@ -121,7 +125,7 @@ def _needs_approval(row: AccountRow, part: NewReservation, excess: int) -> Needs
         accountant=row.accountant,
         unit=accountants.by_name(row.accountant).UNIT,
         requested=account_facts.amount_text(row.accountant, part.amount),
-        what_fits=service.largest_epsilon(row, part, max(part.amount - excess, 0)),
+        what_fits=largest_epsilon(row, part, max(part.amount - excess, 0)),
     )
 
 

@@ -53,8 +53,8 @@ def locked_rows(session: Session, account_ids: Collection[str]) -> dict[str, Acc
     Returns:
         The populations' accounts, by the populations' ids.
     """
-    population_ids = sorted(set(ids_of(session, account_ids).values()))
-    return {population_id: repository.locked_account(session, population_id) for population_id in population_ids}
+    population_ids = set(ids_of(session, account_ids).values())
+    return repository.locked_accounts(session, population_ids) if population_ids else {}
 
 
 def of_population(session: Session, population_id: str) -> Population:
@@ -84,29 +84,29 @@ def populations_of(session: Session, rows: Sequence[AccountRow]) -> dict[str, Po
     return {row.id: Population(row.id, row.name, row.cap, members[row.id]) for row in rows}
 
 
-def append(session: Session, population: AccountRow | None, account: AccountRow, new_entry: NewEntry) -> Entry:
-    """Writes an entry of an account, with a time not before the newest entry of its locked population.
+def extend(
+    population: AccountRow, account: AccountRow, new_entry: NewEntry, member: MemberRow, total: CellBalance
+) -> list[tuple[str, Entry]]:
+    """Extends the chain of a member by an entry that reserves or gives back, then the population's by the new total.
 
-    If a member's entry is older than the last line of the population's export and has no entry in this export, the
-    verifier reports that an entry was left out.
-    """
-    return chain.append(session, account, new_entry, not_before="" if population is None else population.last_at)
-
-
-def record(session: Session, population: AccountRow, account: AccountRow, entry: Entry, *, total: CellBalance) -> None:
-    """Writes the total of a member to the population's chain, after an entry that reserved or gave back.
+    The caller writes both entries (:func:`app.ledger.chain.write`). The member's entry is not older than the newest
+    entry of the population: else, if it has no entry in an export of the population that ends later, the verifier
+    reports that an entry was left out.
 
     Args:
-        session: of the transaction that wrote the entry.
-        population: of the account, locked before the entry was written.
-        account: the member.
-        entry: the member's newest entry.
+        population: of the account, locked.
+        account: the member, locked.
+        new_entry: of the member.
+        member: the row with the member's total.
         total: the member's tightest joint cell after the entry.
+
+    Returns:
+        Both entries, each with the id of its account.
     """
-    member = session.get_one(MemberRow, account.id, populate_existing=True)
+    entry = chain.extend(account, new_entry, not_before=population.last_at)
     member.load, member.reserved = total.load, total.reserved
     member.tightest_cell, member.is_exact = dict(total.cell), total.is_exact
-    new_entry = NewEntry(
+    loaded = NewEntry(
         EntryKind.LOAD,
         member.load,
         actor=entry.actor,
@@ -114,7 +114,13 @@ def record(session: Session, population: AccountRow, account: AccountRow, entry:
         details={"member": {"dataset": account.id, "sequence": entry.sequence, "hash": entry.hash}},
     )
     # Not before the member's entry, whose clock may be ahead: the verifier checks the order of the two times.
-    chain.append(session, population, new_entry, not_before=entry.at)
+    return [(account.id, entry), (population.id, chain.extend(population, loaded, not_before=entry.at))]
+
+
+def members(session: Session, account_ids: Collection[str]) -> dict[str, MemberRow]:
+    """The rows of those accounts that belong to a population, by account; the caller has locked the accounts."""
+    query = select(MemberRow).where(MemberRow.account_id.in_(account_ids)).execution_options(populate_existing=True)
+    return {row.account_id: row for row in session.execute(query).scalars()}
 
 
 def record_charge(session: Session, account_id: str, scope: Scope, amount: int) -> None:

@@ -8,9 +8,10 @@ memory is never stale. A comparison under the account's lock sees the rows that 
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sqlalchemy.orm import Session
 
@@ -51,36 +52,45 @@ _other_reservations: set[str] = set()
 """Accounts whose open reservations differed at the last comparison of all reservations."""
 
 
-def confirm(session: Session, rows: Mapping[str, AccountRow], budgets: Budgets) -> None:
-    """Compares the budgets that an admission rests on with the entries.
+def doubts(session: Session, rows: Mapping[str, AccountRow], budgets: Budgets) -> dict[str, Unavailable]:
+    """Compares the budgets that admissions rest on with the entries. The log names the accounts that differ.
 
     Args:
         session: of the transaction that holds the locks of all rows.
         rows: of the accounts and of their populations, by id.
         budgets: as the transaction read them.
 
-    Raises:
-        BalanceMismatch: a balance differs from the entries. The log names the account.
-        Unverified: an account has too many entries that this process has not verified.
+    Returns:
+        By account or population whose balance is not confirmed: :class:`BalanceMismatch`, or :class:`Unverified` if it
+        has too many entries that this process has not verified.
     """
     comparison = _Comparison(session)
-    with _mismatch_logged():
-        for account_id, account in budgets.accounts.items():
-            population = budgets.population_of(account_id)
-            population_id = None if population is None else population.id
-            comparison.of_account(rows[account_id], account.totals, population_id)
-        for population in budgets.populations:
-            comparison.of_population(rows[population.id], population.loads)
+    doubted: dict[str, Unavailable] = {}
+
+    def compare(account_id: str, comparing: Callable[[], None]) -> None:
+        try:
+            with _mismatch_logged():
+                comparing()
+        except (BalanceMismatch, Unverified) as error:
+            doubted[account_id] = error
+
+    for account_id, account in budgets.accounts.items():
+        population = budgets.population_of(account_id)
+        population_id = None if population is None else population.id
+        compare(account_id, partial(comparison.of_account, rows[account_id], account.totals, population_id))
+    for population in budgets.populations:
+        compare(population.id, partial(comparison.of_population, rows[population.id], population.loads))
+    return doubted
 
 
 def confirm_account(session: Session, row: AccountRow) -> None:
-    """Compares the balance of a locked account, of a dataset or a population, with its entries; see :func:`confirm`."""
+    """Compares the balance of a locked account, of a dataset or a population, with its entries; see :func:`doubts`."""
     with _mismatch_logged():
         _Comparison(session).of_row(row)
 
 
 def confirm_everything(session: Session, row: AccountRow) -> None:
-    """Compares the balance and the open reservations of a locked account with its entries; see :func:`confirm`.
+    """Compares the balance and the open reservations of a locked account with its entries; see :func:`doubts`.
 
     Reads every reservation of the account, so no admission waits for it. If other reservations are open, admissions
     are refused until the next comparison.
@@ -106,7 +116,7 @@ def is_everything_equal(session: Session, row: AccountRow) -> bool:
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Comparisons within one transaction. Raises as :func:`confirm` does."""
+    """Comparisons within one transaction. Raises what :func:`doubts` returns."""
 
     session: Session
     is_locked: bool = True

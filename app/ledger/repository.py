@@ -2,11 +2,13 @@
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy import ColumnElement, Select, func, insert, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import SQLCoreOperations
 
 from app.core.errors import NotFound
+from app.db import snapshots
+from app.db.upsert import ALL_COLUMNS
 from app.ledger.entries import Entry, EntryKind
 from app.ledger.tables import AccountRow, EntryRow, ReservationRow
 from app.privacy import accountants
@@ -33,34 +35,39 @@ def locked_account(session: Session, account_id: str) -> AccountRow:
 
 def account(session: Session, account_id: str) -> AccountRow:
     """Reads an account without a lock."""
-    row = session.get(AccountRow, account_id)
+    row = snapshots.remembered(session, (AccountRow, account_id), lambda: session.get(AccountRow, account_id))
     if row is None:
         raise NotFound("account")
     return row
 
 
-def append(session: Session, account_row: AccountRow, entry: Entry) -> None:
-    """Writes a sealed entry and moves the account's head to it."""
-    session.add(
-        EntryRow(
-            account_id=account_row.id,
-            sequence=entry.sequence,
-            kind=entry.kind.value,
-            amount=entry.amount,
-            scope=entry.scope,
-            event=entry.event,
-            job_id=entry.job_id,
-            actor=entry.actor,
-            at=entry.at,
-            previous_hash=entry.previous_hash,
-            hash=entry.hash,
-            details=entry.details,
-        )
-    )
-    account_row.last_sequence = entry.sequence
-    account_row.last_hash = entry.hash
-    account_row.last_at = entry.at
-    session.flush()
+def locked_accounts(session: Session, account_ids: Collection[str]) -> dict[str, AccountRow]:
+    """Locks and reads the accounts that exist, in order of their ids."""
+    query = select(AccountRow).where(AccountRow.id.in_(account_ids)).order_by(AccountRow.id).with_for_update()
+    rows = session.execute(query.execution_options(populate_existing=True)).scalars()
+    return {row.id: row for row in rows}
+
+
+def insert_entries(session: Session, entries: Sequence[tuple[str, Entry]]) -> None:
+    """Writes sealed entries, each with the id of its account."""
+    rows = [
+        {
+            "account_id": account_id,
+            "sequence": entry.sequence,
+            "kind": entry.kind.value,
+            "amount": entry.amount,
+            "scope": entry.scope,
+            "event": entry.event,
+            "job_id": entry.job_id,
+            "actor": entry.actor,
+            "at": entry.at,
+            "previous_hash": entry.previous_hash,
+            "hash": entry.hash,
+            "details": entry.details,
+        }
+        for account_id, entry in entries
+    ]
+    session.execute(insert(EntryRow), rows, execution_options=ALL_COLUMNS)
 
 
 def reservation(session: Session, reservation_id: str) -> ReservationRow:

@@ -5,12 +5,13 @@ from them (:mod:`app.ledger.admission`); the cost of an answer grows with the nu
 number of entries.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from app.db.upsert import insert
 from app.ledger import admission, scope_cache
 from app.ledger.admission import AccountState, CellBalance
 from app.ledger.scope_digest import digest_of
@@ -44,6 +45,30 @@ def move(
     if not (row.charged or row.reserved or row.delta_charged):
         session.delete(row)
     session.flush()
+
+
+def add_reserved(session: Session, scopes: Mapping[str, Scope], reserved: Mapping[tuple[str, str], int]) -> None:
+    """Adds to the reserved totals of scopes, by account and digest; the caller holds the locks of the accounts.
+
+    Args:
+        session: of the transaction that holds the locks.
+        scopes: by digest.
+        reserved: positive amounts, by account and digest.
+    """
+    rows = [
+        {
+            "account_id": account_id,
+            "box": digest,
+            "scope": {name: list(cells) for name, cells in scopes[digest].items()},
+            "charged": 0,
+            "reserved": amount,
+            "delta_charged": 0,
+        }
+        for (account_id, digest), amount in sorted(reserved.items())
+    ]
+    statement = insert(session, BoxRow)
+    summed = {"reserved": BoxRow.reserved + statement.excluded.reserved}
+    session.execute(statement.on_conflict_do_update(index_elements=["account_id", "box"], set_=summed), rows)
 
 
 def read(session: Session, accounts: Sequence[AccountRow]) -> dict[str, AccountState]:

@@ -4,15 +4,19 @@ A change is made under the locks of the dataset and of its account. Admissions a
 the account, so when a change is answered, nothing is admitted and nothing is charged under the rules before it.
 """
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Self
 
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
 from app.core import clock
 from app.ledger import repository
-from app.ledger.rules import UNLIMITED, Allowance, Quota, Rules, Usage
+from app.ledger.admission import Request
+from app.ledger.rules import UNLIMITED, Allowance, Quota, Rules, Usage, total_on
 from app.ledger.tables import ReservationRow, RulesRow
 
 
@@ -50,22 +54,75 @@ def put(session: Session, account_id: str, rules: Rules, *, actor: str, at: date
     session.flush()
 
 
-def allowances(session: Session, account_ids: Collection[str], key: str) -> dict[str, Allowance]:
-    """What the rules of several accounts leave to a key, by account; accounts without rules are missing."""
-    rows = session.execute(
-        select(RulesRow).where(RulesRow.account_id.in_(account_ids)).execution_options(populate_existing=True)
-    ).scalars()
-    found = {}
-    for row in rows:
-        rules = rules_of(row)
-        found[row.account_id] = rules.allowance(
-            key, usage(session, row.account_id, rules.keys_beside(key), key=key), at=clock.now()
-        )
-    return found
+class RulesInForce:
+    """The rules of several accounts, and what keys spent under them: read once, then changed by what is admitted."""
+
+    def __init__(self, rules: Mapping[str, Rules], spent: Mapping[str, "_Spent"]) -> None:
+        self._rules = rules
+        self._spent = spent
+
+    @classmethod
+    def read(cls, session: Session, account_ids: Collection[str], keys: Collection[str]) -> Self:
+        """Reads the rules of accounts, as far as they concern some keys; accounts without rules are left out."""
+        rows = session.execute(
+            select(RulesRow).where(RulesRow.account_id.in_(account_ids)).execution_options(populate_existing=True)
+        ).scalars()
+        rules = {row.account_id: rules_of(row) for row in rows}
+        beside = {account_id: frozenset().union(*map(rules[account_id].keys_beside, keys)) for account_id in rules}
+        return cls(rules, {account_id: _spent(session, account_id, beside[account_id]) for account_id in rules})
+
+    def allowances(self, key: str) -> dict[str, Allowance]:
+        """What the rules leave to a key, by account; accounts without rules are missing."""
+        at = clock.now()
+        return {
+            account_id: rules.allowance(key, self._spent[account_id].usage(key), at=at)
+            for account_id, rules in self._rules.items()
+        }
+
+    def above_approval(self, requests: Sequence[Request], key: str) -> dict[str, int]:
+        """The accounts on which a job takes a key above what it may spend without an approval, and by how much."""
+        excess = {
+            account_id: self._spent[account_id].usage(key).since_approval
+            + total_on(requests, account_id)
+            - rules.approval_above
+            for account_id, rules in self._rules.items()
+            if rules.approval_above is not None and any(request.account_id == account_id for request in requests)
+        }
+        return {account_id: amount for account_id, amount in sorted(excess.items()) if amount > 0}
+
+    @property
+    def may_need_approval(self) -> bool:
+        """Whether any of the accounts has a limit above which a job waits for an approval."""
+        return any(rules.approval_above is not None for rules in self._rules.values())
+
+    def add(self, requests: Sequence[Request], key: str) -> None:
+        """Counts the requests of an admitted job."""
+        for request in requests:
+            if request.account_id in self._spent:
+                self._spent[request.account_id].add(key, request.amount)
+
+
+@dataclass
+class _Spent:
+    """What keys have reserved or charged on an account: in all, and since an owner last approved a job of the key."""
+
+    in_all: Counter[str]
+    since_approval: Counter[str]
+
+    def add(self, key: str, amount: int) -> None:
+        self.in_all[key] += amount
+        self.since_approval[key] += amount
+
+    def usage(self, key: str) -> Usage:
+        return Usage(self.in_all, self.since_approval[key])
 
 
 def usage(session: Session, account_id: str, keys: Iterable[str], *, key: str) -> Usage:
     """What some keys have reserved or charged on an account."""
+    return _spent(session, account_id, keys).usage(key)
+
+
+def _spent(session: Session, account_id: str, keys: Iterable[str]) -> _Spent:
     sums = repository.sum_in_halves(ReservationRow.amount)
     query = (
         select(ReservationRow.reserved_by, ReservationRow.is_approved, *sums)
@@ -76,34 +133,23 @@ def usage(session: Session, account_id: str, keys: Iterable[str], *, key: str) -
         )
         .group_by(ReservationRow.reserved_by, ReservationRow.is_approved)
     )
-    by_key: dict[str, int] = {}
-    since_approval = 0
+    spent = _Spent(Counter(), Counter())
     for reserved_by, is_approved, high, low in session.execute(query):
         total = repository.sum_of_halves(high, low)
-        by_key[reserved_by] = by_key.get(reserved_by, 0) + total
-        if reserved_by == key and not is_approved:
-            since_approval = total
-    return Usage(by_key, since_approval)
+        spent.in_all[reserved_by] += total
+        if not is_approved:
+            spent.since_approval[reserved_by] = total
+    return spent
+
+
+def allowances(session: Session, account_ids: Collection[str], key: str) -> dict[str, Allowance]:
+    """What the rules of several accounts leave to a key, by account; accounts without rules are missing."""
+    return RulesInForce.read(session, account_ids, [key]).allowances(key)
 
 
 def allowance(session: Session, account_id: str, key: str) -> Allowance:
     """What the rules of one account leave to a key."""
     return allowances(session, [account_id], key).get(account_id, UNLIMITED)
-
-
-def above_approval(session: Session, account_ids: Collection[str], key: str) -> dict[str, int]:
-    """The accounts on which a key has spent more than it may without an approval, with the excess in steps.
-
-    The caller has made the reservations of a request and holds the locks of the accounts.
-    """
-    rows = session.execute(
-        select(RulesRow).where(RulesRow.account_id.in_(account_ids), RulesRow.approval_above.is_not(None))
-    ).scalars()
-    excess = {
-        row.account_id: usage(session, row.account_id, [key], key=key).since_approval - (row.approval_above or 0)
-        for row in rows
-    }
-    return {account_id: amount for account_id, amount in sorted(excess.items()) if amount > 0}
 
 
 def approve(session: Session, account_id: str, key: str, *, waiting: Collection[str]) -> None:

@@ -1,7 +1,8 @@
 """Opens the transactions of callers, finds the dataset that a request names, and checks the caller's role on it."""
 
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
+from functools import partial
 
 from sqlalchemy.orm import Session
 
@@ -41,6 +42,22 @@ def acting(
         yield session, present(installation, session, caller)
     if withdraws or changing is not None:
         leases.settle(installation)
+
+
+@contextmanager
+def acting_together(
+    installation: Installation, callers: Sequence[Principal]
+) -> Iterator[tuple[Session, Callable[[Principal], Principal]]]:
+    """A write transaction on behalf of several callers, as :func:`acting` for one.
+
+    Returns:
+        The transaction, and a function that confirms a caller and returns it with its present roles; it raises
+        ``Unauthenticated`` as :func:`present` does.
+    """
+    with installation.database.write() as session:
+        rows = authority.lock_several(session, {caller.key_id for caller in callers})
+        yield session, partial(present, installation, session)
+        rows.clear()
 
 
 def present(installation: Installation, session: Session, caller: Principal) -> Principal:

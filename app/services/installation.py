@@ -4,7 +4,7 @@ import tempfile
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from app.access.cached_authority import CachedAuthority
 from app.access.last_uses import LastUses
@@ -17,6 +17,7 @@ from app.db.engine import database_file, dialect_of, parse_url
 from app.db.unit_of_work import Database
 from app.registry.cache import ArtifactCache
 from app.registry.store import ArtifactStore
+from app.services.spending.groups import Groups
 
 UNFINISHED_RESTORE = "restore.unfinished"
 """File in the home that marks a restore until it is complete."""
@@ -34,6 +35,7 @@ class Installation:
             request, or the kind of the error.
         last_uses: uses of keys that are not written yet.
         authority: callers and models that predictions have read.
+        submissions: groups of requests for jobs (:mod:`app.services.spending.submit`).
     """
 
     settings: Settings
@@ -43,6 +45,7 @@ class Installation:
     admissions: Tally[bool | type[GrovekeeperError]] = field(default_factory=Tally)
     last_uses: LastUses = field(default_factory=LastUses)
     authority: CachedAuthority = field(default_factory=CachedAuthority)
+    submissions: Groups[Any, Any] = field(default_factory=Groups)
 
     @classmethod
     def open(cls, settings: Settings, *, pool_size: int) -> "Installation":

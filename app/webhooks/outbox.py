@@ -37,9 +37,9 @@ def of_dataset(session: Session, dataset_id: str) -> list[WebhookRow]:
     return list(session.execute(query.order_by(WebhookRow.created_at, WebhookRow.id)).scalars())
 
 
-def listening(session: Session, dataset_id: str) -> list[WebhookRow]:
-    """The webhooks of a dataset in a write transaction, which keeps them from being removed until it ends."""
-    query = select(WebhookRow).where(WebhookRow.dataset_id == dataset_id).order_by(WebhookRow.id)
+def listening(session: Session, dataset_ids: Collection[str]) -> list[WebhookRow]:
+    """The webhooks of datasets in a write transaction, which keeps them from being removed until it ends."""
+    query = select(WebhookRow).where(WebhookRow.dataset_id.in_(dataset_ids)).order_by(WebhookRow.id)
     return list(session.execute(query.with_for_update(read=True, key_share=True)).scalars())
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.ledger import admission
-from app.ledger.admission import AccountState, Budgets, MemberTotal, Population, Refused, Request
+from app.ledger.admission import AccountState, Admitted, Budgets, MemberTotal, Population, Refused, Request
 from app.ledger.scope_digest import digest_of
 from app.privacy.composition import HashPartition, Numbering, Partitions, Scope
 
@@ -83,6 +83,15 @@ class World:
         return Budgets(accounts, [Population("pop", "patients", self.population_cap, members)] if members else [])
 
 
+def admitted(budgets: Budgets, batch: Sequence[Sequence[Request]]) -> list[Admitted | Refused]:
+    """Judges jobs in order, each after the jobs before it."""
+    decisions = []
+    for requests in batch:
+        budgets, decision = admission.admit(budgets, requests)
+        decisions.append(decision)
+    return decisions
+
+
 worlds = st.builds(
     World,
     st.fixed_dictionaries({account_id: st.integers(0, 15) for account_id in ACCOUNTS}),
@@ -97,7 +106,7 @@ worlds = st.builds(
 @settings(max_examples=300, deadline=None)
 @given(world=worlds, batch=st.lists(jobs, max_size=6))
 def test_a_batch_of_jobs_is_admitted_as_by_brute_force(world: World, batch: list[list[Request]]) -> None:
-    decisions = admission.admit(world.budgets(), batch)
+    decisions = admitted(world.budgets(), batch)
     assert len(decisions) == len(batch)
     for requests, decision in zip(batch, decisions, strict=True):
         refused = world.admit(requests)
@@ -119,10 +128,10 @@ def test_a_batch_of_jobs_is_admitted_as_by_brute_force(world: World, batch: list
 @given(world=worlds, batch=st.lists(jobs, max_size=4))
 def test_a_batch_is_admitted_as_its_jobs_one_after_another(world: World, batch: list[list[Request]]) -> None:
     """A refused job does not affect the other jobs of the batch."""
-    together = admission.admit(world.budgets(), batch)
+    together = admitted(world.budgets(), batch)
     budgets = world.budgets()
     for requests, decision in zip(batch, together, strict=True):
-        [alone] = admission.admit(budgets, [requests])
+        _, alone = admission.admit(budgets, requests)
         assert isinstance(alone, Refused) is isinstance(decision, Refused)
         if not isinstance(alone, Refused):
             budgets = budgets.reserved(requests)

@@ -29,5 +29,5 @@ def join_population(installation: Installation, principal: Principal, reference:
         at = installation.database.now(session)
         locked.row.population = populations.join(session, principal, dataset.id, population=population, at=at)
         session.flush()
-        notices.budget_changed(session, dataset.id, at=at)
+        notices.budgets_changed(session, [dataset.id], at=at)
         return dataset_out(session, locked)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from sqlalchemy.orm import Session
 
@@ -23,10 +22,10 @@ from app.services.authorization import authorized_dataset, present
 from app.services.installation import Installation
 from app.services.model_addresses import addressed_model
 from app.services.spending import scopes
-from app.services.spending.accept import Job, accept
+from app.services.spending.accept import Job, Need
 from app.services.spending.part_quotes import quote_parts
 from app.services.spending.price import PricedPart, ReadPart, UnpricedPart, price_part, read_part
-from app.services.spending.submit import Steps, submit
+from app.services.spending.submit import JobSteps, submit_job
 from app.wire.evaluations import EvaluationIn, EvaluationQuoteOut, SelectionIn
 
 _TRAINED_ON = (
@@ -103,19 +102,14 @@ def submit_evaluation(
         BudgetExceeded: the account refuses.
     """
 
-    def write(session: Session, principal: Principal, planned: PlannedEvaluation, at: datetime) -> Answer:
-        for row in planned.models:
-            grants.require(session, principal, row.dataset_id, SEE_MODEL, kind="model")
-        return accept(session, principal, _job(planned, name=body.name), at=at)
-
     try:
-        return submit(
+        return submit_job(
             installation,
             principal,
-            Steps(
+            JobSteps(
                 authorize=lambda session, principal: _authorize(session, principal, addresses, body),
                 quote=lambda session, subject: _plan_evaluation(installation, session, subject, body),
-                write=write,
+                job=lambda planned: _job(planned, name=body.name),
             ),
             request=request,
         )
@@ -178,7 +172,8 @@ def _plan(body: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPla
 
 def _was_trained_on(session: Session, row: ModelRow, part: ReadPart) -> bool:
     """Whether the scope shares a cell and an upload with rows that a model read; both scopes are public."""
-    epochs = set(scopes.epochs_of(session, part.dataset, part.scope))
+    uploads = [epoch.id for epoch in catalog.epochs(session, part.dataset.id)]
+    epochs = set(scopes.uploads_in(part.dataset, part.scope, uploads))
     return any(
         trained.dataset == part.dataset.id
         and not epochs.isdisjoint(trained.epochs)
@@ -195,4 +190,5 @@ def _job(planned: PlannedEvaluation, *, name: str | None) -> Job:
         "classes": list(dataset.schema.label.classes),
         "warnings": [*planned.part.warnings, *planned.warnings],
     }
-    return Job(kind="evaluation", dataset=dataset, parts=[planned.part], work=work, name=name)
+    needs = [Need(row.dataset_id, SEE_MODEL, "model") for row in planned.models]
+    return Job(kind="evaluation", dataset=dataset, parts=[planned.part], work=work, name=name, needs=needs)

@@ -4,7 +4,7 @@ Every fact is one that an owner of the dataset may read anyway. With public time
 themselves happen at public times.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from fractions import Fraction
 from typing import Any
@@ -18,6 +18,7 @@ from app.jobs.tables import JobRow
 from app.ledger import population_totals, statements
 from app.services.installation import Installation
 from app.webhooks import outbox
+from app.webhooks.tables import WebhookRow
 
 JOB_QUEUED = "job.queued"
 JOB_STARTED = "job.started"
@@ -35,6 +36,21 @@ def end_job(session: Session, row: JobRow, *, state: JobState, reason: EndReason
 
 def job_changed(session: Session, row: JobRow, event: str, *, at: datetime) -> None:
     """Tells the webhooks of every dataset of a job about the job's state."""
+    datasets = {row.dataset_id, *(part.dataset for part in row.parts)}
+    _tell_of_job(session, row, event, outbox.listening(session, datasets), at=at)
+
+
+def accepted(session: Session, rows: Sequence[JobRow], *, at: datetime) -> None:
+    """Tells webhooks about the queued ones of new jobs, and about budgets that the reservations of all made low."""
+    read = {part.dataset for row in rows for part in row.parts}
+    listeners = outbox.listening(session, {*(row.dataset_id for row in rows), *read})
+    for row in rows:
+        if row.state == JobState.QUEUED:
+            _tell_of_job(session, row, JOB_QUEUED, listeners, at=at)
+    budgets_changed(session, read, at=at)
+
+
+def _tell_of_job(session: Session, row: JobRow, event: str, listeners: Sequence[WebhookRow], *, at: datetime) -> None:
     for dataset_id in sorted({row.dataset_id, *(part.dataset for part in row.parts)}):
         facts = {
             "dataset": dataset_id,
@@ -44,7 +60,7 @@ def job_changed(session: Session, row: JobRow, event: str, *, at: datetime) -> N
             "state": row.state,
             "reason": row.reason,
         }
-        _put(session, dataset_id, event, facts, at=at)
+        _put(session, [each for each in listeners if each.dataset_id == dataset_id], event, facts, at=at)
 
 
 def refused(installation: Installation, error: GrovekeeperError, *, by: str) -> None:
@@ -57,24 +73,24 @@ def refused(installation: Installation, error: GrovekeeperError, *, by: str) -> 
         return
     facts = {"dataset": error.dataset, "problem": _REFUSALS[type(error)], "by": by}
     with installation.database.write() as session:
-        _put(session, error.dataset, REFUSED, facts, at=installation.database.now(session))
+        listeners = outbox.listening(session, [error.dataset])
+        _put(session, listeners, REFUSED, facts, at=installation.database.now(session))
 
 
-def budget_changed(session: Session, account_id: str, *, at: datetime) -> None:
-    """Tells webhooks with a threshold that an account has changed: of a dataset, and of all members of its population.
+def budgets_changed(session: Session, account_ids: Collection[str], *, at: datetime) -> None:
+    """Tells webhooks with a threshold that accounts have changed: of datasets, and of all members of their populations.
 
     Args:
-        session: of a transaction that has locked the account, and its population.
-        account_id: of a dataset or a population.
-        at: time of the event.
+        session: of a transaction that has locked the accounts, and their populations.
+        account_ids: of datasets and populations.
+        at: time of the events.
     """
     if not outbox.watch_budgets(session):
         return
-    populations = population_totals.of_populations(
-        session, [population_totals.id_of(session, account_id) or account_id]
-    )
+    changed = {*account_ids, *population_totals.ids_of(session, account_ids).values()}
+    populations = population_totals.of_populations(session, changed)
     members = {member for population in populations.values() for member in population.members}
-    tell_low(session, members | {account_id}, at=at)
+    tell_low(session, members.union(account_ids), at=at)
 
 
 def tell_low(session: Session, dataset_ids: Collection[str], *, at: datetime) -> None:
@@ -102,7 +118,7 @@ def tell_low(session: Session, dataset_ids: Collection[str], *, at: datetime) ->
         row.is_low = is_low
 
 
-def _put(session: Session, dataset_id: str, event: str, facts: dict[str, Any], *, at: datetime) -> None:
-    for row in outbox.listening(session, dataset_id):
+def _put(session: Session, listeners: Sequence[WebhookRow], event: str, facts: dict[str, Any], *, at: datetime) -> None:
+    for row in listeners:
         if event in row.events:
             outbox.put(session, row, event, facts, at=at)

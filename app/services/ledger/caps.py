@@ -76,7 +76,7 @@ def change_cap(
                 highest = statements.highest_cap(session, dataset.id)
                 limit = caps.printable_at(highest, cap=balance.cap, load=balance.load)
                 models.put_guarantee(session, dataset.id, guarantee_of(dataset, limit))
-            notices.budget_changed(session, account.id, at=installation.database.now(session))
+            notices.budgets_changed(session, [account.id], at=installation.database.now(session))
             return Answer.of(200, balance_out(account, balance))
 
         return once(session, identity, at=installation.database.now(session), work=work)

@@ -11,7 +11,7 @@ from app.access.roles import ATTEST, SEE_RESERVATIONS, Principal
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.ledger import account_facts, external, statements
-from app.ledger import service as ledger
+from app.ledger.refusals import NewReservation
 from app.ledger.tables import ReservationRow
 from app.privacy import declared, events
 from app.privacy.declared import DeclaredLoss
@@ -20,7 +20,7 @@ from app.services.jobs import notices
 from app.services.ledger.accounts import dataset_with_account
 from app.services.ledger.external_price import ExternalCharge, price_external, price_out, receipt_of
 from app.services.pages import PageRequest, page_of
-from app.services.spending.submit import Steps, submit
+from app.services.spending.submit import ChargeSteps, submit_charge
 from app.wire.external_charges import ExternalIn, ExternalQuote, ReservationList, ReservationOut
 
 
@@ -70,14 +70,14 @@ def charge_external(
         living = catalog.locked(session, charge.dataset.id).living()
         new_reservation = _reservation(charge, body, attested_by=principal.key_id)
         reservation_id = external.charge(session, new_reservation, delta=charge.delta, actor=principal.key_id)
-        notices.budget_changed(session, living.id, at=at)
+        notices.budgets_changed(session, [living.id], at=at)
         reservation = _reservation_out(session, living, external.find(session, living.id, reservation_id))
         return Answer.of(201, reservation, location=f"/ledger/{living.id}/reservations/{reservation_id}")
 
-    return submit(
+    return submit_charge(
         installation,
         principal,
-        Steps(
+        ChargeSteps(
             authorize=lambda session, principal: dataset_with_account(session, principal, reference, ATTEST),
             route=lambda dataset: f"POST /ledger/{dataset.id}/reservations",
             quote=lambda session, dataset: price_external(session, principal, dataset, body),
@@ -118,13 +118,13 @@ def show_reservation(
         return _reservation_out(session, dataset, external.find(session, dataset.id, reservation_id))
 
 
-def _reservation(charge: ExternalCharge, body: ExternalIn, *, attested_by: str) -> ledger.NewReservation:
+def _reservation(charge: ExternalCharge, body: ExternalIn, *, attested_by: str) -> NewReservation:
     """The reservation of a charge. Both of its entries repeat its details, which are public facts."""
     details: dict[str, Any] = {"attested_by": attested_by, "description": body.description, "per": charge.per}
     is_declared = isinstance(charge.stated, DeclaredLoss)
     if is_declared:
         details["declared"] = charge.stated.to_json()
-    return ledger.NewReservation(
+    return NewReservation(
         account_id=charge.dataset.id,
         amount=charge.amount,
         scope=charge.scope,

@@ -1,7 +1,5 @@
 """Serves ``POST /datasets/{id}/profiles``: quotes and accepts profiles."""
 
-from datetime import datetime
-
 from sqlalchemy.orm import Session
 
 from app.access.idempotency import Answer, IdempotentRequest
@@ -14,10 +12,10 @@ from app.forests.profile.price import ProfilePlan
 from app.privacy.adjacency import Adjacency
 from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
-from app.services.spending.accept import Job, accept
+from app.services.spending.accept import Job
 from app.services.spending.part_quotes import quote_parts
 from app.services.spending.price import PricedPart, price_part
-from app.services.spending.submit import Steps, submit
+from app.services.spending.submit import JobSteps, submit_job
 from app.wire.profiles import ProfileIn, ProfileQuoteOut
 
 
@@ -59,22 +57,22 @@ def submit_profile(
         BudgetExceeded: the account refuses.
     """
 
-    def write(session: Session, principal: Principal, planned: tuple[ProfilePlan, PricedPart], at: datetime) -> Answer:
-        plan, part = planned
-        job = Job("profile", part.dataset, [part], {"plan": plan.to_json()}, name=body.name)
-        return accept(session, principal, job, at=at)
-
-    return submit(
+    return submit_job(
         installation,
         principal,
-        Steps(
+        JobSteps(
             authorize=lambda session, principal: authorized_dataset(session, principal, reference, TRAIN),
             route=lambda dataset: f"POST /datasets/{dataset.id}/profiles",
             quote=lambda session, dataset: _plan_profile(session, dataset, body),
-            write=write,
+            job=lambda planned: _job(planned, name=body.name),
         ),
         request=request,
     )
+
+
+def _job(planned: tuple[ProfilePlan, PricedPart], *, name: str | None) -> Job:
+    plan, part = planned
+    return Job("profile", part.dataset, [part], {"plan": plan.to_json()}, name=name)
 
 
 def _plan_profile(session: Session, dataset: catalog.Dataset, body: ProfileIn) -> tuple[ProfilePlan, PricedPart]:

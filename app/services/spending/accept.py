@@ -1,29 +1,43 @@
-"""Accepts or refuses a job of any kind in the caller's transaction: reservations, queue row and answer."""
+"""Accepts or refuses jobs of any kind in one write transaction: reservations, queue rows and answers."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.idempotency import Answer
-from app.access.roles import TRAIN, Principal
+from app.access.roles import TRAIN, Principal, Role
 from app.core import ids, limits
-from app.core.errors import NoRowsYet, TooManyRequests
+from app.core.errors import DatasetDeleted, NoRowsYet, NotFound, TooManyRequests
 from app.datasets import catalog
 from app.db import name_locks
 from app.jobs import approvals, queue
 from app.jobs.states import JobState
 from app.jobs.tables import JobPart, JobRow
-from app.ledger import service as ledger
-from app.ledger import stored_rules
+from app.ledger.locked_accounts import LockedAccounts
+from app.ledger.refusals import NewReservation
 from app.services.jobs import notices
 from app.services.jobs.part_fields import part_fields
 from app.services.spending import scopes
 from app.services.spending.price import PricedPart, UnpricedPart
 from app.wire.training import TrainOut
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something that a job uses besides rows: the dataset whose grants govern it, and the roles that may use it.
+
+    Attributes:
+        kind: ``profile`` or ``model``, for the text of ``NotFound``.
+    """
+
+    dataset_id: str
+    roles: Collection[Role]
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -39,6 +53,7 @@ class Job:
         name: the client's name for the output.
         algorithm: the algorithm of a training job.
         n_trees: number of trees, the unit of progress; 0 where no tree grows.
+        needs: what the job uses besides rows.
     """
 
     kind: str
@@ -48,84 +63,132 @@ class Job:
     name: str | None = None
     algorithm: str | None = None
     n_trees: int = 0
+    needs: Sequence[Need] = ()
+
+    @property
+    def dataset_ids(self) -> set[str]:
+        """The datasets on which the submitter has to be allowed to train."""
+        return {self.dataset.id, *(part.dataset.id for part in self.parts)}
 
 
-def accept(session: Session, principal: Principal, job: Job, *, at: datetime) -> Answer:
-    """Reserves the price of every part and queues the job: all or nothing, since the caller rolls back.
+@dataclass
+class Acceptance:
+    """Accepts jobs in memory, in order, under the locks of what they need, and then writes all of them at once."""
 
-    Where the submitter has spent more since its last approval than the rules of a dataset allow, the job waits for the
-    approval of another owner before it is queued.
+    _session: Session
+    _roles: Mapping[tuple[str, str], Role]
+    _is_deleted: Mapping[str, bool]
+    _uploads: Mapping[str, Sequence[str]]
+    _n_unfinished: Counter[str]
+    _accounts: LockedAccounts
+    _n_waiting: Counter[str]
+    _rows: list[JobRow] = field(default_factory=list)
+    _asked: dict[str, Collection[str]] = field(default_factory=dict)
 
-    Args:
-        session: a write transaction of :func:`app.services.authorization.acting`.
-        principal: the submitter with its present roles.
-        job: the job.
-        at: the present time.
+    @classmethod
+    def begin(cls, session: Session, submitters: Collection[str], jobs: Sequence[Job]) -> Self:
+        """Locks the datasets, then the accounts of jobs, each in order of their ids, and reads everything at once.
 
-    Raises:
-        NotFound: a dataset of the job is not visible to the submitter any more.
-        RoleMissing: the submitter may not train on a dataset of the job any more.
-        DatasetDeleted: a dataset of the job was erased.
-        NoRowsYet: a dataset of the job has no upload.
-        TooManyRequests: the submitter has ``limits.MAX_UNFINISHED_JOBS_PER_KEY`` unfinished jobs, or
-            ``limits.MAX_WAITING_JOBS_PER_KEY`` that wait for an approval.
-        Frozen: a dataset of the job is frozen.
-        QuotaExceeded: the rules of a dataset refuse.
-        BudgetExceeded: an account refuses; the error names it.
-    """
-    job_id = ids.new(ids.JOB)
-    _lock_datasets(session, principal, [job.dataset.id, *(part.dataset.id for part in job.parts)])
-    if queue.n_unfinished_by(session, principal.key_id) >= limits.MAX_UNFINISHED_JOBS_PER_KEY:
-        raise TooManyRequests("unfinished jobs of this key", retry_after_s=limits.FULL_QUEUE_RETRY_S)
-    priced = [replace(part, scope=scopes.resolved(session, part.dataset, part.scope)) for part in job.parts]
-    paying = [part for part in priced if isinstance(part, PricedPart) and not part.dataset.is_public]
-    reservations = [_reservation(part, job_id=job_id) for part in paying]
-    reservation_ids = iter(ledger.reserve(session, reservations, actor=principal.key_id))
-    parts = [_part(session, part, next(reservation_ids) if part in paying else None) for part in priced]
-    row = JobRow(
-        id=job_id,
-        dataset_id=job.dataset.id,
-        dataset_name=job.dataset.name,
-        kind=job.kind,
-        algorithm=job.algorithm,
-        name=job.name,
-        task={"work": job.work, "parts": [part.to_json() for part in parts]},
-        submitted_by=principal.key_id,
-        n_trees=job.n_trees,
-    )
-    asked = stored_rules.above_approval(session, {part.dataset.id for part in paying}, principal.key_id)
-    if asked:
-        _require_few_waiting(session, principal.key_id)
-    state = JobState.WAITING if asked else JobState.QUEUED
-    queue.enqueue(session, row, state=state, at=at)
-    approvals.ask(session, job_id, asked)
-    if state is JobState.QUEUED:
-        notices.job_changed(session, row, notices.JOB_QUEUED, at=at)
-    for dataset_id in sorted({part.dataset.id for part in paying}):
-        notices.budget_changed(session, dataset_id, at=at)
-    accepted = TrainOut.model_validate({"job_id": job_id, "state": state.value, **part_fields(parts)})
-    return Answer.of(202, accepted, location=f"/jobs/{job_id}")
+        Args:
+            session: a write transaction of :func:`app.services.authorization.acting_together`.
+            submitters: ids of the keys that submit the jobs.
+            jobs: the jobs.
+        """
+        datasets = set().union(*(job.dataset_ids for job in jobs))
+        is_deleted = catalog.lock_several(session, datasets)
+        uploads = catalog.epochs_of_each(session, datasets)
+        governing = {*datasets, *(need.dataset_id for job in jobs for need in job.needs)}
+        roles = grants.granted_several(session, submitters, governing)
+        n_unfinished = queue.n_unfinished_by(session, submitters)
+        accounts = LockedAccounts.read(session, {part.dataset.id for job in jobs for part in job.parts}, submitters)
+        n_waiting = Counter[str]()
+        if accounts.may_need_approval:  # the last locks of the transaction
+            name_locks.lock(session, exclusive=[f"waiting jobs of {key_id}" for key_id in submitters])
+            n_waiting = approvals.n_waiting_of(session, submitters)
+        existing = {dataset_id: [epoch.id for epoch in epochs] for dataset_id, epochs in uploads.items()}
+        return cls(session, roles, is_deleted, existing, n_unfinished, accounts, n_waiting)
+
+    def accept(self, principal: Principal, job: Job) -> Answer:
+        """Reserves the price of every part and queues the job, in memory: all or, with an error, nothing.
+
+        Where the submitter has spent more since its last approval than the rules of a dataset allow, the job waits for
+        the approval of another owner before it is queued.
+
+        Args:
+            principal: the submitter with its present roles.
+            job: one of the jobs that the acceptance began with.
+
+        Raises:
+            NotFound: a dataset of the job is not visible to the submitter any more.
+            RoleMissing: the submitter may not train on a dataset of the job any more.
+            DatasetDeleted: a dataset of the job was erased.
+            NoRowsYet: a dataset of the job has no upload.
+            TooManyRequests: the submitter has ``limits.MAX_UNFINISHED_JOBS_PER_KEY`` unfinished jobs, or
+                ``limits.MAX_WAITING_JOBS_PER_KEY`` that wait for an approval.
+            Frozen: a dataset of the job is frozen.
+            QuotaExceeded: the rules of a dataset refuse.
+            BudgetExceeded: an account refuses; the error names it.
+        """
+        self._require_usable(principal, job)
+        key_id, job_id = principal.key_id, ids.new(ids.JOB)
+        if self._n_unfinished[key_id] >= limits.MAX_UNFINISHED_JOBS_PER_KEY:
+            raise TooManyRequests("unfinished jobs of this key", retry_after_s=limits.FULL_QUEUE_RETRY_S)
+        priced = [
+            replace(part, scope=scopes.with_uploads(part.dataset, part.scope, self._uploads[part.dataset.id]))
+            for part in job.parts
+        ]
+        paying = [part for part in priced if isinstance(part, PricedPart) and not part.dataset.is_public]
+        judged = self._accounts.judged([_reservation(part, job_id=job_id) for part in paying], actor=key_id)
+        state = JobState.WAITING if judged.excess else JobState.QUEUED
+        if judged.excess:
+            if self._n_waiting[key_id] >= limits.MAX_WAITING_JOBS_PER_KEY:
+                what = "jobs of this key that wait for an approval"
+                raise TooManyRequests(what, retry_after_s=limits.FULL_QUEUE_RETRY_S)
+            self._n_waiting[key_id] += 1
+            self._asked[job_id] = judged.excess.keys()
+        self._n_unfinished[key_id] += 1
+        reservation_ids = iter(self._accounts.reserve(judged))
+        parts = [self._part(part, next(reservation_ids) if part in paying else None) for part in priced]
+        self._rows.append(_row(job, job_id, parts, state, submitted_by=key_id))
+        accepted = TrainOut.model_validate({"job_id": job_id, "state": state.value, **part_fields(parts)})
+        return Answer.of(202, accepted, location=f"/jobs/{job_id}")
+
+    def write(self, *, at: datetime) -> None:
+        """Writes everything that was accepted, and tells webhooks."""
+        self._accounts.write()
+        queue.enqueue(self._session, self._rows, at=at)
+        approvals.ask(self._session, self._asked)
+        notices.accepted(self._session, self._rows, at=at)
+
+    def _require_usable(self, principal: Principal, job: Job) -> None:
+        for need in job.needs:
+            self._require_role(principal, need)
+        for dataset_id in sorted(job.dataset_ids):
+            self._require_role(principal, Need(dataset_id, TRAIN, "dataset"))
+            if dataset_id not in self._is_deleted:
+                raise NotFound("dataset")
+            if self._is_deleted[dataset_id]:
+                raise DatasetDeleted
+            if not self._uploads[dataset_id]:
+                raise NoRowsYet
+
+    def _require_role(self, principal: Principal, need: Need) -> None:
+        grants.check(principal, self._roles.get((principal.key_id, need.dataset_id)), need.roles, kind=need.kind)
+
+    def _part(self, part: PricedPart | UnpricedPart, reservation_id: str | None) -> JobPart:
+        """The part as the job's row stores it: the worker reads exactly the uploads and cells that exist now."""
+        return JobPart(
+            dataset=part.dataset.id,
+            dataset_name=part.dataset.name,
+            scope={name: list(cells) for name, cells in part.scope.items()},
+            epochs=scopes.uploads_in(part.dataset, part.scope, self._uploads[part.dataset.id]),
+            price=None if part.price is None else part.price.model_dump(),
+            reservation_id=reservation_id,
+        )
 
 
-def _require_few_waiting(session: Session, key_id: str) -> None:
-    """Counts the waiting jobs of a key, one submission at a time. The last lock of the transaction."""
-    name = f"waiting jobs of {key_id}"
-    name_locks.lock(session, shared=name, exclusive=name)
-    if len(approvals.waiting_of(session, key_id)) >= limits.MAX_WAITING_JOBS_PER_KEY:
-        raise TooManyRequests("jobs of this key that wait for an approval", retry_after_s=limits.FULL_QUEUE_RETRY_S)
-
-
-def _lock_datasets(session: Session, principal: Principal, dataset_ids: Sequence[str]) -> None:
-    """Locks datasets in order of their ids, so that jobs on several datasets never deadlock."""
-    for dataset_id in sorted(set(dataset_ids)):
-        grants.require(session, principal, dataset_id, TRAIN, kind="dataset")
-        dataset = catalog.locked(session, dataset_id).living()
-        if not catalog.epochs(session, dataset.id):
-            raise NoRowsYet
-
-
-def _reservation(part: PricedPart, *, job_id: str) -> ledger.NewReservation:
-    return ledger.NewReservation(
+def _reservation(part: PricedPart, *, job_id: str) -> NewReservation:
+    return NewReservation(
         account_id=part.dataset.id,
         amount=part.amount,
         scope=part.scope,
@@ -135,13 +198,16 @@ def _reservation(part: PricedPart, *, job_id: str) -> ledger.NewReservation:
     )
 
 
-def _part(session: Session, part: PricedPart | UnpricedPart, reservation_id: str | None) -> JobPart:
-    """The part as the job's row stores it: the worker reads exactly the uploads and cells that exist now."""
-    return JobPart(
-        dataset=part.dataset.id,
-        dataset_name=part.dataset.name,
-        scope={name: list(cells) for name, cells in part.scope.items()},
-        epochs=scopes.epochs_of(session, part.dataset, part.scope),
-        price=None if part.price is None else part.price.model_dump(),
-        reservation_id=reservation_id,
+def _row(job: Job, job_id: str, parts: Sequence[JobPart], state: JobState, *, submitted_by: str) -> JobRow:
+    return JobRow(
+        id=job_id,
+        dataset_id=job.dataset.id,
+        dataset_name=job.dataset.name,
+        kind=job.kind,
+        algorithm=job.algorithm,
+        name=job.name,
+        task={"work": job.work, "parts": [part.to_json() for part in parts]},
+        submitted_by=submitted_by,
+        state=state.value,
+        n_trees=job.n_trees,
     )

@@ -1,6 +1,6 @@
 """Validates the scope of a request and adds the uploads that exist."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
@@ -32,22 +32,25 @@ def read_scope(session: Session, dataset: catalog.Dataset, value: Mapping[str, o
 
 
 def resolved(session: Session, dataset: catalog.Dataset, scope: Scope) -> Scope:
+    """Resolves the scope that would be charged now; see :func:`with_uploads`."""
+    return with_uploads(dataset, scope, [epoch.id for epoch in catalog.epochs(session, dataset.id)])
+
+
+def with_uploads(dataset: catalog.Dataset, scope: Scope, uploads: Sequence[str]) -> Scope:
     """Resolves the scope that is charged: where uploads are cells, it lists the present uploads only.
 
-    Acceptance calls this function under the dataset's lock, in the transaction that reserves. Before the first upload
+    Acceptance reads ``uploads`` under the dataset's lock, in the transaction that reserves. Before the first upload
     the scope lists no upload.
     """
     by_upload = dataset.partitions.epoch_partition
-    if by_upload is None or by_upload.name in scope:
+    if by_upload is None or by_upload.name in scope or not uploads:
         return scope
-    epochs = tuple(sorted(epoch.id for epoch in catalog.epochs(session, dataset.id)))
-    return dict(sorted({**scope, by_upload.name: epochs}.items())) if epochs else scope
+    return dict(sorted({**scope, by_upload.name: tuple(sorted(uploads))}.items()))
 
 
-def epochs_of(session: Session, dataset: catalog.Dataset, scope: Scope) -> list[str]:
+def uploads_in(dataset: catalog.Dataset, scope: Scope, uploads: Sequence[str]) -> list[str]:
     """Finds the uploads whose rows lie in a scope, in the order of their arrival."""
     by_upload = dataset.partitions.epoch_partition
-    existing = [epoch.id for epoch in catalog.epochs(session, dataset.id)]
     if by_upload is None or by_upload.name not in scope:
-        return existing
-    return [epoch for epoch in existing if epoch in scope[by_upload.name]]
+        return list(uploads)
+    return [upload for upload in uploads if upload in scope[by_upload.name]]

@@ -1,80 +1,228 @@
-"""Submits a request that spends budget: authorizes, returns a stored answer, quotes, and writes once."""
+"""Submits requests that spend budget: authorizes, returns a stored answer, quotes, and writes once.
+
+Requests for jobs that arrive at the same time share their transactions (docs/adr/0038-admission-in-groups.md).
+"""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy.orm import Session
 
-from app.access.idempotency import Answer, IdempotentRequest, once, stored
+from app.access import idempotency
+from app.access.idempotency import Answer, IdempotentRequest, Identity, Stored
 from app.access.roles import Principal
 from app.core.errors import GrovekeeperError
-from app.services.authorization import acting, present
+from app.services.authorization import acting, acting_together, present
 from app.services.installation import Installation
 from app.services.jobs import notices
+from app.services.spending.accept import Acceptance, Job
 
 Subject = TypeVar("Subject")
 Quote = TypeVar("Quote")
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Steps(Generic[Subject, Quote]):
-    """The steps of a spending request.
+    """The first steps of a request that spends budget, in a read transaction.
 
     Attributes:
         authorize: finds the dataset or the models of the request and checks the caller's roles on them.
         quote: validates the request and works out its price.
-        write: checks the caller's roles again, reserves or charges, under locks, and makes the answer.
         route: the route under which the idempotency key is stored, if not the request's path: it has the dataset's id
             where the path may have the dataset's name.
     """
 
     authorize: Callable[[Session, Principal], Subject]
     quote: Callable[[Session, Subject], Quote]
-    write: Callable[[Session, Principal, Quote, datetime], Answer]
     route: Callable[[Subject], str] | None = None
 
+    def identified(self, request: IdempotentRequest, subject: Subject) -> IdempotentRequest:
+        """The request with the route under which its key is stored."""
+        return request if self.route is None else replace(request, route=self.route(subject))
 
-def submit(
-    installation: Installation, principal: Principal, steps: Steps[Subject, Quote], *, request: IdempotentRequest
+
+@dataclass(frozen=True, kw_only=True)
+class JobSteps(Steps[Subject, Quote]):
+    """The steps of a request for a job.
+
+    Attributes:
+        job: the job that is accepted or refused in a write transaction; see :mod:`app.services.spending.accept`.
+    """
+
+    job: Callable[[Quote], Job]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChargeSteps(Steps[Subject, Quote]):
+    """The steps of a request that is charged at once.
+
+    Attributes:
+        write: checks the caller's roles again, charges, under locks, and makes the answer.
+    """
+
+    write: Callable[[Session, Principal, Quote, datetime], Answer]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The answer to a request, and whether the request is the first with its idempotency key."""
+
+    answer: Answer
+    is_first: bool
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A request for a job, as it waits for its group."""
+
+    caller: Principal
+    steps: JobSteps[Any, Any]
+    request: IdempotentRequest
+
+
+def submit_job(
+    installation: Installation, caller: Principal, steps: JobSteps[Subject, Quote], *, request: IdempotentRequest
 ) -> Answer:
-    """Answers a spending request exactly once.
+    """Answers a request for a job exactly once, in a group with the requests that arrive at the same time.
 
     A first transaction reads: the price follows from public facts, which never change, so it locks nothing. A second
-    transaction writes the reservation, the job or the charge, and the answer, and commits before the answer is sent. A
-    refusal rolls the second transaction back, so a refusal stores nothing and the idempotency key stays unused. Both
-    transactions read the caller's key and grants: the request may have begun long before.
+    transaction writes the reservations, the jobs and the answers, and commits before any answer is sent. A refused
+    request writes nothing, and its idempotency key stays unused. Both transactions read the callers' keys and grants:
+    a request may have begun long before.
 
     Raises:
         Unauthenticated: the caller's key was revoked or rotated meanwhile, or has expired.
     """
+
+    def outcome() -> Outcome:
+        submission = Submission(caller, steps, request)
+        result: Outcome | GrovekeeperError = installation.submissions.run(submission, partial(_outcomes, installation))
+        if isinstance(result, GrovekeeperError):
+            raise result
+        return result
+
+    return _counted(installation, caller, outcome)
+
+
+def submit_charge(
+    installation: Installation, caller: Principal, steps: ChargeSteps[Subject, Quote], *, request: IdempotentRequest
+) -> Answer:
+    """Answers a request that is charged at once, exactly once; otherwise as :func:`submit_job`, without a group."""
+
+    def outcome() -> Outcome:
+        with installation.database.read() as session:
+            subject = steps.authorize(session, present(installation, session, caller))
+            identified = steps.identified(request, subject)
+            earlier = idempotency.stored(session, identified)
+            if earlier is not None:
+                return Outcome(earlier, is_first=False)
+            quoted = steps.quote(session, subject)
+        with acting(installation, caller) as (session, principal):
+            at = installation.database.now(session)
+            work = partial(steps.write, session, principal, quoted, at)
+            return Outcome(idempotency.once(session, identified, at=at, work=work), is_first=True)
+
+    return _counted(installation, caller, outcome)
+
+
+def _counted(installation: Installation, caller: Principal, work: Callable[[], Outcome]) -> Answer:
+    """Counts and logs the outcome of a request, and tells webhooks of refusals."""
     try:
-        answer, is_first = _answered(installation, principal, steps, request)
+        outcome = work()
     except GrovekeeperError as error:
         installation.admissions.add(type(error))
-        notices.refused(installation, error, by=principal.key_id)
+        notices.refused(installation, error, by=caller.key_id)
         raise
-    installation.admissions.add(is_first)
-    _log.info("a request that spends budget was admitted", extra={"location": answer.location})
-    return answer
+    installation.admissions.add(outcome.is_first)
+    _log.info("a request that spends budget was admitted", extra={"location": outcome.answer.location})
+    return outcome.answer
 
 
-def _answered(
-    installation: Installation, principal: Principal, steps: Steps[Subject, Quote], request: IdempotentRequest
-) -> tuple[Answer, bool]:
-    """The answer, and whether this request is the first with its idempotency key."""
+def _outcomes(installation: Installation, group: Sequence[Submission]) -> list[Outcome | GrovekeeperError]:
+    """Answers requests as if each came after the answer to the request before it."""
+    attempts = [_Attempt(submission) for submission in group]
     with installation.database.read() as session:
-        subject = steps.authorize(session, present(installation, session, principal))
-        if steps.route is not None:
-            request = replace(request, route=steps.route(subject))
-        earlier = stored(session, request)
+        for attempt in attempts:
+            attempt.settle(attempt.authorize, installation, session)
+        stored = Stored.read(session, [attempt.request for attempt in _open(attempts)])
+        for attempt in _open(attempts):
+            attempt.settle(attempt.quote, session, stored)
+    if _open(attempts):
+        _write(installation, _open(attempts))
+    return [attempt.outcome for attempt in attempts if attempt.outcome is not None]
+
+
+class _Attempt:
+    """A request of a group on its way to an outcome."""
+
+    def __init__(self, submission: Submission) -> None:
+        self.caller, self.steps, self.request = submission.caller, submission.steps, submission.request
+        self.outcome: Outcome | GrovekeeperError | None = None
+        self.subject: Any = None
+        self._job: Job | None = None
+
+    @property
+    def planned(self) -> Job:
+        """The job, after the quote."""
+        assert self._job is not None, "a request without an outcome has a job"
+        return self._job
+
+    def settle(self, step: Callable[..., Outcome | None], *arguments: Any) -> None:
+        """Takes a step. A refusal is the outcome of this request and of no other."""
+        try:
+            self.outcome = step(*arguments)
+        except GrovekeeperError as refusal:
+            self.outcome = refusal
+
+    def authorize(self, installation: Installation, session: Session) -> None:
+        self.subject = self.steps.authorize(session, present(installation, session, self.caller))
+        self.request = self.steps.identified(self.request, self.subject)
+
+    def quote(self, session: Session, stored: Stored) -> Outcome | None:
+        earlier = stored.answer_to(self.request)
         if earlier is not None:
-            return earlier, False
-        quoted = steps.quote(session, subject)
-    with acting(installation, principal) as (session, principal):
+            return Outcome(earlier, is_first=False)
+        self._job = self.steps.job(self.steps.quote(session, self.subject))
+        return None
+
+
+def _open(attempts: Iterable[_Attempt]) -> list[_Attempt]:
+    return [attempt for attempt in attempts if attempt.outcome is None]
+
+
+def _write(installation: Installation, attempts: Sequence[_Attempt]) -> None:
+    """Accepts or refuses jobs in one write transaction, and stores the answers of the accepted ones."""
+    with acting_together(installation, [attempt.caller for attempt in attempts]) as (session, now_present):
         at = installation.database.now(session)
-        return once(session, request, at=at, work=partial(steps.write, session, principal, quoted, at)), True
+        taken = idempotency.take(session, {each.request.identity: each.request for each in attempts}.values(), at=at)
+        others = [attempt.request for attempt in attempts if attempt.request.identity not in taken]
+        stored = Stored.read(session, others)
+        submitters = {attempt.caller.key_id for attempt in attempts}
+        acceptance = Acceptance.begin(session, submitters, [attempt.planned for attempt in attempts])
+        answers: dict[Identity, tuple[IdempotentRequest, Answer]] = {}
+
+        def accept(attempt: _Attempt) -> Outcome:
+            principal, identity = now_present(attempt.caller), attempt.request.identity
+            if identity not in taken:
+                return Outcome(stored.answer_again(attempt.request), is_first=False)
+            if identity in answers:
+                first, answer = answers[identity]
+                attempt.request.require_repeats(first)
+                return Outcome(answer, is_first=False)
+            answer = acceptance.accept(principal, attempt.planned)
+            answers[identity] = (attempt.request, answer)
+            return Outcome(answer, is_first=True)
+
+        for attempt in attempts:
+            attempt.settle(accept, attempt)
+        if not answers:
+            session.rollback()  # a refusal stores nothing, and its idempotency key stays unused
+            return
+        acceptance.write(at=at)
+        idempotency.store(session, list(answers.values()))
+        idempotency.release(session, taken - answers.keys())

@@ -1,15 +1,10 @@
 """Serves ``POST /train``: writes the reservations, job and answer of a training request in one transaction."""
 
-from datetime import datetime
-
-from sqlalchemy.orm import Session
-
-from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import TRAIN, Principal
 from app.services.installation import Installation
-from app.services.spending.accept import Job, accept
-from app.services.spending.submit import Steps, submit
+from app.services.spending.accept import Job, Need
+from app.services.spending.submit import JobSteps, submit_job
 from app.services.training.plan_training import PlannedTraining, authorized_datasets, plan_training
 from app.wire.training import TrainIn
 
@@ -32,18 +27,13 @@ def submit_training(
         BudgetExceeded: an account refuses.
     """
 
-    def write(session: Session, principal: Principal, planned: PlannedTraining, at: datetime) -> Answer:
-        if planned.profile is not None:
-            grants.require(session, principal, planned.profile.dataset, TRAIN, kind="profile")
-        return accept(session, principal, _job(planned, name=body.name), at=at)
-
-    return submit(
+    return submit_job(
         installation,
         principal,
-        Steps(
+        JobSteps(
             authorize=lambda session, principal: authorized_datasets(session, principal, body),
             quote=lambda session, datasets: plan_training(session, principal, datasets, body),
-            write=write,
+            job=lambda planned: _job(planned, name=body.name),
         ),
         request=request,
     )
@@ -60,4 +50,5 @@ def _job(planned: PlannedTraining, *, name: str | None) -> Job:
         name=name,
         algorithm=planned.plan.algorithm,
         n_trees=planned.plan.n_trees,
+        needs=[] if planned.profile is None else [Need(planned.profile.dataset, TRAIN, "profile")],
     )

@@ -1,0 +1,175 @@
+"""Locks and reads accounts once, judges jobs in memory in order, and writes all admitted reservations at once.
+
+Rules and budgets of a job are those after the jobs before it, so the entries are those of one transaction for each job.
+A job that is refused changes nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from sqlalchemy import insert
+from sqlalchemy.orm import Session
+
+from app.core import ids
+from app.core.errors import NotFound, Unavailable
+from app.db.upsert import ALL_COLUMNS
+from app.ledger import (
+    admission,
+    chain,
+    population_totals,
+    reconciliation,
+    refusals,
+    repository,
+    rules,
+    state,
+    statements,
+)
+from app.ledger.admission import Admitted, Budgets, Placed, Refused
+from app.ledger.chain import NewEntry
+from app.ledger.entries import Entry, EntryKind
+from app.ledger.refusals import NewReservation
+from app.ledger.scope_digest import digest_of
+from app.ledger.stored_rules import RulesInForce
+from app.ledger.tables import AccountRow, MemberRow, ReservationRow
+from app.privacy.composition import Scope
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A job that the accounts admit if it is the next one.
+
+    Attributes:
+        parts: the job's reservations.
+        actor: the key that submits the job.
+        excess: by account on which the job needs an approval, the steps above what the key may spend without one.
+    """
+
+    parts: Sequence[NewReservation]
+    actor: str
+    excess: Mapping[str, int]
+    decision: Admitted
+    budgets: Budgets
+
+
+class LockedAccounts:
+    """Accounts, their populations and their rules in one write transaction, which holds the locks of all of them."""
+
+    def __init__(
+        self,
+        session: Session,
+        rows: Mapping[str, AccountRow],
+        populations: Mapping[str, AccountRow],
+        in_force: RulesInForce,
+    ) -> None:
+        self._session = session
+        self._rows = rows
+        self._populations = populations
+        self._members: Mapping[str, MemberRow] = population_totals.members(session, rows) if populations else {}
+        self._budgets = statements.budgets_of(session, rows, populations)
+        self._doubts = reconciliation.doubts(session, {**rows, **populations}, self._budgets)
+        self._in_force = in_force
+        self._entries: list[tuple[str, Entry]] = []
+        self._reservations: list[dict[str, Any]] = []
+        self._reserved: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self._scopes: dict[str, Scope] = {}
+
+    @classmethod
+    def read(cls, session: Session, account_ids: Collection[str], keys: Collection[str]) -> Self:
+        """Locks accounts, then their populations, in order of their ids; reads what the rules leave to keys."""
+        rows = repository.locked_accounts(session, account_ids)
+        populations = population_totals.locked_rows(session, rows)
+        return cls(session, rows, populations, RulesInForce.read(session, rows, keys))
+
+    @property
+    def may_need_approval(self) -> bool:
+        """Whether rules of an account make some jobs wait for an approval."""
+        return self._in_force.may_need_approval
+
+    def judged(self, parts: Sequence[NewReservation], *, actor: str) -> Judged:
+        """Judges a job after all jobs that were reserved. Two parts may be on one account if their scopes are disjoint.
+
+        Raises:
+            NotFound: no such account.
+            BalanceMismatch: the balance of an account or a population differs from its entries.
+            Unverified: an account is still being compared with its entries.
+            DatasetDeleted: the rows of an account are to be erased by now.
+            Frozen: the dataset of an account is frozen.
+            QuotaExceeded: the rules of an account refuse its part.
+            BudgetExceeded: the first account, in order of their ids, that does not admit its part.
+        """
+        if not all(part.amount > 0 for part in parts):
+            raise ValueError("a reservation is positive")
+        self._require_confirmed({part.account_id for part in parts})
+        allowances = self._in_force.allowances(actor)
+        refusals.require_rules(self._rows, allowances, self._budgets, parts)
+        budgets, decision = admission.admit(self._budgets, parts)
+        if isinstance(decision, Refused):
+            part, ruled = parts[decision.position], rules.room_beside(allowances, parts, decision.position)
+            raise refusals.budget_exceeded(self._rows[part.account_id], part, decision, ruled=ruled)
+        return Judged(parts, actor, self._in_force.above_approval(parts, actor), decision, budgets)
+
+    def reserve(self, judged: Judged) -> list[str]:
+        """Reserves every part of a job, in memory. No other job was reserved since the job was judged.
+
+        Returns:
+            The reservations' ids, in the order of the parts.
+        """
+        reservation_ids = [ids.new(ids.RESERVATION) for _ in judged.parts]
+        for placed in judged.decision:
+            part, reservation_id = judged.parts[placed.position], reservation_ids[placed.position]
+            self._take(part, placed, reservation_id, actor=judged.actor)
+        self._budgets = judged.budgets
+        self._in_force.add(judged.parts, judged.actor)
+        return reservation_ids
+
+    def write(self) -> None:
+        """Writes the reservations, the entries, the heads and the totals of all jobs that were reserved."""
+        if self._reservations:
+            self._session.execute(insert(ReservationRow), self._reservations, execution_options=ALL_COLUMNS)
+            state.add_reserved(self._session, self._scopes, self._reserved)
+            chain.write(self._session, self._entries)
+
+    def _require_confirmed(self, account_ids: Collection[str]) -> None:
+        for account_id in sorted(account_ids):
+            if account_id not in self._rows:
+                raise NotFound("account")
+        populations = (self._budgets.population_of(account_id) for account_id in account_ids)
+        population_ids = {population.id for population in populations if population is not None}
+        for doubted in (*sorted(account_ids), *sorted(population_ids)):
+            doubt: Unavailable | None = self._doubts.get(doubted)
+            if doubt is not None:
+                raise doubt
+
+    def _take(self, part: NewReservation, placed: Placed, reservation_id: str, *, actor: str) -> None:
+        scope = {name: list(listed) for name, listed in part.scope.items()}
+        self._reservations.append(
+            {
+                "id": reservation_id,
+                "account_id": part.account_id,
+                "job_id": part.job_id,
+                "part": placed.position,
+                "amount": part.amount,
+                "scope": scope,
+                "event": part.event,
+                "state": "reserved",
+                "details": part.details or None,
+                "reserved_by": actor,
+                "is_approved": False,
+            }
+        )
+        digest = digest_of(part.scope)
+        self._scopes[digest] = part.scope
+        self._reserved[part.account_id, digest] += part.amount
+        job_id, details = part.job_id or reservation_id, part.details or None
+        new_entry = NewEntry(
+            EntryKind.RESERVE, part.amount, actor=actor, scope=scope, event=part.event, job_id=job_id, details=details
+        )
+        row, population = self._rows[part.account_id], self._budgets.population_of(part.account_id)
+        if population is None:
+            self._entries.append((row.id, chain.extend(row, new_entry)))
+            return
+        assert placed.member is not None, "a member's total follows every reservation"
+        member, population_row = self._members[row.id], self._populations[population.id]
+        self._entries += population_totals.extend(population_row, row, new_entry, member, placed.member)
