@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 from sqlalchemy.orm import Session
 
 from app.core import ids
-from app.core.errors import BudgetExceeded, NeedsApproval, NotFound
+from app.core.errors import BudgetExceeded, NotFound
 from app.ledger import account_facts, repository, service, state
-from app.ledger.locked_accounts import LockedAccounts
-from app.ledger.refusals import NewReservation, largest_epsilon
+from app.ledger.refusals import NewReservation
 from app.ledger.state import CellDelta
 from app.ledger.tables import AccountRow, ReservationRow
-from app.privacy import accountants
 from app.privacy.accountants import zcdp
 from app.privacy.composition import Scope
 
@@ -64,12 +62,7 @@ def charge(session: Session, new_reservation: NewReservation, *, delta: int = 0,
     if delta:
         details = {**(new_reservation.details or {}), "delta": account_facts.delta_text(delta)}
         new_reservation = replace(new_reservation, details=details)
-    accounts = LockedAccounts.read(session, [row.id], [actor])
-    judged = accounts.judged([new_reservation], actor=actor)
-    for excess in judged.excess.values():
-        raise _needs_approval(row, new_reservation, excess)
-    [reservation_id] = accounts.reserve(judged)
-    accounts.write()
+    [reservation_id] = service.reserve(session, [new_reservation], actor=actor, may_wait=False)
     service.charge(session, reservation_id, actor=actor)
     if delta:
         state.move(session, row.id, new_reservation.scope, delta_charged=delta)
@@ -116,17 +109,6 @@ def _spent(session: Session, row: AccountRow, scope: Scope) -> CellDelta:
     """The spent δ; an inexact sum is bounded by the part that is set aside, as every charge was within it."""
     tightest = state.tightest_delta(session, row, scope)
     return CellDelta(tightest.cell, min(tightest.charged, _set_aside(row)), tightest.is_exact)
-
-
-def _needs_approval(row: AccountRow, part: NewReservation, excess: int) -> NeedsApproval:
-    return NeedsApproval(
-        dataset=row.id,
-        dataset_name=row.name,
-        accountant=row.accountant,
-        unit=accountants.by_name(row.accountant).UNIT,
-        requested=account_facts.amount_text(row.accountant, part.amount),
-        what_fits=largest_epsilon(row, part, max(part.amount - excess, 0)),
-    )
 
 
 def _refusal(row: AccountRow, spent: CellDelta, delta: int) -> BudgetExceeded:

@@ -13,7 +13,7 @@ from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
 from app.core import ids
-from app.core.errors import NotFound, Unavailable
+from app.core.errors import NeedsApproval, NotFound, Unavailable
 from app.db.upsert import ALL_COLUMNS
 from app.ledger import (
     admission,
@@ -109,6 +109,12 @@ class LockedAccounts:
             part, ruled = parts[decision.position], rules.room_beside(allowances, parts, decision.position)
             raise refusals.budget_exceeded(self._rows[part.account_id], part, decision, ruled=ruled)
         return Judged(parts, actor, self._in_force.above_approval(parts, actor), decision, budgets)
+
+    def needs_approval(self, judged: Judged) -> NeedsApproval:
+        """The refusal of a job that needs an approval and cannot wait for one."""
+        account_id, excess = next(iter(judged.excess.items()))
+        part = next(part for part in judged.parts if part.account_id == account_id)
+        return refusals.needs_approval(self._rows[account_id], part, excess)
 
     def reserve(self, judged: Judged) -> list[str]:
         """Reserves every part of a job, in memory. No other job was reserved since the job was judged.

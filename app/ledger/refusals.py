@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from app.core import amounts
-from app.core.errors import BudgetExceeded, DatasetDeleted, Frozen, QuotaExceeded
+from app.core.errors import BudgetExceeded, DatasetDeleted, Frozen, NeedsApproval, QuotaExceeded
 from app.ledger import admission, rules
 from app.ledger.account_facts import amount_text
 from app.ledger.admission import Budgets, Refused, Request
@@ -105,4 +105,16 @@ def budget_exceeded(row: AccountRow, part: NewReservation, refused: Refused, *, 
         what_fits=largest_epsilon(row, part, refused.fits if ruled is None else min(refused.fits, ruled)),
         population=None if refusing is None else refusing.name,
         exact=tightest.is_exact if refusing is None else refusing.is_exact,
+    )
+
+
+def needs_approval(row: AccountRow, part: NewReservation, excess: int) -> NeedsApproval:
+    """Refuses a reservation that needs an approval, by its excess, and cannot wait for one."""
+    return NeedsApproval(
+        dataset=row.id,
+        dataset_name=row.name,
+        accountant=row.accountant,
+        unit=accountants.by_name(row.accountant).UNIT,
+        requested=amount_text(row.accountant, part.amount),
+        what_fits=largest_epsilon(row, part, max(part.amount - excess, 0)),
     )

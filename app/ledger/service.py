@@ -16,7 +16,7 @@ from app.core.errors import NotFound, ReservationSettled
 from app.ledger import account_facts, chain, population_totals, reconciliation, repository, state
 from app.ledger.entries import EntryKind
 from app.ledger.locked_accounts import LockedAccounts
-from app.ledger.refusals import NewReservation
+from app.ledger.refusals import NewReservation as NewReservation
 from app.ledger.tables import AccountRow, ReservationRow
 from app.privacy.composition import Partitions
 
@@ -63,12 +63,18 @@ def open_account(session: Session, new_account: NewAccount, *, actor: str) -> No
     chain.append(session, row, opened)
 
 
-def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str) -> list[str]:
+def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str, may_wait: bool = True) -> list[str]:
     """Reserves every part of one job: all of them, or an error and none.
 
     Two parts may be on one account if their scopes are disjoint. Accounts, then their populations, are locked in order
     of their ids before the first is read, so that jobs on several accounts never deadlock. A job without parts reserves
     nothing.
+
+    Args:
+        session: of the caller's transaction.
+        parts: the job's reservations.
+        actor: the key that submits the job.
+        may_wait: whether the job may wait for an approval, if the rules of an account make it need one.
 
     Returns:
         The reservations' ids, in the order of ``parts``.
@@ -77,12 +83,16 @@ def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str) ->
         DatasetDeleted: the rows of an account are to be erased by now; nothing was written.
         Frozen: the dataset of an account is frozen; nothing was written.
         QuotaExceeded: the rules of an account refuse its part; nothing was written.
+        NeedsApproval: the job needs an approval and may not wait; nothing was written.
         BudgetExceeded: the first account, in order of their ids, that does not admit its part; nothing was written.
         BalanceMismatch: the balance of an account or a population differs from its entries; nothing was written.
         Unverified: an account is still being compared with its entries; nothing was written.
     """
     accounts = LockedAccounts.read(session, {part.account_id for part in parts}, [actor])
-    reservation_ids = accounts.reserve(accounts.judged(parts, actor=actor))
+    judged = accounts.judged(parts, actor=actor)
+    if not may_wait and judged.excess:
+        raise accounts.needs_approval(judged)
+    reservation_ids = accounts.reserve(judged)
     accounts.write()
     return reservation_ids
 

@@ -149,4 +149,4 @@ def test_a_job_is_admitted_if_each_part_fits_its_room(world: World, requested: t
 
 
 def test_a_job_that_pays_for_nothing_is_admitted() -> None:
-    assert admission.admit(Budgets({}, []), [[]]) == [()]
+    assert admitted(Budgets({}, []), [[]]) == [()]

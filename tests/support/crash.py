@@ -264,7 +264,7 @@ def _population_places(
     scene: Any, point: str, kill: Callable[..., None]
 ) -> dict[str, tuple[Callable[[], None], Callable[[], object]]]:
     """A submission to a member of a population, the cancellation of its job, and a change of the population's cap."""
-    from app.ledger import chain, population_totals
+    from app.ledger import chain, repository
     from tests.support.member_scene import MemberScene
 
     member = MemberScene(scene)
@@ -276,10 +276,10 @@ def _population_places(
         return member.lower_cap("1", key=point)
 
     places: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
-        "member-entry-written": (lambda: after(chain, "append", kill), submit),
-        "load-written": (lambda: after(population_totals, "record", kill), submit),
-        "void-written": (lambda: after(chain, "append", kill), member.cancel_newest_job),
-        "void-load-written": (lambda: after(population_totals, "record", kill), member.cancel_newest_job),
+        "member-entry-written": (lambda: after(repository, "insert_entries", kill), submit),
+        "load-written": (lambda: after(chain, "write", kill), submit),
+        "void-written": (lambda: after(repository, "insert_entries", kill), member.cancel_newest_job),
+        "void-load-written": (lambda: after(chain, "write", kill), member.cancel_newest_job),
         "population-cap-written": (lambda: after(chain, "append", kill), lower),
         "population-cap-answered": (lambda: None, lambda: kill(lower())),
     }
@@ -309,6 +309,7 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
     from app.datasets.admission import AdmissionBook
     from app.jobs import queue
     from app.ledger import service as ledger
+    from app.ledger.locked_accounts import LockedAccounts
     from tests.support import people
     from tests.support.crash_scene import Scene, open_installation
     from tests.support.sweeping import expired_at
@@ -325,7 +326,7 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
         expired_at(scene.installation, datetime.now(UTC) + timedelta(days=2))
 
     places: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
-        "reserved": (lambda: after(ledger, "reserve", kill), lambda: scene.submit(key=point)),
+        "reserved": (lambda: after(LockedAccounts, "write", kill), lambda: scene.submit(key=point)),
         "enqueued": (lambda: after(queue, "enqueue", kill), lambda: scene.submit(key=point)),
         "accepted": (lambda: None, lambda: kill(scene.submit(key=point))),
         "rows-written": (lambda: after(ingest, "ingest_rows", kill), scene.upload),
