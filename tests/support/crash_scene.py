@@ -76,9 +76,23 @@ class Scene:
             upload_rows(self.installation, OWNER, self.dataset_id, body, request=None)
 
     def submit(
-        self, *, key: str, epsilon: str = "0.01", scope: dict[str, Any] | None = None, by: Principal = OWNER
+        self,
+        *,
+        key: str,
+        epsilon: str = "0.01",
+        scope: dict[str, Any] | None = None,
+        by: Principal = OWNER,
+        digest: str | None = None,
     ) -> Answer:
-        """Submits a training of a tiny forest. Raises the service's errors."""
+        """Submits a training of a tiny forest. Raises the service's errors.
+
+        Args:
+            key: the idempotency key.
+            epsilon: the ε of the request.
+            scope: the scope of the request.
+            by: the caller.
+            digest: stands for the digest of the body; by default, all bodies with a key count as equal.
+        """
         body = TrainIn(
             dataset=self.dataset_id,
             algorithm="rdt-ta",
@@ -86,7 +100,7 @@ class Scene:
             parameters={"n_estimators": 2, "max_depth": 2},
             scope=scope or {},
         )
-        request = IdempotentRequest(by.key_id, "POST /train", key, key.encode().ljust(32, b"."))
+        request = IdempotentRequest(by.key_id, "POST /train", key, (digest or key).encode().ljust(32, b"."))
         return submit_training(self.installation, by, body, request=request)
 
     def charge_external(self, *, key: str, epsilon: str = "0.5") -> Answer:
