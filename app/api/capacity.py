@@ -21,6 +21,7 @@ class Work(StrEnum):
     READINESS = "readiness"
     READ = "read"
     WRITE = "write"
+    SUBMISSION = "submission"
     UPLOAD = "upload"
     EXPORT = "export"
     CONVERSION = "conversion"
@@ -33,6 +34,7 @@ THREADS: Mapping[Work, int] = {
     Work.READINESS: 1,
     Work.READ: limits.MAX_READS_AT_ONCE,
     Work.WRITE: limits.MAX_WRITES_AT_ONCE,
+    Work.SUBMISSION: limits.MAX_SUBMISSIONS_AT_ONCE,
     Work.UPLOAD: limits.MAX_UPLOADS_AT_ONCE,
     Work.EXPORT: limits.MAX_EXPORTS_AT_ONCE,
     Work.CONVERSION: limits.MAX_CONVERSIONS_AT_ONCE,

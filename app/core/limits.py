@@ -215,6 +215,8 @@ MAX_READS_AT_ONCE = 12
 """Threads of one API process that answer requests without a body."""
 MAX_WRITES_AT_ONCE = 8
 """Threads of one API process that parse bodies and answer requests that change something."""
+MAX_SUBMISSIONS_AT_ONCE = 16
+"""Threads of one API process that submit jobs; with those of reads and writes at most the framework's 40 threads."""
 MAX_UPLOADS_AT_ONCE = 8
 """Threads of one API process that read uploads."""
 MAX_EXPORTS_AT_ONCE = 4

@@ -10,6 +10,7 @@ from app.access.cached_authority import CachedAuthority
 from app.access.last_uses import LastUses
 from app.core.data_keys import StorageKeys
 from app.core.errors import GrovekeeperError, InstallationError
+from app.core.groups import Groups
 from app.core.private_files import close_to_others
 from app.core.settings import Settings
 from app.core.tally import Tally
@@ -17,7 +18,6 @@ from app.db.engine import database_file, dialect_of, parse_url
 from app.db.unit_of_work import Database
 from app.registry.cache import ArtifactCache
 from app.registry.store import ArtifactStore
-from app.services.spending.groups import Groups
 
 UNFINISHED_RESTORE = "restore.unfinished"
 """File in the home that marks a restore until it is complete."""

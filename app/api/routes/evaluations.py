@@ -3,7 +3,8 @@
 from fastapi import APIRouter, Response
 
 from app.api import problems
-from app.api.bodies import BodyRoute
+from app.api.bodies import BodyRoute, limited
+from app.api.capacity import Work
 from app.api.deps import Caller, CurrentInstallation, Idempotency, Page, sent
 from app.core.errors import (
     DatasetDeleted,
@@ -38,6 +39,7 @@ def quote_evaluation(
     response_model=TrainOut,
     responses=_SUBMITTED,
 )
+@limited(work=Work.SUBMISSION)
 def evaluate_model(
     installation: CurrentInstallation, caller: Caller, model_id: str, body: EvaluationIn, request: Idempotency
 ) -> Response:
@@ -64,6 +66,7 @@ def quote_selection(installation: CurrentInstallation, caller: Caller, body: Sel
 @router.post(
     "/evaluations", operation_id="select_model", status_code=202, response_model=TrainOut, responses=_SUBMITTED
 )
+@limited(work=Work.SUBMISSION)
 def select_model(
     installation: CurrentInstallation, caller: Caller, body: SelectionIn, request: Idempotency
 ) -> Response:

@@ -3,7 +3,8 @@
 from fastapi import APIRouter, Response
 
 from app.api import problems
-from app.api.bodies import BodyRoute
+from app.api.bodies import BodyRoute, limited
+from app.api.capacity import Work
 from app.api.deps import Caller, CurrentInstallation, Idempotency, Page, sent
 from app.core.errors import (
     DatasetDeleted,
@@ -36,6 +37,7 @@ def quote_profile(installation: CurrentInstallation, caller: Caller, dataset: st
     response_model=TrainOut,
     responses=problems.documented(NotFound, RoleMissing, NoRowsYet, *problems.SPENDING),
 )
+@limited(work=Work.SUBMISSION)
 def release_profile(
     installation: CurrentInstallation, caller: Caller, dataset: str, body: ProfileIn, request: Idempotency
 ) -> Response:

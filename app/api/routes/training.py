@@ -7,7 +7,8 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.api import problems
-from app.api.bodies import BodyRoute
+from app.api.bodies import BodyRoute, limited
+from app.api.capacity import Work
 from app.api.deps import Caller, CurrentInstallation, Idempotency, NameFilter, Page, sent
 from app.api.job_events import JobEvents
 from app.core.errors import (
@@ -77,6 +78,7 @@ def create_plan(installation: CurrentInstallation, caller: Caller, body: PlanIn)
         NotFound, RoleMissing, AccountantMismatch, AdjacencyMismatch, NoRowsYet, NotSupported, *problems.SPENDING
     ),
 )
+@limited(work=Work.SUBMISSION)
 def train_model(installation: CurrentInstallation, caller: Caller, body: TrainIn, request: Idempotency) -> Response:
     """Reserve the price and queue the job, or refuse and say what would fit."""
     return sent(submit_training(installation, caller, body, request=request))
