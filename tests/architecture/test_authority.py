@@ -8,7 +8,7 @@ import ast
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
-OF_CALLERS = {("app/services/authorization.py", "acting")}
+OF_CALLERS = {("app/services/authorization.py", name) for name in ("acting", "acting_together")}
 OF_THE_SERVICE = {
     # the first admin key, and the operator's command on the installation
     ("app/services/keys.py", "ensure_first_admin"),

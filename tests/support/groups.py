@@ -54,5 +54,6 @@ def _result(running: Future[Any]) -> Any:
 def _until_waiting(installation: Installation, n_waiting: int, running: Future[Any]) -> None:
     until = time.monotonic() + _PATIENCE_S
     while len(installation.submissions._waiting) < n_waiting:
-        assert time.monotonic() < until and not running.done(), "the request does not wait for its group"
+        assert not running.done(), "the request does not wait for its group"
+        assert time.monotonic() < until
         time.sleep(0.001)
