@@ -1,6 +1,6 @@
 """Submits requests that spend budget: authorizes, returns a stored answer, quotes, and writes once.
 
-Requests for jobs that arrive at the same time share their transactions (docs/adr/0038-admission-in-groups.md).
+Requests for jobs that arrive at the same time share their transactions (docs/adr/0039-admission-in-groups.md).
 """
 
 import logging
@@ -152,25 +152,25 @@ def _outcomes(installation: Installation, group: Sequence[Submission]) -> list[O
         stored = Stored.read(session, [attempt.request for attempt in _open(attempts)])
         for attempt in _open(attempts):
             attempt.settle(attempt.quote, session, stored)
-    if _open(attempts):
+    if any(attempt.job is not None for attempt in attempts):
         _write(installation, _open(attempts))
-    return [attempt.outcome for attempt in attempts if attempt.outcome is not None]
+    return [attempt.outcome or attempt.refusal for attempt in attempts]
 
 
 class _Attempt:
-    """A request of a group on its way to an outcome."""
+    """A request of a group on its way to an outcome.
+
+    Attributes:
+        job: after the quote, unless the request has an outcome or a refusal.
+        refusal: of the quote; it is the outcome unless a request before it in the group uses the idempotency key.
+    """
 
     def __init__(self, submission: Submission) -> None:
         self.caller, self.steps, self.request = submission.caller, submission.steps, submission.request
         self.outcome: Outcome | GrovekeeperError | None = None
         self.subject: Any = None
-        self._job: Job | None = None
-
-    @property
-    def planned(self) -> Job:
-        """The job, after the quote."""
-        assert self._job is not None, "a request without an outcome has a job"
-        return self._job
+        self.job: Job | None = None
+        self.refusal: GrovekeeperError | None = None
 
     def settle(self, step: Callable[..., Outcome | None], *arguments: Any) -> None:
         """Takes a step. A refusal is the outcome of this request and of no other."""
@@ -187,7 +187,10 @@ class _Attempt:
         earlier = stored.answer_to(self.request)
         if earlier is not None:
             return Outcome(earlier, is_first=False)
-        self._job = self.steps.job(self.steps.quote(session, self.subject))
+        try:
+            self.job = self.steps.job(self.steps.quote(session, self.subject))
+        except GrovekeeperError as refusal:
+            self.refusal = refusal
         return None
 
 
@@ -199,22 +202,24 @@ def _write(installation: Installation, attempts: Sequence[_Attempt]) -> None:
     """Accepts or refuses jobs in one write transaction, and stores the answers of the accepted ones."""
     with acting_together(installation, [attempt.caller for attempt in attempts]) as (session, now_present):
         at = installation.database.now(session)
-        taken = idempotency.take(session, {each.request.identity: each.request for each in attempts}.values(), at=at)
-        others = [attempt.request for attempt in attempts if attempt.request.identity not in taken]
-        stored = Stored.read(session, others)
-        submitters = {attempt.caller.key_id for attempt in attempts}
-        acceptance = Acceptance.begin(session, submitters, [attempt.planned for attempt in attempts])
+        jobs = {attempt: attempt.job for attempt in attempts if attempt.job is not None}
+        requests = {attempt.request.identity: attempt.request for attempt in jobs}
+        taken = idempotency.take(session, requests.values(), at=at)
+        stored = Stored.read(session, [request for identity, request in requests.items() if identity not in taken])
+        acceptance = Acceptance.begin(session, {attempt.caller.key_id for attempt in jobs}, list(jobs.values()))
         answers: dict[Identity, tuple[IdempotentRequest, Answer]] = {}
 
         def accept(attempt: _Attempt) -> Outcome:
             principal, identity = now_present(attempt.caller), attempt.request.identity
-            if identity not in taken:
-                return Outcome(stored.answer_again(attempt.request), is_first=False)
             if identity in answers:
                 first, answer = answers[identity]
                 attempt.request.require_repeats(first)
                 return Outcome(answer, is_first=False)
-            answer = acceptance.accept(principal, attempt.planned)
+            if attempt.refusal is not None:
+                raise attempt.refusal
+            if identity not in taken:
+                return Outcome(stored.answer_again(attempt.request), is_first=False)
+            answer = acceptance.accept(principal, jobs[attempt])
             answers[identity] = (attempt.request, answer)
             return Outcome(answer, is_first=True)
 
