@@ -154,7 +154,7 @@ def _outcomes(installation: Installation, group: Sequence[Submission]) -> list[O
             attempt.settle(attempt.quote, session, stored)
     if any(attempt.job is not None for attempt in attempts):
         _write(installation, _open(attempts))
-    return [attempt.outcome or attempt.refusal for attempt in attempts]
+    return [attempt.result for attempt in attempts]
 
 
 class _Attempt:
@@ -171,6 +171,13 @@ class _Attempt:
         self.subject: Any = None
         self.job: Job | None = None
         self.refusal: GrovekeeperError | None = None
+
+    @property
+    def result(self) -> Outcome | GrovekeeperError:
+        """The outcome, at the end of the group."""
+        result = self.outcome or self.refusal
+        assert result is not None, "a job is accepted or refused"
+        return result
 
     def settle(self, step: Callable[..., Outcome | None], *arguments: Any) -> None:
         """Takes a step. A refusal is the outcome of this request and of no other."""
