@@ -1,6 +1,6 @@
 """Submits requests that spend budget: authorizes, returns a stored answer, quotes, and writes once.
 
-Requests for jobs that arrive at the same time share their transactions (docs/adr/0039-admission-in-groups.md).
+Requests for jobs that arrive at the same time share their transactions (docs/adr/0040-admission-in-groups.md).
 """
 
 import logging
