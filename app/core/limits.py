@@ -309,6 +309,8 @@ MAX_DEPTH = 12
 """Depth of a tree."""
 MAX_REFERENCE_DEPTH = 1_000
 """Depth of a tree without privacy, whose nodes are not a complete binary tree."""
+MAX_REFERENCE_STRENGTH = 1_000
+"""B1 and B2 of multinomial splits without privacy."""
 MAX_TREE_LEAF_CELLS = 2**26
 """Trees × leaves × classes of a model: bounds memory, artifact and prediction by public numbers."""
 MAX_CACHED_ARTIFACT_BYTES = 512 * 1024 * 1024

@@ -12,6 +12,13 @@ from app.forests.algorithms.bms_rf.price import StackedForest
 from app.forests.algorithms.bms_rf.read import StackedFamily
 from app.forests.algorithms.breiman.settle import RandomForest
 from app.forests.algorithms.cart.settle import GreedyTree, PrunedTree
+from app.forests.algorithms.consistent.settle import (
+    BernoulliForest,
+    GreedyOnStructure,
+    MultinomialOnBootstrap,
+    MultinomialReference,
+    PooledForest,
+)
 from app.forests.algorithms.maxtree.price import MaximalVoteTrees
 from app.forests.algorithms.mrf.price import MultinomialForest
 from app.forests.algorithms.nbrt.price import NoiseMatchedBoosting
@@ -56,6 +63,11 @@ _REFERENCES: tuple[tuple[Reference, Family], ...] = (
     (RandomForest(), NodeFamily()),
     (GreedyTree(), NodeFamily()),
     (PrunedTree(), NodeFamily()),
+    (MultinomialReference(), NodeFamily()),
+    (GreedyOnStructure(), NodeFamily()),
+    (MultinomialOnBootstrap(), NodeFamily()),
+    (PooledForest(), NodeFamily()),
+    (BernoulliForest(), NodeFamily()),
 )
 
 BY_SLUG: Mapping[str, Algorithm] = MappingProxyType({priced.slug: priced for priced, _ in _ALGORITHMS})

@@ -9,6 +9,7 @@ import numpy as np
 
 from app.forests.algorithms.breiman import grow as breiman
 from app.forests.algorithms.cart import grow as cart
+from app.forests.algorithms.consistent import grow as consistent
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
 from app.forests.data.rows import PublicRows, SanitisedColumns
@@ -31,6 +32,11 @@ REFERENCES: Mapping[str, GrowReference] = MappingProxyType(
         "breiman": breiman.grow_forest,
         "cart": cart.grow_forest,
         "rpart": cart.grow_forest,
+        "mrf-plain": consistent.grow_forest,
+        "breiman-se": consistent.grow_forest,
+        "breiman-m": consistent.grow_forest,
+        "denil14": consistent.grow_forest,
+        "brf": consistent.grow_forest,
     }
 )
 """Growth by slug of the algorithm."""

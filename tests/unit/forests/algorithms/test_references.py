@@ -1,0 +1,209 @@
+"""Forests without privacy: learned functions, artifacts, split rules against NumPy, and falling errors."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+from app.core.errors import NotSupported
+from app.forests import artifacts, catalogue, planning, predict
+from app.forests.contract.forest import Forest
+from app.forests.data.design import Design
+from app.forests.data.rows import PublicRows, SanitisedColumns
+from app.forests.data.schema import Feature, Label, Schema
+from app.forests.grow_references import REFERENCES, grow
+from app.forests.trees.grow.coded_rows import CodedRows
+
+IRIS = Schema(
+    tuple(Feature(name, "numeric", 0.0, 10.0) for name in "abcd"),
+    Label("species", ("setosa", "versicolor", "virginica")),
+)
+UNIT = Schema(tuple(Feature(name, "numeric", 0.0, 1.0) for name in "ab"), Label("y", ("no", "yes")))
+MIXED = Schema(
+    (
+        Feature("age", "integer", 0.0, 9.0, missing=True),
+        Feature("sex", "categorical", categories=("f", "m")),
+        Feature("size", "categorical", categories=("s", "m", "l"), ordered=True),
+    ),
+    Label("y", ("no", "yes")),
+)
+
+
+def _rows(*columns: NDArray[np.float64] | NDArray[np.int32], y: NDArray[np.int64]) -> PublicRows:
+    return PublicRows(SanitisedColumns(columns, len(y)), y.astype(np.int32), np.zeros((len(y), 16), dtype=np.uint8))
+
+
+def _iris() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    X, y = load_iris(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    return X[order], y[order]
+
+
+def _grown(slug: str, schema: Schema, rows: PublicRows, **parameters: object) -> Forest:
+    n_done = 0
+
+    def done() -> None:
+        nonlocal n_done
+        n_done += 1
+
+    if "n_estimators" in {parameter.name for parameter in catalogue.reference(slug).parameters}:
+        parameters = {"n_estimators": 20, **parameters}
+    plan = planning.plan_reference(slug, parameters, schema)
+    forest = grow(plan, schema, rows, on_tree_done=done, seed=1)
+    assert n_done == plan.n_trees
+    return forest
+
+
+def _error(forest: Forest, schema: Schema, rows: PublicRows) -> float:
+    shares = predict.probabilities(forest, schema, rows.features, read_out=None)
+    return float((shares.argmax(axis=1) != rows.y).mean())
+
+
+def test_every_reference_has_growth_and_no_private_slug() -> None:
+    assert catalogue.REFERENCES.keys() == REFERENCES.keys()
+    assert catalogue.BY_SLUG.keys().isdisjoint(catalogue.REFERENCES)
+
+
+@pytest.mark.parametrize("slug", catalogue.REFERENCES)
+def test_a_reference_learns_and_its_artifact_predicts_the_same(slug: str) -> None:
+    X, y = _iris()
+    train, test = _rows(*X[:100].T, y=y[:100]), _rows(*X[100:].T, y=y[100:])
+    forest = _grown(slug, IRIS, train)
+    assert _error(forest, IRIS, test) < 0.15
+    read = artifacts.loads(artifacts.dumps(forest, {"schema": IRIS.to_json(), "privacy": "none"}))
+    assert read.plan == forest.plan
+    for read_out in catalogue.read_outs(slug):
+        one, other = (
+            predict.probabilities(each, IRIS, test.features, read_out=read_out) for each in (forest, read.forest)
+        )
+        assert np.array_equal(one, other)
+        assert np.allclose(one.sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("slug", catalogue.REFERENCES)
+@pytest.mark.parametrize("n_rows", [0, 1, 2, 40])
+def test_any_rows_give_a_model(slug: str, n_rows: int) -> None:
+    random = np.random.default_rng(2)
+    age = np.where(random.random(n_rows) < 0.2, np.nan, random.integers(0, 10, n_rows))
+    rows = _rows(
+        age,
+        random.integers(0, 4, n_rows).astype(np.int32),
+        random.integers(0, 5, n_rows).astype(np.int32),
+        y=np.ones(n_rows, dtype=np.int64) if n_rows < 40 else random.integers(0, 2, n_rows),
+    )
+    forest = _grown(slug, MIXED, rows)
+    read = artifacts.loads(artifacts.dumps(forest, {"schema": MIXED.to_json()}))
+    assert np.allclose(predict.probabilities(read.forest, MIXED, rows.features, read_out=None).sum(axis=1), 1.0)
+
+
+def test_trees_of_scikit_learn_answer_as_scikit_learn_does() -> None:
+    X, y = _iris()
+    rows = _rows(*X.T, y=y)
+    exact = X.astype(np.float32)
+    tree = DecisionTreeClassifier(random_state=1).fit(exact, y)
+    ours = predict.probabilities(_grown("cart", IRIS, rows), IRIS, rows.features, read_out="ta")
+    assert np.array_equal(ours.argmax(axis=1), tree.predict(exact))
+    theirs = RandomForestClassifier(20, min_samples_leaf=5, max_features="sqrt", random_state=1).fit(exact, y)
+    ours = predict.probabilities(_grown("breiman", IRIS, rows), IRIS, rows.features, read_out="ta")
+    assert np.mean(ours.argmax(axis=1) == theirs.predict(exact)) > 0.97
+
+
+def test_a_missing_library_is_a_typed_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "find_spec", lambda _name: None)
+    with pytest.raises(NotSupported):
+        planning.plan_reference("cart", {}, IRIS)
+    assert planning.plan_reference("mrf-plain", {}, IRIS).n_trees == 100
+
+
+def _decreases(values: NDArray[np.float64], y: NDArray[np.int32], min_leaf: int) -> dict[float, float]:
+    """The decrease of the Gini impurity by every legal midpoint, in plain NumPy."""
+
+    def gini(labels: NDArray[np.int32]) -> float:
+        return 1.0 - float(np.square(np.bincount(labels) / len(labels)).sum())
+
+    distinct = np.unique(values)
+    found = {}
+    for low, high in pairwise(distinct):
+        left = values <= low
+        if min(left.sum(), (~left).sum()) >= min_leaf:
+            share = left.mean()
+            found[(low + high) / 2] = gini(y) - share * gini(y[left]) - (1 - share) * gini(y[~left])
+    return found
+
+
+def test_the_first_split_is_the_best_one_of_numpy() -> None:
+    from app.forests.kernels.compiled import split_loops
+    from app.forests.trees.grow.coded_rows import Rule, Weights, grown
+
+    X, y = _iris()
+    coded = CodedRows.of(Design.of(IRIS), _rows(*X.T, y=y))
+    everything = np.ones(len(y), dtype=np.int32)
+    rule = Rule(split_loops.GREEDY, 5, 4)
+    tree = grown(coded, Weights(everything, everything), rule, np.random.default_rng(0))
+    largest = [max(_decreases(column, y.astype(np.int32), 5).values()) for column in X.astype(np.float32).T]
+    chosen = _decreases(X.astype(np.float32)[:, tree.feature[0]], y.astype(np.int32), 5)
+    at = min(chosen, key=lambda threshold: abs(threshold - tree.threshold[0]))
+    assert chosen[at] == pytest.approx(max(largest))
+
+
+def test_multinomial_splits_follow_the_softmax_of_normalised_decreases() -> None:
+    from app.forests.kernels.compiled import split_loops
+    from app.forests.trees.grow.coded_rows import Rule, Weights, grown
+
+    X, y = _iris()
+    X, y = X[:40], y[:40].astype(np.int32)
+    coded, everything = CodedRows.of(Design.of(IRIS), _rows(*X.T, y=y)), np.ones(len(y), dtype=np.int32)
+    rule, random = Rule(split_loops.MULTINOMIAL, 15, 0, (4.0, 3.0)), np.random.default_rng(3)
+    points = [_decreases(column, y, 15) for column in X.astype(np.float32).T]
+    best = np.array([max(found.values()) for found in points])
+    weights = np.exp(2.0 * (best - best.min()) / (best.max() - best.min()))
+    n_draws = 2_000
+    drawn = [grown(coded, Weights(everything, everything), rule, random) for _ in range(n_draws)]
+    counted = np.bincount([tree.feature[0] for tree in drawn], minlength=4) / n_draws
+    assert np.abs(counted - weights / weights.sum()).max() < 0.05
+    column = int(counted.argmax())
+    gains = np.array(list(points[column].values()))
+    shares = np.exp(1.5 * (gains - gains.min()) / (gains.max() - gains.min()))
+    cuts = np.array([tree.threshold[0] for tree in drawn if tree.feature[0] == column])
+    seen = np.array([np.mean(np.abs(cuts - cut) < 1e-6) for cut in points[column]])
+    assert np.abs(seen - shares / shares.sum()).max() < 0.06
+
+
+def _task(n_rows: int, random: np.random.Generator) -> PublicRows:
+    """Uniform points; P(yes) is 0.9 in a disk and 0.1 outside, so that the Bayes error is 0.1."""
+    a, b = random.random(n_rows), random.random(n_rows)
+    chance = np.where((a - 0.5) ** 2 + (b - 0.5) ** 2 < 0.15, 0.9, 0.1)
+    return _rows(a, b, y=(random.random(n_rows) < chance).astype(np.int64))
+
+
+def _excess_errors(slug: str, sizes: tuple[int, ...]) -> list[float]:
+    random = np.random.default_rng(4)
+    test = _task(20_000, random)
+    return [
+        _error(_grown(slug, UNIT, _task(n, random), min_samples_leaf=max(int(n**0.5 / 2), 1)), UNIT, test) - 0.1
+        for n in sizes
+    ]
+
+
+CONSISTENT = ("mrf-plain", "denil14", "brf")
+
+
+def _check_falling(slug: str, sizes: tuple[int, ...], *, last: float) -> None:
+    errors = _excess_errors(slug, sizes)
+    assert errors[-1] < last, errors
+    assert errors[-1] < errors[0] / 2, errors
+
+
+@pytest.mark.parametrize("slug", CONSISTENT)
+def test_the_error_of_a_consistent_forest_falls_towards_that_of_bayes(slug: str) -> None:
+    _check_falling(slug, (60, 3_000), last=0.06)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("slug", CONSISTENT)
+def test_the_error_of_a_consistent_forest_comes_close_to_that_of_bayes(slug: str) -> None:
+    _check_falling(slug, (100, 1_000, 10_000, 100_000), last=0.02)
