@@ -302,10 +302,6 @@ def test_the_demo_serves_until_it_is_interrupted(start: Start, tmp_path: Path) -
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=_GIVE_UP_S) == 0
     assert _all_gone(below, within_s=_STOPPED_WITHIN_S)
-    again = start("demo", "--exit", "--json", "--port", "0")
-    assert again.stdout is not None
-    assert json.loads(again.stdout.read())["dataset"] == "adult-2", "a name that is taken is left alone"
-    assert again.wait(timeout=_GIVE_UP_S) == 0
 
 
 def test_a_running_child_is_gone_within_seconds_and_its_charge_stays(start: Start, tmp_path: Path) -> None:

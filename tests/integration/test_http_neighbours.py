@@ -6,7 +6,7 @@ replaced by their kind and their order of appearance; their lengths stay in the 
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -193,25 +193,35 @@ def _differences(one: World, other: World) -> list[str]:
 
 OF_ROWS = {name: HEADER + rows for name, rows in NEIGHBOURS.items()}
 OF_UNITS = {name: UNIT_HEADER + rows for name, rows in UNIT_NEIGHBOURS.items()}
-SHORT = ("a row more", "a unit more")
 
 
-@pytest.mark.parametrize(
-    "names",
-    [SHORT, pytest.param([*OF_ROWS, *OF_UNITS], marks=pytest.mark.long)],
-    ids=["some neighbours", "all neighbours"],
-)
-def test_neighbouring_datasets_give_the_same_answers(server: Server, names: Sequence[str]) -> None:
-    of_rows = _walk(server, HEADER + ROWS, accountant="pure")
-    of_units = _walk(server, UNIT_HEADER + UNIT_ROWS, accountant="gdp", privacy_unit=UNIT)
-    assert len(of_rows.left) > 80
+def test_a_neighbouring_dataset_gives_the_same_answers(server: Server) -> None:
+    """With a row more on SQLite, and with a unit more on PostgreSQL."""
+    if server.database.dialect == "sqlite":
+        _assert_same_answers_of_rows(server, "a row more")
+    else:
+        _assert_same_answers_of_units(server, "a unit more")
+
+
+@pytest.mark.long
+def test_neighbouring_datasets_give_the_same_answers(server: Server) -> None:
+    _assert_same_answers_of_rows(server, *OF_ROWS)
+    _assert_same_answers_of_units(server, *OF_UNITS)
+
+
+def _assert_same_answers_of_rows(server: Server, *names: str) -> None:
+    whole = _walk(server, HEADER + ROWS, accountant="pure")
+    assert len(whole.left) > 80
     for name in names:
-        if name in OF_ROWS:
-            differences = _differences(of_rows, _walk(server, OF_ROWS[name], accountant="pure"))
-        else:
-            other = _walk(server, OF_UNITS[name], accountant="gdp", privacy_unit=UNIT)
-            differences = _differences(of_units, other)
-        assert differences == [], name
+        assert _differences(whole, _walk(server, OF_ROWS[name], accountant="pure")) == [], name
+
+
+def _assert_same_answers_of_units(server: Server, *names: str) -> None:
+    whole = _walk(server, UNIT_HEADER + UNIT_ROWS, accountant="gdp", privacy_unit=UNIT)
+    assert len(whole.left) > 80
+    for name in names:
+        other = _walk(server, OF_UNITS[name], accountant="gdp", privacy_unit=UNIT)
+        assert _differences(whole, other) == [], name
 
 
 def test_one_request_more_is_found_in_the_metrics(server: Server) -> None:

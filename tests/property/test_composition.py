@@ -25,7 +25,7 @@ from app.privacy.composition.elimination import plan
 from tests.support.loads import BoxAmount, loads_of
 
 EPOCHS = ("ep_1", "ep_2", "ep_3")
-THOROUGH = settings(max_examples=120, deadline=None)
+THOROUGH = settings(max_examples=60, deadline=None)
 
 
 @st.composite
@@ -95,7 +95,7 @@ def test_the_tightest_joint_cell_equals_that_of_brute_force(ledger: tuple[Partit
     assert [loads.at(cell) for cell in cells] == [_covering(boxes, cell) for cell in cells]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(ledgers(), st.sampled_from([1, 3, 8]))
 def test_results_do_not_depend_on_the_size_of_chunks(
     ledger: tuple[Partitions, list[BoxAmount], Scope], part: int
@@ -113,7 +113,7 @@ def test_results_do_not_depend_on_the_size_of_chunks(
         assert loads_of(partitions, boxes, inside=inside).largest() == bounded
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(ledgers())
 def test_every_cell_shows_its_tightest_joint_cell(ledger: tuple[Partitions, list[BoxAmount], Scope]) -> None:
     partitions, boxes, inside = ledger
@@ -136,7 +136,7 @@ def test_every_cell_shows_its_tightest_joint_cell(ledger: tuple[Partitions, list
             )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(ledgers(), st.sampled_from([0, 4, 20, 60]))
 def test_beyond_the_work_limit_the_result_is_an_upper_bound(
     ledger: tuple[Partitions, list[BoxAmount], Scope], work: int
@@ -156,7 +156,7 @@ def test_beyond_the_work_limit_the_result_is_an_upper_bound(
             assert tightest.load == largest if tightest.is_exact else tightest.load >= largest
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(ledgers(), st.sampled_from([0, 20, 60, limits.MAX_COMPOSITION_WORK]), st.data())
 def test_another_amount_never_lowers_the_largest_load(
     ledger: tuple[Partitions, list[BoxAmount], Scope], work: int, data: st.DataObject

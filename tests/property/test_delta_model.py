@@ -93,7 +93,7 @@ def _charged(installation: Installation, account_id: str, charge: Charge) -> boo
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(program=st.lists(charges, min_size=3, max_size=14))
 def test_no_joint_cell_exceeds_the_delta_that_is_set_aside(

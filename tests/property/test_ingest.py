@@ -143,7 +143,7 @@ def run(schema, body, *, line_bytes, is_gzip, then):
         return {}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data(), uploads())
 def test_uploads_are_stored_or_refused_as_in_the_model(data, upload):
     schema, rows = upload
@@ -182,7 +182,7 @@ def test_the_report_counts_mapped_cells(data, upload):
     run(schema, body, line_bytes=line_bytes, is_gzip=is_gzip, then=then)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data(), uploads(texts=odd_texts))
 def test_every_cell_that_is_not_a_number_is_counted(data, upload):
     schema, rows = upload
@@ -220,7 +220,7 @@ def test_a_damaged_file_is_refused(position, flips):
     assert run(schema, body, line_bytes=10_000, is_gzip=False, then=then) == {}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data(), declarations())
 def test_prediction_and_ingestion_map_a_value_alike(data, schema):
     texts = [data.draw(cells_of(feature, texts=number_texts)) for feature in schema.features]

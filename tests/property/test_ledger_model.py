@@ -35,7 +35,7 @@ from tests.support.ledger_steps import (
 )
 from tests.support.ledger_world import World
 
-_N_PROGRAMS = 16
+_N_PROGRAMS = 10
 _N_LONG = 1_000
 
 

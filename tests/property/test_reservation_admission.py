@@ -103,7 +103,7 @@ worlds = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(world=worlds, batch=st.lists(jobs, max_size=6))
 def test_a_batch_of_jobs_is_admitted_as_by_brute_force(world: World, batch: list[list[Request]]) -> None:
     decisions = admitted(world.budgets(), batch)
@@ -137,7 +137,7 @@ def test_a_batch_is_admitted_as_its_jobs_one_after_another(world: World, batch: 
             budgets = budgets.reserved(requests)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(world=worlds, requested=st.tuples(amounts, amounts), scope=scopes)
 def test_a_job_is_admitted_if_each_part_fits_its_room(world: World, requested: tuple[int, int], scope: Scope) -> None:
     """Quote and admission agree."""

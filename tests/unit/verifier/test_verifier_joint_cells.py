@@ -40,7 +40,7 @@ SCOPES = st.tuples(*(_side(name) for name in sorted(CELLS))).map(_scope)
 JOBS = st.lists(st.tuples(SCOPES, st.integers(1, 9), st.sampled_from(["reserve", "charge", "void"])), max_size=14)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(JOBS, SCOPES, st.integers(0, 40))
 def test_the_tightest_cell_is_that_of_a_brute_force(jobs: Any, asked: Any, limit: int) -> None:
     cells = JointCells(PARTITIONS)
@@ -144,7 +144,7 @@ def test_an_old_bound_refuses_nothing_after_a_reservation_is_given_back() -> Non
     assert cells.exceeds((), 0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(JOBS, st.data())
 def test_the_largest_load_is_followed_through_any_history(jobs: Any, data: st.DataObject) -> None:
     """Reservations are voided in any order; after every step the largest load equals that of a brute force."""

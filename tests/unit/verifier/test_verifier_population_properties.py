@@ -26,7 +26,7 @@ STEPS = st.lists(
 )
 # The fixture is a class, so one instance of it serves all examples.
 relaxed = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None, max_examples=25
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None, max_examples=15
 )
 
 
