@@ -17,6 +17,8 @@ from app.services.ledger.heads import Heads
 _RELEASED_MODEL = re.compile(r"/models/[^/]+(/artifact|/predict)?|/v2/models/[^/]+(/versions/[^/]+)?(/ready|/infer)?")
 """Released models: post-processing, served even if the ledger contradicts its heads."""
 
+_PREDICTION = re.compile(r"/models/[^/]+/predict|/v2/models/[^/]+(/versions/[^/]+)?/infer")
+
 
 class Authentication:
     """Authenticates the callers of one process."""
@@ -29,12 +31,8 @@ class Authentication:
         self._capacities = capacities
         self._provider = provider
 
-    async def principal(self, scope: Scope, *, predicts: bool) -> Principal:
-        """Return the caller of a request.
-
-        Args:
-            scope: of the request.
-            predicts: whether the process may know the caller under its lease.
+    async def principal(self, scope: Scope) -> Principal:
+        """Return the caller of a request; of a prediction, the caller that the process may know under its lease.
 
         Raises:
             Unauthenticated: no valid key, token or session.
@@ -45,6 +43,7 @@ class Authentication:
             return await self._capacities.run(Work.AUTHENTICATION, lambda: self._signed_in(cookie))
         keys = [value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"]
         text = keys[0] if len(keys) == 1 else None  # with two keys the caller is ambiguous
+        predicts = scope["method"] == "POST" and _PREDICTION.fullmatch(scope["path"]) is not None
         known = cached(self._installation, text) if predicts and not self._heads.is_rewound else None
         if known is not None:
             return known

@@ -5,8 +5,6 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -27,6 +25,7 @@ from app.services.installation import Installation
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """Paths that need no key. Their answers contain no data of the installation."""
 
+_ON_EVERY_ANSWER = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _log = logging.getLogger(__name__)
 
@@ -77,12 +76,15 @@ class EveryRequest:
         self._in_flight += 1
         try:
             model = self._predictions.address(scope)
-            await self._admit(scope, predicts=model is not None)
-            with self._of_key(scope):
+            await self._admit(scope)
+            key_id = self._begin(scope)
+            try:
                 if model is None:
                     await self._app(scope, receive, answered)
                 else:
                     await self._predictions.answer(model, scope, receive, answered)
+            finally:
+                self._end(key_id)
         except GrovekeeperError as error:
             if answered.has_started:
                 raise
@@ -98,9 +100,8 @@ class EveryRequest:
         finally:
             self._in_flight -= 1
 
-    @contextmanager
-    def _of_key(self, scope: Scope) -> Iterator[None]:
-        """Counts a request among those of its key.
+    def _begin(self, scope: Scope) -> str | None:
+        """Counts a request among those of its key, and returns the key's id.
 
         Raises:
             TooManyRequests: the key has ``limits.MAX_REQUESTS_PER_KEY`` requests in flight.
@@ -110,21 +111,21 @@ class EveryRequest:
         if key_id is not None and self._in_flight_of[key_id] >= limits.MAX_REQUESTS_PER_KEY:
             raise TooManyRequests
         self._in_flight_of[key_id] += 1
-        try:
-            yield
-        finally:
-            self._in_flight_of[key_id] -= 1
-            if not self._in_flight_of[key_id]:
-                del self._in_flight_of[key_id]
+        return key_id
 
-    async def _admit(self, scope: Scope, *, predicts: bool) -> None:
+    def _end(self, key_id: str | None) -> None:
+        self._in_flight_of[key_id] -= 1
+        if not self._in_flight_of[key_id]:
+            del self._in_flight_of[key_id]
+
+    async def _admit(self, scope: Scope) -> None:
         if scope["path"] in PUBLIC_PATHS:
             return
         if self._in_flight > limits.MAX_REQUESTS_IN_FLIGHT:
             raise TooManyRequests
         if scope["path"] in WITHOUT_SESSION:
             return
-        principal = await self._authentication.principal(scope, predicts=predicts)
+        principal = await self._authentication.principal(scope)
         scope["state"]["principal"] = principal
         self._installation.last_uses.note(principal.key_id, at=clock.now())
         if not scope["path"].isprintable():  # ids and names are printable, and PostgreSQL rejects a NUL in a query
@@ -158,9 +159,10 @@ class _Answered:
         if message["type"] == "http.response.start":
             self.has_started = True
             self.status = message["status"]
-            headers = list(message.get("headers", []))
-            headers.append((b"x-request-id", self._request_id.encode("ascii")))
-            headers.append((b"x-content-type-options", b"nosniff"))
-            headers.append((b"cache-control", b"no-store"))
+            headers = [
+                *message.get("headers", ()),
+                (b"x-request-id", self._request_id.encode("ascii")),
+                *_ON_EVERY_ANSWER,
+            ]
             message = {**message, "headers": headers}
         await self._send(message)

@@ -6,7 +6,7 @@ documents the operation, and answers other methods.
 
 import re
 
-from fastapi import Request, Response
+from fastapi import Request
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
@@ -53,4 +53,6 @@ class Predictions:
             answer = await self._capacities.run(
                 Work.PREDICTION, lambda: predict(self._installation, principal, address, body)
             )
-        await Response(answer, media_type="application/json")(scope, receive, send)
+        headers = [(b"content-length", b"%d" % len(answer)), (b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})

@@ -39,7 +39,8 @@ class Recorder:
         principal: Principal | None = scope["state"].get("principal")
         key_id = None if principal is None else principal.key_id
         level = logging.DEBUG if method in _READS or route == _PREDICT else logging.INFO
-        fields = {"method": method, "route": route, "status": status, "key_id": key_id}
-        _log.log(level, "a request was answered", extra=fields)
+        if _log.isEnabledFor(level):
+            fields = {"method": method, "route": route, "status": status, "key_id": key_id}
+            _log.log(level, "a request was answered", extra=fields)
         if self.spans is not None:
             self.spans.record(scope, status=status, began_ns=began_ns, ended_ns=time.time_ns())

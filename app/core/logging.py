@@ -13,8 +13,6 @@ import json
 import logging
 import sys
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import TracebackType
@@ -44,14 +42,17 @@ PUBLIC_FIELDS = (
 _about: ContextVar[dict[str, object]] = ContextVar("about", default={})  # noqa: B039  # never changed in place
 
 
-@contextmanager
-def about(**fields: str) -> Iterator[None]:
+class about:  # noqa: N801  # a function in all but its form, which takes a third of the time
     """Adds public fields to every line that this thread or task writes meanwhile: the request or the job."""
-    token = _about.set(_about.get() | fields)
-    try:
-        yield
-    finally:
-        _about.reset(token)
+
+    def __init__(self, **fields: str) -> None:
+        self._fields = fields
+
+    def __enter__(self) -> None:
+        self._token = _about.set(_about.get() | self._fields)
+
+    def __exit__(self, *_: object) -> None:
+        _about.reset(self._token)
 
 
 class JsonFormatter(logging.Formatter):

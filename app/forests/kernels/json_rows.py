@@ -80,10 +80,10 @@ class RowText:
                 if missing is None:
                     return None
                 numbers[column], codes[column] = np.nan, missing
-        return tuple(
-            codes[column] if is_categorical else numbers[column]
-            for column, is_categorical in enumerate(self._is_categorical)
-        )
+        if not any(self._is_categorical):
+            return tuple(numbers)
+        pairs = zip(self._is_categorical, codes, numbers, strict=True)
+        return tuple(code if is_categorical else number for is_categorical, code, number in pairs)
 
 
 def _key(text: bytes) -> int:

@@ -66,6 +66,9 @@ def class_proportions(evidence: NDArray[np.float64], noise_scale: float) -> NDAr
 def _normalised(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
     """Divides by the sum over classes; uniform where the sum is zero."""
     total = evidence.sum(axis=-1, keepdims=True)
+    if (total > 0.0).all():
+        quotient: NDArray[np.float64] = evidence / total
+        return quotient
     shares = np.full_like(evidence, 1.0 / evidence.shape[-1])
     np.divide(evidence, total, out=shares, where=total > 0.0)
     return shares
