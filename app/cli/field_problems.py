@@ -16,6 +16,7 @@ _MEANINGS = {
     "above-upper": "above the upper bound",
     "malformed": "not of the form that this field takes",
     "missing": "an empty cell in a column that allows none",
+    "no-account": "a public dataset has no account, so no budget runs low",
     "not-an-amount": "not an exact decimal number, such as 0.5",
     "not-disjoint": "the two scopes share cells",
     "not-for-this-algorithm": "this algorithm does not take it; see: grovekeeper algorithms ALGORITHM",

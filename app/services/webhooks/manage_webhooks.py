@@ -31,7 +31,8 @@ def create_webhook(
         NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: only owners register webhooks.
         DatasetDeleted: the dataset's rows are erased.
-        InvalidRequest: no delivery may go to the address, or the threshold is missing, unused or above 1.
+        InvalidRequest: no delivery may go to the address, or the threshold is missing, unused, above 1, or of a public
+            dataset, which has no budget.
         TooLarge: the dataset has too many webhooks.
     """
     try:
@@ -46,6 +47,8 @@ def create_webhook(
     with acting(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         dataset = catalog.locked(session, dataset.id).living()
+        if dataset.is_public and body.threshold is not None:
+            raise InvalidRequest.at("/threshold", "no-account")
         at = installation.database.now(session)
         row = WebhookRow(
             id=ids.new(ids.WEBHOOK),
