@@ -1,5 +1,6 @@
 """Implements ``grovekeeper approvals``: lists jobs that wait for an owner, approves and rejects them."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -23,7 +24,7 @@ def list_approvals(call: Remote) -> None:
         call.output.json({"approvals": waiting})
         return
     rows = [
-        [job["job"], ", ".join(_prices(job)), job["algorithm"] or job["kind"], job["submitted_by"], job["expires_at"]]
+        [job["job"], ", ".join(_prices(job)), job["algorithm"] or job["kind"], _submitter(job), job["expires_at"]]
         for job in waiting
     ]
     call.output.table(["job", "price", "what", "by", "expires"], rows, empty="no job waits for you")
@@ -56,3 +57,9 @@ def _decide(call: Remote, job_id: str, decision: str, reason: str) -> None:
 
 def _prices(job: dict[str, Any]) -> list[str]:
     return [f"{amount(part['price'])} on {part['dataset_name']}" for part in job["parts"]]
+
+
+def _submitter(job: Mapping[str, Any]) -> str:
+    """The key that submitted a job, with its name where the reader may know it."""
+    name, key_id = job["submitted_by_name"], str(job["submitted_by"])
+    return key_id if name is None else f"{name} ({key_id})"

@@ -136,9 +136,16 @@ def _card(
         evaluations=_evaluations(installation, caller, model_id),
         may_evaluate=has_role(installation, caller, model["dataset"], TRAIN),
         aliases=named.aliases,
+        names=_names(installation, caller, model["dataset"]),
         may_name=has_role(installation, caller, model["dataset"], NAME_MODEL),
         history=_history(installation, caller, model["dataset"], shown.alias) if shown.alias else None,
     )
+
+
+def _names(installation: Installation, caller: Principal, dataset: str) -> dict[str, str]:
+    """The names of the newest models of a dataset, by id; models without a name are left out."""
+    listed = models.list_models(installation, caller, PageRequest(limits.MAX_PAGE_SIZE), ModelFilter(dataset))
+    return {model.id: model.name for model in listed.models if model.name}
 
 
 def _history(installation: Installation, caller: Principal, dataset: str, alias: str) -> AliasHistory | None:

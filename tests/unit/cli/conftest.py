@@ -274,6 +274,7 @@ RULES = {
 }  # fmt: skip
 APPROVAL = {
     "job": "jb_1", "kind": "train", "algorithm": "mrf", "state": "waiting", "submitted_by": "key_b",
+    "submitted_by_name": "ben", "name": None,
     "submitted_at": "2026-11-20T09:00:00.000000Z", "expires_at": "2026-11-27T09:00:00.000000Z",
     "parts": [{"dataset": "ds_1", "dataset_name": "census", "scope": {}, "price": PRICE}],
 }  # fmt: skip

@@ -167,7 +167,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     ),
     (["rules", "set", "census", "--largest-job", "0.4", "--without", "quotas"], ["rules of census"]),
     (["rules", "confirm", "census", "--yes"], ["rules of census"]),
-    (["approvals", "list"], ["jb_1", "0.1 ε on census", "key_b", "approvals approve jb_1 --reason REASON"]),
+    (["approvals", "list"], ["jb_1", "0.1 ε on census", "ben (key_b)", "approvals approve jb_1 --reason REASON"]),
     (["approvals", "approve", "jb_1", "--reason", "agreed"], ["approved job jb_1", "it is now queued"]),
     (["approvals", "reject", "jb_1", "--reason", "too much"], ["rejected job jb_1"]),
     (["audit", "list"], ["key-revoked", "key_a", "key: key_b"]),
