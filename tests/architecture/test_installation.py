@@ -31,8 +31,9 @@ def _requirements(lines: list[str]) -> list[Requirement]:
     return [Requirement(line) for line in lines]
 
 
-def test_the_lock_files_are_those_of_the_build_the_client_generator_the_service_and_the_tests() -> None:
-    assert [path.stem for path in _LOCKS] == ["build", "generator", "runtime", "test"]
+def test_each_lock_file_has_a_purpose() -> None:
+    """Of the build, the service, the tests, and of two programs that long tests install apart."""
+    assert [path.stem for path in _LOCKS] == ["build", "generator", "inference", "runtime", "test"]
 
 
 @pytest.mark.parametrize("path", _LOCKS, ids=lambda path: path.stem)
