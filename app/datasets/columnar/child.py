@@ -64,14 +64,16 @@ def _give_up() -> None:
 
 
 def _emit(text: bytes) -> None:
+    view = memoryview(text)
     for start in range(0, len(text), MAX_FRAME_BYTES):
-        _send(TEXT, text[start : start + MAX_FRAME_BYTES])
+        _send(TEXT, view[start : start + MAX_FRAME_BYTES])
 
 
-def _send(kind: bytes, payload: bytes) -> None:
-    view = memoryview(HEAD.pack(kind, len(payload)) + payload)
-    while view:
-        view = view[os.write(_OUT, view) :]
+def _send(kind: bytes, payload: bytes | memoryview) -> None:
+    for part in (HEAD.pack(kind, len(payload)), payload):
+        view = memoryview(part)
+        while view:
+            view = view[os.write(_OUT, view) :]
 
 
 def _received(n_bytes: int) -> bytes:

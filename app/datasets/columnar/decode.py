@@ -35,7 +35,9 @@ _BATCH_ROWS = (2**8, 2**15)
 _MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 _TAIL_BYTES = 8
 _BUFFER_BYTES = 64 * 1024
+_FLOAT_BYTES = 8
 _NUMBER_BYTES = 40
+"""Bytes of a number as text, at most."""
 
 
 class Refused(Exception):
@@ -185,14 +187,17 @@ def _composed(name: str) -> str:
 
 def _write(batches: Iterator[pa.RecordBatch], are_numbers: Sequence[bool], emit: Emit) -> None:
     for batch in batches:
-        most = _SLICE_BYTES // max(sum(_most_bytes(column) for column in batch.columns), 1)
+        cells = zip(batch.columns, are_numbers, strict=True)
+        most = _SLICE_BYTES // max(sum(_most_bytes(column, is_number=is_number) for column, is_number in cells), 1)
         n_rows = min(max(most, 1), max(batch.num_rows, 1))
         for start in range(0, batch.num_rows, n_rows):
             emit(_packed(batch.slice(start, n_rows), are_numbers))
 
 
-def _most_bytes(column: pa.Array) -> int:
+def _most_bytes(column: pa.Array, *, is_number: bool) -> int:
     """The bytes of the longest cell of a column, computed before a dictionary is unfolded."""
+    if is_number and _has_numbers(column.type):
+        return _FLOAT_BYTES
     cells = column.dictionary if pa.types.is_dictionary(column.type) else column
     if not _is_text(cells.type):
         return _NUMBER_BYTES

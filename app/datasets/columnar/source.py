@@ -1,6 +1,7 @@
 """Reads the rows of an upload of Parquet or Arrow IPC from the child process that decodes it."""
 
 import contextlib
+import fcntl
 import json
 import os
 import select
@@ -55,6 +56,10 @@ class ColumnarSource:
             env=scrubbed_environment() | {"ARROW_DEFAULT_MEMORY_POOL": "system"},
             close_fds=True,
         )
+        assert self._child.stdout is not None
+        if sys.platform == "linux":  # a pipe holds 64 KiB otherwise, and the two processes would often wait
+            with contextlib.suppress(PermissionError):
+                fcntl.fcntl(self._child.stdout, fcntl.F_SETPIPE_SZ, MAX_FRAME_BYTES)
         self._size = body.seek(0, os.SEEK_END)
         request = {"form": form.value, "size": self._size, "numbers": list(numbers)}
         self._write(json.dumps(request).encode("ascii") + b"\n")
@@ -111,23 +116,24 @@ class ColumnarSource:
         else:
             raise self._broken()
 
-    def _exactly(self, n_bytes: int) -> bytes:
+    def _exactly(self, n_bytes: int) -> bytearray:
         """So many bytes from the child.
 
         Raises:
             RowsInvalid, TooLarge: the child has ended, or is silent for too long.
         """
         assert self._child.stdout is not None
-        descriptor, received = self._child.stdout.fileno(), bytearray()
+        descriptor, received = self._child.stdout.fileno(), bytearray(n_bytes)
         poller = select.poll()
         poller.register(descriptor, select.POLLIN)
-        while len(received) < n_bytes:
+        missing = memoryview(received)
+        while missing:
             is_ready = poller.poll(limits.DECODER_SILENCE_S * 1_000)
-            piece = os.read(descriptor, n_bytes - len(received)) if is_ready else b""
-            if not piece:
+            n_read = os.readv(descriptor, [missing]) if is_ready else 0
+            if not n_read:
                 raise self._broken()
-            received += piece
-        return bytes(received)
+            missing = missing[n_read:]
+        return received
 
     def _write(self, text: bytes) -> None:
         assert self._child.stdin is not None
@@ -142,7 +148,7 @@ class ColumnarSource:
         is_late = self._child.wait() == -signal.SIGXCPU
         return TooLarge(*_CPU_TIME) if is_late else _of(Problem.MALFORMED, [""])
 
-    def _refusal(self, verdict: bytes) -> GrovekeeperError | None:
+    def _refusal(self, verdict: bytearray) -> GrovekeeperError | None:
         """The refusal that the child reports, of which only known words and declared names are taken over."""
         try:
             value = json.loads(verdict)
