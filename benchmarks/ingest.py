@@ -50,6 +50,7 @@ def main() -> None:
     parser.add_argument("--file", type=Path)
     options = parser.parse_args()
     if options.side is not None:
+        pa.array([""])  # imports pandas if it is installed, which it is not where the service runs
         cpu_s = _cpu_s(_ingest if options.side == "service" else _convert, options.file, options.form)
         print(cpu_s, _peak_bytes())
         return
