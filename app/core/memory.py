@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import os
 import resource
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,9 @@ from contextlib import contextmanager
 
 _PR_SET_DUMPABLE = 4
 _M_ARENA_MAX = -8
+_M_MMAP_THRESHOLD = -3
+_M_TRIM_THRESHOLD = -1
+_LARGE_BYTES = 2**20
 _N_ARENAS = 2
 
 
@@ -21,6 +25,20 @@ def forbid_core_dumps() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def return_large_blocks() -> None:
+    """Returns blocks of a megabyte or more to the system when they are freed: those of glibc, and those of pyarrow.
+
+    glibc would keep blocks of up to 32 MB for itself after the first one is freed, and pyarrow's own allocator keeps
+    more. Takes effect for pyarrow if it was not imported before.
+    """
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
+        if mallopt is not None:
+            mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+            mallopt(_M_TRIM_THRESHOLD, _LARGE_BYTES)
 
 
 def share_arenas() -> None:

@@ -140,6 +140,11 @@ class Reader(SeekableReader):
             raise SealBroken
         self._index, self._chunk = self._n_chunks - 1, self._decrypted(self._n_chunks - 1)
 
+    @property
+    def file_id(self) -> bytes:
+        """The random id of the file, which is in its header alone: a file that replaces this one has another id."""
+        return self._seal.header[-FILE_ID_BYTES:]
+
     def read_range(self, start: int, end: int) -> bytes:
         indices = range(start // CHUNK_BYTES, (end - 1) // CHUNK_BYTES + 1)
         pieces = [memoryview(self._text(index)) for index in indices]

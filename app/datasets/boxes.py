@@ -1,5 +1,8 @@
 """Selects the stored rows that lie in a box, the set of joint cells of a job's scope."""
 
+import math
+from typing import TypeVar
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,6 +13,8 @@ from app.datasets.partition_columns import as_feature, stored_columns
 from app.forests.data.sanitiser import sanitise_codes
 from app.forests.data.schema import Feature, Schema
 from app.privacy.composition import ColumnPartition, HashPartition, Partitions, Scope
+
+Element = TypeVar("Element", np.int32, np.float64)
 
 
 class Box:
@@ -45,6 +50,11 @@ class Box:
                     column, feature = row_layout.feature_column(index), schema.features[index]
                 self._tests.append((column, feature, codes))
 
+    @property
+    def columns(self) -> list[str]:
+        """The stored columns that :meth:`covers` reads."""
+        return [column for column, _, _ in self._tests]
+
     def covers(self, table: pa.Table) -> NDArray[np.bool_]:
         """A PRIVATE mask of the rows of a table that lie in the box."""
         covered = np.ones(table.num_rows, dtype=np.bool_)
@@ -56,5 +66,19 @@ class Box:
 
 def integers(stored: pa.ChunkedArray) -> NDArray[np.int32]:
     """A column of integers. A null, which only a damaged file has, becomes −1: no declared code, class or cell."""
-    values: NDArray[np.int32] = pc.fill_null(stored, pa.scalar(-1, pa.int32())).to_numpy()
-    return values
+    return _without_nulls(pc.fill_null(stored, pa.scalar(-1, pa.int32())), np.int32)
+
+
+def numbers(stored: pa.ChunkedArray) -> NDArray[np.float64]:
+    """A column of numbers; a null becomes NaN."""
+    return _without_nulls(pc.fill_null(stored, pa.scalar(math.nan, pa.float64())), np.float64)
+
+
+def _without_nulls(stored: pa.ChunkedArray, dtype: type[Element]) -> NDArray[Element]:
+    """The values of a column. ``ChunkedArray.to_numpy`` would import pandas where it is installed."""
+    chunks: list[NDArray[Element]] = [
+        np.frombuffer(chunk.buffers()[1], dtype=dtype, count=len(chunk), offset=chunk.offset * np.dtype(dtype).itemsize)
+        for chunk in stored.chunks
+        if len(chunk)
+    ]
+    return chunks[0] if len(chunks) == 1 else np.concatenate([np.empty(0, dtype=dtype), *chunks])

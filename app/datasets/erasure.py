@@ -62,6 +62,7 @@ def erase_upload(home: Path, dataset_id: str, epoch_id: str, *, key: DataKey) ->
         form = row_layout.without_body(stored.schema_arrow)
     with file.new(existing="replace") as written, row_layout.writer(written, form):
         pass  # no rows: the writer makes a complete file when it is closed
+    row_files.erase_codes(file.path)
     row_files.sealed_prints(home, dataset_id, epoch_id, key=key).path.unlink(missing_ok=True)
 
 
@@ -74,6 +75,7 @@ def _erase_from(file: SealedFile, prints: SealedFile, *, row_id: bytes) -> int:
         _keep(stays, prints)
         with file.new(existing="replace") as written:
             _copy(stored, stays, written)
+    row_files.erase_codes(file.path)
     return int(np.count_nonzero(~stays))
 
 

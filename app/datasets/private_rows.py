@@ -4,12 +4,39 @@
 """
 
 from collections.abc import Sequence
+from typing import overload
 
 from app.core.sealed_files import SealedFile
 from app.datasets import row_layout, stored_rows
+from app.datasets.stored_rows import Selection
+from app.forests.data.coded_rows import CodedRows, CodeRequest
 from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
 from app.privacy.composition import Partitions, Scope
+
+
+@overload
+def read(
+    files: Sequence[SealedFile],
+    *,
+    schema: Schema,
+    partitions: Partitions,
+    scope: Scope,
+    keep_unlabelled: bool = False,
+    codes: None = None,
+) -> SanitisedRows: ...
+
+
+@overload
+def read(
+    files: Sequence[SealedFile],
+    *,
+    schema: Schema,
+    partitions: Partitions,
+    scope: Scope,
+    keep_unlabelled: bool = False,
+    codes: CodeRequest,
+) -> CodedRows: ...
 
 
 def read(
@@ -19,7 +46,8 @@ def read(
     partitions: Partitions,
     scope: Scope,
     keep_unlabelled: bool = False,
-) -> SanitisedRows:
+    codes: CodeRequest | None = None,
+) -> SanitisedRows | CodedRows:
     """Reads the rows of a job's scope. One call is one private read: commit the charge before it.
 
     Each row is kept or dropped by its own label and cells alone (lemma L6 in docs/proofs/lemmas.md).
@@ -31,6 +59,8 @@ def read(
         scope: public; the box of the job. Its epochs are ignored, because ``files`` are the files of those epochs.
         keep_unlabelled: keep rows without a known label, with class −1, for mechanisms that learn from features alone.
             Where only labels are protected, dropping such rows would reveal which labels are unknown.
+        codes: public; read codes by public bins instead of values. A row group is in memory at a time; codes that an
+            earlier job stored are read in place of values. Whether they are there depends on jobs, not on rows.
 
     Returns:
         PRIVATE rows; there may be no row.
@@ -39,11 +69,7 @@ def read(
         ValueError: the scope names a partition or cell that was not declared.
         InstallationError: a file is absent, damaged or of an unknown form.
     """
-    return stored_rows.read(
-        files,
-        schema=schema,
-        partitions=partitions,
-        scope=scope,
-        keep_unlabelled=keep_unlabelled,
-        marked=row_layout.FORMAT,
-    )
+    selection = Selection(schema, partitions, scope, keep_unlabelled=keep_unlabelled, marked=row_layout.FORMAT)
+    if codes is None:
+        return stored_rows.read(files, selection)
+    return stored_rows.read_codes(files, selection, codes)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from app.core.sealed_files import SealedFile
 from app.datasets import row_layout, stored_rows
+from app.datasets.stored_rows import Selection
 from app.forests.data.rows import PublicRows
 from app.forests.data.schema import Schema
 from app.privacy.composition import Partitions, Scope
@@ -20,12 +21,6 @@ def read(files: Sequence[SealedFile], *, schema: Schema, partitions: Partitions,
         ValueError: the scope names a partition or cell that was not declared.
         InstallationError: a file is absent, damaged, of an unknown form, or not the file of a public dataset.
     """
-    rows = stored_rows.read(
-        files,
-        schema=schema,
-        partitions=partitions,
-        scope=scope,
-        keep_unlabelled=False,
-        marked=row_layout.PUBLIC_FORMAT,
-    )
+    selection = Selection(schema, partitions, scope, keep_unlabelled=False, marked=row_layout.PUBLIC_FORMAT)
+    rows = stored_rows.read(files, selection)
     return PublicRows(rows.features, rows.y, rows.row_ids)

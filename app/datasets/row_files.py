@@ -4,10 +4,11 @@
 
     <home>/rows/<dataset id>/<epoch id>.parquet
     <home>/prints/<dataset id>/<epoch id>.prints      keyed fingerprints of the same rows, in the same order
+    <home>/codes/<dataset id>/<epoch id>.<bins>.codes  codes of the same rows by public bins (app.datasets.code_files)
 
 Where the privacy unit is a column, the admission book (:mod:`app.datasets.admission`) is in the same folder.
 
-Both kinds of files are encrypted under the dataset's data key (:mod:`app.core.sealed_files`), which refuses a damaged
+All kinds of files are encrypted under the dataset's data key (:mod:`app.core.sealed_files`), which refuses a damaged
 file. Folders have mode 0700 and files 0600.
 """
 
@@ -26,6 +27,8 @@ from app.core.sealed_files import SealedFile
 
 ROWS_FOLDER = "rows"
 PRINTS_FOLDER = "prints"
+CODES_FOLDER = "codes"
+_FOLDERS = (CODES_FOLDER, PRINTS_FOLDER, ROWS_FOLDER)
 _DOOMED = ".erased"
 _ID = re.compile(r"[a-z0-9_]{1,64}", re.ASCII)
 
@@ -62,6 +65,20 @@ def prints_file(home: Path, dataset_id: str, epoch_id: str) -> Path:
     return _dataset_folder(home, dataset_id, kind=PRINTS_FOLDER) / f"{epoch_id}.prints"
 
 
+def codes_folder(rows: Path) -> Path:
+    """The folder of the codes of a dataset, given the path of the rows of one upload."""
+    dataset = rows.parent
+    return dataset.parent.with_name(CODES_FOLDER) / dataset.name
+
+
+def erase_codes(rows: Path) -> None:
+    """Erases the codes of the rows of one upload, durably. Safe to repeat."""
+    folder = codes_folder(rows)
+    for file in folder.glob(f"{rows.stem}.*"):
+        file.unlink(missing_ok=True)
+        durable.sync_folder(folder)
+
+
 def admission_file(home: Path, dataset_id: str) -> Path:
     """The admission book of a dataset whose privacy unit is a column."""
     return _dataset_folder(home, dataset_id) / "units.sqlite3"
@@ -78,6 +95,7 @@ def size_bytes(folder: Path) -> int:
 
 def erase_epoch(home: Path, dataset_id: str, epoch_id: str) -> None:
     """Erases the rows of one upload, durably, after its transaction failed. Safe to repeat."""
+    erase_codes(epoch_file(home, dataset_id, epoch_id))
     for file in (epoch_file(home, dataset_id, epoch_id), prints_file(home, dataset_id, epoch_id)):
         with suppress(FileNotFoundError):
             file.unlink()
@@ -90,7 +108,7 @@ def erase_dataset(home: Path, dataset_id: str) -> None:
     The folder is renamed first, so that an upload that still runs fails to write. The file system forgets the files;
     blocks on the medium are not overwritten.
     """
-    for kind in (PRINTS_FOLDER, ROWS_FOLDER):
+    for kind in _FOLDERS:
         folder = _dataset_folder(home, dataset_id, kind=kind)
         with suppress(FileNotFoundError):
             folder.rename(folder.with_name(f".{dataset_id}.{secrets.token_hex(8)}{_DOOMED}"))
@@ -100,7 +118,7 @@ def erase_dataset(home: Path, dataset_id: str) -> None:
 
 def erase_remains(home: Path) -> None:
     """Completes erasures of datasets that were killed."""
-    for kind in (PRINTS_FOLDER, ROWS_FOLDER):
+    for kind in _FOLDERS:
         for doomed in (home / kind).glob(f".*{_DOOMED}"):
             _erase_folder(doomed)
 
@@ -130,7 +148,7 @@ def erase_unfinished(home: Path, *, before: datetime) -> int:
     """
     erased = 0
     unfinished = f"*/.*{durable.UNFINISHED}"
-    for file in [*(home / ROWS_FOLDER).glob(unfinished), *(home / PRINTS_FOLDER).glob(unfinished)]:
+    for file in [file for kind in _FOLDERS for file in (home / kind).glob(unfinished)]:
         with suppress(FileNotFoundError):
             if file.stat().st_mtime < before.timestamp():
                 file.unlink()

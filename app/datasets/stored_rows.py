@@ -6,6 +6,9 @@ says nothing about its content.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -14,44 +17,73 @@ from numpy.typing import NDArray
 
 from app.core.data_keys import SealBroken
 from app.core.errors import InstallationError
-from app.core.sealed_files import SealedFile
-from app.datasets import row_layout
-from app.datasets.boxes import Box, integers
+from app.core.sealed_files import Reader, SealedFile
+from app.datasets import code_files, row_layout
+from app.datasets.boxes import Box, integers, numbers
 from app.datasets.cells import ROW_ID_BYTES
+from app.forests.data import coded_rows
+from app.forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows, CodeRequest
+from app.forests.data.encoding import Encoding
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.data.sanitiser import has_known_label, sanitise_codes, sanitise_numbers
-from app.forests.data.schema import Feature, Schema
+from app.forests.data.schema import Feature, Label, Schema
 from app.privacy.composition import Partitions, Scope
 
 
-def read(
-    files: Sequence[SealedFile],
-    *,
-    schema: Schema,
-    partitions: Partitions,
-    scope: Scope,
-    keep_unlabelled: bool,
-    marked: Mapping[bytes, bytes],
-) -> SanitisedRows:
-    """Reads the rows of a scope from files that have the metadata ``marked``; see the readers for the arguments.
+@dataclass(frozen=True)
+class Selection:
+    """The rows that a job reads; see :func:`app.datasets.private_rows.read` for the attributes.
+
+    Attributes:
+        schema: of the files.
+        partitions: of the files.
+        scope: of the job.
+        keep_unlabelled: whether rows without a declared class are read, too.
+        marked: metadata that every file must have.
+
+    Raises:
+        ValueError: the scope names a partition or cell that was not declared.
+    """
+
+    schema: Schema
+    partitions: Partitions
+    scope: Scope
+    keep_unlabelled: bool
+    marked: Mapping[bytes, bytes]
+    _box: Box = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_box", Box(self.schema, self.partitions, self.scope))  # refuses before a file is open
+
+    @cached_property
+    def form(self) -> pa.Schema:
+        """The layout of the files."""
+        return row_layout.arrow_schema(self.schema, self.partitions)
+
+    @property
+    def columns(self) -> list[str]:
+        """The stored columns that :meth:`among` reads."""
+        return [*self._box.columns, row_layout.LABEL_COLUMN]
+
+    def among(self, table: pa.Table) -> NDArray[np.bool_]:
+        """A PRIVATE mask of the rows of a table."""
+        kept = self._box.covers(table)
+        return kept if self.keep_unlabelled else kept & has_known_label(self.schema.label, _labels(table))
+
+
+def read(files: Sequence[SealedFile], selection: Selection) -> SanitisedRows:
+    """Reads the values of rows from files.
 
     Raises:
         ValueError: the scope names a partition or cell that was not declared.
         InstallationError: a file is absent, damaged, of an unknown form or not marked.
     """
-    form, box = row_layout.arrow_schema(schema, partitions), Box(schema, partitions, scope)
-    tables = [table for file in files for table in _read_file(file, form=form, box=box, marked=marked)]
-    if not keep_unlabelled:
-        tables = [table.filter(pa.array(_is_labelled(schema, table))) for table in tables]
-    table = pa.concat_tables([form.empty_table(), *tables])
+    tables = [table for file in files for table in _read_file(file, selection)]
+    table = pa.concat_tables([selection.form.empty_table(), *tables])
     del tables
-    y = np.where(
-        _is_labelled(schema, table),
-        integers(table.column(row_layout.LABEL_COLUMN)),
-        np.int32(row_layout.UNKNOWN_LABEL),
-    )
+    y = _classes(selection.schema.label, table)
     columns = []
-    for index, feature in enumerate(schema.features):
+    for index, feature in enumerate(selection.schema.features):
         columns.append(_feature_values(feature, table.column(row_layout.feature_column(index))))
         # Arrow's copy of a column is dropped as soon as ours exists, so that rows are in memory once, not twice.
         table = table.drop_columns([row_layout.feature_column(index)])
@@ -62,16 +94,72 @@ def read(
     )
 
 
-def _read_file(file: SealedFile, *, form: pa.Schema, box: Box, marked: Mapping[bytes, bytes]) -> Iterator[pa.Table]:
-    """The rows of the box in one file, a row group at a time."""
+def read_codes(files: Sequence[SealedFile], selection: Selection, request: CodeRequest) -> CodedRows:
+    """Reads rows as codes by public bins, a row group at a time; raises what :func:`read` raises."""
+    others = {*selection.columns, *([row_layout.ROW_ID_COLUMN] if request.with_ids else [])}
+    features = CodedColumns(request.public)
+    y, ids = [np.empty(0, dtype=np.int32)], [np.empty((0, ROW_ID_BYTES), dtype=np.uint8)]
+    for file in files:
+        for codes, table in _coded_groups(file, selection, request.public, others=sorted(others)):
+            kept = selection.among(table)
+            features.blocks.append(codes.where(kept))
+            y.append(_classes(selection.schema.label, table)[kept])
+            if request.with_ids:
+                ids.append(_row_ids(table.column(row_layout.ROW_ID_COLUMN))[kept])
+    return CodedRows(features, np.concatenate(y), np.concatenate(ids) if request.with_ids else None)
+
+
+def _coded_groups(
+    file: SealedFile, selection: Selection, public: Encoding, *, others: list[str]
+) -> Iterator[tuple[CodedBlock, pa.Table]]:
+    """The codes of every row group of a file, with the table of ``others``, which is read in every case."""
+    is_wide = coded_rows.is_wide(public)
+    with ExitStack() as stack, _opened(file, selection) as (reader, stored):
+        group_rows = [stored.metadata.row_group(group).num_rows for group in range(stored.num_row_groups)]
+        coded = code_files.file_of(file, reader.file_id, public)
+        known = code_files.CodeReader(coded, n_columns=len(public.edges), group_rows=group_rows, is_wide=is_wide)
+        stack.enter_context(closing(known))
+        is_new = not known.has_codes and sum(group_rows) >= code_files.FEWEST_ROWS
+        written = stack.enter_context(code_files.CodeWriter(coded if is_new else None))
+        for group in range(stored.num_row_groups):
+            codes = known.read(group)
+            if codes is None:
+                codes = CodedBlock.of(_codes_of_values(stored, group, public), is_wide=is_wide)
+                written.write(codes)
+            yield codes, stored.read_row_group(group, columns=others, use_threads=False)
+
+
+def _codes_of_values(stored: pq.ParquetFile, group: int, public: Encoding) -> NDArray[np.uint16]:
+    """The codes of a row group; one column of values is in memory at a time."""
+    codes = np.empty((len(public.edges), stored.metadata.row_group(group).num_rows), dtype=np.uint16)
+    for index, feature in enumerate(public.schema.features):
+        name = row_layout.feature_column(index)
+        table = stored.read_row_group(group, columns=[name], use_threads=False)
+        codes[index] = public.encode_column(index, _feature_values(feature, table.column(name)))
+    return codes
+
+
+def _read_file(file: SealedFile, selection: Selection) -> Iterator[pa.Table]:
+    """The rows of a job in one file, a row group at a time."""
+    with _opened(file, selection) as (_, stored):
+        for group in range(stored.num_row_groups):
+            table = stored.read_row_group(group, use_threads=False)
+            yield table.filter(pa.array(selection.among(table)))
+
+
+@contextmanager
+def _opened(file: SealedFile, selection: Selection) -> Iterator[tuple[Reader, pq.ParquetFile]]:
+    """Opens a file of rows.
+
+    Raises:
+        InstallationError: the file is absent, damaged or of an unknown form, or its rows cannot be read in the block.
+    """
     is_readable = False
     try:
         with file.open() as reader, pq.ParquetFile(reader) as stored:
-            stored_form = stored.schema_arrow
-            if stored_form.equals(form) and (stored_form.metadata or {}).items() >= marked.items():
-                for group in range(stored.num_row_groups):
-                    table = stored.read_row_group(group, use_threads=False)
-                    yield table.filter(pa.array(box.covers(table)))
+            form = stored.schema_arrow
+            if form.equals(selection.form) and (form.metadata or {}).items() >= selection.marked.items():
+                yield reader, stored
                 is_readable = True
     except (pa.ArrowException, SealBroken, OSError, ValueError):
         is_readable = False
@@ -80,15 +168,20 @@ def _read_file(file: SealedFile, *, form: pa.Schema, box: Box, marked: Mapping[b
         raise InstallationError("a stored row file is absent, damaged or of an unknown form; restore it from a backup")
 
 
-def _is_labelled(schema: Schema, table: pa.Table) -> NDArray[np.bool_]:
-    return has_known_label(schema.label, integers(table.column(row_layout.LABEL_COLUMN)))
+def _labels(table: pa.Table) -> NDArray[np.int32]:
+    return integers(table.column(row_layout.LABEL_COLUMN))
+
+
+def _classes(label: Label, table: pa.Table) -> NDArray[np.int32]:
+    """The class of every row; −1 for a label that is not declared."""
+    labels = _labels(table)
+    return np.where(has_known_label(label, labels), labels, np.int32(row_layout.UNKNOWN_LABEL))
 
 
 def _feature_values(feature: Feature, stored: pa.ChunkedArray) -> NDArray[np.float64] | NDArray[np.int32]:
     if feature.is_categorical:
         return sanitise_codes(feature, integers(stored))
-    values: NDArray[np.float64] = stored.to_numpy()
-    return sanitise_numbers(feature, values)
+    return sanitise_numbers(feature, numbers(stored))
 
 
 def _row_ids(stored: pa.ChunkedArray) -> NDArray[np.uint8]:

@@ -15,16 +15,35 @@ from app.forests.algorithms.spe import grow as spe
 from app.forests.algorithms.srt import grow as srt
 from app.forests.algorithms.sspe1 import grow as sspe1
 from app.forests.algorithms.sspe2 import grow as sspe2
+from app.forests.bins import quantile_bins
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
+from app.forests.data.coded_rows import CodeRequest, TrainingRows
+from app.forests.data.encoding import Encoding
 from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
 from app.forests.trees.grow.tree_by_tree import GrowTree, grow_trees
+from app.forests.trees.tree_parameters import HASH, SHARDED
 
 
 class GrowForest(Protocol):
     """Growth of a whole forest, in which later trees may use the releases of earlier trees."""
+
+    def __call__(
+        self,
+        plan: Plan,
+        schema: Schema,
+        rows: TrainingRows,
+        randomness: Randomness,
+        *,
+        on_tree_done: Callable[[], None],
+    ) -> Forest:
+        """Grows and releases the forest; one call is one release. ``on_tree_done`` is called once per planned tree."""
+
+
+class GrowFromValues(Protocol):
+    """Growth of a whole forest that computes further features from the values of rows."""
 
     def __call__(
         self,
@@ -45,8 +64,8 @@ class GrowFromBoth(Protocol):
         self,
         plan: Plan,
         schema: Schema,
-        rows: SanitisedRows,
-        unlabelled: SanitisedRows,
+        rows: TrainingRows,
+        unlabelled: TrainingRows,
         randomness: Randomness,
         *,
         on_tree_done: Callable[[], None],
@@ -72,25 +91,40 @@ FORESTS: Mapping[str, GrowForest] = MappingProxyType(
     {
         "rpf": rpf.grow_forest,
         "nbrt": nbrt.grow_forest,
-        "bms-rf": bms_rf.grow_forest,
-        "sspe-2": sspe2.grow_forest,
-        "pte": pte.grow_forest,
     }
 )
 """Growth of a whole forest, by slug of the algorithm."""
+
+FROM_VALUES: Mapping[str, GrowFromValues] = MappingProxyType(
+    {"bms-rf": bms_rf.grow_forest, "sspe-2": sspe2.grow_forest, "pte": pte.grow_forest}
+)
+"""Growth of a whole forest from values, by slug of the algorithm."""
 
 FROM_BOTH: Mapping[str, GrowFromBoth] = MappingProxyType({"sspe-1": sspe1.grow_from_both})
 """Growth on two datasets, by slug of the algorithm."""
 
 
+def code_request(plan: Plan, schema: Schema) -> CodeRequest | None:
+    """The codes that a plan's growth reads of the features; ``None`` if it reads values.
+
+    The bins are the plan's, or the public grid, among whose edges private bins are chosen.
+    """
+    if plan.algorithm in FROM_VALUES:
+        return None
+    with_ids = SHARDED in plan.parameters.values() or plan.parameters.get("se") == HASH
+    if "n_bins" in plan.parameters and plan.profile is None:
+        return CodeRequest(Encoding.of(schema, int(plan.parameters["n_bins"])), with_ids)
+    return CodeRequest(quantile_bins.public_grid(schema), with_ids)
+
+
 def grow(
     plan: Plan,
     schema: Schema,
-    rows: SanitisedRows,
+    rows: TrainingRows,
     randomness: Randomness,
     *,
     on_tree_done: Callable[[], None],
-    unlabelled: SanitisedRows | None = None,
+    unlabelled: TrainingRows | None = None,
 ) -> Forest:
     """Runs a plan once. One call is one release and costs ``plan.epsilon``; every further call costs that again.
 
@@ -123,6 +157,10 @@ def grow(
             raise ValueError("the rows of the second dataset are missing")
         grow_from_both = FROM_BOTH[plan.algorithm]
         return grow_from_both(plan, schema, rows, unlabelled, randomness, on_tree_done=on_tree_done)
+    if plan.algorithm in FROM_VALUES:
+        if not isinstance(rows, SanitisedRows):
+            raise ValueError("the values of the rows are missing")
+        return FROM_VALUES[plan.algorithm](plan, schema, rows, randomness, on_tree_done=on_tree_done)
     if plan.algorithm in FORESTS:
         return FORESTS[plan.algorithm](plan, schema, rows, randomness, on_tree_done=on_tree_done)
     grow_tree = TREES[plan.algorithm]

@@ -150,6 +150,13 @@ def encoding(schema: Schema, cuts: NDArray[np.uint16]) -> Encoding:
     return Encoding.with_edges(schema, tuple(edges))
 
 
+def public_grid(schema: Schema) -> Encoding:
+    """The public grid as bins: a superset of the edges of every :func:`encoding` of the schema."""
+    return Encoding.with_edges(
+        schema, tuple(grid.edges(feature) if _is_number(feature) else None for feature in schema.features)
+    )
+
+
 def widest_encoding(schema: Schema) -> Encoding:
     """An encoding with the largest possible number of bins, for plans that precede the release of bins."""
     private = private_features(schema)

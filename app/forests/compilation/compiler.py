@@ -41,6 +41,11 @@ def triple(first: MachineType, second: MachineType, third: MachineType) -> Machi
     return cast(MachineType, numba.types.Tuple)((first, second, third))
 
 
+def integers(count: int) -> MachineType:
+    """The type of a tuple of so many integers."""
+    return cast(MachineType, numba.types.UniTuple)(numba.int64, count)
+
+
 def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Compiles a helper function for the loops of its file.
 

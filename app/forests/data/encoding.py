@@ -57,8 +57,8 @@ class Encoding:
         schema: the public schema of the encoded columns.
         edges: per number, ascending float64 edges (code = number of edges below the value); ``None`` for a categorical
             feature with one code per category. Ordered categories with edges are grouped like the integers 0, 1, 2, ….
-        n_codes: int32 ``(n_columns,)``: codes of column f are ``0 … n_codes[f] − 1``, at most 256. Columns are the
-            features, then the columns of the pairs.
+        n_codes: int32 ``(n_columns,)``: codes of column f are ``0 … n_codes[f] − 1``, at most 256, except in the public
+            grid. Columns are the features, then the columns of the pairs.
         pairs: pairs of features whose sums and differences are further columns; see ``app.forests.data.pairs``.
     """
 
@@ -112,6 +112,14 @@ class Encoding:
             uint8 ``(n_features, n_rows)``, feature-major; without the columns of pairs.
         """
         return self._tables.codes(columns.columns, columns.n_rows)
+
+    def encode_column(self, index: int, values: NDArray[np.float64] | NDArray[np.int32]) -> NDArray[np.uint16]:
+        """Codes of PRIVATE sanitised values of one feature, by bins that may be more than 256, as a public grid has.
+
+        Returns:
+            uint16 ``(n_rows,)``; otherwise like :meth:`encode`.
+        """
+        return self._tables.wide_codes(index, values)
 
     @cached_property
     def _tables(self) -> CodeTables:

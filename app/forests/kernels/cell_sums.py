@@ -15,6 +15,13 @@ from app.forests.kernels.reweighting import UNIT
 MAX_CELLS: Final = 2**32
 """Most cells of one histogram: 32 GiB of counts, far above the limit of plans; cell numbers stay inside 32 bits."""
 
+LARGEST_SUM: Final = 2**31 - 1
+"""Largest sum that a cell of 32 bits may reach before it is added to 64 bits. A sum that wraps around would change by
+2³² with one row more."""
+
+_NO_CODES: Final = np.zeros(0, dtype=np.uint8)
+"""Makes a loop treat no column's codes as nodes."""
+
 _UNWEIGHTED: Final = np.zeros(0, dtype=np.uint16)
 """Makes a loop add 1 for every row."""
 
@@ -44,28 +51,62 @@ def class_histogram(
     Raises:
         ValueError: a type, a shape or a code out of its range, or more than :data:`MAX_CELLS` cells.
     """
+    n_nodes, n_classes = shape
+    counts = joint_histogram(X, y, (node, _NO_CODES), n_bins=n_bins, shape=(n_nodes, 1, n_classes), weight=weight)
+    of_nodes: NDArray[np.int64] = counts[:, 0]
+    return of_nodes
+
+
+def joint_histogram(
+    X: NDArray[np.uint8],
+    y: NDArray[np.int32],
+    place: tuple[NDArray[np.int32], NDArray[np.uint8]],
+    *,
+    n_bins: NDArray[np.int32],
+    shape: tuple[int, int, int],
+    weight: NDArray[np.uint16] | None = None,
+) -> NDArray[np.int64]:
+    """Counts as :func:`class_histogram` does, and tells the rows of a node apart by their codes in one column.
+
+    Args:
+        X: see :func:`class_histogram`.
+        y: see :func:`class_histogram`.
+        place: PRIVATE; the nodes, as there, and the codes of the column, uint8 ``(n_rows,)``.
+        n_bins: see :func:`class_histogram`.
+        shape: public; nodes of this level, codes of the column, and classes.
+        weight: see :func:`class_histogram`.
+
+    Returns:
+        PRIVATE int64 ``(n_nodes, n_own, sum(n_bins), n_classes)``.
+
+    Raises:
+        ValueError: as there.
+    """
     from app.forests.kernels.compiled import cell_sum_loops as loops
 
-    n_nodes, n_classes = shape
+    (node, own), (n_nodes, n_own, n_classes) = place, shape
     X = require(X, np.uint8, shape=(None, None), name="X")
     n_features, n_rows = X.shape
-    y, weight = _require_labels(y, weight, n_rows=n_rows, n_classes=n_classes)
+    y = require(y, np.int32, shape=(n_rows,), name="y")
     node = require(node, np.int32, shape=(n_rows,), name="node")
+    weight = _UNWEIGHTED if weight is None else require(weight, np.uint16, shape=(n_rows,), name="weight")
+    own = own if own is _NO_CODES else require(own, np.uint8, shape=(n_rows,), name="own")
     n_bins = require(n_bins, np.int32, shape=(n_features,), name="n_bins")
     require_range(n_bins, lowest=1, below=257, name="n_bins")
-    require_range(node, lowest=-1, below=n_nodes, name="node")
-    if n_rows and (X.max(axis=1) >= n_bins).any():
-        raise ValueError("X has a value out of range")
     total_bins = int(n_bins.sum(dtype=np.int64))
-    # Rows that are not counted are added to an extra last node, so that the loop needs no branch.
-    n_slots = n_nodes + int(n_rows > 0 and node.min() < 0)
+    n_slots = n_nodes * n_own + 1  # rows that are not counted are added to the last slot, so the loop needs no branch
     if n_slots * total_bins * n_classes > MAX_CELLS:
         raise ValueError("the histogram has too many cells")
-    counts = np.zeros((n_slots, total_bins, n_classes), dtype=np.int64)
-    first_bin = np.zeros(n_features, dtype=np.uint32)
-    np.cumsum(n_bins[:-1], out=first_bin[1:], dtype=np.uint32)
-    loops.class_histogram(X, y, node, weight, first_bin, counts)
-    return counts[:n_nodes]
+    bins = np.column_stack((np.cumsum(n_bins, dtype=np.int64) - n_bins, n_bins)).astype(np.int64)
+    counts = np.zeros(n_slots * total_bins * n_classes, dtype=np.int64)
+    largest = UNIT if weight.size else 1
+    for start in range(0, n_rows, LARGEST_SUM // largest):
+        cells = np.zeros(counts.size, dtype=np.uint32)
+        numbers = (start, min(n_rows, start + LARGEST_SUM // largest), n_nodes, n_own, n_classes, largest)
+        if not loops.class_histogram(X, (y, node), (own, weight), bins, numbers, cells):
+            raise ValueError("a code, a class, a node or a weight is out of range")
+        counts += cells
+    return counts.reshape(n_slots, total_bins, n_classes)[:-1].reshape(n_nodes, n_own, total_bins, n_classes)
 
 
 def leaf_histogram(
@@ -94,7 +135,10 @@ def leaf_histogram(
     from app.forests.kernels.compiled import cell_sum_loops as loops
 
     leaf = require(leaf, np.int32, shape=(None,), name="leaf")
-    y, weight = _require_labels(y, weight, n_rows=leaf.size, n_classes=n_classes)
+    y = require(y, np.int32, shape=leaf.shape, name="y")
+    require_range(y, lowest=0, below=n_classes, name="y")
+    weight = _UNWEIGHTED if weight is None else require(weight, np.uint16, shape=leaf.shape, name="weight")
+    require_range(weight, lowest=0, below=UNIT + 1, name="weight")
     require_range(leaf, lowest=-1, below=n_leaves, name="leaf")
     counts = np.zeros((n_leaves + 1, n_classes), dtype=np.int64)
     loops.leaf_histogram(leaf, y, weight, counts)
@@ -126,16 +170,3 @@ def leaf_gradients(
     sums = np.zeros((n_leaves, gradients.shape[1] + 1), dtype=np.int64)
     loops.leaf_gradients(leaf, gradients, count, sums)
     return sums
-
-
-def _require_labels(
-    y: NDArray[np.int32], weight: NDArray[np.uint16] | None, *, n_rows: int, n_classes: int
-) -> tuple[NDArray[np.int32], NDArray[np.uint16]]:
-    """Checks the classes and weights of rows, and returns them; an empty array stands for no weights."""
-    y = require(y, np.int32, shape=(n_rows,), name="y")
-    require_range(y, lowest=0, below=n_classes, name="y")
-    if weight is None:
-        return y, _UNWEIGHTED
-    weight = require(weight, np.uint16, shape=(n_rows,), name="weight")
-    require_range(weight, lowest=0, below=UNIT + 1, name="weight")
-    return y, weight

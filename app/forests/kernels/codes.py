@@ -23,7 +23,7 @@ class ColumnRule:
         edges: ascending; the code is the number of edges below the value. ``None``: the value is the code.
         highest: larger values count as this value.
         missing: this value counts as NaN; NaN: no other value does.
-        last: code of NaN, the largest code; at most 255.
+        last: code of NaN, the largest code; at most 255, or 65,535 for wide codes.
     """
 
     edges: NDArray[np.float64] | None
@@ -67,6 +67,15 @@ class CodeTables:
             for row, column in zip(block, columns, strict=True):
                 row[:] = column[start : start + _BLOCK]
             loops.fill_codes(block, self._edges, self._first_edge, self._rules, start, codes)
+        return codes
+
+    def wide_codes(self, column: int, values: NDArray[np.float64] | NDArray[np.int32]) -> NDArray[np.uint16]:
+        """The codes of the values of one column, which may have more than 256 codes: uint16 ``(n_rows,)``."""
+        from app.forests.kernels.compiled import code_loops as loops
+
+        codes = np.empty(len(values), dtype=np.uint16)
+        edges = self._edges[self._first_edge[column] : self._first_edge[column + 1]]
+        loops.fill_wide_codes(values.astype(np.float64), edges, self._rules[column], codes)
         return codes
 
 

@@ -86,14 +86,15 @@ def tidy_rows(installation: Installation) -> None:
     stale_before = clock.now() - STALE_UPLOAD
     with installation.database.read() as session:
         epochs, deleted = catalog.epoch_ids(session), catalog.deleted_ids(session)
-    kinds = (row_files.ROWS_FOLDER, row_files.PRINTS_FOLDER)
+    kinds = (row_files.ROWS_FOLDER, row_files.PRINTS_FOLDER, row_files.CODES_FOLDER)
     for folder in (path for kind in kinds for path in (installation.home / kind).glob("*")):
         if folder.name in deleted:
             erase_remains(installation, folder.name)
-        for file in [*folder.glob("*.parquet"), *folder.glob("*.prints")]:
-            if file.stem not in epochs and _is_older(file, stale_before):
+        for file in (file for ending in ("parquet", "prints", "codes") for file in folder.glob(f"*.{ending}")):
+            epoch = file.name.partition(".")[0]
+            if epoch not in epochs and _is_older(file, stale_before):
                 with suppress(ValueError):  # the name is not the id of an epoch
-                    row_files.erase_epoch(installation.home, folder.name, file.stem)
+                    row_files.erase_epoch(installation.home, folder.name, epoch)
     row_files.erase_remains(installation.home)
     installation.database.forget_deleted()
     row_files.erase_unfinished(installation.home, before=stale_before)

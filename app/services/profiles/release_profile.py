@@ -3,6 +3,8 @@
 import json
 
 from app.datasets import private_rows
+from app.forests.bins import quantile_bins
+from app.forests.data.coded_rows import CodeRequest
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.profile.grow import release
@@ -19,6 +21,7 @@ def release_profile(task: JobTask) -> None:
     [part] = task.parts
     schema = Schema.from_json(part.schema)
     partitions = Partitions.from_json(part.partitions)
-    rows = private_rows.read(part.files, schema=schema, partitions=partitions, scope=part.scope)
+    request = CodeRequest(quantile_bins.public_grid(schema))
+    rows = private_rows.read(part.files, schema=schema, partitions=partitions, scope=part.scope, codes=request)
     released = release(ProfilePlan.from_json(task.work["plan"]), schema, rows, SystemRandomness())
     task.write_output(json.dumps(released.to_json()).encode("utf-8"))

@@ -6,9 +6,9 @@ from app.datasets import private_rows, public_rows
 from app.forests import artifacts, catalogue, grow_references, planning
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedRows
+from app.forests.data.coded_rows import TrainingRows
 from app.forests.data.schema import Schema
-from app.forests.grow import grow
+from app.forests.grow import code_request, grow
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.adjacency import Adjacency
 from app.privacy.composition import Partitions
@@ -43,14 +43,14 @@ def _grow_reference(
 def _grow_private(plan: Plan, schema: Schema, parts: Sequence[PartRows], *, on_tree_done: Callable[[], None]) -> Forest:
     labelled, *unlabelled = parts
     protects_labels = catalogue.algorithm(plan.algorithm).adjacency is Adjacency.LABEL
-    rows = _rows(labelled, schema, keep_unlabelled=protects_labels)
-    others = [_rows(part, Schema.from_json(part.schema), keep_unlabelled=True) for part in unlabelled]
+    rows = _rows(labelled, schema, plan, keep_unlabelled=protects_labels)
+    others = [_rows(part, Schema.from_json(part.schema), plan, keep_unlabelled=True) for part in unlabelled]
     return grow(
         plan, schema, rows, SystemRandomness(), on_tree_done=on_tree_done, unlabelled=others[0] if others else None
     )
 
 
-def _rows(part: PartRows, schema: Schema, *, keep_unlabelled: bool) -> SanitisedRows:
+def _rows(part: PartRows, schema: Schema, plan: Plan, *, keep_unlabelled: bool) -> TrainingRows:
     """The rows in the scope of a part; ``keep_unlabelled``: also those whose label is missing or unknown."""
     return private_rows.read(
         part.files,
@@ -58,4 +58,5 @@ def _rows(part: PartRows, schema: Schema, *, keep_unlabelled: bool) -> Sanitised
         partitions=Partitions.from_json(part.partitions),
         scope=part.scope,
         keep_unlabelled=keep_unlabelled,
+        codes=code_request(plan, schema),
     )

@@ -1,6 +1,6 @@
 """Stores the boosting scores of PRIVATE rows and sums their gradients: a protocol and an in-memory implementation."""
 
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +10,7 @@ from app.forests.algorithms.nbrt.random_trees import Trees
 from app.forests.algorithms.nbrt.scales import Scales
 from app.forests.kernels import boosting as kernels
 from app.forests.kernels import cell_sums, prediction
-
-_BLOCK: Final = 2**18
-"""Most scores whose margins are computed at once; the margins of all rows would need more memory than growth."""
+from app.forests.trees.row_parts import RowParts
 
 
 class BoostedRows(Protocol):
@@ -99,8 +97,36 @@ class LocalBoostedRows:
 
     def tally(self, shift: NDArray[np.int64]) -> NDArray[np.int64]:
         """See :class:`BoostedRows`."""
-        n_rows = _BLOCK // len(shift)
-        blocks = [slice(first, first + n_rows) for first in range(0, max(len(self._y), 1), n_rows)]
-        tallies = [temperature.tally(self._scores[block] + shift, self._y[block]) for block in blocks]
-        total: NDArray[np.int64] = np.sum(tallies, axis=0)
-        return total
+        return temperature.tally(self._scores + shift, self._y)
+
+
+class PartedBoostedRows(RowParts[LocalBoostedRows]):
+    """Boosted rows in several parts, which threads sum."""
+
+    def class_counts(self) -> NDArray[np.int64]:
+        """See :class:`BoostedRows`."""
+        return self.total(lambda part: part.class_counts())
+
+    def code_counts(self, features: slice, *, n_codes: NDArray[np.int32]) -> NDArray[np.int64]:
+        """See :class:`BoostedRows`."""
+        return self.total(lambda part: part.code_counts(features, n_codes=n_codes))
+
+    def leaf_counts(self, tree: Trees) -> NDArray[np.int64]:
+        """See :class:`BoostedRows`."""
+        return self.total(lambda part: part.leaf_counts(tree))
+
+    def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
+        """See :class:`BoostedRows`."""
+        self.each(lambda part: part.start(scores, scales))
+
+    def sums(self, tree: Trees) -> NDArray[np.int64]:
+        """See :class:`BoostedRows`."""
+        return self.total(lambda part: part.sums(tree))
+
+    def add_scores(self, leaf_scores: NDArray[np.int32]) -> None:
+        """See :class:`BoostedRows`."""
+        self.each(lambda part: part.add_scores(leaf_scores))
+
+    def tally(self, shift: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See :class:`BoostedRows`."""
+        return self.total(lambda part: part.tally(shift))

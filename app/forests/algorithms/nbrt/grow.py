@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.algorithms.nbrt import first_split, temperature
-from app.forests.algorithms.nbrt.boosted_rows import BoostedRows, LocalBoostedRows
+from app.forests.algorithms.nbrt.boosted_rows import BoostedRows, LocalBoostedRows, PartedBoostedRows
 from app.forests.algorithms.nbrt.event_parts import Parts
 from app.forests.algorithms.nbrt.random_trees import Trees, joined, no_trees, random_tree
 from app.forests.algorithms.nbrt.scales import Scales
@@ -22,16 +22,17 @@ from app.forests.bins.grow import quantile_cuts
 from app.forests.bins.noise_prices import SCALE_BITS
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
+from app.forests.data.coded_rows import TrainingRows
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
+from app.forests.trees.row_parts import coded_parts
 
 
 def grow_forest(
     plan: Plan,
     schema: Schema,
-    rows: SanitisedRows,
+    rows: TrainingRows,
     randomness: Randomness,
     *,
     on_tree_done: Callable[[], None],
@@ -56,8 +57,12 @@ def grow_forest(
     parts = Parts.of(plan.event)
     cuts = quantile_cuts.cuts(parts.bins, schema, rows, randomness, reused=plan.profile)
     encoding = quantile_bins.encoding(schema, cuts)
-    codes = np.ascontiguousarray(encoding.encode(rows.features).T)
-    boosted = LocalBoostedRows(codes, rows.y, n_classes=schema.n_classes)
+    boosted = PartedBoostedRows(
+        [
+            LocalBoostedRows(np.ascontiguousarray(codes.T), rows.y[place], n_classes=schema.n_classes)
+            for codes, place in coded_parts(encoding, rows)
+        ]
+    )
     return Forest(
         plan, {"cuts": cuts, **boost(plan, encoding, boosted, randomness, on_tree_done=on_tree_done).arrays()}
     )

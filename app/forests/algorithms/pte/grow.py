@@ -15,7 +15,7 @@ from app.forests.noise.randomness import Randomness
 from app.forests.trees import leaf_prices, pooling, tree_losses
 from app.forests.trees.grow import exact_medians
 from app.forests.trees.grow.collect import forest_of
-from app.forests.trees.grow.in_memory_histograms import LabelsApart, LocalHistograms
+from app.forests.trees.grow.in_memory_histograms import LabelsApart, LocalHistograms, without_labels
 from app.forests.trees.grow.leaves import Tree
 from app.forests.trees.leaf_sums import LeafSums
 
@@ -75,7 +75,7 @@ def _pupils(
     encoding = Encoding.of(schema, int(plan.parameters["n_bins"]))
     codes, taught = encoding.encode(features), labels_of(plan, teachers, encoding, features)
     labelled = LocalHistograms(codes, taught, n_codes=encoding.n_codes, n_classes=schema.n_classes, shard=None)
-    apart = LabelsApart(codes, labelled, n_codes=encoding.n_codes)
+    apart = LabelsApart(without_labels(codes, n_codes=encoding.n_codes), labelled)
     for index in range(len(teachers), plan.n_trees):
         tree_rows = apart.of_tree(index)
         splits = exact_medians.grow(encoding, plan.parameters, tree_rows, randomness)

@@ -12,19 +12,20 @@ from app.forests.algorithms.rpf.node_splits import ReweightedTree
 from app.forests.algorithms.rpf.path_event import events_of
 from app.forests.algorithms.rpf.price import widest_encoding
 from app.forests.algorithms.rpf.read import BY_LEVEL, encoding_of
-from app.forests.algorithms.rpf.reweighted_rows import LocalReweightedRows, ReweightedRows
+from app.forests.algorithms.rpf.reweighted_rows import LocalReweightedRows, PartedReweightedRows, ReweightedRows
 from app.forests.bins.grow import quantile_cuts
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedRows
+from app.forests.data.coded_rows import TrainingRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
+from app.forests.trees.row_parts import coded_parts
 
 
 def grow_forest(
     plan: Plan,
     schema: Schema,
-    rows: SanitisedRows,
+    rows: TrainingRows,
     randomness: Randomness,
     *,
     on_tree_done: Callable[[], None],
@@ -48,12 +49,17 @@ def grow_forest(
     bins, scales = events_of(plan.event)
     cuts = quantile_cuts.cuts(bins, schema, rows, randomness, reused=plan.profile)
     encoding = encoding_of(plan, schema, cuts)
-    weighted = LocalReweightedRows(
-        encoding.encode(rows.features),
-        rows.y,
-        n_codes=encoding.n_codes,
-        n_classes=schema.n_classes,
-        pairs=encoding.pairs,
+    weighted = PartedReweightedRows(
+        [
+            LocalReweightedRows(
+                codes,
+                rows.y[place],
+                n_codes=encoding.n_codes,
+                n_classes=schema.n_classes,
+                pairs=encoding.pairs,
+            )
+            for codes, place in coded_parts(encoding, rows)
+        ]
     )
     by_level = plan.parameters["splits"] == BY_LEVEL
     grow: Callable[[ReweightedRows, Randomness], ReweightedTree] = partial(node_splits.grow, scales, encoding)

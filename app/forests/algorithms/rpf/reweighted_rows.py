@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from app.forests.data.pairs import Pair, columns
 from app.forests.kernels import cell_sums, prediction, reweighting, routing
+from app.forests.trees.row_parts import RowParts
 
 MARGIN = (7, 20)
 """A row has full weight while 1 − p_y, the released trees' doubt in the row's class, is at least 0.35."""
@@ -99,28 +100,22 @@ class LocalReweightedRows:
 
     def joint_histogram(self, feature: int, others: slice) -> NDArray[np.int64]:
         """See :class:`ReweightedRows`. Every code of the feature in every node is treated as a node."""
-        n_own = int(self._n_codes[feature])
-        codes = self._columns(np.array([feature]))[0]
-        histogram = cell_sums.class_histogram(
-            self._columns(np.arange(others.start, others.stop)),
+        return cell_sums.joint_histogram(
+            self._columns(others),
             self._y,
-            self._node * np.int32(n_own) + codes,
+            (self._node, self._columns(slice(feature, feature + 1))[0]),
             n_bins=self._n_codes[others],
-            shape=(self._n_nodes * n_own, self._n_classes),
+            shape=(self._n_nodes, int(self._n_codes[feature]), self._n_classes),
             weight=self._weight,
         )
-        return histogram.reshape(self._n_nodes, n_own, *histogram.shape[1:])
 
     def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
         """See :class:`ReweightedRows`."""
-        features, place = np.unique(feature, return_inverse=True)
-        self._node = routing.descend(
-            self._columns(features),
-            self._node,
-            feature=place.reshape(feature.shape).astype(np.int32),
-            threshold=threshold,
-            equals=equals,
-        )
+        columns, places = self._X, feature
+        if int(feature.max(initial=0)) >= len(self._X):
+            features, inverse = np.unique(feature, return_inverse=True)
+            columns, places = self._computed(features), inverse.reshape(feature.shape).astype(np.int32)
+        self._node = routing.descend(columns, self._node, feature=places, threshold=threshold, equals=equals)
         self._n_nodes *= 2
 
     def below(
@@ -131,11 +126,14 @@ class LocalReweightedRows:
         rows.descend(feature=feature, threshold=threshold, equals=equals)
         return rows
 
-    def _columns(self, indices: NDArray[np.integer]) -> NDArray[np.uint8]:
-        """PRIVATE codes of some columns."""
-        if np.all(indices < len(self._X)):
-            columns_of_features: NDArray[np.uint8] = self._X[indices]
-            return columns_of_features
+    def _columns(self, features: slice) -> NDArray[np.uint8]:
+        """PRIVATE codes of consecutive columns."""
+        if features.stop <= len(self._X):
+            return self._X[features]
+        return self._computed(np.arange(features.start, features.stop))
+
+    def _computed(self, indices: NDArray[np.integer]) -> NDArray[np.uint8]:
+        """PRIVATE codes of some columns, of which those of pairs are computed."""
         codes = np.empty((len(indices), self._X.shape[1]), dtype=np.uint8)
         paired = indices >= self._n_own
         codes[~paired] = self._X[indices[~paired]]
@@ -155,9 +153,39 @@ class LocalReweightedRows:
         self._node, self._n_nodes = np.zeros(len(self._y), dtype=np.int32), 1
 
 
-def _slabs(features: slice) -> list[NDArray[np.int64]]:
-    """The indices of consecutive columns, in blocks of at most ``_SLAB``."""
-    return [
-        np.arange(start, min(start + _SLAB, features.stop), dtype=np.int64)
-        for start in range(features.start, features.stop, _SLAB)
-    ]
+class PartedReweightedRows(RowParts[LocalReweightedRows]):
+    """Reweighted rows in several parts, which threads count."""
+
+    def class_histogram(self, features: slice, open_nodes: NDArray[np.int32]) -> NDArray[np.int64]:
+        """See :class:`ReweightedRows`."""
+        return self.total(lambda part: part.class_histogram(features, open_nodes))
+
+    def joint_histogram(self, feature: int, others: slice) -> NDArray[np.int64]:
+        """See :class:`ReweightedRows`."""
+        return self.total(lambda part: part.joint_histogram(feature, others))
+
+    def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
+        """See :class:`ReweightedRows`."""
+        self.each(lambda part: part.descend(feature=feature, threshold=threshold, equals=equals))
+
+    def below(
+        self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]
+    ) -> "PartedReweightedRows":
+        """See :class:`ReweightedRows`."""
+        rows = PartedReweightedRows([copy.copy(part) for part in self.parts])
+        rows.descend(feature=feature, threshold=threshold, equals=equals)
+        return rows
+
+    def leaf_histogram(self) -> NDArray[np.int64]:
+        """See :class:`ReweightedRows`."""
+        return self.total(lambda part: part.leaf_histogram())
+
+    def finish_tree(self, scores: NDArray[np.int32]) -> None:
+        """See :class:`ReweightedRows`."""
+        self.each(lambda part: part.finish_tree(scores))
+
+
+def _slabs(features: slice) -> list[slice]:
+    """Consecutive columns, in blocks of at most ``_SLAB``."""
+    starts = range(features.start, features.stop, _SLAB)
+    return [slice(start, min(start + _SLAB, features.stop)) for start in starts]

@@ -8,16 +8,17 @@ from numpy.typing import NDArray
 
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
+from app.forests.data.coded_rows import TrainingRows
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
 from app.forests.trees import tree_bins, tree_parameters, tree_price
 from app.forests.trees.grow import assignment, leaves, private_medians, structure
 from app.forests.trees.grow.collect import forest_of
 from app.forests.trees.grow.histograms import TreeHistograms
-from app.forests.trees.grow.in_memory_histograms import LabelsApart, LocalHistograms
+from app.forests.trees.grow.in_memory_histograms import LabelsApart, LocalHistograms, PartedHistograms
 from app.forests.trees.grow.leaves import ReleasedTree
+from app.forests.trees.row_parts import coded_parts
 from app.forests.trees.tree_price import Levels, TreePrice
 from app.privacy.events import UnknownPrivacyEvent
 
@@ -25,8 +26,8 @@ from app.privacy.events import UnknownPrivacyEvent
 def grow_from_both(
     plan: Plan,
     schema: Schema,
-    rows: SanitisedRows,
-    unlabelled: SanitisedRows,
+    rows: TrainingRows,
+    unlabelled: TrainingRows,
     randomness: Randomness,
     *,
     on_tree_done: Callable[[], None],
@@ -71,28 +72,32 @@ def _medians(
 
 
 def _parted(
-    plan: Plan, encoding: Encoding, rows: SanitisedRows, unlabelled: SanitisedRows, randomness: Randomness
+    plan: Plan, encoding: Encoding, rows: TrainingRows, unlabelled: TrainingRows, randomness: Randomness
 ) -> LabelsApart:
     """The rows of both datasets by tree: unlabelled rows to choose splits, labelled rows to count in leaves."""
-    shard = shard_of_unlabelled = None
-    if tree_parameters.is_sharded(plan.parameters):
-        key = assignment.fresh_key(randomness)
-        shard = assignment.shards(key, rows.row_ids, n_shards=plan.n_trees)
-        shard_of_unlabelled = assignment.shards(key, unlabelled.row_ids, n_shards=plan.n_trees)
-    labelled = LocalHistograms(
-        encoding.encode(rows.features),
-        rows.y,
-        n_codes=encoding.n_codes,
-        n_classes=encoding.schema.n_classes,
-        shard=shard,
-    )
-    return LabelsApart(
-        encoding.encode(unlabelled.features), labelled, n_codes=encoding.n_codes, shard=shard_of_unlabelled
-    )
+    sharded = tree_parameters.is_sharded(plan.parameters)
+    key = assignment.fresh_key(randomness) if sharded else b""
+
+    def histograms(of: TrainingRows, y: NDArray[np.int32], n_classes: int) -> PartedHistograms:
+        return PartedHistograms(
+            [
+                LocalHistograms(
+                    codes,
+                    y[place],
+                    n_codes=encoding.n_codes,
+                    n_classes=n_classes,
+                    shard=assignment.shards(key, of.row_ids[place], n_shards=plan.n_trees) if sharded else None,
+                )
+                for codes, place in coded_parts(encoding, of)
+            ]
+        )
+
+    no_labels = np.zeros(len(unlabelled.y), dtype=np.int32)
+    return LabelsApart(histograms(unlabelled, no_labels, 1), histograms(rows, rows.y, encoding.schema.n_classes))
 
 
 def _trees(
-    plan: Plan, schema: Schema, rows: SanitisedRows, unlabelled: SanitisedRows, randomness: Randomness
+    plan: Plan, schema: Schema, rows: TrainingRows, unlabelled: TrainingRows, randomness: Randomness
 ) -> Iterator[ReleasedTree]:
     if plan.unlabelled is None:
         raise UnknownPrivacyEvent("the event of the second dataset is missing")

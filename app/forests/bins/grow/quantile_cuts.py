@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from app.forests.bins import quantile_bins
 from app.forests.bins.grid import edges, n_cells
-from app.forests.bins.grow import quantile_cuts
 from app.forests.bins.quantile_bins import n_levels, no_cuts, private_features, selection_of
 from app.forests.bins.reused_profile import ReusedProfile
+from app.forests.data.coded_rows import CodedColumns, TrainingRows
 from app.forests.data.ordinals import numbers
-from app.forests.data.rows import SanitisedRows
+from app.forests.data.rows import SanitisedColumns
 from app.forests.data.schema import Feature, Schema
 from app.forests.noise.randomness import Randomness
 from app.privacy.events import (
@@ -101,7 +101,7 @@ def cell_counts(feature: Feature, column: NDArray[np.float64] | NDArray[np.int32
 def cuts(
     bins: Event | None,
     schema: Schema,
-    rows: SanitisedRows,
+    rows: TrainingRows,
     randomness: Randomness,
     *,
     reused: ReusedProfile | None = None,
@@ -116,10 +116,17 @@ def cuts(
         reused: cuts of an earlier release; public.
     """
     if bins is not None:
-        return quantile_cuts.release(
+        return release(
             schema,
             bins,
-            cell_counts=lambda index: quantile_cuts.cell_counts(schema.features[index], rows.features.columns[index]),
+            cell_counts=lambda index: _cell_counts_of(schema.features[index], rows.features, index),
             randomness=randomness,
         )
     return quantile_bins.no_cuts(schema) if reused is None else reused.cut_array
+
+
+def _cell_counts_of(feature: Feature, features: SanitisedColumns | CodedColumns, index: int) -> NDArray[np.int64]:
+    """The counts of :func:`cell_counts`, from values, or from codes by the public grid."""
+    if isinstance(features, CodedColumns):
+        return features.counts(index)[: n_cells(feature)]
+    return cell_counts(feature, features.columns[index])

@@ -6,51 +6,123 @@ Cell numbers are unsigned, so that the compiler tests no sign. An empty array of
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.compilation.compiler import compiled_for, integer, read, written
+from app.forests.compilation.compiler import compiled, compiled_for, integer, integers, pair, read, written
 
-_BLOCK_ROWS = 2**14
+_BLOCK_ROWS = 2**13
+
+
+@compiled
+def _largest(column: NDArray[np.uint8]) -> int:
+    largest = np.uint8(0)
+    for i in range(column.size):
+        largest = max(largest, column[i])
+    return int(largest)
+
+
+@compiled
+def _fill_base(
+    y: NDArray[np.int32],
+    node: NDArray[np.int32],
+    own: NDArray[np.uint8],
+    limits: tuple[int, int, int],
+    slot_cells: int,
+    base: NDArray[np.uint32],
+) -> bool:
+    """Fills ``base`` with the part of each row's cell number that does not depend on a feature.
+
+    Args:
+        y: classes.
+        node: nodes.
+        own: codes that are treated as nodes; empty for none.
+        limits: nodes, codes of ``own`` (1 for none), classes.
+        slot_cells: cells of a node and code.
+        base: the result, one number per row.
+
+    Returns:
+        Whether every class, node and code is inside its limit.
+    """
+    n_nodes, n_own, n_classes = limits
+    is_valid = True
+    for i in range(base.size):
+        code = np.int64(own[i]) if own.size else 0
+        if not (-1 <= node[i] < n_nodes and code < n_own and 0 <= y[i] < n_classes):
+            is_valid = False
+        slot = node[i] * n_own + code if node[i] >= 0 else n_nodes * n_own
+        base[i] = np.uint32(slot) * np.uint32(slot_cells) + np.uint32(y[i])
+    return is_valid
+
+
+@compiled
+def _fill_added(weight: NDArray[np.uint16], largest: int, added: NDArray[np.uint32]) -> bool:
+    """Fills ``added`` with weights, unless there are none. Returns whether every weight is at most ``largest``."""
+    is_valid = True
+    for i in range(weight.size):
+        added[i] = weight[i]
+        if added[i] > largest:
+            is_valid = False
+    return is_valid
 
 
 @compiled_for(
     read("uint8", 2),
-    read("int32", 1),
-    read("int32", 1),
-    read("uint16", 1),
-    read("uint32", 1),
-    written("int64", 3),
+    pair(read("int32", 1), read("int32", 1)),
+    pair(read("uint8", 1), read("uint16", 1)),
+    read("int64", 2),
+    integers(6),
+    written("uint32", 1),
 )
 def class_histogram(
     X: NDArray[np.uint8],
-    y: NDArray[np.int32],
-    node: NDArray[np.int32],
-    weight: NDArray[np.uint16],
-    first_bin: NDArray[np.uint32],
-    counts: NDArray[np.int64],
-) -> None:
-    """Adds every row to ``counts`` ``(n_slots, n_all_bins, n_classes)``; rows of node −1 go to the last slot.
+    y_and_node: tuple[NDArray[np.int32], NDArray[np.int32]],
+    own_and_weight: tuple[NDArray[np.uint8], NDArray[np.uint16]],
+    bins: NDArray[np.int64],
+    numbers: tuple[int, int, int, int, int, int],
+    cells: NDArray[np.uint32],
+) -> bool:
+    """Adds rows to ``cells`` ``(n_nodes · n_own + 1, n_all_bins, n_classes)``; rows of node −1 go to the last slot.
 
     The part of a cell number that does not depend on the feature is computed once per row, for blocks of rows that fit
-    in the core's cache.
+    in the core's cache. Features are added in twos, which reads that part and the weight half as often.
+
+    Args:
+        X: ``(n_features, n_rows)``.
+        y_and_node: classes, and nodes of the level.
+        own_and_weight: codes of one column, each of which is treated as a node, empty for none; and weights, empty for
+            weight 1.
+        bins: first bin and number of bins of every feature.
+        numbers: first row, row after the last, nodes, codes of the column (1 for none), classes, largest weight.
+        cells: the sums.
+
+    Returns:
+        Whether every code, class, node and weight is inside its limit; if not, the sums are incomplete.
     """
-    n_features, n_rows = X.shape
-    n_slots, n_all_bins, n_classes = counts.shape
-    cells = counts.reshape(counts.size)
-    base = np.empty(min(n_rows, _BLOCK_ROWS), dtype=np.uint32)
-    for start in range(0, n_rows, _BLOCK_ROWS):
-        n_block = min(_BLOCK_ROWS, n_rows - start)
-        for i in range(n_block):
-            slot = node[start + i] if node[start + i] >= 0 else n_slots - 1
-            base[i] = slot * n_all_bins * n_classes + y[start + i]
+    (y, node), (own, weight) = y_and_node, own_and_weight
+    first_row, stop, n_nodes, n_own, n_classes, largest = numbers
+    n_features = len(bins)
+    slot_cells = bins[:, 1].sum() * n_classes
+    step = np.uint32(n_classes)
+    base = np.empty(min(stop - first_row, _BLOCK_ROWS), dtype=np.uint32)
+    added = np.ones(base.size, dtype=np.uint32)
+    for start in range(first_row, stop, _BLOCK_ROWS):
+        end = min(start + _BLOCK_ROWS, stop)
+        limits = (n_nodes, n_own, n_classes)
+        is_valid = _fill_base(y[start:end], node[start:end], own[start:end], limits, slot_cells, base[: end - start])
+        is_valid &= _fill_added(weight[start:end], largest, added)
         for f in range(n_features):
-            column = X[f, start : start + n_block]
-            offset = first_bin[f] * np.uint32(n_classes)
-            if weight.size:
-                added = weight[start : start + n_block]
-                for i in range(n_block):
-                    cells[base[i] + offset + column[i] * np.uint32(n_classes)] += added[i]
-            else:
-                for i in range(n_block):
-                    cells[base[i] + offset + column[i] * np.uint32(n_classes)] += 1
+            is_valid &= _largest(X[f, start:end]) < bins[f, 1]
+        if not is_valid:
+            return False
+        for f in range(0, n_features - 1, 2):
+            column, other = X[f, start:end], X[f + 1, start:end]
+            first, first_of_other = np.uint32(bins[f, 0]) * step, np.uint32(bins[f + 1, 0]) * step
+            for i in range(end - start):
+                cells[base[i] + first + column[i] * step] += added[i]
+                cells[base[i] + first_of_other + other[i] * step] += added[i]
+        if n_features % 2:
+            column, first = X[n_features - 1, start:end], np.uint32(bins[n_features - 1, 0]) * step
+            for i in range(end - start):
+                cells[base[i] + first + column[i] * step] += added[i]
+    return True
 
 
 @compiled_for(read("int32", 1), read("int32", 1), read("uint16", 1), written("int64", 2))

@@ -18,6 +18,18 @@ def _n_below(edges: NDArray[np.float64], value: np.float64) -> int:
     return base + (1 if edges[base] < value else 0)
 
 
+@compiled
+def _code(
+    value: np.float64, edges: NDArray[np.float64], highest: np.float64, missing: np.float64, last: np.float64
+) -> int:
+    """The code of a value; see ``app.forests.kernels.codes.ColumnRule``."""
+    if np.isnan(value) or value == missing:
+        return int(last)
+    if edges.size == 0:
+        return int(max(0.0, min(value, highest)))
+    return _n_below(edges, min(value, highest))
+
+
 @compiled_for(
     read("float64", 2), read("float64", 1), read("int64", 1), read("float64", 2), integer, written("uint8", 2)
 )
@@ -38,13 +50,17 @@ def fill_codes(
         of_column = edges[first_edge[column] : first_edge[column + 1]]
         highest, missing, last = rules[column]
         for i in range(n_rows):
-            value = values[column, i]
-            if np.isnan(value) or value == missing:
-                codes[column, start + i] = np.uint8(last)
-            elif of_column.size == 0:
-                codes[column, start + i] = np.uint8(max(0.0, min(value, highest)))
-            else:
-                codes[column, start + i] = np.uint8(_n_below(of_column, min(value, highest)))
+            codes[column, start + i] = np.uint8(_code(values[column, i], of_column, highest, missing, last))
+
+
+@compiled_for(read("float64", 1), read("float64", 1), read("float64", 1), written("uint16", 1))
+def fill_wide_codes(
+    values: NDArray[np.float64], edges: NDArray[np.float64], rule: NDArray[np.float64], codes: NDArray[np.uint16]
+) -> None:
+    """Does what :func:`fill_codes` does, for one column with any number of codes."""
+    highest, missing, last = rule
+    for i in range(values.size):
+        codes[i] = np.uint16(_code(values[i], edges, highest, missing, last))
 
 
 @compiled_for(read("uint8", 2), read("int64", 2), read("uint8", 3), written("uint8", 2))

@@ -21,7 +21,7 @@ from app.forests.noise.randomness import Randomness
 from app.forests.trees import shapes, tree_parameters
 from app.forests.trees.grow import assignment, exact_medians, leaves, structure
 from app.forests.trees.grow.histograms import TreeHistograms
-from app.forests.trees.grow.in_memory_histograms import LabelsApart, LocalHistograms
+from app.forests.trees.grow.in_memory_histograms import LabelsApart, LocalHistograms, without_labels
 from app.forests.trees.grow.leaves import ReleasedTree
 from app.forests.trees.grow.structure import Splits
 from app.forests.trees.tree_price import TreePrice
@@ -106,7 +106,7 @@ def label_trees(
         n_classes=schema.n_classes,
         shard=shard,
     )
-    apart = LabelsApart(codes, of_labels, n_codes=encoding.n_codes)
+    apart = LabelsApart(without_labels(codes, n_codes=encoding.n_codes), of_labels)
     for index in range(n_trees):
         tree_rows = apart.of_tree(index)
         splits = exact_medians.grow(encoding, plan.parameters, tree_rows, randomness)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from app.forests.kernels import cell_sums as kernels
 from app.forests.kernels import routing
 from app.forests.trees.grow.histograms import Histograms, TreeHistograms
+from app.forests.trees.row_parts import RowParts
 
 
 class LocalHistograms:
@@ -53,32 +54,48 @@ class LocalHistograms:
         return _LocalTree(X, y, self._n_codes, self._n_classes)
 
 
+class PartedHistograms(RowParts[Histograms]):
+    """Histograms of rows in several parts, which threads count."""
+
+    def of_tree(self, tree: int) -> TreeHistograms:
+        """The rows of ``tree`` in every part."""
+        return _PartedTree([part.of_tree(tree) for part in self.parts])
+
+
+class _PartedTree(RowParts[TreeHistograms]):
+    def class_histogram(self, features: slice) -> NDArray[np.int64]:
+        """See ``TreeHistograms``."""
+        return self.total(lambda part: part.class_histogram(features))
+
+    def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
+        """See ``TreeHistograms``."""
+        self.each(lambda part: part.descend(feature=feature, threshold=threshold, equals=equals))
+
+    def leaf_histogram(self) -> NDArray[np.int64]:
+        """See ``TreeHistograms``."""
+        return self.total(lambda part: part.leaf_histogram())
+
+
 class LabelsApart:
     """Histograms for splits that are chosen on rows without labels, and for leaves on rows with labels."""
 
-    def __init__(
-        self,
-        X: NDArray[np.uint8],
-        leaves: Histograms,
-        *,
-        n_codes: NDArray[np.int32],
-        shard: NDArray[np.int64] | None = None,
-    ) -> None:
+    def __init__(self, structure: Histograms, leaves: Histograms) -> None:
         """Keeps references.
 
         Args:
-            X: uint8 ``(n_features, n_rows)`` codes of the rows that choose splits; these rows have no labels.
+            structure: the rows that choose splits, see :func:`without_labels`.
             leaves: PRIVATE; the rows of the leaves, with labels.
-            n_codes: int32 ``(n_features,)``.
-            shard: int64 ``(n_rows,)`` tree of each row of ``X``, or ``None`` when every tree sees every row.
         """
-        unlabelled = np.zeros(X.shape[1], dtype=np.int32)
-        self._structure = LocalHistograms(X, unlabelled, n_codes=n_codes, n_classes=1, shard=shard)
-        self._leaves = leaves
+        self._structure, self._leaves = structure, leaves
 
     def of_tree(self, tree: int) -> TreeHistograms:
         """The rows of ``tree`` that choose its splits, and the rows of its leaves."""
         return TwoParts(self._structure.of_tree(tree), self._leaves.of_tree(tree))
+
+
+def without_labels(X: NDArray[np.uint8], *, n_codes: NDArray[np.int32]) -> LocalHistograms:
+    """Histograms with a single class of rows that have no labels; arguments as in :class:`LocalHistograms`."""
+    return LocalHistograms(X, np.zeros(X.shape[1], dtype=np.int32), n_codes=n_codes, n_classes=1, shard=None)
 
 
 class TwoParts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
@@ -12,16 +13,17 @@ from app.core import amounts
 from app.forests.contract.algorithm import Parameters
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
+from app.forests.data.coded_rows import TrainingRows
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
 from app.forests.trees import tree_bins
 from app.forests.trees.grow import assignment
 from app.forests.trees.grow.collect import forest_of
 from app.forests.trees.grow.histograms import TreeHistograms
-from app.forests.trees.grow.in_memory_histograms import LocalHistograms
+from app.forests.trees.grow.in_memory_histograms import LocalHistograms, PartedHistograms
 from app.forests.trees.grow.leaves import ReleasedTree
+from app.forests.trees.row_parts import coded_parts
 from app.forests.trees.tree_parameters import HASH, SHARDED
 from app.privacy.events import Event
 
@@ -47,7 +49,7 @@ def grow_trees(
     plan: Plan,
     *,
     schema: Schema,
-    rows: SanitisedRows,
+    rows: TrainingRows,
     randomness: Randomness,
     on_tree_done: Callable[[], None],
 ) -> Forest:
@@ -71,22 +73,24 @@ def grow_trees(
 
 
 def _histograms(
-    encoding: Encoding, plan: Plan, schema: Schema, rows: SanitisedRows, randomness: Randomness
-) -> LocalHistograms:
+    encoding: Encoding, plan: Plan, schema: Schema, rows: TrainingRows, randomness: Randomness
+) -> PartedHistograms:
     """The rows of each tree: all rows, or one shard; in one part, or divided in two by another keyed hash."""
     sharded, apart = plan.parameters["assignment"] == SHARDED, plan.parameters.get("se") == HASH
     key = assignment.fresh_key(randomness) if sharded or apart else b""
-    shard = assignment.shards(key, rows.row_ids, n_shards=plan.n_trees) if sharded else None
+    share = amounts.parse(plan.parameters["structure_rows"]) if apart else Fraction(0)
 
-    def structure_rows(tree: int, mine: NDArray[np.int64]) -> NDArray[np.bool_]:
-        share = amounts.parse(plan.parameters["structure_rows"])
-        return assignment.structure_rows(key, rows.row_ids[mine], tree=tree, share=share)
+    def histograms(codes: NDArray[np.uint8], place: slice) -> LocalHistograms:
+        def structure_rows(tree: int, mine: NDArray[np.int64]) -> NDArray[np.bool_]:
+            return assignment.structure_rows(key, rows.row_ids[place][mine], tree=tree, share=share)
 
-    return LocalHistograms(
-        encoding.encode(rows.features),
-        rows.y,
-        n_codes=encoding.n_codes,
-        n_classes=schema.n_classes,
-        shard=shard,
-        structure_rows=structure_rows if apart else None,
-    )
+        return LocalHistograms(
+            codes,
+            rows.y[place],
+            n_codes=encoding.n_codes,
+            n_classes=schema.n_classes,
+            shard=assignment.shards(key, rows.row_ids[place], n_shards=plan.n_trees) if sharded else None,
+            structure_rows=structure_rows if apart else None,
+        )
+
+    return PartedHistograms([histograms(codes, place) for codes, place in coded_parts(encoding, rows)])

@@ -122,6 +122,43 @@ def test_class_histogram_over_more_rows_than_a_block_and_many_features() -> None
     np.testing.assert_array_equal(histogram, _class_histogram(wide, y[:50], node[:50], n_bins=bins, shape=(3, 2)))
 
 
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_a_joint_histogram_tells_rows_apart_by_a_column(is_weighted: bool) -> None:
+    rng = np.random.default_rng(4)
+    X, own = rng.integers(0, 5, (3, 400), dtype=np.uint8), rng.integers(0, 4, 400, dtype=np.uint8)
+    y, node = rng.integers(0, 2, 400, dtype=np.int32), rng.integers(-1, 3, 400, dtype=np.int32)
+    bins, weight = np.full(3, 5, dtype=np.int32), _weights(rng, 400) if is_weighted else None
+    histogram = cell_sums.joint_histogram(X, y, (node, own), n_bins=bins, shape=(3, 4, 2), weight=weight)
+    apart = np.where(node < 0, -1, node * 4 + own).astype(np.int32)
+    expected = _class_histogram(X, y, apart, n_bins=bins, shape=(12, 2), weight=weight)
+    np.testing.assert_array_equal(histogram, expected.reshape(3, 4, 15, 2))
+    with pytest.raises(ValueError, match="out of range"):
+        cell_sums.joint_histogram(X, y, (node, own), n_bins=bins, shape=(3, 3, 2))
+
+
+def test_sums_above_32_bits_do_not_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rows are in one cell, whose sum passes the largest number of 32 bits, as 2²⁴ rows of full weight do."""
+    n_rows = 1_000
+    weight = np.full(n_rows, reweighting.UNIT, dtype=np.uint16)
+    rows = (np.zeros((1, n_rows), dtype=np.uint8), np.zeros(n_rows, dtype=np.int32), np.zeros(n_rows, dtype=np.int32))
+    cells = {"n_bins": np.ones(1, dtype=np.int32), "shape": (1, 1), "weight": weight}
+    honest, seen = cell_sum_loops.class_histogram, list[int]()
+
+    def near_the_limit(*arguments: Any) -> bool:
+        assert arguments[-1].dtype == np.uint32
+        arguments[-1][:] += 2**31 - 1 - cell_sums.LARGEST_SUM  # as if the rows before had been added
+        is_valid = bool(honest(*arguments))
+        seen.append(int(arguments[-1].max()))
+        return is_valid
+
+    monkeypatch.setattr(cell_sums, "LARGEST_SUM", 10 * reweighting.UNIT + 3)
+    monkeypatch.setattr(cell_sum_loops, "class_histogram", near_the_limit)
+    total = int(cell_sums.class_histogram(*rows, **cells)[0, 0, 0])
+    assert len(seen) == 100
+    assert max(seen) < 2**31
+    assert total - 100 * (2**31 - 1 - cell_sums.LARGEST_SUM) == n_rows * reweighting.UNIT
+
+
 def test_histograms_add_up_over_any_partition_of_the_rows() -> None:
     rng = np.random.default_rng(2)
     X = rng.integers(0, 7, (4, 500), dtype=np.uint8)
@@ -334,7 +371,7 @@ def _histogram_arguments() -> dict[str, Any]:
 def test_a_histogram_refuses_what_it_cannot_index(name: str, value: object) -> None:
     arguments = _histogram_arguments()
     assert cell_sums.class_histogram(**arguments).sum() == 8
-    with pytest.raises(ValueError, match=r"X|y|node|n_bins|cells|weight"):
+    with pytest.raises(ValueError, match=r"X|y|node|n_bins|cells|weight|out of range"):
         cell_sums.class_histogram(**(arguments | {name: value}))
 
 

@@ -25,6 +25,7 @@ def reads(monkeypatch: pytest.MonkeyPatch, algorithm: str, *parts: PartRows) -> 
     monkeypatch.setattr(private_rows, "read", lambda files, **asked: seen.append({"files": files, **asked}))
     monkeypatch.setattr(planning, "read", lambda _plan: SimpleNamespace(algorithm=algorithm, is_reference=False))
     monkeypatch.setattr(Schema, "from_json", lambda _schema: SimpleNamespace(to_json=dict))
+    monkeypatch.setattr(service, "code_request", lambda _plan, _schema: None)
     monkeypatch.setattr(service, "grow", lambda *_rows, **_more: None)
     monkeypatch.setattr(service.artifacts, "dumps", lambda _forest, _metadata: b"")
     monkeypatch.setattr(JobTask, "write_output", lambda _task, _artifact: None)

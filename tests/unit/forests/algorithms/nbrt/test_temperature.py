@@ -1,12 +1,9 @@
 """The released table of margins, and the temperature that is fitted to it despite its noise."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 
-from app.forests.algorithms.nbrt import boosted_rows as rows_module
-from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
+from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows, PartedBoostedRows
 from app.forests.algorithms.nbrt.scales import Scales
 from app.forests.algorithms.nbrt.temperature import EDGES, LARGEST, N_BINS, TEMPERATURE_BITS, fitted, tally
 
@@ -67,27 +64,14 @@ def held(scores: np.ndarray, y: np.ndarray) -> LocalBoostedRows:
     return rows
 
 
-@pytest.mark.parametrize("n_rows", [0, 1, 9, 10, 11, 25])
-def test_blocks_of_rows_are_tallied_as_all_rows_together_are(n_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("cuts", [[], [0], [9], [10, 11], [1, 9, 10, 24]])
+def test_parts_of_rows_are_tallied_as_all_rows_together_are(cuts: list[int]) -> None:
     generator = np.random.default_rng(1)
-    scores, y = generator.integers(-(2**19), 2**19, (n_rows, 3)), generator.integers(0, 3, n_rows).astype(np.int32)
+    scores, y = generator.integers(-(2**19), 2**19, (25, 3)), generator.integers(0, 3, 25).astype(np.int32)
     shift = np.array([5, -7, 2**16], dtype=np.int64)
-    monkeypatch.setattr(rows_module, "_BLOCK", 30)
+    parts = zip(np.split(scores, cuts), np.split(y, cuts), strict=True)
 
-    assert np.array_equal(held(scores, y).tally(shift), tally(scores + shift, y))
-
-
-def test_memory_for_the_table_does_not_grow_with_the_rows() -> None:
-    """The table is the last release: a job that fails there has spent all of its budget."""
-    n_rows = 2**22
-    rows = held(np.zeros((n_rows, 1), dtype=np.int64), np.zeros(n_rows, dtype=np.int32))
-
-    tracemalloc.start()
-    rows.tally(np.zeros(1, dtype=np.int64))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-
-    assert peak < 24 * n_rows  # the memory of a batch of trees
+    assert np.array_equal(PartedBoostedRows([held(*part) for part in parts]).tally(shift), tally(scores + shift, y))
 
 
 def test_scores_are_not_modified() -> None:

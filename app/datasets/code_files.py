@@ -1,0 +1,151 @@
+"""Stores the codes of an upload's rows by public bins, so that later jobs with the same bins read no values.
+
+A file is sealed under a key that is derived from the dataset's data key, the bins and the random id of the file of the
+rows. That id is in the header of the file of the rows alone. So codes cannot be read once the rows were erased or
+replaced, even if a job that had opened the rows before writes the codes afterwards; erasures also remove the files.
+
+The text of a file has, for every row group of the rows: the lowest bytes of the codes, one column after another, then
+their ninth bits if the bins are wide (:class:`app.forests.data.coded_rows.CodedBlock`).
+"""
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import accumulate
+from types import TracebackType
+from typing import Final
+
+import numpy as np
+
+from app.core import durable
+from app.core.data_keys import DataKey, SealBroken
+from app.core.sealed_files import Reader, SealedFile
+from app.datasets import row_files
+from app.forests.data.coded_rows import CodedBlock
+from app.forests.data.encoding import Encoding
+
+FEWEST_ROWS: Final = 2**16
+"""Codes of fewer rows are not stored: reading their values takes less than a tenth of a second."""
+
+MAX_FILES: Final = 2
+"""Most files of codes of one upload, for example those of the public grid and of the forests with public bins."""
+
+_PURPOSE: Final = b"grovekeeper/codes/1"
+
+
+def file_of(rows: SealedFile, rows_id: bytes, public: Encoding) -> SealedFile:
+    """The sealed file of the codes of an upload.
+
+    Args:
+        rows: the file of the rows.
+        rows_id: the id in its header, as the rows were opened.
+        public: the bins.
+    """
+    digest = _digest(public)
+    path = row_files.codes_folder(rows.path) / f"{rows.path.stem}.{digest.hex()[:16]}.codes"
+    return SealedFile(path, DataKey(rows.key.derived(_PURPOSE + digest, salt=rows_id)))
+
+
+def _digest(public: Encoding) -> bytes:
+    """A digest of everything that the codes of a row depend on, except the row."""
+    digest = hashlib.sha256(repr(public.schema.features).encode())
+    for edges in public.edges:
+        digest.update(b"|" if edges is None else len(edges).to_bytes(4) + edges.tobytes())
+    return digest.digest()
+
+
+class CodeReader:
+    """Reads stored codes by row group. Files that are absent, damaged or of other rows have no codes.
+
+    Args:
+        file: from :func:`file_of`.
+        n_columns: of the bins.
+        group_rows: number of rows of every row group.
+        is_wide: whether codes have nine bits.
+    """
+
+    def __init__(self, file: SealedFile, *, n_columns: int, group_rows: Sequence[int], is_wide: bool) -> None:
+        self._n_columns, self._group_rows, self._is_wide = n_columns, group_rows, is_wide
+        self._ends = [0, *accumulate(n_columns * self._row_bytes(n_rows) for n_rows in group_rows)]
+        self._reader: Reader | None = None
+        with suppress(SealBroken, OSError):
+            self._reader = file.open()
+        if self._reader is not None and self._reader.size != self._ends[-1]:
+            self.close()
+
+    def _row_bytes(self, n_rows: int) -> int:
+        """Bytes of the codes of one column."""
+        return n_rows + (-(-n_rows // 8) if self._is_wide else 0)
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether there are codes to read."""
+        return self._reader is not None
+
+    def read(self, group: int) -> CodedBlock | None:
+        """PRIVATE codes of a row group; ``None`` if there are none."""
+        n_low = self._n_columns * self._group_rows[group]
+        if self._reader is None or n_low == 0:
+            return None
+        try:
+            text = np.frombuffer(self._reader.read_range(*self._ends[group : group + 2]), dtype=np.uint8)
+        except (SealBroken, OSError):
+            return None
+        high = text[n_low:].reshape(self._n_columns, -1) if self._is_wide else np.empty((0, 0), dtype=np.uint8)
+        return CodedBlock(text[:n_low].reshape(self._n_columns, -1), high)
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+
+class CodeWriter:
+    """Writes codes by row group into a file that gets its name when the block ends well.
+
+    Codes are a copy of what is in the rows, so a file that cannot be written is given up and nothing fails.
+
+    Args:
+        file: from :func:`file_of`, or ``None`` to write nothing.
+    """
+
+    def __init__(self, file: SealedFile | None) -> None:
+        self._unfinished = None if file is None else file.new(existing="replace")
+        self._file = file
+
+    def __enter__(self) -> "CodeWriter":
+        if self._file is not None and self._unfinished is not None:
+            try:
+                durable.make_folder(self._file.path.parent)
+                _make_room(self._file)
+                self._writer = self._unfinished.__enter__()
+            except OSError:
+                self._unfinished = None
+        return self
+
+    def write(self, block: CodedBlock) -> None:
+        """Appends the PRIVATE codes of the next row group."""
+        if self._unfinished is None:
+            return
+        try:
+            for part in (block.low, block.high):
+                if part.size:
+                    self._writer.write(np.ascontiguousarray(part).data)
+        except OSError as error:
+            self.__exit__(OSError, error, None)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        unfinished, self._unfinished = self._unfinished, None
+        if unfinished is not None:
+            with suppress(OSError):
+                unfinished.__exit__(kind, error, traceback)
+
+
+def _make_room(file: SealedFile) -> None:
+    """Removes the oldest files of codes of the same upload, so that at most :data:`MAX_FILES` stay with this one."""
+    others = [path for path in file.path.parent.glob(f"{file.path.name.partition('.')[0]}.*") if path != file.path]
+    for path in sorted(others, key=lambda path: path.stat().st_mtime)[: -(MAX_FILES - 1)]:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,194 @@
+"""Holds rows as codes of public bins, packed in blocks: the form in which stored rows are read for training.
+
+A code takes one byte, and one bit more where a column has more than 256 codes, as the public grid has. Coarser bins,
+whose edges are among the public edges, are read from these codes by a table, so that values are never in memory
+together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.data.encoding import Encoding
+from app.forests.data.rows import SanitisedRows
+
+MAX_CODES: Final = 512
+"""Codes of a column fit into nine bits."""
+
+_BYTE: Final = 256
+
+
+@dataclass(frozen=True)
+class CodedBlock:
+    """PRIVATE codes of consecutive rows in all columns.
+
+    Attributes:
+        low: the lowest byte of every code, uint8 ``(n_columns, n_rows)``.
+        high: the ninth bit of every code, eight rows in a byte, uint8 ``(n_columns, ⌈n_rows / 8⌉)``; without columns if
+            no column has more than 256 codes.
+    """
+
+    low: NDArray[np.uint8]
+    high: NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, codes: NDArray[np.uint16], *, is_wide: bool) -> CodedBlock:
+        """Packs codes, uint16 ``(n_columns, n_rows)``; ``is_wide``: some column has more than 256 codes."""
+        high = np.packbits(codes >= _BYTE, axis=1) if is_wide else np.empty((0, 0), dtype=np.uint8)
+        return cls(codes.astype(np.uint8), high)
+
+    @classmethod
+    def none(cls, n_columns: int) -> CodedBlock:
+        """A block without rows."""
+        return cls.of(np.empty((n_columns, 0), dtype=np.uint16), is_wide=False)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.low.shape[1])
+
+    def column(self, index: int) -> NDArray[np.uint16]:
+        """The codes of one column."""
+        codes: NDArray[np.uint16] = self.low[index].astype(np.uint16)
+        if len(self.high):
+            codes += np.unpackbits(self.high[index], count=self.n_rows).astype(np.uint16) * np.uint16(_BYTE)
+        return codes
+
+    def where(self, kept: NDArray[np.bool_]) -> CodedBlock:
+        """The block of some of the rows."""
+        if kept.all():
+            return self
+        high = self.high
+        if len(high):
+            high = np.packbits(np.unpackbits(high, axis=1, count=self.n_rows)[:, kept], axis=1)
+        return CodedBlock(self.low[:, kept], high)
+
+
+@dataclass(frozen=True)
+class CodeRequest:
+    """What a job reads of rows that are read as codes.
+
+    Attributes:
+        public: the bins.
+        with_ids: whether the job assigns rows by their ids.
+    """
+
+    public: Encoding
+    with_ids: bool = False
+
+
+@dataclass
+class CodedColumns:
+    """PRIVATE codes of rows by public bins, in blocks.
+
+    Attributes:
+        public: the public bins.
+        blocks: in the order of the rows.
+    """
+
+    public: Encoding
+    blocks: list[CodedBlock] = field(default_factory=list)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return sum(block.n_rows for block in self.blocks)
+
+    def counts(self, index: int) -> NDArray[np.int64]:
+        """Exact PRIVATE number of rows of every code of one column."""
+        n_codes = int(self.public.n_codes[index])
+        counts = np.zeros(n_codes, dtype=np.int64)
+        for block in self.blocks:
+            counts += np.bincount(block.column(index), minlength=n_codes)
+        return counts
+
+    def take_codes(self, encoding: Encoding, n_rows: int) -> Iterator[NDArray[np.uint8]]:
+        """The codes by bins whose edges are public edges, too. Blocks are dropped as their codes are copied, so that
+        the rows are in memory once.
+
+        Args:
+            encoding: public or released bins of the same schema.
+            n_rows: blocks of fewer rows are joined.
+
+        Yields:
+            PRIVATE uint8 ``(n_features, n_rows)`` of consecutive rows, equal to ``encoding.encode`` of their values;
+            at least once.
+        """
+        tables = _tables(self.public, encoding)
+        blocks, self.blocks = self.blocks[::-1] or [CodedBlock.none(len(tables))], []
+        while blocks:
+            taken = [blocks.pop()]
+            while blocks and sum(block.n_rows for block in taken) + blocks[-1].n_rows <= n_rows:
+                taken.append(blocks.pop())
+            codes = np.empty((len(tables), sum(block.n_rows for block in taken)), dtype=np.uint8)
+            for index, table in enumerate(tables):
+                np.concatenate([table[block.column(index)] for block in taken], out=codes[index])
+            yield codes
+
+
+@dataclass(frozen=True)
+class CodedRows:
+    """PRIVATE training rows of one job as codes.
+
+    Attributes:
+        features: codes of the features.
+        y: int32 ``(n_rows,)`` class codes; rows with an undeclared label are already dropped, record-wise.
+        ids: uint8 ``(n_rows, 16)``, or ``None`` if the job needs no ids.
+    """
+
+    features: CodedColumns
+    y: NDArray[np.int32]
+    ids: NDArray[np.uint8] | None
+
+    @property
+    def row_ids(self) -> NDArray[np.uint8]:
+        """The stable random id that ingestion gives to each row; never published."""
+        if self.ids is None:
+            raise ValueError("the ids of the rows were not read")
+        return self.ids
+
+
+TrainingRows: TypeAlias = SanitisedRows | CodedRows
+"""PRIVATE training rows, as values or as codes."""
+
+
+def is_wide(public: Encoding) -> bool:
+    """Whether a column has more codes than one byte holds.
+
+    Raises:
+        ValueError: a column has more than :data:`MAX_CODES` codes.
+    """
+    most = max(public.n_codes.tolist(), default=0)
+    if most > MAX_CODES:
+        raise ValueError("a column has too many codes")
+    return most > _BYTE
+
+
+def _tables(public: Encoding, encoding: Encoding) -> list[NDArray[np.uint8]]:
+    """For every feature, its code in ``encoding`` by its code in ``public``.
+
+    Raises:
+        ValueError: an edge of ``encoding`` is no public edge.
+    """
+    tables = []
+    for index, feature in enumerate(encoding.schema.features):
+        fine, coarse = public.edges[index], encoding.edges[index]
+        n_codes = int(public.n_codes[index])
+        table = np.arange(n_codes, dtype=np.int64)
+        if fine is not None and coarse is not None:
+            if not np.isin(coarse, fine).all():
+                raise ValueError("bins with an edge that is not public")
+            # The values of a code are above the edge before it and not above its own edge.
+            table[: len(fine)] = np.searchsorted(coarse, fine, side="left")
+            table[len(fine)] = len(coarse)
+            if feature.missing:
+                table[-1] = int(encoding.n_own_codes[index]) - 1
+        elif fine is not coarse:
+            raise ValueError("bins of another kind than the public bins")
+        tables.append(table.astype(np.uint8))
+    return tables

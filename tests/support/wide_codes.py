@@ -1,0 +1,11 @@
+"""Encodes rows by bins that may be more than 256, column by column, as jobs encode the rows of files."""
+
+import numpy as np
+
+from app.forests.data.encoding import Encoding
+from app.forests.data.rows import SanitisedColumns
+
+
+def wide_codes(public: Encoding, rows: SanitisedColumns) -> np.ndarray:
+    """uint16 ``(n_features, n_rows)``."""
+    return np.stack([public.encode_column(index, column) for index, column in enumerate(rows.columns)])

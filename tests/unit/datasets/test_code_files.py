@@ -1,0 +1,187 @@
+"""Tests stored codes: read in place of values, sealed, bound to the rows that they were made from, erased with them."""
+
+import errno
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from app.core.data_keys import DataKey, SealBroken
+from app.core.sealed_files import SealedFile, Writer
+from app.datasets import code_files, erasure, private_rows, row_files
+from app.forests.bins import quantile_bins
+from app.forests.data.coded_rows import CodedRows, CodeRequest
+from app.forests.data.encoding import Encoding
+from tests.support.uploads import DATA_KEY, HEADER, SCHEMA, Ingestion
+from tests.support.wide_codes import wide_codes
+
+GRID = quantile_bins.public_grid(SCHEMA)
+BODY = HEADER + "".join(
+    f"{index % 120},{0.5 + index % 7 / 4},{'Male' if index % 3 else 'Female'},0,{'>50K' if index % 5 else 'unknown'}\n"
+    for index in range(300)
+)
+
+
+@pytest.fixture(autouse=True)
+def small_files_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code_files, "FEWEST_ROWS", 1)
+
+
+def read(ingest: Ingestion, public: Encoding = GRID, cells: list[int] | None = None) -> CodedRows:
+    return private_rows.read(
+        [ingest.destination],
+        schema=SCHEMA,
+        partitions=ingest.partitions,
+        scope={} if cells is None else {"shard": tuple(cells)},
+        codes=CodeRequest(public, with_ids=True),
+    )
+
+
+def codes(rows: CodedRows, public: Encoding = GRID) -> np.ndarray:
+    return np.stack(
+        [np.concatenate([block.column(i) for block in rows.features.blocks]) for i in range(len(SCHEMA.features))]
+    )
+
+
+def stored(ingest: Ingestion) -> list[Path]:
+    return sorted((ingest.home / row_files.CODES_FOLDER).rglob("*"), key=lambda path: path.name)[1:]
+
+
+@contextmanager
+def columns_read(monkeypatch: pytest.MonkeyPatch):
+    seen: list[list[str] | None] = []
+    honest = pq.ParquetFile.read_row_group
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            pq.ParquetFile,
+            "read_row_group",
+            lambda file, group, columns=None, **more: seen.append(columns) or honest(file, group, columns, **more),
+        )
+        yield seen
+
+
+@pytest.mark.parametrize("cells", [None, [1, 3], []])
+@pytest.mark.parametrize("public", [GRID, Encoding.of(SCHEMA, 32)], ids=["grid", "bins"])
+def test_a_second_job_reads_codes_and_gets_the_same_rows(ingest, monkeypatch, public, cells):
+    ingest(BODY)
+    values = ingest.read(cells)
+    first = read(ingest, public, cells)
+    with columns_read(monkeypatch) as seen:
+        second = read(ingest, public, cells)
+    assert seen == [["cell", "label", "row_id"] if cells is not None else ["label", "row_id"]]
+    for rows in (first, second):
+        np.testing.assert_array_equal(codes(rows), wide_codes(public, values.features))
+        np.testing.assert_array_equal(rows.y, values.y)
+        np.testing.assert_array_equal(rows.row_ids, values.row_ids)
+
+
+def test_the_file_is_sealed_and_for_its_owner_alone(ingest):
+    ingest(BODY)
+    read(ingest)
+    (file,) = stored(ingest)
+    assert file.stat().st_mode & 0o777 == 0o600
+    plain = wide_codes(GRID, ingest.read().features).astype(np.uint8)
+    assert plain[0, :40].tobytes() not in file.read_bytes()
+    with pytest.raises(SealBroken):  # not even under the data key itself
+        SealedFile(file, DATA_KEY).open()
+
+
+def test_codes_of_rows_that_were_erased_can_not_be_read(ingest):
+    """A job that opened the rows before the erasure writes their codes afterwards."""
+    ingest(BODY)
+    read(ingest)
+    (file,) = stored(ingest)
+    late = file.read_bytes()
+    with ingest.destination.open() as reader:
+        key_of_erased_rows = code_files.file_of(ingest.destination, reader.file_id, GRID)
+
+    erasure.erase_upload(ingest.home, "ds_a", "ep_a", key=DATA_KEY)
+    assert stored(ingest) == []
+
+    file.write_bytes(late)
+    assert read(ingest).y.size == 0
+    with ingest.destination.open() as reader:
+        current = code_files.file_of(ingest.destination, reader.file_id, GRID)
+    assert current.path == key_of_erased_rows.path
+    file.write_bytes(late)
+    with pytest.raises(SealBroken):
+        current.open()
+
+
+def test_the_erasure_of_a_unit_erases_the_codes(ingest):
+    ingest(BODY)
+    row_id = ingest.read().row_ids[7].tobytes()
+    n_rows = read(ingest).y.size
+    assert erasure.erase_rows(ingest.home, "ds_a", ["ep_a"], key=DATA_KEY, row_id=row_id) == 1
+    assert stored(ingest) == []
+    assert read(ingest).y.size == n_rows - 1
+
+
+@pytest.mark.parametrize("erase", [row_files.erase_dataset, lambda home, ds: row_files.erase_epoch(home, ds, "ep_a")])
+def test_codes_are_gone_with_the_upload_and_with_the_dataset(ingest, erase):
+    ingest(BODY)
+    read(ingest)
+    erase(ingest.home, "ds_a")
+    assert not [path for path in ingest.home.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: content[:-1],
+        lambda content: content[:-30] + bytes([content[-30] ^ 1]) + content[-29:],
+        lambda content: content + b"more",
+    ],
+)
+def test_codes_that_are_damaged_are_made_again(ingest, damage):
+    ingest(BODY)
+    expected = codes(read(ingest))
+    (file,) = stored(ingest)
+    file.write_bytes(damage(file.read_bytes()))
+    np.testing.assert_array_equal(codes(read(ingest)), expected)
+    with ingest.destination.open() as reader:
+        code_files.file_of(ingest.destination, reader.file_id, GRID).open().close()
+
+
+def test_at_most_two_files_of_codes_stay(ingest):
+    ingest(BODY)
+    for n_bins in range(2, 7):
+        read(ingest, Encoding.of(SCHEMA, n_bins))
+    assert len(stored(ingest)) == code_files.MAX_FILES
+
+
+def test_few_rows_are_not_stored(ingest, monkeypatch):
+    monkeypatch.setattr(code_files, "FEWEST_ROWS", 301)
+    ingest(BODY)
+    read(ingest)
+    assert stored(ingest) == []
+
+
+@pytest.mark.parametrize("method", ["write", "finish"])
+def test_a_full_disk_fails_no_job(ingest, monkeypatch, method):
+    ingest(BODY)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(Writer, method, full)
+    np.testing.assert_array_equal(codes(read(ingest)), wide_codes(GRID, ingest.read().features))
+    assert stored(ingest) == []
+
+
+def test_other_rows_other_bins_and_other_keys_have_other_codes(ingest):
+    ingest(BODY)
+    rows_id, other_id = bytes(32), bytes([1]) * 32
+    files = {
+        (file.path, file.key.secret)
+        for file in (
+            code_files.file_of(ingest.destination, rows_id, GRID),
+            code_files.file_of(ingest.destination, other_id, GRID),
+            code_files.file_of(ingest.destination, rows_id, Encoding.of(SCHEMA, 9)),
+            code_files.file_of(SealedFile(ingest.destination.path, DataKey(bytes(32))), rows_id, GRID),
+        )
+    }
+    assert len({secret for _, secret in files}) == 4

@@ -1,0 +1,109 @@
+"""Tests codes by public bins: coarser bins read from them are the bins of the values."""
+
+import numpy as np
+import pytest
+
+from app.forests.bins import quantile_bins
+from app.forests.bins.grow import quantile_cuts
+from app.forests.data.coded_rows import CodedBlock, CodedColumns, is_wide
+from app.forests.data.encoding import Encoding
+from app.forests.data.rows import SanitisedColumns
+from app.forests.data.schema import Feature, Label, Schema
+from tests.support.wide_codes import wide_codes
+
+FEATURES = (
+    Feature("wide", "numeric", lower=-3.0, upper=11.0, missing=True),
+    Feature("skewed", "numeric", lower=0.0, upper=1e6),
+    Feature("whole", "integer", lower=0.0, upper=90.0, missing=True),
+    Feature("large", "integer", lower=-500.0, upper=70_000.0),
+    Feature("constant", "numeric", lower=2.0, upper=2.0, missing=True),
+    Feature("few", "categorical", categories=("a", "b", "c"), missing=True),
+    Feature("ordered", "categorical", categories=tuple(f"v{i}" for i in range(200)), ordered=True, missing=True),
+    Feature("many", "categorical", categories=tuple(f"v{i}" for i in range(255)), missing=True),
+)
+SCHEMA = Schema(FEATURES, Label("y", ("no", "yes")))
+GRID = quantile_bins.public_grid(SCHEMA)
+
+
+def values(n_rows: int, seed: int = 0) -> SanitisedColumns:
+    """Sanitised rows with values at edges, empty cells and undeclared categories."""
+    generator = np.random.default_rng(seed)
+    columns: list[np.ndarray] = []
+    for index, feature in enumerate(FEATURES):
+        if feature.is_categorical:
+            last = feature.missing_code if feature.missing else feature.other_code
+            columns.append(generator.integers(0, last + 1, n_rows).astype(np.int32))
+            continue
+        column = feature.lower + (feature.upper - feature.lower) * generator.random(n_rows) ** 3
+        edges = GRID.edges[index]
+        if edges is not None and len(edges):
+            at_edges = generator.random(n_rows) < 0.3
+            column[at_edges] = generator.choice(edges, int(at_edges.sum()))
+        if feature.type == "integer":
+            column = np.rint(column)
+        column[: n_rows // 9] = np.nan if feature.missing else feature.upper
+        columns.append(column)
+    return SanitisedColumns(tuple(columns), n_rows)
+
+
+def coded(public: Encoding, rows: SanitisedColumns, *cuts: int) -> CodedColumns:
+    """The rows as codes, in blocks."""
+    codes = wide_codes(public, rows)
+    blocks = [CodedBlock.of(block, is_wide=is_wide(public)) for block in np.split(codes, cuts, axis=1)]
+    return CodedColumns(public, blocks)
+
+
+def cuts_of(seed: int) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    cuts = quantile_bins.no_cuts(SCHEMA)
+    for row, index in enumerate(quantile_bins.private_features(SCHEMA)):
+        n_cells = int(GRID.n_codes[index]) - SCHEMA.features[index].missing
+        cuts[row, :9] = np.sort(generator.choice(np.arange(1, n_cells), 9, replace=False))
+    return cuts
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_released_bins_are_read_from_the_public_grid(seed: int) -> None:
+    encoding, rows = quantile_bins.encoding(SCHEMA, cuts_of(seed)), values(700, seed)
+    blocks = list(coded(GRID, rows, 0, 13, 13, 300).take_codes(encoding, 250))
+    np.testing.assert_array_equal(np.concatenate(blocks, axis=1), encoding.encode(rows))
+    assert [block.shape[1] for block in blocks] == [13, 287, 400]
+
+
+def test_public_bins_are_read_as_they_are() -> None:
+    encoding, rows = Encoding.of(SCHEMA, 32), values(300)
+    (codes,) = coded(encoding, rows).take_codes(encoding, 1)
+    np.testing.assert_array_equal(codes, encoding.encode(rows))
+
+
+def test_the_grid_is_wide_and_bins_with_a_byte_are_not() -> None:
+    assert is_wide(GRID)
+    assert not is_wide(Encoding.of(SCHEMA, 255))
+    assert CodedBlock.of(wide_codes(Encoding.of(SCHEMA, 255), values(20)), is_wide=False).high.size == 0
+
+
+def test_counts_of_cells_are_those_of_the_values() -> None:
+    rows = values(500)
+    features = coded(GRID, rows, 100)
+    for index in quantile_bins.private_features(SCHEMA):
+        counts = quantile_cuts.cell_counts(FEATURES[index], rows.columns[index])
+        np.testing.assert_array_equal(features.counts(index)[: len(counts)], counts)
+
+
+def test_rows_are_left_out_one_by_one() -> None:
+    rows, kept = values(101), np.random.default_rng(5).random(101) < 0.5
+    (block,) = coded(GRID, rows).blocks
+    codes = wide_codes(GRID, rows)
+    for index in range(len(FEATURES)):
+        np.testing.assert_array_equal(block.where(kept).column(index), codes[index, kept])
+    assert block.where(np.ones(101, dtype=np.bool_)) is block
+
+
+def test_no_rows_give_one_empty_part() -> None:
+    (codes,) = CodedColumns(GRID).take_codes(quantile_bins.encoding(SCHEMA, cuts_of(0)), 100)
+    assert codes.shape == (len(FEATURES), 0)
+
+
+def test_bins_that_the_public_bins_do_not_hold_are_refused() -> None:
+    with pytest.raises(ValueError, match="not public"):
+        next(coded(Encoding.of(SCHEMA, 7), values(3)).take_codes(Encoding.of(SCHEMA, 8), 10))
