@@ -16,7 +16,7 @@ from app.services.execution.sweep import expire_jobs, tidy_artifacts, tidy_jobs,
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.worker import release_times
-from app.worker.supervise import Supervisor
+from app.worker.supervise import CHILDREN, Supervisor
 
 SWEEP_INTERVAL_S = 2.0
 TIDY_ROWS_INTERVAL_S = 600.0
@@ -44,6 +44,7 @@ def run(settings: Settings) -> int:
     try:
         loop.run()
     finally:
+        CHILDREN.stop()
         installation.close()
     return 0
 
@@ -80,6 +81,7 @@ class _Loop:
     def _wait_for_a_job(self) -> None:
         """Waits until the next look for a job. With public times, claims wait for the next one, and a job that ran has
         ended at one."""
+        CHILDREN.stop_if_idle()
         if self._interval_s:
             next_at = release_times.released_at(release_times.now(), self._interval_s)
             release_times.wait_until(next_at, stopping=self._stopping)
@@ -105,6 +107,7 @@ class _Loop:
             _log.info("job claimed")
             run_job(self._installation, claim, supervisor.run)
             _log.info("job ended")
+        CHILDREN.prepare()
         return True
 
     def _sweep_when_due(self) -> None:

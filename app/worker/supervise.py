@@ -9,12 +9,11 @@ import logging
 import os
 import selectors
 import subprocess
-import sys
 import threading
 import time
+from typing import Final
 
 from app.core import limits
-from app.core.child_processes import scrubbed_environment
 from app.core.errors import Unavailable
 from app.jobs.queue import Claim
 from app.jobs.states import EndReason
@@ -23,10 +22,14 @@ from app.services.execution.run_job import JobFailed
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
 from app.worker import release_times
+from app.worker.children import Children, end
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.1
 _PROGRESS_INTERVAL_S = 0.5
+
+CHILDREN: Final = Children()
+"""The children of this process, which runs one worker."""
 
 
 class Supervisor:
@@ -59,7 +62,7 @@ class Supervisor:
                 child.stdin.flush()
             self._watch(child, n_trees=task.n_trees)
         finally:
-            _kill(child)
+            end(child)
         self._wait_for_release()
         if child.returncode != 0:
             raise JobFailed
@@ -130,23 +133,6 @@ class Supervisor:
             self._written_at = time.monotonic()
 
 
-def _start(task: JobTask) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "app.worker.child", str(os.getpid())],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd=task.folder,
-        env=scrubbed_environment(),
-        close_fds=True,
-    )
-
-
-def _kill(child: "subprocess.Popen[bytes]") -> None:
-    if child.poll() is None:
-        child.kill()
-    for pipe in (child.stdin, child.stdout):
-        if pipe is not None:
-            with contextlib.suppress(OSError):
-                pipe.close()
-    child.wait()
+def _start(_task: JobTask) -> "subprocess.Popen[bytes]":
+    """The child that runs a task; it goes to the task's folder itself."""
+    return CHILDREN.start()

@@ -71,9 +71,9 @@ def shift_clock(file: Path, seconds: float) -> None:
 
 def main() -> None:
     """Starts one fork per line, until standard input ends."""
-    from tests.support.forked_child import load_modules_of_jobs
+    from app.worker.child import load_modules
 
-    load_modules_of_jobs()
+    load_modules()
     for name in _IMPORTED_ONCE:
         importlib.import_module(name)
     gc.freeze()  # collections in forks would copy the memory that they share

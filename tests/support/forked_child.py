@@ -5,10 +5,8 @@ Numba and the kernels, which is far longer than a small job takes. The tests of 
 supervisor start children as the product does.
 """
 
-import importlib
 import multiprocessing
 import os
-import pkgutil
 import signal
 import subprocess
 import sys
@@ -17,25 +15,8 @@ from functools import partial
 from pathlib import Path
 
 from app.core.child_processes import scrubbed_environment
-from app.forests.kernels import compiled
 from app.services.jobs.task import JobTask
 from app.worker import supervise
-
-_LOADED_BY_JOBS = (
-    "app.forests.noise.draws",
-    "app.forests.noise.gaussian",
-    "app.services.training.grow_forest",
-    "app.services.profiles.release_profile",
-    "app.services.evaluations.release_evaluation",
-    "pandas",  # by PyArrow, where it is installed, at its first conversion; importing it takes most of a small job
-)
-
-
-def load_modules_of_jobs() -> None:
-    """Imports the modules that children of jobs need, so that forks have them."""
-    kernels = [f"{compiled.__name__}.{module.name}" for module in pkgutil.iter_modules(compiled.__path__)]
-    for name in (*_LOADED_BY_JOBS, *kernels):
-        importlib.import_module(name)
 
 
 def fork_children(run: Callable[[int], None]) -> None:

@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from tests.support.forked_child import load_modules_of_jobs
+from app.worker.child import load_modules
 
 _ROOT = Path(__file__).parents[2]
 _LOADED_BY_SERVERS = ("app.api.http_protocol", "app.api.main", "app.cli.main", "app.cli.serve", "app.worker.main")
@@ -152,7 +152,7 @@ def _forker() -> _Forker:
 
 def main() -> None:
     """Imports the product, then forks programs and reports exit codes until the control socket closes."""
-    load_modules_of_jobs()
+    load_modules()
     for name in _LOADED_BY_SERVERS:
         importlib.import_module(name)
     gc.freeze()
