@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from app.forests.compilation.compiler import compiled, compiled_for, integer, pair, read, written
 
 GREEDY, MULTINOMIAL, POOLED, BERNOULLI = 0, 1, 2, 3
+FEW_CODES = 16
+"""A column with fewer codes is scanned by a histogram."""
 
 Rows: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int32]]
 """Structure and estimation weight of every row, int32 ``(n_rows,)``."""
@@ -21,9 +23,15 @@ Table: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int32]]
 """Codes, int32 ``(n_columns, n_rows)``, and the class of every row, int32 ``(1, n_rows)``."""
 
 Work: TypeAlias = tuple[
-    NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int32]
+    NDArray[np.int64],
+    NDArray[np.float64],
+    NDArray[np.float64],
+    NDArray[np.float64],
+    NDArray[np.int32],
+    NDArray[np.bool_],
 ]
-"""Memory for one node: row numbers under their codes, class weights of both sides, gains and codes of split points."""
+"""Memory for one node: row numbers under their codes, class weights of both sides, gains and codes of split points.
+The last array says which columns have few codes."""
 
 Grown: TypeAlias = tuple[NDArray[np.int32], NDArray[np.float64]]
 """Of every node: column (−1: leaf), code of the split, next code, right child, int32 ``(n_nodes, 4)``; and the weights
@@ -67,21 +75,63 @@ def _ordered(
 
 
 @compiled
-def _scan(
-    codes: NDArray[np.int32],
-    y: NDArray[np.int32],
-    rows: NDArray[np.int32],
-    weights: Rows,
-    min_leaf: float,
-    work: Work,
+def _scan_of_few_codes(
+    codes: NDArray[np.int32], y: NDArray[np.int32], rows: NDArray[np.int32], weights: Rows, min_leaf: float, work: Work
 ) -> int:
+    """As :func:`_scan`, by a histogram: for columns whose codes are below ``FEW_CODES``."""
+    structure, estimation = weights
+    _, left, right, gain, point, _ = work
+    n_classes = left.size
+    by_class = np.zeros((FEW_CODES, n_classes), dtype=np.int64)
+    by_code = np.zeros((FEW_CODES, 3), dtype=np.int64)  # rows, structure and estimation weight
+    for row in rows:
+        code, weight = codes[row], structure[row]
+        by_class[code, y[row]] += weight
+        by_code[code, 0] += 1
+        by_code[code, 1] += weight
+        by_code[code, 2] += estimation[row]
+    left[:] = 0.0
+    right[:] = 0.0
+    n_left, e_left, n_right, e_right = 0.0, 0.0, 0.0, 0.0
+    for code in range(FEW_CODES):
+        n_right += by_code[code, 1]
+        e_right += by_code[code, 2]
+        for label in range(n_classes):
+            right[label] += by_class[code, label]
+    n_points, before, has_new = 0, -1, False
+    for code in range(FEW_CODES):
+        if by_code[code, 0] == 0:
+            continue
+        if has_new and n_left > 0.0 and n_right > 0.0 and e_left >= min_leaf and e_right >= min_leaf:
+            gain[n_points] = _sum_of_squares(left) / n_left + _sum_of_squares(right) / n_right
+            point[2 * n_points] = before
+            point[2 * n_points + 1] = code
+            n_points += 1
+            has_new = False
+        has_new = has_new or by_code[code, 1] > 0
+        n_left += by_code[code, 1]
+        n_right -= by_code[code, 1]
+        e_left += by_code[code, 2]
+        e_right -= by_code[code, 2]
+        for label in range(n_classes):
+            left[label] += by_class[code, label]
+            right[label] -= by_class[code, label]
+        before = code
+    return n_points
+
+
+@compiled
+def _scan(table: Table, column: int, rows: NDArray[np.int32], weights: Rows, min_leaf: float, work: Work) -> int:
     """Lists the split points of a column: gains in ``gain``, codes and next codes in ``point``. Returns their number.
 
     A split point leaves structure points on both sides, and at least ``min_leaf`` estimation points. Its gain is the
     weighted sum of squared class shares of both sides, which orders splits as the decrease of the Gini impurity does.
     """
+    codes, y = table[0][column], table[1][0]
+    if work[5][column] and rows.size >= FEW_CODES * work[1].size:
+        return _scan_of_few_codes(codes, y, rows, weights, min_leaf, work)
     structure, estimation = weights
-    keys, left, right, gain, point = work
+    keys, left, right, gain, point, _ = work
     n = rows.size
     ordered = _ordered(codes, rows, keys, point)
     if ordered.size == 0:
@@ -125,21 +175,9 @@ def _scan(
 
 
 @compiled
-def _largest(gain: NDArray[np.float64], n_points: int) -> int:
-    """The place of the largest gain; the first among equal gains."""
-    best = 0
-    for place in range(1, n_points):
-        if gain[place] > gain[best]:
-            best = place
-    return best
-
-
-@compiled
 def _drawn(gain: NDArray[np.float64], n_points: int, strength: float) -> int:
     """A place drawn with the softmax of ``strength`` / 2 times the gains, normalised to [0, 1]."""
-    low, high = gain[0], gain[0]
-    for place in range(1, n_points):
-        low, high = min(low, gain[place]), max(high, gain[place])
+    low, high = gain[:n_points].min(), gain[:n_points].max()
     scale = 0.5 * strength / (high - low) if high > low else 0.0
     total = 0.0
     for place in range(n_points):
@@ -200,15 +238,9 @@ def _shuffled(columns: NDArray[np.int32], n_first: int) -> None:
 @compiled
 def _sampled_structure(rows: NDArray[np.int32], structure: NDArray[np.int32], size: int) -> NDArray[np.int32]:
     """At most ``size`` of the node's structure points, without replacement."""
-    found = np.empty(rows.size, dtype=np.int32)
-    n_found = 0
-    for row in rows:
-        if structure[row] > 0:
-            found[n_found] = row
-            n_found += 1
-    found = found[:n_found]
-    _shuffled(found, min(size, n_found))
-    return found[: min(size, n_found)]
+    found = rows[structure[rows] > 0]
+    _shuffled(found, min(size, found.size))
+    return found[:size]
 
 
 @compiled
@@ -223,7 +255,7 @@ def _split(
     """The column, the code and the next code of a node's split; column −1 if the node cannot be split."""
     kind, numbers = rule
     min_leaf, mtry, first_strength, second_strength, first_rate, second_rate, pool_size = numbers
-    codes, y = table
+    codes = table[0]
     gain, point = work[3], work[4]
     n_columns = columns.size
     n_wanted = n_columns if kind == MULTINOMIAL else int(mtry)
@@ -246,26 +278,26 @@ def _split(
         n_tried += 1
         if kind == MULTINOMIAL and np.random.random() >= first_rate:
             continue
-        n_points = _scan(codes[column], y[0], rows, weights, min_leaf, work)
+        n_points = _scan(table, column, rows, weights, min_leaf, work)
         if kind == POOLED and n_points > 0:
             n_points = _pool(codes[column], chosen, gain, point, n_points)
         if n_points == 0:
             continue
         if kind == MULTINOMIAL:
-            gains[n_splittable] = gain[_largest(gain, n_points)]
+            gains[n_splittable] = gain[gain[:n_points].argmax()]
             splittable[n_splittable] = column
             n_splittable += 1
             continue
-        at = np.random.randint(0, n_points) if is_random_point else _largest(gain, n_points)
+        at = np.random.randint(0, n_points) if is_random_point else gain[:n_points].argmax()
         score = np.random.random() if is_random_point else gain[at]
         if score > best_gain:
             best_gain, best_column, best_code, best_next = score, column, point[2 * at], point[2 * at + 1]
     if n_splittable > 0:
         best_column = splittable[_drawn(gains, n_splittable, first_strength)]
-        n_points = _scan(codes[best_column], y[0], rows, weights, min_leaf, work)
+        n_points = _scan(table, best_column, rows, weights, min_leaf, work)
         n_kept = _kept(gain, point, n_points, second_rate)
         if n_kept == 0:
-            n_kept = _scan(codes[best_column], y[0], rows, weights, min_leaf, work)
+            n_kept = _scan(table, best_column, rows, weights, min_leaf, work)
         at = _drawn(gain, n_kept, second_strength)
         best_code, best_next = point[2 * at], point[2 * at + 1]
     return best_column, best_code, best_next
@@ -330,6 +362,7 @@ def grow_tree(table: Table, weights: Rows, rule: tuple[int, NDArray[np.float64]]
         np.empty(n_classes),
         np.empty(used.size),
         np.empty(2 * used.size, dtype=np.int32),
+        np.array([column.max() < FEW_CODES for column in codes]),
     )
     columns = np.arange(codes.shape[0], dtype=np.int32)
     # Nodes that wait: start and end of their rows, and the parent whose right child they are.
