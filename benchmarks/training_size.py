@@ -172,6 +172,7 @@ def main() -> None:
             if options.parameters is not None:
                 job = Job(job.algorithm, options.parameters, job.state_bytes, job.terms)
             for threads in options.threads:
+                run(job, files[0], key, public_size=options.rows[0], threads=threads)  # compiles loops
                 idle = run(job, files[0], key, public_size=options.rows[0], threads=threads)
                 before: tuple[int, float] | None = None
                 for n_rows in options.rows:
