@@ -70,8 +70,9 @@ def predictor(scene: Scene, database_url: str, monkeypatch: pytest.MonkeyPatch) 
         for name in ("md_1", "md_2"):
             session.add(
                 ModelRow(
-                    id=name, name=None, dataset_id=scene.dataset_id, dataset_name="d", job_id="jb", algorithm="mrf",
-                    digest=name * 16, size_bytes=1, created_at=scene.installation.database.now(session),
+                    id=name, name=None, dataset_id=scene.dataset_id, dataset_name="d", job_id="jb",
+                    privacy="differential", algorithm="mrf", digest=name * 16, size_bytes=1,
+                    created_at=scene.installation.database.now(session),
                 )
             )  # fmt: skip
     second = open_installation(database_url, scene.installation.home)
