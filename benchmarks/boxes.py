@@ -143,6 +143,7 @@ def _reservation(account: str, number: int, scopes: list[Scope]) -> dict[str, ob
         "event": EVENT,
         "state": "charged",
         "details": None,
+        "reserved_by": "key_analyst",
     }
 
 
