@@ -1,6 +1,7 @@
 """Jobs that wait for an approval, on both databases: when, who decides, and what each end leaves in the ledger."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from threading import Event
 from typing import Any
@@ -30,7 +31,7 @@ from app.services.spending import accept
 from app.services.training.quote_training import show_plan
 from app.wire.training import PlanIn
 from tests.support import job_kinds
-from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
+from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene, open_installation
 from tests.support.job_kinds import claimed
 from tests.support.ruled import SECOND, decided, grant, set_rules
 from tests.support.sweeping import expired_at
@@ -213,6 +214,9 @@ def test_submissions_at_once_on_two_datasets_count_one_another(postgresql_scene:
         set_rules(place, approval_above="0.1")
     for number in range(2):
         _submitted(pair.first, str(number), "0.2")
+    settings = postgresql_scene.installation.settings
+    other_process = open_installation(settings.database_url, settings.home)  # its submissions form groups of their own
+    elsewhere = replace(pair.second, installation=other_process)
     counted, goes_on = Event(), Event()
 
     def ask(*arguments: Any) -> None:
@@ -223,13 +227,14 @@ def test_submissions_at_once_on_two_datasets_count_one_another(postgresql_scene:
     with ThreadPoolExecutor(2) as pool, patch.object(accept, "approvals", Mock(wraps=approvals, ask=ask)):
         third = pool.submit(_submitted, pair.first, "third", "0.2")
         assert counted.wait(60)
-        fourth = pool.submit(_submitted, pair.second, "fourth", "0.2")
+        fourth = pool.submit(_submitted, elsewhere, "fourth", "0.2")
         with pytest.raises(TimeoutError):
             fourth.result(1)
         goes_on.set()
         assert third.result(60)[1] == "waiting"
         with pytest.raises(TooManyRequests):
             fourth.result(60)
+    other_process.close()
 
 
 def test_every_kind_of_job_waits_and_runs_once_it_is_approved(scene: Scene) -> None:
