@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from app.datasets import private_rows, public_rows
-from app.forests import artifacts, catalogue, grow_references, planning
+from app.forests import artifacts, catalogue, planning
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
 from app.forests.data.coded_rows import TrainingRows
@@ -33,6 +33,8 @@ def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
 def _grow_reference(
     plan: Plan, schema: Schema, parts: Sequence[PartRows], *, on_tree_done: Callable[[], None]
 ) -> Forest:
+    from app.forests import grow_references  # compiled loops that no private job needs
+
     [part] = parts
     rows = public_rows.read(
         part.files, schema=schema, partitions=Partitions.from_json(part.partitions), scope=part.scope

@@ -15,8 +15,8 @@ from app.forests.data.design import Design
 from app.forests.data.rows import PublicRows
 from app.forests.data.schema import Schema
 from app.forests.kernels.compiled import split_loops
-from app.forests.trees.grow.coded_rows import CodedRows, Rule, Weights, grown
 from app.forests.trees.grow.node_trees import NodeTree, collected
+from app.forests.trees.grow.split_trees import CodedRows, Rule, Weights, grown
 
 
 def grow_forest(plan: Plan, schema: Schema, rows: PublicRows, *, seed: int, on_tree_done: Callable[[], None]) -> Forest:

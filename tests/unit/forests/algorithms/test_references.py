@@ -16,7 +16,7 @@ from app.forests.data.design import Design
 from app.forests.data.rows import PublicRows, SanitisedColumns
 from app.forests.data.schema import Feature, Label, Schema
 from app.forests.grow_references import REFERENCES, grow
-from app.forests.trees.grow.coded_rows import CodedRows
+from app.forests.trees.grow.split_trees import CodedRows
 
 IRIS = Schema(
     tuple(Feature(name, "numeric", 0.0, 10.0) for name in "abcd"),
@@ -137,7 +137,7 @@ def _decreases(values: NDArray[np.float64], y: NDArray[np.int32], min_leaf: int)
 
 def test_the_first_split_is_the_best_one_of_numpy() -> None:
     from app.forests.kernels.compiled import split_loops
-    from app.forests.trees.grow.coded_rows import Rule, Weights, grown
+    from app.forests.trees.grow.split_trees import Rule, Weights, grown
 
     X, y = _iris()
     coded = CodedRows.of(Design.of(IRIS), _rows(*X.T, y=y))
@@ -152,7 +152,7 @@ def test_the_first_split_is_the_best_one_of_numpy() -> None:
 
 def test_multinomial_splits_follow_the_softmax_of_normalised_decreases() -> None:
     from app.forests.kernels.compiled import split_loops
-    from app.forests.trees.grow.coded_rows import Rule, Weights, grown
+    from app.forests.trees.grow.split_trees import Rule, Weights, grown
 
     X, y = _iris()
     X, y = X[:40], y[:40].astype(np.int32)
