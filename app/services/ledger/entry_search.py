@@ -245,4 +245,5 @@ def _loads(session: Session, account: Account, found: _Found) -> dict[int, int]:
 
 def _names(session: Session, principal: Principal, account: Account, entries: Sequence[Entry]) -> dict[str, str]:
     dataset_id = None if account.dataset is None else account.dataset.id
-    return grants.names_of_keys(session, principal, dataset_id, {entry.actor for entry in entries})
+    # In the order of their first entry: a set of texts has another order in every process.
+    return grants.names_of_keys(session, principal, dataset_id, list(dict.fromkeys(entry.actor for entry in entries)))
