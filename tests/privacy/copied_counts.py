@@ -67,7 +67,8 @@ class Copies:
         if isinstance(template, tuple):
             return list(zip(*(self._filled(part, numbers) for part in template), strict=True)) or [()] * len(numbers)
         for words in _words(template):
-            indices = np.rint(words / (FIRST / self._unit)).astype(np.int64) - 1
+            multiples = np.clip(np.rint(words / (FIRST / self._unit)), 0, numbers.shape[1] + 1)
+            indices = multiples.astype(np.int64) - 1
             places = np.flatnonzero((indices >= 0) & (indices < numbers.shape[1]))
             filled = np.tile(words, (len(numbers), 1))
             filled[:, places] = self._in_units(numbers[:, indices[places]])

@@ -50,6 +50,10 @@ def truncated_to_rows(randomness: EnumeratingRandomness) -> Hashable:
     return ((7 * EXACT + noise) // 7).tobytes()  # type: ignore[operator]
 
 
+def zeros_beside_a_large_number(randomness: EnumeratingRandomness) -> Hashable:
+    return (0 * noisy(randomness)).tobytes(), np.array([2**62]).tobytes()
+
+
 def summed(randomness: EnumeratingRandomness) -> Hashable:
     return noisy(randomness).sum(axis=0).tobytes()
 
@@ -81,7 +85,7 @@ def n_of_ones(randomness: EnumeratingRandomness) -> Hashable:
     "run",
     [
         copied, transposed, after_a_table, before_a_draw, sometimes_without, in_rows, truncated_to_rows,
-        summed, clipped, ordered, without_rows_of_zeros, without_empty_rows, n_of_ones,
+        zeros_beside_a_large_number, summed, clipped, ordered, without_rows_of_zeros, without_empty_rows, n_of_ones,
     ],
 )  # fmt: skip
 def test_the_law_is_that_of_every_path(run: enumeration.Run, window: tuple[int, int]) -> None:
