@@ -22,7 +22,8 @@ CALLER = Principal("key_a")
 def _job(state: Any, trees_done: int = 0, *, job_id: str = "jb_a") -> JobOut:
     return JobOut(
         id=job_id, dataset="ds_a", dataset_name="census", kind="train", algorithm="mrf", name=None, state=state,
-        reason=None, charged=False, progress=trees_done / 2, trees_done=trees_done, n_trees=2, model_id=None,
+        privacy="differential", reason=None, charged=False, progress=trees_done / 2, trees_done=trees_done, n_trees=2,
+        model_id=None,
         profile_id=None, evaluation_id=None, reservation_id="rs_a",
         price=PriceOut(accountant="pure", unit="epsilon", amount="1", epsilon="1", delta=None),
         unlabelled=None, submitted_at="2026-11-20T09:00:00.000000Z",
