@@ -107,6 +107,10 @@ class OutputFacts(Answer):
 
 
 class InferenceOut(Answer):
+    """The answer in JSON. It has an ``id`` if the request has one, and ``parameters`` if the dataset is public."""
+
     model_name: str
     model_version: str
+    id: str | None = None
+    parameters: OutputFacts | None = None
     outputs: list[OutputTensor]

@@ -33,7 +33,10 @@ _BINARY = "application/octet-stream"
 _OF_A_MODEL = problems.documented(NotFound, RoleMissing)
 _INFERS: dict[str, Any] = {
     "response_model": InferenceOut,
-    "responses": problems.documented(NotFound, RoleMissing, *problems.JSON_BODY),
+    "responses": {
+        200: {"content": {_BINARY: {"schema": {"type": "string", "format": "binary"}}}},
+        **problems.documented(NotFound, RoleMissing, *problems.JSON_BODY),
+    },
     "openapi_extra": {
         "parameters": [
             {
