@@ -28,6 +28,7 @@ from app.wire.ledger import AccountBalance, CapIn
 from app.wire.populations import PopulationIn
 from tests.support import people
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER
+from tests.support.databases import on_one_database
 from tests.support.evidence import head_folder
 
 AUDITOR = Principal("key_auditor", frozenset({Role.AUDITOR}))
@@ -139,6 +140,7 @@ def test_the_owner_lowers_a_cap_and_an_admin_raises_it(calls: AccountCalls) -> N
     assert calls.verified_cap() == 4_500_000_000
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("epsilon", "problem"), [("3", "unchanged"), ("1e-10", "too-small"), ("1000000001", "too-large")]
 )

@@ -32,16 +32,12 @@ from app.services.ledger.heads import Heads
 from app.services.models import delete_model
 from tests.support import job_kinds, people, snapshot
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene, open_account
+from tests.support.databases import on_one_database
 from tests.support.member_scene import MemberScene
 from tests.support.postgres import fresh_database
 
 Restore = Callable[..., Restored]
 """``restore(accept_loss=False)``"""
-
-on_one_database = pytest.mark.parametrize(
-    "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)], indirect=True
-)
-"""For rules about keys, heads, files and erased rows. How rows leave and enter a database is tested on both."""
 
 
 @pytest.fixture
@@ -180,6 +176,7 @@ def test_a_backup_has_no_key_and_no_head(backup: Path) -> None:
     assert {oct(path.stat().st_mode & 0o777) for path in backup.rglob("*") if path.is_file()} == {"0o600"}
 
 
+@on_one_database
 def test_a_backup_that_is_not_whole_is_refused(restore: Restore, backup: Path, empty_settings: Settings) -> None:
     rows = next(path for path in backup.rglob("*.parquet"))
     stranger = Signer.open(backup.with_name("stranger.key"), make=True)

@@ -14,6 +14,7 @@ from app.services.training.quote_training import show_plan
 from app.wire.datasets import DatasetIn
 from app.wire.training import PlanIn
 from tests.support.crash_scene import OWNER, STRANGER, Scene
+from tests.support.databases import on_one_database
 
 AGE: dict[str, Any] = {"name": "age", "type": "integer", "lower": 0, "upper": 120}
 DECLARATION: dict[str, Any] = {
@@ -50,6 +51,7 @@ def test_a_check_says_what_a_declaration_becomes_and_stores_nothing(scene: Scene
     assert checked.model_dump() == {name: value for name, value in public.items() if name in dict(checked)}
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
@@ -75,6 +77,7 @@ def test_a_check_refuses_what_a_declaration_is_refused_for(
     assert _counts(scene) == before
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("changes", "at"),
     [

@@ -22,6 +22,7 @@ from app.wire.ledger import AccountBalance, CapIn
 from app.wire.populations import PopulationIn
 from tests.support import people
 from tests.support.crash_scene import OWNER
+from tests.support.databases import on_one_database
 
 DELTA, ASIDE = Fraction(1, 10**6), Fraction(1, 4 * 10**6)
 BUDGET = {"accountant": "zcdp", "epsilon": "1", "delta": "1e-6", "delta_set_aside": "2.5e-7"}
@@ -163,6 +164,7 @@ def test_only_a_part_of_delta_is_set_aside(changes: dict[str, Any], problem: str
         BudgetIn.model_validate(BUDGET | changes)
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("budget", "unit", "delta"),
     [

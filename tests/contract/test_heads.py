@@ -22,7 +22,7 @@ from app.services.ledger.heads import Heads, HeadWriter, checkpoint_of
 from app.services.ledger.signer import replace_signer
 from app.worker.main import _Loop
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene, open_account, open_installation, opened
-from tests.support.databases import MigratedDatabase
+from tests.support.databases import MigratedDatabase, on_one_database
 from tests.support.evidence import head_folder
 
 
@@ -121,6 +121,7 @@ def test_a_database_that_contradicts_a_head_is_refused(scene: Scene, forged: str
     assert _written(scene)[head.account_id] == head.size, "a refusal overwrites no evidence"
 
 
+@on_one_database
 @pytest.mark.parametrize("signature", ["of another key", "of another head", "none"])
 def test_a_head_without_a_signature_of_the_pinned_key_is_refused(scene: Scene, signature: str) -> None:
     """A forged head of size 1 would let a database start that is older than the true head."""
@@ -190,6 +191,7 @@ def test_no_key_is_made_or_pinned_for_a_database_that_does_not_match_the_heads(
         assert signers.pinned(session) == []
 
 
+@on_one_database
 @pytest.mark.parametrize("content", [b"", b"canary", b"\xff"])
 def test_a_damaged_head_is_refused(scene: Scene, content: bytes) -> None:
     Heads(scene.installation).publish()

@@ -16,6 +16,7 @@ from app.ledger.populations import NewPopulation
 from app.privacy.composition import Partitions
 from app.services.installation import Installation
 from tests.support.crash_scene import EVENT, OWNER
+from tests.support.databases import on_one_database
 
 HALVES = Partitions.from_json([{"name": "half", "kind": "hash", "cells": 2}])
 
@@ -77,6 +78,7 @@ def test_disjoint_halves_of_one_member_cost_its_people_the_larger_part(session: 
     assert _rooms(session, ("ds_1", own, 11), ("ds_1", other, 10)) == [10, 0]
 
 
+@on_one_database
 @pytest.mark.parametrize("turned", [False, True])
 def test_both_parts_fit_exactly_where_admission_takes_both(session: Session, turned: bool) -> None:
     """For every load on half of a member, both orders of the accounts' ids, and amounts around the cap of the sum."""

@@ -227,18 +227,6 @@ def test_a_request_in_a_group_takes_few_statements(scene: Scene) -> None:
     assert together <= alone + 4
 
 
-def __n_statements(engine: Engine, work: Callable[[], object]) -> int:
-    statements: list[object] = []
-
-    def note(*arguments: object) -> None:
-        statements.append(arguments)
-
-    event.listen(engine, "before_cursor_execute", note)
-    work()
-    event.remove(engine, "before_cursor_execute", note)
-    return len(statements)
-
-
 def _n_statements(engine: Engine, work: Callable[[], object]) -> int:
     statements: list[object] = []
 

@@ -7,8 +7,11 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.databases import on_one_idle_server
 from tests.support.pages import section, signed_in
 from tests.support.server import Caller, Server, new_idempotency_key, training
+
+pytestmark = on_one_idle_server
 
 ADMINISTRATION = ("/ui/admin", "/ui/admin/keys")
 

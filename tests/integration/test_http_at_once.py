@@ -6,7 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.databases import on_one_server
 from tests.support.server import CSV, Server, new_idempotency_key, training
+
+pytestmark = on_one_server
 
 QUESTIONS = [f"q{index}" for index in range(6)]
 ANSWERS = list(itertools.product(("no", "yes"), repeat=len(QUESTIONS)))

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from tests.support.databases import on_one_idle_server
 from tests.support.operations import EXTERNAL
 from tests.support.pages import hidden, section, signed_in
 from tests.support.server import Caller, Server, new_idempotency_key
+
+pytestmark = on_one_idle_server
 
 PARTITIONS = [
     {"name": "shard", "kind": "hash", "cells": 2},

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.pages import fields as form_fields
 from tests.support.pages import hidden, signed_in
 from tests.support.server import Server, declaration
@@ -20,6 +21,7 @@ def _problem(page: str, field: str) -> str:
     return page.partition(f'id="{field}-problem" data-part>')[2].partition("</p>")[0]
 
 
+@on_one_server
 def test_a_declaration_in_three_steps_is_that_of_the_api_and_is_made_once(server: Server) -> None:
     body = declaration(
         budget={"accountant": "gdp", "epsilon": "1.5", "delta": "1e-6"},
@@ -48,6 +50,7 @@ def test_a_declaration_in_three_steps_is_that_of_the_api_and_is_made_once(server
     assert "name: " in taken.text
 
 
+@on_one_idle_server
 def test_a_problem_stands_beside_the_field_that_it_names(idle_server: Server) -> None:
     schema = {
         "features": [
@@ -71,6 +74,7 @@ def test_a_problem_stands_beside_the_field_that_it_names(idle_server: Server) ->
     assert browser.post(PATH, data={**fields, "f0.lower": "0", "go": "budget"}).status_code == 200
 
 
+@on_one_idle_server
 @pytest.mark.parametrize(
     ("field", "text", "problem"),
     [
@@ -94,6 +98,7 @@ def test_the_budget_is_checked_by_the_rules_of_the_api(
     assert _problem(page.text, field) == problem
 
 
+@on_one_idle_server
 def test_fields_that_nobody_touched_have_no_problem_yet(idle_server: Server) -> None:
     browser = signed_in(idle_server, idle_server.admin)
     begun = browser.get(PATH)
@@ -103,6 +108,7 @@ def test_fields_that_nobody_touched_have_no_problem_yet(idle_server: Server) -> 
     assert _problem(typed, "name") == ""
 
 
+@on_one_idle_server
 def test_rows_of_the_form_are_added_and_removed(idle_server: Server) -> None:
     browser = signed_in(idle_server, idle_server.admin)
     fields = form_fields(browser.post(PATH, data={"go": "read", "dictionary": _dictionary()}).text)
@@ -113,6 +119,7 @@ def test_rows_of_the_form_are_added_and_removed(idle_server: Server) -> None:
     assert [text for name, text in fewer.items() if name.startswith("f") and name.endswith(".name")] == [*names[1:], ""]
 
 
+@on_one_idle_server
 @pytest.mark.parametrize("text", ["age,sex\n39,Male\n", "{}", "["])
 def test_a_file_that_is_no_dictionary_changes_nothing(idle_server: Server, text: str) -> None:
     before = idle_server.footprint()
@@ -122,6 +129,7 @@ def test_a_file_that_is_no_dictionary_changes_nothing(idle_server: Server, text:
     assert idle_server.footprint() == before
 
 
+@on_one_idle_server
 def test_only_keys_that_may_declare_see_the_page(idle_server: Server) -> None:
     assert signed_in(idle_server, idle_server.caller("auditor")).get(PATH).status_code == 403
     assert signed_in(idle_server, idle_server.caller("auditor")).post(PATH, data={"go": "declare"}).status_code == 403

@@ -3,8 +3,11 @@
 import re
 from typing import Any
 
+from tests.support.databases import on_one_server
 from tests.support.pages import section, signed_in, text_of
 from tests.support.server import Server, new_idempotency_key
+
+pytestmark = on_one_server
 
 
 def _evaluated(server: Server, model: str, *metrics: str) -> dict[str, Any]:

@@ -12,7 +12,10 @@ import httpx
 import pytest
 
 from app.core import limits
+from tests.support.databases import on_one_server
 from tests.support.server import Caller, Server
+
+pytestmark = on_one_server
 
 _SCHEMA = {
     "features": [

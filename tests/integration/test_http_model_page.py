@@ -4,8 +4,11 @@ import re
 
 import pytest
 
+from tests.support.databases import on_one_server
 from tests.support.pages import hidden, section, signed_in, text_of
 from tests.support.server import Server
+
+pytestmark = on_one_server
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from safetensors.numpy import load
 from typer.testing import CliRunner
 
 from app.cli.main import app as grovekeeper
+from tests.support.databases import on_one_server
 from tests.support.pages import signed_in
 from tests.support.server import Server, new_idempotency_key, training
 
@@ -68,6 +69,7 @@ def test_a_job_without_privacy_has_no_price_and_says_so_everywhere(
     assert json.loads(metadata["grovekeeper"])["privacy"] == "none"
 
 
+@on_one_server
 def test_a_private_algorithm_runs_on_public_rows_at_any_epsilon(server: Server, dataset: dict[str, Any]) -> None:
     job = server.trained(dataset["id"], algorithm="rdt-ta", epsilon="1000", accountant="zcdp", delta="1e-6")
     assert (job["privacy"], job["reservation_id"], job["price"]["accountant"]) == ("none", None, "zcdp")
@@ -95,6 +97,7 @@ def test_an_evaluation_on_public_rows_is_exact_without_an_epsilon(
     assert evaluation["confusion"]["noise_sd"] == 0
 
 
+@on_one_server
 def test_a_private_dataset_never_takes_an_algorithm_without_privacy(server: Server) -> None:
     private = server.uploaded()
     before = server.footprint()
@@ -105,6 +108,7 @@ def test_a_private_dataset_never_takes_an_algorithm_without_privacy(server: Serv
     assert server.footprint() == before
 
 
+@on_one_server
 @pytest.mark.parametrize(
     ("changes", "at"),
     [
@@ -122,11 +126,13 @@ def test_a_request_that_breaks_a_rule_of_public_datasets_is_refused(
     assert (answer.status_code, answer.json()["errors"][0]["at"]) == (422, at)
 
 
+@on_one_server
 def test_the_accountant_of_a_private_dataset_is_that_of_its_account(server: Server) -> None:
     answer = server.submitted(server.uploaded()["id"], accountant="pure")
     assert answer.json()["errors"] == [{"at": "/accountant", "problem": "only-for-public-datasets"}]
 
 
+@on_one_server
 def test_pages_say_public_plainly(server: Server, dataset: dict[str, Any], model: str) -> None:
     browser = signed_in(server, server.admin)
     job = server.admin.http.get(f"/models/{model}").json()["job_id"]
@@ -150,6 +156,7 @@ def test_pages_say_public_plainly(server: Server, dataset: dict[str, Any], model
     assert plainly in browser.get(f"/ui/evaluations/{evaluation['id']}").text
 
 
+@on_one_server
 def test_the_command_line_says_no_privacy(
     server: Server, dataset: dict[str, Any], model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

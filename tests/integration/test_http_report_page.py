@@ -10,9 +10,12 @@ from app.core import limits
 from app.ledger.entries import Entry
 from app.services.ledger import verification
 from app.services.ledger.history import json_lines
+from tests.support.databases import on_one_idle_server
 from tests.support.operations import EXTERNAL
 from tests.support.pages import signed_in, text_of
 from tests.support.server import Server, new_idempotency_key
+
+pytestmark = on_one_idle_server
 
 
 def _charged(server: Server, **changes: object) -> str:

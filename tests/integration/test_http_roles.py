@@ -20,6 +20,7 @@ from app.ledger.entries import Entry
 from app.registry import models
 from app.registry.tables import ModelRow
 from tests.support.cells import Cells, opened_cells, undone
+from tests.support.databases import on_one_idle_server
 from tests.support.estate import Estate, built_estate, name_model, upload_of, waiting_job
 from tests.support.lost_authority import Loss, lost_before_write
 from tests.support.openapi import DOCUMENT
@@ -193,11 +194,18 @@ def _twin(server: Server, model_id: str) -> str:
 GRANTED = {name for name in WRITES if Place.LIVING in places(name)}
 
 
-@pytest.mark.parametrize(
-    ("operation", "loss"),
-    [(name, loss) for name in WRITES for loss in ("key", "grants" if name in GRANTED else "roles")],
-)
-def test_an_operation_has_no_effect_once_the_authority_is_gone(cells: Cells, operation: str, loss: Loss) -> None:
+@pytest.mark.parametrize("operation", WRITES)
+def test_an_operation_has_no_effect_once_the_key_is_revoked(cells: Cells, operation: str) -> None:
+    _check_loss(cells, operation, "key")
+
+
+@on_one_idle_server
+@pytest.mark.parametrize("operation", WRITES)
+def test_an_operation_has_no_effect_once_the_grant_or_role_is_gone(cells: Cells, operation: str) -> None:
+    _check_loss(cells, operation, "grants" if operation in GRANTED else "roles")
+
+
+def _check_loss(cells: Cells, operation: str, loss: Loss) -> None:
     """The authority goes at the last moment: before each write transaction of the request in turn."""
     server = cells.estate.server
     for write in count(1):
@@ -218,6 +226,7 @@ def test_an_operation_has_no_effect_once_the_authority_is_gone(cells: Cells, ope
     assert write > 1 or operation in READS, "the operation neither reads only nor has an effect"
 
 
+@on_one_idle_server
 @pytest.mark.parametrize("operation", sorted(set(WRITES) - READS))
 def test_an_administrative_act_leaves_one_entry(cells: Cells, operation: str) -> None:
     """Other effects, and repetitions without one, leave none. Joining a population of a new name opens it, too."""
@@ -261,6 +270,7 @@ def test_no_operation_that_reads_begins_a_write_transaction(cells: Cells) -> Non
     assert writes.n == 0
 
 
+@on_one_idle_server
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_operation_needs_a_living_key(cells: Cells, operation: str) -> None:
     admin = cells.estate.server.admin
@@ -289,6 +299,7 @@ def test_an_operation_needs_a_living_key(cells: Cells, operation: str) -> None:
     assert cells.estate.server.footprint() == before
 
 
+@on_one_idle_server
 @pytest.mark.parametrize("caller", ALONE)
 def test_lists_show_only_what_a_caller_may_see(cells: Cells, caller: Caller) -> None:
     """What a list shows is what the caller may open."""

@@ -2,6 +2,7 @@
 
 import re
 
+from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.pages import hidden, section, signed_in, text_of
 from tests.support.server import CSV, Server
 
@@ -18,6 +19,7 @@ def _counts(page: str) -> dict[str, list[int]]:
     return {name: [int(number) for number in re.findall(r"\d+", cells)] for name, cells in found}
 
 
+@on_one_server
 def test_the_report_is_that_of_the_api_and_a_form_that_is_sent_twice_is_one_upload(server: Server) -> None:
     dataset, other = server.declared()["id"], server.declared()["id"]
     expected = server.admin.http.post(f"/datasets/{other}/rows", content=ROWS, headers=CSV).json()
@@ -32,6 +34,7 @@ def test_the_report_is_that_of_the_api_and_a_form_that_is_sent_twice_is_one_uplo
     assert len(server.admin.http.get(f"/datasets/{dataset}").json()["epochs"]) == 1
 
 
+@on_one_idle_server
 def test_a_file_that_does_not_match_is_refused_by_column(idle_server: Server) -> None:
     dataset = idle_server.declared()["id"]
     browser = signed_in(idle_server, idle_server.admin)
@@ -44,6 +47,7 @@ def test_a_file_that_does_not_match_is_refused_by_column(idle_server: Server) ->
     assert idle_server.admin.http.get(f"/datasets/{dataset}").json()["epochs"] == []
 
 
+@on_one_idle_server
 def test_only_owners_see_the_page_and_other_sites_upload_nothing(idle_server: Server) -> None:
     dataset = idle_server.declared()["id"]
     for role in ("analyst", "auditor"):
@@ -57,6 +61,7 @@ def test_only_owners_see_the_page_and_other_sites_upload_nothing(idle_server: Se
     assert idle_server.admin.http.get(f"/datasets/{dataset}").json()["epochs"] == []
 
 
+@on_one_idle_server
 def test_an_upload_is_erased_by_its_owner_after_a_page_that_says_what_stays(idle_server: Server) -> None:
     dataset, http = idle_server.uploaded()["id"], idle_server.admin.http
     (epoch,) = http.get(f"/datasets/{dataset}").json()["epochs"]

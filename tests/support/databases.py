@@ -143,6 +143,18 @@ def empty_database_url(request: pytest.FixtureRequest, empty_database: EmptyData
         yield url
 
 
+_SQLITE_AND_LONG_POSTGRESQL = ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)]
+
+on_one_database = pytest.mark.parametrize("database_url", _SQLITE_AND_LONG_POSTGRESQL, indirect=True)
+"""For rules that do not depend on the database: PostgreSQL among the long tests only."""
+
+on_one_server = pytest.mark.parametrize("server", _SQLITE_AND_LONG_POSTGRESQL, indirect=True)
+"""The same for tests of a server that is shared."""
+
+on_one_idle_server = pytest.mark.parametrize("idle_server", _SQLITE_AND_LONG_POSTGRESQL, indirect=True)
+"""The same for tests of a server without a worker."""
+
+
 @pytest.fixture
 def database(database_url: str) -> Iterator[Database]:
     """A migrated, empty, open database; the test runs once on each dialect."""

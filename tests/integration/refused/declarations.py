@@ -79,6 +79,7 @@ def declarations() -> Iterator[Refused]:
         ("/privacy_unit/max_rows", 10**30, "/privacy_unit/max_rows", "too-large"),
         ("/protects", CANARY, "/protects", "unknown-choice"),
         ("/visibility", CANARY, "/visibility", "unknown-choice"),
+        ("/visibility", "public", "/budget", "not-for-public-datasets"),
         ("/population", f"{CANARY} x", "/population", "malformed"),
         ("/public_size", 0, "/public_size", "too-small"),
         ("/public_size", -1, "/public_size", "too-small"),
@@ -107,12 +108,9 @@ def declarations() -> Iterator[Refused]:
         yield Refused(
             f"declare-{index}{at or '/'}-{problem}", "POST", "/datasets", "invalid-request", body, at, problem
         )
-    later: list[tuple[str, object]] = [
-        ("/visibility", "public"),
-    ]  # fmt: skip
-    for pointer, value in later:
-        body = {"json": changed(full, pointer, value)}
-        yield Refused(f"declare-later{pointer}", "POST", "/datasets", "not-supported", body)
+    set_aside = {"accountant": "zcdp", "epsilon": "1", "delta": "1e-6", "delta_set_aside": "2.5e-7"}
+    body = {"json": {"name": f"{CANARY}-people", "budget": set_aside}}
+    yield Refused("population-later", "POST", "/populations", "not-supported", body)
     opened = {"name": f"{CANARY}-people", "budget": {"accountant": "pure", "epsilon": "1"}}
     for pointer, value, at, problem in [
         ("/name", "", "/name", "malformed"),
