@@ -116,7 +116,7 @@ class Canaries:
 
 
 def _forms_of_number(text: str) -> Iterable[tuple[str, bytes]]:
-    yield _TEXT, text.rstrip("0").encode()[:16]
+    yield _TEXT, text.encode()[:16]
     for order in "<>":
         yield f"float64 {order}", struct.pack(f"{order}d", float(text))
         if "." not in text:
