@@ -188,7 +188,13 @@ def locked(session: Session, dataset_id: str) -> Dataset:
 
 
 def page(
-    session: Session, *, ids: Sequence[str] | None, after: str | None, limit: int, name: str | None = None
+    session: Session,
+    *,
+    ids: Sequence[str] | None,
+    after: str | None,
+    limit: int,
+    name: str | None = None,
+    with_account: bool = False,
 ) -> Iterator[Dataset]:
     """Yields datasets in order of id, deleted ones included; ``ids`` restricts them (``None``: all datasets).
 
@@ -200,6 +206,7 @@ def page(
         after: the last id of the page before.
         limit: the largest number of datasets.
         name: a part of their names, in upper or lower case.
+        with_account: leaves public datasets out.
     """
     query = select(DatasetRow).order_by(DatasetRow.id).limit(limit).execution_options(yield_per=_LOADED_AT_ONCE)
     if ids is not None:
@@ -208,6 +215,8 @@ def page(
         query = query.where(DatasetRow.id > after)
     if name is not None:
         query = query.where(DatasetRow.name.icontains(name, autoescape=True))
+    if with_account:
+        query = query.where(DatasetRow.visibility != PUBLIC)
     with session.execute(query).scalars() as rows:
         for row in rows:
             yield Dataset(row)

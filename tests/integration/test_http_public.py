@@ -41,6 +41,16 @@ def test_a_public_dataset_has_no_account_and_no_ledger(server: Server, dataset: 
     assert http.get(f"/ledger/{dataset['id']}/reservations").status_code == 404
 
 
+def test_the_list_of_accounts_leaves_public_datasets_out(server: Server, dataset: dict[str, Any]) -> None:
+    private = server.declared()["id"]
+    owner = server.granted(private, "owner")
+    granted = server.admin.http.put(f"/datasets/{dataset['id']}/grants/{owner.id}", json={"role": "owner"})
+    assert granted.status_code == 200
+    answer = owner.http.get("/ledger")
+    assert (answer.status_code, [item["account"] for item in answer.json()["datasets"]]) == (200, [private])
+    assert signed_in(server, owner).get("/ui/ledger").status_code == 200
+
+
 def test_a_job_without_privacy_has_no_price_and_says_so_everywhere(
     server: Server, dataset: dict[str, Any], model: str
 ) -> None:

@@ -46,8 +46,9 @@ def _environment() -> Environment:
     environment.filters |= {name: getattr(words, name) for name in ("spent", "left", "cell", "sentence", "entry")}
     environment.filters |= {"percent": odds_words.percent, "minute": _minute}
     environment.globals |= {
-        "symbols": words.SYMBOLS, "guessed": odds_words.guessed, "budget_bar": _bar, "odds_scale": pictures.odds_scale,
-        "share_class": pictures.share_class, "recovered_shares": pictures.recovered_shares,
+        "symbols": words.SYMBOLS, "odds_sentence": odds_words.sentence, "budget_bar": _bar,
+        "odds_scale": pictures.odds_scale, "share_class": pictures.share_class,
+        "recovered_shares": pictures.recovered_shares,
     }  # fmt: skip
     return environment
 

@@ -36,7 +36,7 @@ def list_balances(installation: Installation, principal: Principal, page: PageRe
             raise RoleMissing(sorted(role.value for role in SEE_LEDGER))
         shown, following = page_of(
             page,
-            lambda limit: catalog.page(session, ids=visible, after=page.cursor, limit=limit),
+            lambda limit: catalog.page(session, ids=visible, after=page.cursor, limit=limit, with_account=True),
             lambda dataset: dataset.id,
             lambda dataset: dataset.weight,
         )
