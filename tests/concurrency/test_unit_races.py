@@ -20,7 +20,7 @@ def installation(database_url: str, tmp_path: Path):
     installation.close()
 
 
-@pytest.mark.parametrize("max_rows", [1, 7])
+@pytest.mark.parametrize("max_rows", [pytest.param(1, marks=pytest.mark.long), 7])
 def test_every_unit_has_exactly_its_maximum_of_rows(
     race: Race, installation: Installation, max_rows: int, n_processes: int
 ) -> None:

@@ -41,7 +41,16 @@ def _settled(launcher: Launcher, job_id: str) -> JobRow:
     return scene.job(job_id)
 
 
-@pytest.mark.parametrize("kind", ["profile", "evaluation"])
+@pytest.mark.parametrize(
+    ("launcher", "kind"),
+    [
+        ("sqlite", "profile"),
+        ("postgresql", "evaluation"),
+        pytest.param("sqlite", "evaluation", marks=pytest.mark.long),
+        pytest.param("postgresql", "profile", marks=pytest.mark.long),
+    ],
+    indirect=["launcher"],
+)
 def test_a_killed_release_fails_if_it_was_charged_and_runs_again_otherwise(launcher: Launcher, kind: str) -> None:
     scene = launcher.scene
     model_id = ""

@@ -11,6 +11,7 @@ from pathlib import Path
 from app.cli import own_process
 from app.core import limits
 from tests.support import curl
+from tests.support.databases import on_one_server
 from tests.support.server import Server
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -28,6 +29,7 @@ def _programs(folder: Path, *, with_own_curl: bool) -> Path:
     return folder
 
 
+@on_one_server
 def test_the_guide_works_as_written(server: Server, tmp_path: Path) -> None:
     """On PostgreSQL by the machine's own ``curl`` if it has one, else by the options of it that the guide uses."""
     commands = [text for language, text in FENCE.findall(GUIDE) if language == "sh"]
