@@ -10,9 +10,9 @@ from app.core.errors import InvalidRequest
 from app.forests.algorithms.auto import Auto
 from app.forests.algorithms.bms_rf.price import StackedForest
 from app.forests.algorithms.bms_rf.read import StackedFamily
-from app.forests.algorithms.breiman.settle import RandomForest
-from app.forests.algorithms.cart.settle import GreedyTree, PrunedTree
-from app.forests.algorithms.consistent.settle import (
+from app.forests.algorithms.breiman.price import RandomForest
+from app.forests.algorithms.cart.price import GreedyTree, PrunedTree
+from app.forests.algorithms.consistent.price import (
     BernoulliForest,
     GreedyOnStructure,
     MultinomialOnBootstrap,

@@ -125,6 +125,7 @@ ACCEPTED: dict[str, tuple[bytes, list[int]]] = {
     "overlong UTF-8": (_get(b"{key}", target=b"/datasets/%c0%ae%c0%ae"), [404, 200]),
     "encoded surrogate": (_get(b"{key}", target=b"/datasets/%ed%a0%80"), [404, 200]),
     "encoded NUL": (_get(b"{key}", target=b"/datasets/%00"), [404, 200]),
+    "line break behind a path": (_post(_SIZE).replace(b"/keys", b"/models/x/predict%0a", 1), [404, 200]),
     "half an escape": (_get(b"{key}", target=b"/datasets/%z"), [404, 200]),
     "bytes in a query": (_get(b"{key}", target=b"/keys?cursor=%ff%fe"), [422, 200]),
     "many lines": (_get(b"X: a\r\n" * 9_000), [200, 200]),

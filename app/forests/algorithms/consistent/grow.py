@@ -26,7 +26,7 @@ def grow_forest(plan: Plan, schema: Schema, rows: PublicRows, *, seed: int, on_t
         None.
 
     Source:
-        The paper of the slug; see the ``settle`` of this folder. Denil et al., Wang et al. and Bai et al. prove that
+        The paper of the slug; see ``price`` of this folder. Denil et al., Wang et al. and Bai et al. prove that
         their forests are consistent (docs/references.md quotes the conditions).
     """
     coded, random = CodedRows.of(Design.of(schema), rows), np.random.default_rng(seed)

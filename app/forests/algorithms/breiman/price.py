@@ -1,4 +1,4 @@
-"""Describes ``breiman``, Breiman's random forest by scikit-learn, without privacy, and settles its parameters."""
+"""Describes ``breiman``, Breiman's random forest by scikit-learn, and settles its parameters; it has no price."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describes ``cart`` and ``rpart``, single trees by scikit-learn, without privacy, and settles their parameters."""
+"""Describes ``cart`` and ``rpart``, trees by scikit-learn, and settles their parameters; they have no price."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describes the consistent forests of the papers and two ablations of ``mrf-plain``, and settles their parameters."""
+"""Describes the consistent forests of the papers and two ablations of ``mrf-plain``; they have no price."""
 
 from __future__ import annotations
 
