@@ -51,6 +51,12 @@ def find(session: Session, model_id: str) -> ModelRow:
     return row
 
 
+def names(session: Session, model_ids: Sequence[str]) -> dict[str, str]:
+    """The names of several models, by id; models that were deleted or have no name are left out."""
+    query = select(ModelRow.id, ModelRow.name).where(ModelRow.id.in_(model_ids), ModelRow.name.is_not(None))
+    return {row.id: row.name for row in session.execute(query)}
+
+
 def locked(session: Session, model_id: str) -> ModelRow:
     """Finds a model by its id and locks its row, so that it is not deleted while an alias begins to name it.
 

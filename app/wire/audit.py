@@ -1,8 +1,38 @@
 """Defines the types of ``/audit``: the entries of administrative acts."""
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from app.wire.base import Answer, DecimalText, JsonObject
+
+ActKind: TypeAlias = Literal[
+    "open",
+    "key-made",
+    "key-rotated",
+    "key-revoked",
+    "subject-admitted",
+    "subject-roles",
+    "grant-made",
+    "grant-removed",
+    "dataset-declared",
+    "dataset-deleted",
+    "unit-erased",
+    "upload-erased",
+    "cap-changed",
+    "population-opened",
+    "population-joined",
+    "signer-pinned",
+    "storage-key-changed",
+    "rules-changed",
+    "rules-proposed",
+    "job-approved",
+    "job-rejected",
+    "history-lost",
+    "alias-moved",
+    "alias-removed",
+    "model-deleted",
+    "webhook-made",
+    "webhook-removed",
+]
 
 
 class ActOut(Answer):
@@ -12,35 +42,7 @@ class ActOut(Answer):
     """
 
     sequence: int
-    kind: Literal[
-        "open",
-        "key-made",
-        "key-rotated",
-        "key-revoked",
-        "subject-admitted",
-        "subject-roles",
-        "grant-made",
-        "grant-removed",
-        "dataset-declared",
-        "dataset-deleted",
-        "unit-erased",
-        "upload-erased",
-        "cap-changed",
-        "population-opened",
-        "population-joined",
-        "signer-pinned",
-        "storage-key-changed",
-        "rules-changed",
-        "rules-proposed",
-        "job-approved",
-        "job-rejected",
-        "history-lost",
-        "alias-moved",
-        "alias-removed",
-        "model-deleted",
-        "webhook-made",
-        "webhook-removed",
-    ]
+    kind: ActKind
     amount: DecimalText
     scope: JsonObject
     event: None

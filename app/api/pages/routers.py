@@ -1,6 +1,7 @@
 """Lists the routes of all pages. The first route that fits a path answers it, and ``shared`` answers unknown paths."""
 
 from app.api.pages import (
+    acts,
     admin,
     approvals,
     dataset_details,
@@ -19,6 +20,6 @@ from app.api.pages import (
 
 _OF_DATASETS = (declarations, datasets, dataset_details, quotes, uploads)
 _OF_JOBS = (jobs, models, evaluations)
-_OF_ACCOUNTS = (ledger, reports, populations, approvals, admin)
+_OF_ACCOUNTS = (ledger, reports, populations, approvals, admin, acts)
 
 PAGES = tuple(module.router for module in (*_OF_DATASETS, *_OF_JOBS, *_OF_ACCOUNTS, shared))

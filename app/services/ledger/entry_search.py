@@ -18,6 +18,7 @@ from app.privacy.composition import JointCell, Scope
 from app.services.installation import Installation
 from app.services.ledger.accounts import Account, find_account
 from app.services.ledger.balances import balance_of
+from app.services.ledger.bounded_search import Matches, matching
 from app.services.ledger.history import entry_out
 from app.services.pages import PageRequest
 from app.services.spending import scopes
@@ -173,35 +174,14 @@ def _receipt(session: Session, dataset: Dataset | None, entry: Entry) -> str | N
     )
 
 
-@dataclass(frozen=True)
-class _Found:
-    """The matches of a page, all entries that were read for them, and the cursor of the next page."""
-
-    entries: list[Entry]
-    read: list[Entry]
-    next: str | None
-
-
-def _found(following: Callable[[int, int], list[Entry]], scope: Scope, page: PageRequest) -> _Found:
-    """Reads entries until a page of them covers a part of a scope.
-
-    Args:
-        following: the entries that follow a sequence in the order of the list, at most so many.
-        scope: the cells that are searched for; empty for all.
-        page: the page.
-    """
-    last, size = page.sequence(), limits.DEFAULT_PAGE_SIZE if scope else page.limit
-    entries: list[Entry] = []
-    read: list[Entry] = []
-    while batch := following(last, size):
-        for entry in batch:
-            read.append(entry)
-            last = entry.sequence
-            if running_balance.overlaps(entry.scope, scope):
-                entries.append(entry)
-            if len(entries) == page.limit or len(read) == limits.MAX_SEARCHED_ENTRIES:
-                return _Found(entries, read, str(last) if following(last, 1) else None)
-    return _Found(entries, read, None)
+def _found(following: Callable[[int, int], list[Entry]], scope: Scope, page: PageRequest) -> Matches:
+    """Reads entries until a page of them covers a part of a scope; empty for all cells."""
+    return matching(
+        following,
+        lambda entry: running_balance.overlaps(entry.scope, scope),
+        page,
+        batch_size=limits.DEFAULT_PAGE_SIZE if scope else page.limit,
+    )
 
 
 def _scope(session: Session, account: Account, search: Search) -> Scope:
@@ -214,7 +194,7 @@ def _scope(session: Session, account: Account, search: Search) -> Scope:
 
 
 def _spent_after(
-    session: Session, account: Account, found: _Found, balance: statements.Balance
+    session: Session, account: Account, found: Matches, balance: statements.Balance
 ) -> dict[int, dict[str, str]]:
     """What was spent after each entry of a page that leaves out no entry of the tightest cell, by sequence."""
     if not found.read:
@@ -230,7 +210,7 @@ def _spent_after(
     return amounts
 
 
-def _loads(session: Session, account: Account, found: _Found) -> dict[int, int]:
+def _loads(session: Session, account: Account, found: Matches) -> dict[int, int]:
     """The load of all members of a population together after each entry."""
     loads = running_balance.loads_before(session, account.id, found.read[-1].sequence)
     together: dict[int, int] = {}

@@ -1,17 +1,18 @@
-"""Verifies the ledger of an account with the verifier, a program that shares no code with the service."""
+"""Verifies ledgers and the control chain with the verifier, a program that shares no code with the service."""
 
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from app.access.roles import SEE_LEDGER, Principal
+from app.access.roles import SEE_LEDGER, Principal, Role
 from app.core import limits
 from app.core.child_processes import scrubbed_environment
-from app.ledger import statements
-from app.ledger.notes import Signer
+from app.ledger import control, statements
+from app.ledger.notes import Checkpoint, Signer
 from app.services.installation import Installation
 from app.services.ledger.accounts import find_account
 from app.services.ledger.heads import checkpoint_of
@@ -44,12 +45,30 @@ def verify_ledger(installation: Installation, principal: Principal, reference: s
         account_id = find_account(session, principal, reference, SEE_LEDGER).id
         header, last = statements.export_header(session, account_id)
         head = checkpoint_of(session, account_id, last)
-    note = signer.sign(head)
+    return _verified(installation, header, head, signer)
+
+
+def verify_acts(installation: Installation, principal: Principal, *, signer: Signer) -> Verification:
+    """Runs the verifier over the export of the control chain, its signed head and the signer's public key.
+
+    Raises:
+        RoleMissing: the key is neither an auditor of all datasets nor an admin.
+    """
+    principal.require(Role.AUDITOR)
+    with installation.database.read() as session:
+        header, last = control.export_header(session)
+        head = checkpoint_of(session, control.CHAIN, last)
+    return _verified(installation, header, head, signer)
+
+
+def _verified(installation: Installation, header: Mapping[str, Any], head: Checkpoint, signer: Signer) -> Verification:
+    """Runs the verifier over the entries that a head covers."""
+    note, last = signer.sign(head), head.size
     if last > limits.MAX_VERIFIED_ENTRIES:
         return Verification(last, note, None)
     with ExitStack() as opened:
         export, checkpoint, key = (opened.enter_context(installation.spool()) for _ in range(3))
-        export.writelines(json_lines(header, entries_up_to(installation, account_id, last)))
+        export.writelines(json_lines(header, entries_up_to(installation, head.account_id, last)))
         checkpoint.write(note.encode("utf-8"))
         key.write(signer.public_pem.encode("ascii"))
         descriptors = []
