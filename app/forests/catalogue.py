@@ -12,6 +12,7 @@ from app.forests.algorithms.bms_rf.price import StackedForest
 from app.forests.algorithms.bms_rf.read import StackedFamily
 from app.forests.algorithms.breiman.price import RandomForest
 from app.forests.algorithms.cart.price import GreedyTree, PrunedTree
+from app.forests.algorithms.comparison.price import ConsistentComparisons, SupervisedComparisons
 from app.forests.algorithms.consistent.price import (
     BernoulliForest,
     GreedyOnStructure,
@@ -26,6 +27,7 @@ from app.forests.algorithms.nbrt.read import BoostedFamily
 from app.forests.algorithms.pte.price import TransductiveEnsemble
 from app.forests.algorithms.rdt.jagannathan import JagannathanTrees
 from app.forests.algorithms.rdt.price import AveragedTrees, DrawnTrees, VotingTrees
+from app.forests.algorithms.rdt_plain import price as rdt_plain
 from app.forests.algorithms.rpf.price import ReweightedForest
 from app.forests.algorithms.rpf.read import ReweightedFamily
 from app.forests.algorithms.spe.price import MedianTrees
@@ -37,7 +39,7 @@ from app.forests.contract.family import Family
 from app.forests.contract.reference import Reference
 from app.forests.trees.count_read_out import CountFamily
 from app.forests.trees.label_read_out import ChosenLeafFamily, LabelFamily
-from app.forests.trees.node_read_out import NodeFamily
+from app.forests.trees.node_read_out import NodeFamily, ObliqueFamily
 
 AUTO = Auto()
 """The slug that lets the planner choose an algorithm; see ``app.forests.planning``."""
@@ -68,6 +70,11 @@ _REFERENCES: tuple[tuple[Reference, Family], ...] = (
     (MultinomialOnBootstrap(), NodeFamily()),
     (PooledForest(), NodeFamily()),
     (BernoulliForest(), NodeFamily()),
+    (ConsistentComparisons(), ObliqueFamily()),
+    (SupervisedComparisons(), ObliqueFamily()),
+    (rdt_plain.VotingTrees(), NodeFamily()),
+    (rdt_plain.AveragedTrees(), NodeFamily()),
+    (rdt_plain.DrawnTrees(), NodeFamily()),
 )
 
 BY_SLUG: Mapping[str, Algorithm] = MappingProxyType({priced.slug: priced for priced, _ in _ALGORITHMS})

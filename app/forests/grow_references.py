@@ -9,7 +9,9 @@ import numpy as np
 
 from app.forests.algorithms.breiman import grow as breiman
 from app.forests.algorithms.cart import grow as cart
+from app.forests.algorithms.comparison import grow as comparison
 from app.forests.algorithms.consistent import grow as consistent
+from app.forests.algorithms.rdt_plain import grow as rdt_plain
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
 from app.forests.data.rows import PublicRows, SanitisedColumns
@@ -37,6 +39,11 @@ REFERENCES: Mapping[str, GrowReference] = MappingProxyType(
         "breiman-m": consistent.grow_forest,
         "denil14": consistent.grow_forest,
         "brf": consistent.grow_forest,
+        "comprf-c": comparison.grow_forest,
+        "comprf-i": comparison.grow_forest,
+        "rdt-plain-mv": rdt_plain.grow_forest,
+        "rdt-plain-ta": rdt_plain.grow_forest,
+        "rdt-plain-pa": rdt_plain.grow_forest,
     }
 )
 """Growth by slug of the algorithm."""

@@ -139,13 +139,12 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     return settled_plan
 
 
-def plan_reference(slug: str, requested: Mapping[str, object], schema: Schema) -> Plan:
+def plan_reference(slug: str, requested: Mapping[str, object]) -> Plan:
     """Settles the parameters of an algorithm without privacy. It has no price.
 
     Args:
         slug: of a reference.
         requested: parameters by name.
-        schema: public.
 
     Raises:
         InvalidRequest: unknown parameter, or a value outside its range.
@@ -154,10 +153,10 @@ def plan_reference(slug: str, requested: Mapping[str, object], schema: Schema) -
     reference = catalogue.reference(slug)
     if reference.library is not None and find_spec(reference.library) is None:
         raise NotSupported(f"{slug} without the extra 'references' of the installation")
-    settled, warnings = reference.settle(read_all(reference.parameters, requested), schema)
-    warnings = (*warnings, *without_effect(reference.parameters, requested, settled))
+    settled = read_all(reference.parameters, requested)
+    warnings = without_effect(reference.parameters, requested, settled)
     parameters = {parameter.name: settled[parameter.name] for parameter in reference.parameters}
-    return Plan(slug, parameters, None, reference.n_trees(settled), NonPrivate(), warnings)
+    return Plan(slug, parameters, None, reference.n_trees(parameters), NonPrivate(), warnings)
 
 
 def _facts_for(mechanism: Algorithm, request: PlanRequest, schema: Schema) -> PublicFacts:

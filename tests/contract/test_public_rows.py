@@ -7,9 +7,8 @@ from sqlalchemy import delete, text, update
 from sqlalchemy.exc import DatabaseError
 
 from app.core.errors import InstallationError
-from app.datasets import catalog, row_layout
+from app.datasets import row_layout
 from app.datasets.tables import DatasetRow
-from app.forests.data.schema import Schema
 from app.forests.planning import plan_reference
 from app.jobs.tables import JobRow
 from app.ledger.tables import ReservationRow
@@ -23,9 +22,8 @@ def _without_privacy(scene: Scene) -> str:
     job_id = scene.submit_job(key="k")
     with scene.installation.database.write() as session:
         row = session.get_one(JobRow, job_id)
-        schema = Schema.from_json(catalog.find(session, scene.dataset_id).row.schema)
         part = {**row.task["parts"][0], "reservation_id": None, "price": None}
-        row.task = {"work": {"plan": plan_reference("cart", {}, schema).to_json()}, "parts": [part]}
+        row.task = {"work": {"plan": plan_reference("cart", {}).to_json()}, "parts": [part]}
         row.algorithm = "cart"
         session.execute(delete(ReservationRow).where(ReservationRow.job_id == job_id))
     return job_id

@@ -64,6 +64,11 @@ class About:
         }
 
 
+def without_privacy(here: str) -> About:
+    """The description of an algorithm without privacy, by its definition here and the differences from its source."""
+    return About(claimed=None, wrong=None, here=here, proof=None, results="docs/references.md", accuracy=())
+
+
 def at_epsilon_one(percents: str, *, accountant: str = "pure") -> tuple[Measured, ...]:
     """Accuracies at ε = 1 on Adult, Banknote, Mushroom, Nursery and Pendigits, in this order, with spaces between."""
     return tuple(

@@ -1,14 +1,11 @@
 """Defines the public interface of an algorithm without privacy, which runs on public datasets only."""
 
-from abc import ABC, abstractmethod
-
 from app.forests.contract.about import About
 from app.forests.contract.algorithm import Parameters
-from app.forests.contract.parameters import Parameter, Value
-from app.forests.data.schema import Schema
+from app.forests.contract.parameters import Parameter
 
 
-class Reference(ABC):
+class Reference:
     """A learner that private algorithms are compared with. It reads exact rows, so no accountant can price it.
 
     Growth (``app.forests.grow_references``) takes :class:`app.forests.data.rows.PublicRows`, never private rows.
@@ -19,7 +16,7 @@ class Reference(ABC):
         source: the paper or the library that defines the algorithm.
         about: the definition, and where this version differs from it.
         read_outs: read-outs of its models, the default first.
-        parameters: every parameter that a request may set.
+        parameters: every parameter that a request may set, each with a default.
         library: a module that growth needs and a plain installation does not have; ``None``: no such module.
     """
 
@@ -30,10 +27,6 @@ class Reference(ABC):
     read_outs: tuple[str, ...]
     parameters: tuple[Parameter, ...]
     library: str | None = None
-
-    @abstractmethod
-    def settle(self, requested: dict[str, Value], schema: Schema) -> tuple[dict[str, Value], tuple[str, ...]]:
-        """Every parameter with its value, and warnings; public rules choose the values that the request omits."""
 
     def n_trees(self, parameters: Parameters) -> int:
         """Number of trees to grow, the unit of progress."""

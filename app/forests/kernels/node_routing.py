@@ -1,11 +1,46 @@
-"""Sums the leaf values that rows reach in trees of any shape."""
+"""Sums the leaf values that rows reach in trees of any shape, which compare columns or weighted sums of columns."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Projections:
+    """Weighted sums of columns.
+
+    Attributes:
+        first_term: the terms of projection p are ``first_term[p] : first_term[p + 1]``; int64 ``(n_projections + 1,)``.
+        column: of every term; int32 ``(n_terms,)``.
+        weight: float32 ``(n_terms,)``.
+    """
+
+    first_term: NDArray[np.int64]
+    column: NDArray[np.int32]
+    weight: NDArray[np.float32]
+
+    @classmethod
+    def none(cls) -> Projections:
+        """No projection: every split compares one column."""
+        return cls(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32))
+
+    @property
+    def count(self) -> int:
+        """Number of projections."""
+        return len(self.first_term) - 1
+
+    def is_valid(self, *, n_columns: int) -> bool:
+        """Whether the projections partition the terms, every column exists and every weight is finite."""
+        first, column = self.first_term, self.column
+        if len(first) < 1 or first[0] != 0 or first[-1] != len(column) or len(column) != len(self.weight):
+            return False
+        are_columns = np.all((column >= 0) & (column < n_columns))
+        return bool(np.all(np.diff(first) >= 0) and are_columns and np.all(np.isfinite(self.weight)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,10 +49,12 @@ class NodeTrees:
 
     Attributes:
         root: the first node of every tree, and the number of nodes; int64 ``(n_trees + 1,)``.
-        feature: the column that a node compares, −1 for a leaf; int32 ``(n_nodes,)``.
+        feature: −1 for a leaf; the column that a node compares; from ``n_columns`` on, ``n_columns`` plus the number of
+            a projection; int32 ``(n_nodes,)``.
         threshold: a row goes left if its value is at most this; float64 ``(n_nodes,)``.
         right: the right child, counted from the root of its tree; for a leaf, its row in ``values``; int32.
         values: of the leaves, float32 ``(n_leaves, n_outputs)``.
+        projections: those that nodes compare.
     """
 
     root: NDArray[np.int64]
@@ -25,13 +62,26 @@ class NodeTrees:
     threshold: NDArray[np.float64]
     right: NDArray[np.int32]
     values: NDArray[np.float32]
+    projections: Projections = field(default_factory=Projections.none)
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, NDArray[Any]]) -> NodeTrees:
+        """The trees of an artifact, with projections if it has any."""
+        projections = Projections.none()
+        if "first_term" in arrays:
+            projections = Projections(arrays["first_term"], arrays["column"], arrays["weight"])
+        feature, threshold, right = arrays["feature"], arrays["threshold"], arrays["right"]
+        return cls(arrays["root"], feature, threshold, right, arrays["values"], projections)
 
     def is_valid(self, *, n_columns: int) -> bool:
-        """Whether every walk from a root ends at a leaf of the same tree, and every column exists."""
+        """Whether every walk from a root ends at a leaf of the same tree, and every column and projection exists."""
         n_nodes, n_trees = len(self.feature), len(self.root) - 1
+        if not n_nodes == len(self.threshold) == len(self.right) or not self.projections.is_valid(n_columns=n_columns):
+            return False
         if n_trees < 1 or self.root[0] != 0 or self.root[-1] != n_nodes or np.any(np.diff(self.root) < 1):
             return False
-        if np.any(self.feature < -1) or np.any(self.feature >= n_columns) or not np.all(np.isfinite(self.threshold)):
+        below = n_columns + self.projections.count
+        if np.any(self.feature < -1) or np.any(self.feature >= below) or not np.all(np.isfinite(self.threshold)):
             return False
         tree = np.repeat(np.arange(n_trees), np.diff(self.root))
         place = np.arange(n_nodes) - self.root[:-1][tree]
@@ -51,5 +101,7 @@ class NodeTrees:
         from app.forests.kernels.compiled import node_loops  # numba: not at the start of a process
 
         sums = np.zeros((len(X), self.values.shape[1]))
-        node_loops.add_leaf_values(X, self.root, (self.feature, self.right), self.threshold, self.values, sums)
+        nodes = (self.feature, self.threshold, self.right)
+        terms = (self.projections.first_term, self.projections.column, self.projections.weight)
+        node_loops.add_leaf_values(X, self.root, nodes, terms, self.values, sums)
         return sums

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,21 +35,29 @@ class NodeFamily:
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
         """Whether the trees are trees over the schema's columns, and the values are shares."""
-        arrays = forest.arrays
-        n_nodes = len(arrays["feature"])
-        if not n_nodes == len(arrays["threshold"]) == len(arrays["right"]):
-            return False
-        values = arrays["values"]
+        values = forest.arrays["values"]
         are_shares = np.all(values >= 0) and np.all(np.abs(values.sum(axis=1) - 1) <= _SLACK)
-        return bool(are_shares) and NodeTrees(**arrays).is_valid(n_columns=Design.of(schema).n_columns)
+        return bool(are_shares) and NodeTrees.of(forest.arrays).is_valid(n_columns=Design.of(schema).n_columns)
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> NodeReader:
         """A reader of shares of votes (``mv``) or of mean shares (``ta``, ``pa``)."""
-        trees = NodeTrees(**forest.arrays)
+        trees = NodeTrees.of(forest.arrays)
         if read_out == pooling.VOTE:
-            votes = np.eye(schema.n_classes, dtype=np.float32)[trees.values.argmax(axis=1)]
-            trees = NodeTrees(trees.root, trees.feature, trees.threshold, trees.right, votes)
+            trees = replace(trees, values=np.eye(schema.n_classes, dtype=np.float32)[trees.values.argmax(axis=1)])
         return NodeReader(Design.of(schema), trees)
+
+
+class ObliqueFamily(NodeFamily):
+    """As :class:`NodeFamily`, with nodes that may compare weighted sums of columns."""
+
+    def layouts(self, plan: Plan, schema: Schema) -> family.Layouts:
+        """As in :class:`NodeFamily`, and the arrays of :class:`app.forests.kernels.node_routing.Projections`."""
+        return {
+            **super().layouts(plan, schema),
+            "first_term": family.Layout(np.int64, (None,)),
+            "column": family.Layout(np.int32, (None,)),
+            "weight": family.Layout(np.float32, (None,)),
+        }
 
 
 @dataclass(frozen=True, eq=False)

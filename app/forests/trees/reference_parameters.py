@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from app.core import limits
-from app.forests.contract.parameters import Parameter
+from app.forests.contract.parameters import Parameter, share
 
 READ_OUTS = ("mv", "ta", "pa")
 """Majority vote first: the papers' forests vote."""
@@ -32,4 +32,9 @@ MAX_FEATURES = Parameter(
     "Columns that a split may choose among: the rounded-down square root of their number, or all.",
     default="sqrt",
     choices=("sqrt", "all"),
+)
+STRUCTURE_SHARE = share(
+    "structure_share",
+    "Share of the rows of a tree that choose its splits; the others fill its leaves. The partition rate 1 is one half.",
+    default="0.5",
 )

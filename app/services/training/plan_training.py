@@ -89,7 +89,7 @@ def _plan_reference(session: Session, dataset: catalog.Dataset, body: PlanIn) ->
     for name in ("profile", "unlabelled"):
         if getattr(body, name) is not None:
             raise InvalidRequest.at(f"/{name}", "not-for-this-algorithm")
-    planned = plan_reference(body.algorithm, body.parameters, dataset.schema)
+    planned = plan_reference(body.algorithm, body.parameters)
     return PlannedTraining(planned, (part,), None)
 
 

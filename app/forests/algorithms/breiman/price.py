@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from app.forests.contract.about import About
-from app.forests.contract.parameters import Value
+from app.forests.contract.about import without_privacy
 from app.forests.contract.reference import Reference
-from app.forests.data.schema import Schema
 from app.forests.trees import reference_parameters
 
 
@@ -15,16 +13,9 @@ class RandomForest(Reference):
     slug = "breiman"
     title = "Random forest"
     source = "Breiman, Random Forests, Machine Learning 45 (2001); scikit-learn's RandomForestClassifier"
-    about = About(
-        claimed=None,
-        wrong=None,
-        here=(
-            "scikit-learn grows the trees. The smallest leaf has five rows and the forest votes, as in Bai et al. "
-            "(2022), Multinomial random forest, section 5.1. Every value of an unordered category is a column."
-        ),
-        proof=None,
-        results="docs/references.md",
-        accuracy=(),
+    about = without_privacy(
+        "scikit-learn grows the trees. The smallest leaf has five rows and the forest votes, as in Bai et al. "
+        "(2022), Multinomial random forest, section 5.1. Every value of an unordered category is a column."
     )
     read_outs = reference_parameters.READ_OUTS
     parameters = (
@@ -33,7 +24,3 @@ class RandomForest(Reference):
         reference_parameters.MAX_FEATURES,
     )
     library = "sklearn"
-
-    def settle(self, requested: dict[str, Value], schema: Schema) -> tuple[dict[str, Value], tuple[str, ...]]:
-        """Every parameter has a fixed default."""
-        return requested, ()

@@ -6,11 +6,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 from app.core import limits
-from app.forests.contract.about import About
+from app.forests.contract.about import without_privacy
 from app.forests.contract.algorithm import Parameters
-from app.forests.contract.parameters import Parameter, Value
+from app.forests.contract.parameters import Parameter
 from app.forests.contract.reference import Reference
-from app.forests.data.schema import Schema
 from app.forests.trees import reference_parameters
 
 _MAX_DEPTH = Parameter(
@@ -23,19 +22,11 @@ _MAX_DEPTH = Parameter(
 )
 
 
-def _about(here: str) -> About:
-    return About(claimed=None, wrong=None, here=here, proof=None, results="docs/references.md", accuracy=())
-
-
 class _OneTree(Reference):
     """A single tree of scikit-learn."""
 
     read_outs = ("ta", "pa")
     library = "sklearn"
-
-    def settle(self, requested: dict[str, Value], schema: Schema) -> tuple[dict[str, Value], tuple[str, ...]]:
-        """Every parameter has a fixed default."""
-        return requested, ()
 
     def n_trees(self, parameters: Parameters) -> int:
         """One."""
@@ -48,7 +39,9 @@ class GreedyTree(_OneTree):
     slug = "cart"
     title = "Classification tree"
     source = "Breiman, Friedman, Olshen and Stone, CART (1984); scikit-learn's DecisionTreeClassifier"
-    about = _about("scikit-learn grows the tree, without pruning. Every value of an unordered category is a column.")
+    about = without_privacy(
+        "scikit-learn grows the tree, without pruning. Every value of an unordered category is a column."
+    )
     parameters = (replace(reference_parameters.MIN_SAMPLES_LEAF, default=1), _MAX_DEPTH)
 
 
@@ -58,7 +51,7 @@ class PrunedTree(_OneTree):
     slug = "rpart"
     title = "Pruned classification tree"
     source = "Therneau and Atkinson, rpart (1997 to 2023): rpart.control's defaults; scikit-learn's pruning"
-    about = _about(
+    about = without_privacy(
         "The tree that Bojarski et al. compare with, at rpart's defaults: at least 20 rows to split, 7 in a leaf, "
         "depth 30, cp 0.01. rpart prunes by the number of wrong rows relative to the root, and so does this version: "
         "scikit-learn prunes by Gini impurity, so the tree is pruned here. rpart splits a category into two sets of "

@@ -6,17 +6,11 @@ from dataclasses import replace
 from fractions import Fraction
 
 from app.core import limits
-from app.forests.contract.about import About
-from app.forests.contract.parameters import Parameter, Value, share
+from app.forests.contract.about import without_privacy
+from app.forests.contract.parameters import Parameter, share
 from app.forests.contract.reference import Reference
-from app.forests.data.schema import Schema
 from app.forests.trees import reference_parameters
 
-_STRUCTURE_SHARE = share(
-    "structure_share",
-    "Share of the rows of a tree that choose its splits; the others fill its leaves. The partition rate 1 is one half.",
-    default="0.5",
-)
 _B1 = Parameter(
     "b1", "number", "How sharply a split prefers the columns with the largest impurity decrease.",
     default="10", maximum=Fraction(limits.MAX_REFERENCE_STRENGTH),
@@ -29,16 +23,8 @@ _LEAVES = (
 )
 
 
-def _about(here: str) -> About:
-    return About(claimed=None, wrong=None, here=here, proof=None, results="docs/references.md", accuracy=())
-
-
 class _Forest(Reference):
     read_outs = reference_parameters.READ_OUTS
-
-    def settle(self, requested: dict[str, Value], schema: Schema) -> tuple[dict[str, Value], tuple[str, ...]]:
-        """Every parameter has a fixed default."""
-        return requested, ()
 
 
 class MultinomialReference(_Forest):
@@ -47,11 +33,11 @@ class MultinomialReference(_Forest):
     slug = "mrf-plain"
     title = "Multinomial random forest, without privacy"
     source = "Bai et al., Multinomial random forest, Pattern Recognition 122 (2022), Algorithm 1 with B3 → ∞"
-    about = _about(
+    about = without_privacy(
         "The column is drawn with softmax(B1/2 · Î) over the largest normalised decreases of all columns, the point "
         f"with softmax(B2/2 · Î) over the normalised decreases of the column. {_LEAVES}"
     )
-    parameters = (*_FOREST, _STRUCTURE_SHARE, _B1, _B2)
+    parameters = (*_FOREST, reference_parameters.STRUCTURE_SHARE, _B1, _B2)
 
 
 class GreedyOnStructure(_Forest):
@@ -60,8 +46,10 @@ class GreedyOnStructure(_Forest):
     slug = "breiman-se"
     title = "Random forest with structure and estimation points"
     source = "Bai et al. (2022), section 5.1: Breiman+SE"
-    about = _about(f"The best split of √D random columns by structure points; estimation points fill leaves. {_LEAVES}")
-    parameters = (*_FOREST, _STRUCTURE_SHARE)
+    about = without_privacy(
+        f"The best split of √D random columns by structure points; estimation points fill leaves. {_LEAVES}"
+    )
+    parameters = (*_FOREST, reference_parameters.STRUCTURE_SHARE)
 
 
 class MultinomialOnBootstrap(_Forest):
@@ -70,7 +58,7 @@ class MultinomialOnBootstrap(_Forest):
     slug = "breiman-m"
     title = "Random forest with multinomial splits"
     source = "Bai et al. (2022), section 5.1: Breiman+M"
-    about = _about(f"The splits of mrf-plain on bootstrap samples, whose rows also fill the leaves. {_LEAVES}")
+    about = without_privacy(f"The splits of mrf-plain on bootstrap samples, whose rows also fill the leaves. {_LEAVES}")
     parameters = (*_FOREST, _B1, _B2)
 
 
@@ -80,14 +68,14 @@ class PooledForest(_Forest):
     slug = "denil14"
     title = "Denil's consistent random forest"
     source = "Denil, Matheson and de Freitas, Narrowing the gap, ICML 2014"
-    about = _about(
+    about = without_privacy(
         "Every split chooses among min(1 + Poisson(λ), D) columns. The range of m structure points bounds the split "
         "points of a column, of which the best is taken. λ = √D − 1, so that √D columns are expected as in Bai et al. "
         f"{_LEAVES}"
     )
     parameters = (
         *_FOREST,
-        _STRUCTURE_SHARE,
+        reference_parameters.STRUCTURE_SHARE,
         replace(
             reference_parameters.MIN_SAMPLES_LEAF,
             name="pool_size",
@@ -103,13 +91,13 @@ class BernoulliForest(_Forest):
     slug = "brf"
     title = "Bernoulli random forest"
     source = "Wang et al., Bernoulli random forests, IEEE TNNLS 29 (2018)"
-    about = _about(
+    about = without_privacy(
         "With chance p1 a split chooses among one random column, otherwise among √D; with chance p2 it takes a random "
         f"column of these and a random point, otherwise the best. {_LEAVES}"
     )
     parameters = (
         *_FOREST,
-        _STRUCTURE_SHARE,
+        reference_parameters.STRUCTURE_SHARE,
         share("p1", "Chance that a split chooses among one column only.", default="0.05"),
         share("p2", "Chance that a split takes a random point.", default="0.05"),
     )

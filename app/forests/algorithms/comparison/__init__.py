@@ -1,0 +1,1 @@
+"""Implements ``comprf-c`` and ``comprf-i``, comparison-based random forests, without privacy."""

@@ -1,0 +1,58 @@
+"""Describes ``comprf-c`` and ``comprf-i``, comparison-based random forests, without privacy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from app.forests.contract.about import without_privacy
+from app.forests.contract.reference import Reference
+from app.forests.trees import reference_parameters
+
+_DISTANCE = (
+    "The rows of a node divide by which of two pivots, rows of the node, is closer in Euclidean distance over the "
+    "columns as they are. After six pairs without a legal split the node is a leaf."
+)
+
+
+class _Forest(Reference):
+    source = "Haghiri, Garreau and von Luxburg, Comparison-Based Random Forests, ICML 2018"
+    read_outs = reference_parameters.READ_OUTS
+
+
+class ConsistentComparisons(_Forest):
+    """Pivots drawn from structure points without regard to their classes; estimation points fill the leaves."""
+
+    slug = "comprf-c"
+    title = "Comparison-based random forest, consistent version"
+    about = without_privacy(
+        f"{_DISTANCE} The pivots are any two structure points of the node. A split leaves the smallest number of "
+        "estimation points on both sides, and a node of one class is a leaf. The parts and the smallest leaf are those "
+        "of Bai et al. (2022), section 5.1; the authors of the forest prove consistency for pivots that no label "
+        "chooses."
+    )
+    parameters = (
+        reference_parameters.N_ESTIMATORS,
+        reference_parameters.MIN_SAMPLES_LEAF,
+        reference_parameters.STRUCTURE_SHARE,
+    )
+
+
+class SupervisedComparisons(_Forest):
+    """Pivots of different classes, drawn from all rows of the node."""
+
+    slug = "comprf-i"
+    title = "Comparison-based random forest, supervised version"
+    about = without_privacy(
+        f"{_DISTANCE} The pivots are a random pair of rows of different classes; every tree sees all rows. A node of "
+        "at most n0 rows is a leaf; n0 is five as in Bai et al. (2022), and one in the authors' experiments. They grow "
+        "a forest for every pair of classes and average the labels of all leaves; here one forest has all classes and "
+        "its trees vote, as in Bai et al."
+    )
+    parameters = (
+        reference_parameters.N_ESTIMATORS,
+        replace(
+            reference_parameters.MIN_SAMPLES_LEAF,
+            name="max_samples_leaf",
+            description="Largest number of rows of a node that is not split: n0.",
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Implements ``rdt-plain-mv``, ``rdt-plain-ta`` and ``rdt-plain-pa``, random decision trees without privacy."""
