@@ -168,11 +168,16 @@ def restart_waits(session: Session, dataset_id: str, *, at: datetime) -> None:
             row.waits_since = at
 
 
-def overdue(session: Session, *, at: datetime, closed: Collection[str] = (), limit: int = 100) -> list[str]:
-    """Ids of jobs whose lease ran out, or that waited in the queue or for an approval for too long.
+def overdue(
+    session: Session, *, at: datetime, ttl_s: float, closed: Collection[str] = (), limit: int = 100
+) -> list[str]:
+    """Ids of jobs whose lease ran out or ends too late, or that waited in the queue or for an approval for too long.
+
+    A lease ends too late if the clock was set back after it began: a lease that begins now would end earlier.
 
     Jobs that read one of the datasets ``closed`` cannot be claimed, so their time in the queue has no limit.
     """
+    leased_until = at + timedelta(seconds=ttl_s)
     queued_since = at - timedelta(seconds=limits.MAX_QUEUE_S)
     asked_since = at - timedelta(seconds=limits.MAX_APPROVAL_S)
     return list(
@@ -180,7 +185,8 @@ def overdue(session: Session, *, at: datetime, closed: Collection[str] = (), lim
             select(JobRow.id)
             .where(
                 or_(
-                    (JobRow.state == JobState.RUNNING.value) & (JobRow.lease_until < at),
+                    (JobRow.state == JobState.RUNNING.value)
+                    & or_(JobRow.lease_until < at, JobRow.lease_until > leased_until),
                     _claimable(closed) & (JobRow.submitted_at < queued_since) & (JobRow.waits_since < queued_since),
                     (JobRow.state == JobState.WAITING.value) & (JobRow.submitted_at < asked_since),
                 )

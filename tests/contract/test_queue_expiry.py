@@ -37,6 +37,17 @@ def test_a_claimed_job_goes_back_to_the_queue_once_its_lease_is_over(scene: Scen
     assert expired_at(scene.installation, lease_until + A_MICROSECOND) == 0
 
 
+def test_a_lease_that_began_before_the_clock_was_set_back_ends_like_one_that_begins_now(scene: Scene) -> None:
+    job_id, _ = submitted_and_claimed(scene)
+    lease_until = scene.job(job_id).lease_until
+    assert lease_until is not None
+    an_hour_earlier = lease_until - timedelta(seconds=TTL_S, hours=1)
+    assert expired_at(scene.installation, an_hour_earlier) == 0
+    assert scene.end(job_id) == ("running", None, ["reserve"])
+    assert expired_at(scene.installation, an_hour_earlier + timedelta(seconds=TTL_S) + A_MICROSECOND) == 1
+    assert scene.end(job_id) == ("queued", None, ["reserve"])
+
+
 def test_a_charged_job_whose_lease_is_over_is_lost_and_spent(scene: Scene) -> None:
     job_id, claim = submitted_and_claimed(scene)
     run_job.charge_job(scene.installation, claim)

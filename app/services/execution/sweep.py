@@ -42,18 +42,24 @@ def expire_jobs(installation: Installation) -> int:
     than the limit, or waiting for an approval for longer than its limit: failed, reason ``expired``, and its
     reservation expires in the same transaction.
 
+    A lease that ends too late, because the clock was set back, is shortened to that of a claim made now. Otherwise, a
+    dead worker would keep its job for as long as the clock was ahead. A worker that lives extends the lease again.
+
     Returns:
         Number of jobs settled.
     """
-    database = installation.database
+    database, ttl = installation.database, timedelta(seconds=installation.settings.lease_ttl_s)
     with database.read() as session:
         at = database.now(session)
         closed = stored_rules.closed_accounts(session, at=at)
-        overdue = queue.overdue(session, at=at, closed=closed)
+        overdue = queue.overdue(session, at=at, ttl_s=ttl.total_seconds(), closed=closed)
     settled = 0
     for job_id in overdue:
         with suppress(BalanceMismatch, Unverified), database.write() as session:  # other accounts' jobs go on
-            settled += _settle(session, queue.locked(session, job_id), at=database.now(session), closed=closed)
+            row, at = queue.locked(session, job_id), database.now(session)
+            if row.lease_until is not None:
+                row.lease_until = min(row.lease_until, at + ttl)
+            settled += _settle(session, row, at=at, closed=closed)
     return settled
 
 
