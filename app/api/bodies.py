@@ -132,12 +132,21 @@ class BodyRoute(APIRoute):
         return handle
 
 
-async def read_body(scope: Scope, receive: Receive, body: Body) -> bytes:
-    """Reads a JSON body within the limits of its kind, for a request that has no route of the framework.
+async def read_body(scope: Scope, receive: Receive, body: Body, other_types: tuple[str, ...] = ()) -> tuple[str, bytes]:
+    """Reads a body within the limits of its kind, for a request that has no route of the framework.
+
+    Args:
+        scope: of the request.
+        receive: of the request.
+        body: the kind of the body.
+        other_types: accepted media types besides JSON.
+
+    Returns:
+        The media type, and the body.
 
     Raises:
         TooLarge: the body has too many bytes.
-        UnsupportedMediaType: the body is not plain JSON.
+        UnsupportedMediaType: the body is neither plain JSON nor of another accepted type.
         BodyTooSlow: the client sends too slowly.
         Unauthenticated: the key was revoked while the request waited for its body.
     """
@@ -147,7 +156,7 @@ async def read_body(scope: Scope, receive: Receive, body: Body) -> bytes:
         if name in _OF_BODIES:
             fields.setdefault(name.decode("ascii"), value.decode("latin-1"))
     _check_length(fields, body)
-    _check_media_type(fields)
+    media_type = _check_media_type(fields, other_types)
     incoming = _Incoming(scope, receive, body.max_bytes)
     parts = []
     while True:
@@ -156,7 +165,7 @@ async def read_body(scope: Scope, receive: Receive, body: Body) -> bytes:
             raise ClientDisconnect
         parts.append(message.get("body", b""))
         if not message.get("more_body", False):
-            return b"".join(parts)
+            return media_type, b"".join(parts)
 
 
 def _check_length(headers: Mapping[str, str], body: Body) -> None:
@@ -165,8 +174,8 @@ def _check_length(headers: Mapping[str, str], body: Body) -> None:
         raise TooLarge("the body", body.max_bytes)
 
 
-def _check_media_type(headers: Mapping[str, str], others: tuple[str, ...] = ()) -> None:
-    """Reject a body that is neither plain JSON nor of another accepted type.
+def _check_media_type(headers: Mapping[str, str], others: tuple[str, ...] = ()) -> str:
+    """Reject a body that is neither plain JSON nor of another accepted type, and return its type.
 
     Raises:
         UnsupportedMediaType: another type, or an encoded body.
@@ -178,6 +187,7 @@ def _check_media_type(headers: Mapping[str, str], others: tuple[str, ...] = ()) 
         raise UnsupportedMediaType([*_JSON_TYPES, *others])
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise UnsupportedMediaType([*_JSON_TYPES, *others])
+    return media_type
 
 
 def _read(model: type[BaseModel], text: bytes, max_nodes: int) -> tuple[Any, BaseModel]:

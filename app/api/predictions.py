@@ -15,7 +15,7 @@ from app.api.bodies import Body, read_body
 from app.api.capacity import Capacities, Work
 from app.api.query_parameters import check_query
 from app.services.installation import Installation
-from app.services.predict import predict, predict_at_once
+from app.services.predict import Form, predict, predict_at_once
 
 _PATH = re.compile(r"/models/([^/]+)/predict")
 
@@ -44,15 +44,27 @@ class Predictions:
     async def answer(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request whose caller is authenticated; see :func:`app.services.predict.predict` for the errors."""
         scope["route"] = self._route
-        body = await read_body(scope, receive, Body.PREDICTION)
+        media_type, body = await read_body(scope, receive, Body.PREDICTION, (Form.ARROW,))
         if scope["query_string"]:
             await check_query(Request(scope))
         principal: Principal = scope["state"]["principal"]
-        answer = predict_at_once(self._installation, principal, address, body)
+        form = Form.ARROW if media_type == Form.ARROW else Form.JSON
+        answer_form = _form_of_answer(scope, form)
+        answer = None
+        if form is answer_form is Form.JSON:
+            answer = predict_at_once(self._installation, principal, address, body)
         if answer is None:
             answer = await self._capacities.run(
-                Work.PREDICTION, lambda: predict(self._installation, principal, address, body)
+                Work.PREDICTION,
+                lambda: predict(self._installation, principal, address, body, form=form, answer_form=answer_form),
             )
-        headers = [(b"content-length", b"%d" % len(answer)), (b"content-type", b"application/json")]
+        headers = [(b"content-length", b"%d" % len(answer)), (b"content-type", answer_form.encode("ascii"))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
+
+
+def _form_of_answer(scope: Scope, form: Form) -> Form:
+    """The form of the request, unless the field ``Accept`` names the other form alone."""
+    accepted = b",".join(value for name, value in scope["headers"] if name == b"accept").lower()
+    named = [other for other in Form if other.encode("ascii") in accepted]
+    return named[0] if len(named) == 1 else form

@@ -80,6 +80,8 @@ MAX_PREDICTION_BODY_NODES = 5_000_000
 """Values and names of members in a prediction request."""
 MAX_PREDICTION_ROWS = 10_000
 """Rows of a prediction request."""
+MAX_PREDICTION_MESSAGES = 4_096
+"""Messages of a prediction request in Arrow: the schema, dictionaries and record batches."""
 MAX_REPORTED_PROBLEMS = 100
 """Problems that one answer lists, so that the answer is not larger than the request."""
 MAX_BYTES_AT_ONCE = 4_096

@@ -5,8 +5,10 @@ Prediction is post-processing: it reads no ledger and no private rows.
 
 import json
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,12 +19,23 @@ from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, NotFound, RoleMissing, TooLarge
 from app.forests import predict as forests
 from app.forests.artifacts import Artifact
+from app.forests.data.request_cells import JsonCells
 from app.forests.data.rows import SanitisedColumns
 from app.forests.data.sanitiser import sanitise_prediction_columns, sanitise_prediction_rows
 from app.forests.data.schema import Schema
 from app.registry import models
 from app.services.installation import Installation
 from app.services.model_addresses import addressed_model
+
+if TYPE_CHECKING:  # pyarrow takes time and memory to import, which a service without tables in Arrow need not spend
+    from app.services.arrow_tables import ArrowTable
+
+
+class Form(StrEnum):
+    """The form of a request or an answer, by its media type."""
+
+    JSON = "application/json"
+    ARROW = "application/vnd.apache.arrow.stream"
 
 
 class PredictBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -40,7 +53,7 @@ class PredictBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Predictions(msgspec.Struct):
-    """The answer: class names, and one label and one row of probabilities per row of the request."""
+    """The answer in JSON: class names, and one label and one row of probabilities per row of the request."""
 
     privacy: str
     classes: tuple[str, ...]
@@ -55,18 +68,27 @@ class Predicted:
     Attributes:
         privacy: ``none`` for a model of a public dataset, otherwise ``differential``.
         classes: the declared classes, in the order of the columns of ``probabilities``.
-        labels: one class per row.
+        codes: the code of one class per row, int32 ``(n_rows,)``.
         probabilities: float64 ``(n_rows, n_classes)``.
     """
 
     privacy: str
     classes: tuple[str, ...]
-    labels: list[str]
+    codes: NDArray[np.int32]
     probabilities: NDArray[np.float64]
 
-    def listed(self) -> Predictions:
-        """The answer in lists."""
-        return Predictions(self.privacy, self.classes, self.labels, self.probabilities.tolist())
+    @property
+    def labels(self) -> list[str]:
+        """One class per row."""
+        return [self.classes[code] for code in self.codes.tolist()]
+
+    def answer(self, form: Form) -> bytes:
+        """The body of an answer."""
+        if form is Form.ARROW:
+            from app.services import arrow_tables
+
+            return arrow_tables.write(self.codes, self.classes, self.probabilities, self.privacy)
+        return _encoder.encode(Predictions(self.privacy, self.classes, self.labels, self.probabilities.tolist()))
 
 
 @dataclass(frozen=True)
@@ -87,10 +109,10 @@ class PredictingModel:
         Raises:
             InvalidRequest: the model offers no such read-out.
         """
-        forest, schema, classes = self.artifact.forest, self.schema, self.schema.label.classes
+        forest, schema = self.artifact.forest, self.schema
         probabilities = forests.probabilities(forest, schema, columns, read_out=read_out)
         codes = forests.labels(forest, schema, columns, probabilities, read_out=read_out)
-        return Predicted(self.artifact.privacy, classes, [classes[code] for code in codes], probabilities)
+        return Predicted(self.artifact.privacy, schema.label.classes, codes, probabilities)
 
 
 class Addressed(NamedTuple):
@@ -104,30 +126,43 @@ _decoder = msgspec.json.Decoder(PredictBody)
 _encoder = msgspec.json.Encoder()
 
 
-def predict(installation: Installation, principal: Principal, address: str, body: bytes) -> bytes:
-    """Answers a prediction request with JSON.
+def predict(
+    installation: Installation,
+    principal: Principal,
+    address: str,
+    body: bytes,
+    *,
+    form: Form = Form.JSON,
+    answer_form: Form = Form.JSON,
+) -> bytes:
+    """Answers a prediction request.
+
+    Args:
+        installation: this installation.
+        principal: the caller.
+        address: of the model.
+        body: of the request.
+        form: of the body.
+        answer_form: of the answer.
 
     Raises:
-        MalformedRequest: the body is not JSON, or a name occurs twice in one object.
+        MalformedRequest: the body is not of its form, or a name occurs twice in one object.
         InvalidRequest: the body has another shape, an unknown column, an invalid cell or an unknown read-out.
-        TooLarge: the request has too many rows, or too many values and names.
+        TooLarge: the request has too many rows, values, names, or parts.
         NotFound: no such model, or it is not visible to this key.
         RoleMissing: the key's role on the model's dataset does not allow this.
     """
     try:
         model = predicting_model(installation, principal, address)
     except (NotFound, RoleMissing):
-        decode(body)  # a body that cannot be read is the first error
+        _decode(body, form, ())  # a body that cannot be read is the first error
         raise
-    columns, read_out = forests.read_request(model.artifact.forest, model.schema, body), None
-    if columns is None:
-        request = decode(body)
-        columns, read_out = _sanitised(model.schema, request), request.read_out
-    return _encoder.encode(model.predict(columns, read_out=read_out).listed())
+    columns, read_out = _read(model, body, form)
+    return model.predict(columns, read_out=read_out).answer(answer_form)
 
 
 def predict_at_once(installation: Installation, principal: Principal, address: str, body: bytes) -> bytes | None:
-    """Answers a small request of the usual form from memory; ``None``: :func:`predict` has to answer.
+    """Answers a small request of the usual form in JSON from memory; ``None``: :func:`predict` has to answer.
 
     The event loop may call it, because nothing waits or takes long: the process knows the caller's model under its
     lease, and has predicted with the model before.
@@ -141,7 +176,7 @@ def predict_at_once(installation: Installation, principal: Principal, address: s
     columns = forests.read_request(artifact.forest, artifact.schema, body)
     if columns is None:
         return None
-    return _encoder.encode(PredictingModel(addressed.model_id, artifact).predict(columns, read_out=None).listed())
+    return PredictingModel(addressed.model_id, artifact).predict(columns, read_out=None).answer(Form.JSON)
 
 
 def predicting_model(installation: Installation, principal: Principal, address: str) -> PredictingModel:
@@ -196,11 +231,32 @@ def decode(body: bytes) -> PredictBody:
     return request
 
 
+def _read(model: PredictingModel, body: bytes, form: Form) -> tuple[SanitisedColumns, str | None]:
+    """The sanitised rows and the read-out of a request."""
+    schema = model.schema
+    columns = forests.read_request(model.artifact.forest, schema, body) if form is Form.JSON else None
+    if columns is not None:
+        return columns, None
+    request = _decode(body, form, [feature.name for feature in schema.features])
+    if isinstance(request, PredictBody):
+        return _sanitised(schema, request), request.read_out
+    return sanitise_prediction_columns(schema, request.columns), request.read_out
+
+
+def _decode(body: bytes, form: Form, features: Collection[str]) -> "PredictBody | ArrowTable":
+    """Reads a body; see :func:`predict` for the errors, which may repeat the names of ``features``."""
+    if form is Form.JSON:
+        return decode(body)
+    from app.services import arrow_tables
+
+    return arrow_tables.read(body, features)
+
+
 def _sanitised(schema: Schema, request: PredictBody) -> SanitisedColumns:
     if request.rows is not None:
         return sanitise_prediction_rows(schema, request.rows)
     assert request.columns is not None
-    return sanitise_prediction_columns(schema, request.columns)
+    return sanitise_prediction_columns(schema, {name: JsonCells(cells) for name, cells in request.columns.items()})
 
 
 def _refuse_repeated_names(body: bytes) -> None:

@@ -1,6 +1,6 @@
 """Lists every fuzzing target."""
 
-from tests.fuzzing import columns, connections, evidence, forms, models, requests, tensors, uploads
+from tests.fuzzing import columns, connections, evidence, forms, models, requests, tables, tensors, uploads
 from tests.fuzzing.target import Target
 
 TARGETS = {
@@ -13,6 +13,7 @@ TARGETS = {
         Target("scopes", requests.seeds_of_scopes, requests.run_scope),
         Target("predictions", requests.seeds_of_predictions, requests.run_prediction),
         Target("tensors", tensors.seeds, tensors.run),
+        Target("tables", tables.seeds, tables.run, n_mutations=500),
         Target("connections", connections.seeds, connections.run, n_mutations=500),
         Target("uploads", uploads.seeds, uploads.run, n_mutations=200),
         Target("file-forms", forms.seeds, forms.run, n_mutations=300),

@@ -9,11 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from safetensors.numpy import load
 from sqlalchemy import text
 
 from app.db.base import Base
+from tests.support.columnar import stream_of
 from tests.support.server import CSV, Server, csv_rows, events_of, new_idempotency_key, running_server, training, worker
 
 ROWS = {"rows": [{"age": 20, "height": 1.5, "sex": "Female"}, {"age": 90, "height": None, "sex": "other"}]}
@@ -95,11 +97,16 @@ def test_a_job_runs_to_a_model_that_predicts(server: Server, algorithm: str) -> 
     assert card["ledger"]["reservation_id"] == job["reservation_id"]
     by_rows = server.admin.http.post(f"{model}/predict", json=ROWS).json()
     by_columns = server.admin.http.post(f"{model}/predict", json=COLUMNS).json()
+    by_table = server.admin.http.post(
+        f"{model}/predict",
+        content=stream_of(pa.table(COLUMNS["columns"])),
+        headers={"Content-Type": "application/vnd.apache.arrow.stream", "Accept": "application/json"},
+    ).json()
     assert by_rows["classes"] == ["<=50K", ">50K"]
-    assert by_rows["probabilities"] == by_columns["probabilities"]
+    assert by_rows["probabilities"] == by_columns["probabilities"] == by_table["probabilities"]
     assert all(abs(sum(row) - 1) < 1e-9 for row in by_rows["probabilities"])
     if algorithm != "rdt-pa":
-        assert by_rows["labels"] == by_columns["labels"]
+        assert by_rows["labels"] == by_columns["labels"] == by_table["labels"]
     for read_out in card["read_outs"]:
         answer = server.admin.http.post(f"{model}/predict", json=ROWS | {"read_out": read_out})
         assert answer.status_code == 200

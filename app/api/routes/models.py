@@ -15,14 +15,17 @@ from app.api.deps import Caller, CurrentInstallation, NameFilter, Page
 from app.core.errors import InvalidRequest, ModelHasAlias, NotFound, NotSupported, RoleMissing
 from app.registry.models import ModelFilter
 from app.services import models
+from app.services.predict import Form
 from app.wire.models import ModelList, ModelOut, PredictIn, PredictOut
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=BodyRoute)
 
 _PIECE_BYTES = 1024 * 1024
 
+_TABLE = {"schema": {"type": "string", "format": "binary"}}
 _PREDICT_BODY: dict[str, Any] = {
     "requestBody": {
+        "description": "Rows in JSON, or a table as an Arrow IPC stream with a column for every feature.",
         "required": True,
         "content": {
             "application/json": {
@@ -31,7 +34,8 @@ _PREDICT_BODY: dict[str, Any] = {
                     "rows": {"value": {"rows": [{"age": 39, "sex": "Male"}, {"age": 70, "sex": None}]}},
                     "columns": {"value": {"columns": {"age": [39, 70], "sex": ["Male", None]}}},
                 },
-            }
+            },
+            Form.ARROW: _TABLE,
         },
     }
 }
@@ -118,8 +122,14 @@ class _OpenFile(StreamingResponse):
     operation_id="predict",
     response_model=PredictOut,
     openapi_extra=_PREDICT_BODY,
-    responses=problems.documented(NotFound, RoleMissing, *problems.JSON_BODY),
+    responses={
+        200: {"content": {Form.ARROW: _TABLE}},
+        **problems.documented(NotFound, RoleMissing, *problems.JSON_BODY),
+    },
 )
 def predict(_: Caller, model_id: str) -> None:
-    """Predict labels and probabilities for one row or many. Predictions cost no budget and change nothing."""
+    """Predict labels and probabilities for one row or many. Predictions cost no budget and change nothing.
+
+    A table in Arrow is answered by a table, with the columns `label` and `probabilities`, unless `Accept` names JSON.
+    """
     raise NotImplementedError("app.api.predictions answers before the router")

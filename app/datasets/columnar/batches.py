@@ -19,10 +19,10 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.core import limits
+from app.core.arrow_arrays import are_valid
 from app.core.errors import RowsInvalid, TooLarge
 from app.datasets.columnar.frames import Problem
 from app.datasets.csv_source import text_of, whole_file_problem
@@ -72,11 +72,6 @@ def offsets_and_text(cells: pa.Array) -> Text:
     lengths[are_valid(cells)] = np.diff(used)
     offsets = np.concatenate([[0], lengths.cumsum(dtype=np.int32)], dtype=np.int32)
     return offsets, memoryview(text)[used[0] : used[-1]]
-
-
-def are_valid(column: pa.Array) -> NDArray[np.bool_]:
-    """Which cells of a column are not null."""
-    return np.frombuffer(pc.is_valid(column).cast(pa.uint8()).buffers()[1], np.bool_, count=len(column))
 
 
 class Blocks:

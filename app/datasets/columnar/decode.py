@@ -21,8 +21,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from app.core import limits
+from app.core.arrow_arrays import floats, has_numbers, has_text
 from app.datasets.body_forms import BodyForm
-from app.datasets.columnar.batches import are_valid, offsets_and_text, packed_block, packed_names
+from app.datasets.columnar.batches import offsets_and_text, packed_block, packed_names
 from app.datasets.columnar.frames import Problem
 
 Emit: TypeAlias = Callable[[bytes], None]
@@ -172,13 +173,9 @@ def _is_readable(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         return not pa.types.is_dictionary(kind.value_type) and _is_readable(kind.value_type)
     tests = (
-        pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null, _is_text
+        pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null, has_text
     )  # fmt: skip
     return not isinstance(kind, pa.BaseExtensionType) and any(test(kind) for test in tests)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
 
 
 def _composed(name: str) -> str:
@@ -196,10 +193,10 @@ def _write(batches: Iterator[pa.RecordBatch], are_numbers: Sequence[bool], emit:
 
 def _most_bytes(column: pa.Array, *, is_number: bool) -> int:
     """The bytes of the longest cell of a column, computed before a dictionary is unfolded."""
-    if is_number and _has_numbers(column.type):
+    if is_number and has_numbers(column.type):
         return _FLOAT_BYTES
     cells = column.dictionary if pa.types.is_dictionary(column.type) else column
-    if not _is_text(cells.type):
+    if not has_text(cells.type):
         return _NUMBER_BYTES
     longest = pc.max(pc.binary_length(cells.cast(pa.large_string()))).as_py() or 0
     if longest > limits.MAX_CSV_LINE_BYTES:
@@ -209,7 +206,7 @@ def _most_bytes(column: pa.Array, *, is_number: bool) -> int:
 
 def _packed(batch: pa.RecordBatch, are_numbers: Sequence[bool]) -> bytes:
     columns = [
-        _numbers(column) if is_number and _has_numbers(column.type) else offsets_and_text(_cells(column))
+        _numbers(column) if is_number and has_numbers(column.type) else offsets_and_text(_cells(column))
         for column, is_number in zip(batch.columns, are_numbers, strict=True)
     ]
     texts = [column for column in columns if isinstance(column, tuple)]
@@ -220,19 +217,9 @@ def _packed(batch: pa.RecordBatch, are_numbers: Sequence[bool]) -> bytes:
     return packed_block(batch.num_rows, columns)
 
 
-def _has_numbers(kind: pa.DataType) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
 def _numbers(column: pa.Array) -> NDArray[np.float64]:
-    """The numbers of a column, NaN for a null. A number becomes the float that is nearest, as its text would."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    column = column.cast(pa.float64(), safe=False)
-    # Neither ``to_numpy`` nor ``fill_null``, which search for pandas: this process may open no file.
-    values = np.frombuffer(column.buffers()[1], np.float64)[column.offset :][: len(column)]
-    return np.where(are_valid(column), values, np.nan) if column.null_count else values
+    """The numbers of a column, NaN for a null."""
+    return floats(column.dictionary_decode() if pa.types.is_dictionary(column.type) else column)
 
 
 def _cells(column: pa.Array) -> pa.Array:

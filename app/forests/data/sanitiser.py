@@ -18,21 +18,17 @@ undeclared or empty label       the row is dropped
 Uploads and prediction bodies have stricter rules: they reject errors that the owner or the caller can correct.
 """
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core import limits
 from app.core.errors import FieldProblem, InvalidRequest
+from app.forests.data.request_cells import Cells, JsonCells
 from app.forests.data.rows import SanitisedColumns
 from app.forests.data.schema import Feature, Label, Schema
-
-_JSON_NUMBERS: frozenset[type] = frozenset({int, float, type(None)})
-_JSON_STRINGS: frozenset[type] = frozenset({str, type(None)})
 
 
 def sanitise_numbers(feature: Feature, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -108,19 +104,19 @@ def sanitise_prediction_rows(schema: Schema, rows: Sequence[Mapping[str, object]
         if len(problems) >= limits.MAX_REPORTED_PROBLEMS:
             break
         name = feature.name
-        cells = [row.get(name) for row in rows]
+        cells = JsonCells([row.get(name) for row in rows])
         columns.append(_sanitise_cells(feature, cells, problems=problems, at=partial(_row_pointer, name)))
     return _sanitised(columns, len(rows), problems=problems)
 
 
 def sanitise_prediction_columns(
-    schema: Schema, columns: Mapping[str, Sequence[object]], *, at: str = "/columns"
+    schema: Schema, columns: Mapping[str, Cells], *, at: str = "/columns"
 ) -> SanitisedColumns:
-    """Encodes the ``columns`` form of a prediction body.
+    """Encodes the columns of a prediction body.
 
     Args:
         schema: public, from inside the artifact.
-        columns: from feature name to cells (JSON scalars), all of equal length. An absent column has only empty cells.
+        columns: from feature name to cells, all of equal length. An absent column has only empty cells.
         at: where the request has the columns.
 
     Raises:
@@ -140,11 +136,16 @@ def sanitise_prediction_columns(
     for feature in schema.features:
         name = feature.name
         if name not in columns and not feature.missing:
-            problems.append(_problem(feature, f"{at}/{_pointer_token(name)}", "missing", n_rows))
+            problems.append(_problem(feature, column_pointer(name, at=at), "missing", n_rows))
             continue
-        cells = columns.get(name, [None] * n_rows)
-        encoded.append(_sanitise_cells(feature, cells, problems=problems, at=partial(_column_pointer, at, name)))
+        cells = columns[name] if name in columns else JsonCells([None] * n_rows)
+        encoded.append(_sanitise_cells(feature, cells, problems=problems, at=partial(_cell_pointer, at, name)))
     return _sanitised(encoded, n_rows, problems=problems)
+
+
+def column_pointer(name: str, *, at: str = "/columns") -> str:
+    """A JSON pointer to a column of a request."""
+    return f"{at}/{_pointer_token(name)}"
 
 
 def _sanitised(
@@ -156,32 +157,20 @@ def _sanitised(
 
 
 def _sanitise_cells(
-    feature: Feature, cells: Sequence[object], *, problems: list[FieldProblem], at: Callable[[int], str]
+    feature: Feature, cells: Cells, *, problems: list[FieldProblem], at: Callable[[int], str]
 ) -> NDArray[np.float64] | NDArray[np.int32]:
     """Sanitises one column. Appends errors to ``problems``; the array is valid only if no error is appended."""
-    # Exact types, not isinstance: in Python a bool is an int, but here it is neither a number nor a category.
-    legal = _JSON_STRINGS if feature.is_categorical else _JSON_NUMBERS
-    if not legal.issuperset(map(type, cells)) or (not feature.missing and None in cells):
-        problems.extend(_cell_problems(feature, cells, legal=legal, at=at))
+    other_types = cells.of_other_types(feature)
+    empty = () if feature.missing else cells.empty(feature)
+    for rows, problem in (
+        (other_types, "not-a-string" if feature.is_categorical else "not-a-number"),
+        (empty, "missing"),
+    ):
+        if len(rows):
+            problems.append(_problem(feature, at(int(rows[0])), problem, len(rows)))
+    if len(other_types) or len(empty):
         return np.empty(0, dtype=np.int32)
-    if feature.is_categorical:
-        lookup: dict[object, int] = {category: code for code, category in enumerate(feature.categories)}
-        lookup[None] = feature.missing_code
-        other = feature.other_code
-        return np.array([lookup.get(cell, other) for cell in cells], dtype=np.int32)
-    return sanitise_numbers(feature, _floats(cast(Sequence[int | float | None], cells)))
-
-
-def _cell_problems(
-    feature: Feature, cells: Sequence[object], *, legal: frozenset[type], at: Callable[[int], str]
-) -> Iterator[FieldProblem]:
-    """At most two problems of a column, each with its first row and the number of its rows."""
-    wrong = [index for index, cell in enumerate(cells) if type(cell) not in legal]
-    if wrong:
-        yield _problem(feature, at(wrong[0]), "not-a-string" if feature.is_categorical else "not-a-number", len(wrong))
-    if not feature.missing and None in cells:
-        empty = [index for index, cell in enumerate(cells) if cell is None]
-        yield _problem(feature, at(empty[0]), "missing", len(empty))
+    return cells.codes(feature) if feature.is_categorical else sanitise_numbers(feature, cells.numbers())
 
 
 def _problem(feature: Feature, at: str, problem: str, count: int) -> FieldProblem:
@@ -189,29 +178,12 @@ def _problem(feature: Feature, at: str, problem: str, count: int) -> FieldProble
     return FieldProblem(at, problem, accepted=feature.categories, column=feature.name, count=count)
 
 
-def _floats(cells: Sequence[int | float | None]) -> NDArray[np.float64]:
-    """Cells as floats: ``None`` becomes NaN, an integer beyond the float range an infinity, which is clamped later."""
-    try:
-        return np.array(cells, dtype=np.float64)
-    except OverflowError:
-        return np.array([_float(cell) for cell in cells], dtype=np.float64)
-
-
-def _float(cell: int | float | None) -> float:
-    if cell is None:
-        return math.nan
-    try:
-        return float(cell)
-    except OverflowError:
-        return math.inf if cell > 0 else -math.inf
-
-
 def _row_pointer(name: str, index: int) -> str:
     return f"/rows/{index}/{_pointer_token(name)}"
 
 
-def _column_pointer(at: str, name: str, index: int) -> str:
-    return f"{at}/{_pointer_token(name)}/{index}"
+def _cell_pointer(at: str, name: str, index: int) -> str:
+    return f"{column_pointer(name, at=at)}/{index}"
 
 
 def _pointer_token(name: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from app.access.roles import Principal
 from app.core.errors import InvalidRequest, NotFound
+from app.forests.data.request_cells import JsonCells
 from app.forests.data.sanitiser import sanitise_prediction_columns
 from app.services.inference import requests, tensors
 from app.services.installation import Installation
@@ -50,7 +51,8 @@ def infer(
     """
     request, columns = requests.read(body, json_lengths)
     model = versioned_model(installation, principal, name, version)
-    sanitised = sanitise_prediction_columns(model.schema, columns, at="/inputs")
+    cells = {column: JsonCells(values) for column, values in columns.items()}
+    sanitised = sanitise_prediction_columns(model.schema, cells, at="/inputs")
     predicted = model.predict(sanitised, read_out=request.parameters.read_out)
     head: dict[str, Any] = {"model_name": name, "model_version": model.id}
     if request.id is not None:

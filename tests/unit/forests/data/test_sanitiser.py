@@ -7,6 +7,7 @@ import pytest
 
 from app.core import limits
 from app.core.errors import FieldProblem, InvalidRequest
+from app.forests.data.request_cells import JsonCells
 from app.forests.data.sanitiser import (
     count_out_of_bounds,
     has_known_label,
@@ -31,10 +32,14 @@ def errors_of(rows=None, columns=None, schema=SCHEMA):
         if rows is not None:
             sanitise_prediction_rows(schema, rows)
         else:
-            sanitise_prediction_columns(schema, columns)
+            sanitise_prediction_columns(schema, cells_of(columns))
     assert CANARY not in repr(caught.value.errors)
     assert CANARY not in str(caught.value)
     return list(caught.value.errors)
+
+
+def cells_of(columns):
+    return {name: JsonCells(values) for name, values in columns.items()}
 
 
 def column(values, feature):
@@ -100,7 +105,7 @@ def test_rows_are_encoded_in_schema_order():
 def test_rows_and_columns_are_the_same_body():
     rows = [ROW, {**ROW, "age": -5, "sex": "Other"}, {**ROW, "height/m": None, "ci~ty": "Basel"}]
     by_rows = sanitise_prediction_rows(SCHEMA, rows)
-    by_columns = sanitise_prediction_columns(SCHEMA, {name: [row[name] for row in rows] for name in ROW})
+    by_columns = sanitise_prediction_columns(SCHEMA, cells_of({name: [row[name] for row in rows] for name in ROW}))
     assert by_rows.n_rows == by_columns.n_rows == 3
     for left, right in zip(by_rows.columns, by_columns.columns, strict=True):
         np.testing.assert_array_equal(left, right)
@@ -166,7 +171,7 @@ def test_columns_of_unequal_length_are_refused():
 
 
 def test_an_absent_column_is_missing_where_that_is_legal():
-    encoded = sanitise_prediction_columns(SCHEMA, {"age": [1, 2], "ci~ty": ["Bern", "0"]})
+    encoded = sanitise_prediction_columns(SCHEMA, cells_of({"age": [1, 2], "ci~ty": ["Bern", "0"]}))
     assert np.isnan(encoded.columns[1]).all()
     assert encoded.columns[2].tolist() == [SEX.missing_code] * 2
 

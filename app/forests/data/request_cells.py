@@ -1,0 +1,79 @@
+"""Reads the cells of a column of a prediction request, in whatever form the request has them."""
+
+import math
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.data.schema import Feature
+
+_JSON_NUMBERS: frozenset[type] = frozenset({int, float, type(None)})
+_JSON_STRINGS: frozenset[type] = frozenset({str, type(None)})
+
+
+class Cells(Protocol):
+    """The cells of one column."""
+
+    def __len__(self) -> int:
+        """Number of cells."""
+
+    def of_other_types(self, feature: Feature) -> Sequence[int] | NDArray[np.intp]:
+        """The rows whose cell is not empty and has no type of the feature, ascending."""
+
+    def empty(self, feature: Feature) -> Sequence[int] | NDArray[np.intp]:
+        """The rows whose cell is empty, ascending."""
+
+    def numbers(self) -> NDArray[np.float64]:
+        """The nearest floats, NaN for an empty cell, of a column whose cells are all of a number's type."""
+
+    def codes(self, feature: Feature) -> NDArray[np.int32]:
+        """The codes of categories, of a column whose cells are all of a category's type."""
+
+
+class JsonCells:
+    """Cells that are values of JSON."""
+
+    def __init__(self, values: Sequence[object]) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def of_other_types(self, feature: Feature) -> Sequence[int]:
+        """See :class:`Cells`."""
+        # Exact types, not isinstance: in Python a bool is an int, but here it is neither a number nor a category.
+        legal = _JSON_STRINGS if feature.is_categorical else _JSON_NUMBERS
+        if legal.issuperset(map(type, self._values)):
+            return ()
+        return [row for row, value in enumerate(self._values) if type(value) not in legal]
+
+    def empty(self, _: Feature) -> Sequence[int]:
+        """See :class:`Cells`."""
+        return [row for row, value in enumerate(self._values) if value is None] if None in self._values else ()
+
+    def numbers(self) -> NDArray[np.float64]:
+        """See :class:`Cells`."""
+        values = cast(Sequence[int | float | None], self._values)
+        try:
+            return np.array(values, dtype=np.float64)
+        except OverflowError:
+            return np.array([_float(value) for value in values], dtype=np.float64)
+
+    def codes(self, feature: Feature) -> NDArray[np.int32]:
+        """See :class:`Cells`."""
+        known: dict[object, int] = {category: code for code, category in enumerate(feature.categories)}
+        known[None] = feature.missing_code
+        other = feature.other_code
+        return np.array([known.get(value, other) for value in self._values], dtype=np.int32)
+
+
+def _float(value: int | float | None) -> float:
+    """A value as a float: an integer beyond the range of floats becomes an infinity, which is clamped later."""
+    if value is None:
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

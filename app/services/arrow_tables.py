@@ -1,0 +1,240 @@
+"""Reads and writes tables of predictions as Arrow IPC streams, in the process of the service.
+
+A stream may be hostile. Four rules bound its cost, each checked before the library acts on the part in question:
+
+* Messages are counted, and none is compressed.
+* Columns are numbers or strings, in a dictionary or not.
+* The columns of all record batches together refer to no more bytes than a body may have, although they can share bytes.
+* Every offset, index and text is validated before a cell is read.
+"""
+
+import struct
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc as pa_ipc
+from numpy.typing import NDArray
+
+from app.core import limits
+from app.core.arrow_arrays import Number, are_valid, elements, floats, has_numbers, has_text
+from app.core.errors import FieldProblem, InvalidRequest, MalformedRequest, TooLarge
+from app.forests.data.sanitiser import column_pointer
+from app.forests.data.schema import Feature
+
+_READ_OUT = b"read_out"
+_PRIVACY = b"privacy"
+_ACCEPTED = ("integer", "float", "string", "dictionary of these")
+_HEADER_OF_MESSAGE, _BATCH_OF_DICTIONARY, _COMPRESSION_OF_BATCH, _IS_DELTA_OF_DICTIONARY = 2, 1, 3, 2
+"""Positions of members in the tables of ``Message.fbs``."""
+
+
+@dataclass(frozen=True)
+class ArrowTable:
+    """The table of a request.
+
+    Attributes:
+        columns: cells by name.
+        read_out: of the metadata of the stream's schema.
+    """
+
+    columns: dict[str, "ArrowCells"]
+    read_out: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class ArrowCells:
+    """The cells of a column of a stream; see :class:`app.forests.data.request_cells.Cells`.
+
+    Attributes:
+        kind: type of the arrays.
+        arrays: one per record batch, validated.
+    """
+
+    kind: pa.DataType
+    arrays: Sequence[pa.Array]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.arrays))
+
+    def of_other_types(self, feature: Feature) -> NDArray[np.intp]:
+        """Every row with a value, unless the column has the feature's type."""
+        fits = (has_text if feature.is_categorical else has_numbers)(self.kind)
+        return np.empty(0, dtype=np.intp) if fits else np.flatnonzero(self._are_valid)
+
+    def empty(self, feature: Feature) -> NDArray[np.intp]:
+        """Rows with a null, or with NaN in place of a number."""
+        is_number = not feature.is_categorical and has_numbers(self.kind)
+        return np.flatnonzero(np.isnan(self._floats) if is_number else ~self._are_valid)
+
+    def numbers(self) -> NDArray[np.float64]:
+        """See :class:`~app.forests.data.request_cells.Cells`."""
+        return self._floats
+
+    def codes(self, feature: Feature) -> NDArray[np.int32]:
+        """See :class:`~app.forests.data.request_cells.Cells`."""
+        if not has_text(self.kind):  # no cell has a value
+            return np.full(len(self), feature.missing_code, dtype=np.int32)
+        categories = pa.array(feature.categories, pa.string())
+
+        def of_values(values: pa.Array) -> NDArray[np.int32]:
+            known = pc.index_in(values, value_set=categories.cast(values.type))
+            codes = np.where(are_valid(known), elements(known, np.int32), np.int32(feature.other_code))
+            return np.where(are_valid(values), codes, np.int32(feature.missing_code))
+
+        return self._joined(of_values, np.int32(feature.missing_code))
+
+    @cached_property
+    def _floats(self) -> NDArray[np.float64]:
+        if not has_numbers(self.kind):  # no cell has a value
+            return np.full(len(self), np.nan)
+        return self._joined(floats, np.float64(np.nan))
+
+    @cached_property
+    def _are_valid(self) -> NDArray[np.bool_]:
+        return self._joined(are_valid, np.bool_(False))
+
+    def _joined(self, of_values: Callable[[pa.Array], NDArray[Number]], of_null: Number) -> NDArray[Number]:
+        """What a function makes of the values of all cells; the values of a dictionary are not unfolded before."""
+        parts = [np.empty(0, of_null.dtype)]
+        for array in self.arrays:
+            if not pa.types.is_dictionary(array.type):
+                parts.append(of_values(array))
+                continue
+            indices = array.indices
+            places = elements(indices.cast(pa.int64(), safe=False), np.int64)
+            of_all = np.append(of_values(array.dictionary), of_null)
+            parts.append(of_all[np.where(are_valid(indices), places, len(array.dictionary))])
+        return parts[1] if len(parts) == 2 else np.concatenate(parts)
+
+
+def read(body: bytes, features: Collection[str]) -> ArrowTable:
+    """Reads a stream with at most ``limits.MAX_PREDICTION_ROWS`` rows.
+
+    Args:
+        body: of a request, of any content.
+        features: names of the columns that an error may repeat.
+
+    Raises:
+        MalformedRequest: the body is no stream, or is damaged.
+        InvalidRequest: a column has a type that no feature has, a name occurs twice, a record batch is compressed, or a
+            dictionary is a delta.
+        TooLarge: too many rows or messages, or columns that share bytes.
+    """
+    try:
+        _check_messages(body)
+        with pa_ipc.open_stream(pa.py_buffer(body), options=pa_ipc.IpcReadOptions(use_threads=False)) as stream:
+            schema: pa.Schema = stream.schema
+            _check_columns(schema, features)
+            batches = _checked(stream)
+            columns = [ArrowCells(kind, [it.column(i) for it in batches]) for i, kind in enumerate(schema.types)]
+            read_out = (schema.metadata or {}).get(_READ_OUT, b"").decode("utf-8") or None
+            return ArrowTable(dict(zip(schema.names, columns, strict=True)), read_out)
+    except (pa.ArrowException, MemoryError, OSError, ValueError, TypeError, LookupError, EOFError, struct.error):
+        pass  # the text of the library's error may quote cells
+    raise MalformedRequest("the body is no stream of Arrow")
+
+
+def write(labels: NDArray[np.int32], classes: Sequence[str], probabilities: NDArray[np.float64], privacy: str) -> bytes:
+    """Writes an answer: the column ``label``, whose dictionary has all classes in order, and ``probabilities``."""
+    label = pa.DictionaryArray.from_arrays(_array(pa.int32(), labels), pa.array(classes, pa.string()))
+    shares = _array(pa.float64(), np.ascontiguousarray(probabilities).ravel())
+    batch = pa.record_batch(
+        {"label": label, "probabilities": pa.FixedSizeListArray.from_arrays(shares, len(classes))},
+        metadata={_PRIVACY: privacy},
+    )
+    sink = pa.BufferOutputStream()
+    with pa_ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _array(kind: pa.DataType, values: NDArray[Any]) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def _check_messages(body: bytes) -> None:
+    source = pa.BufferReader(body)
+    for n_messages, message in enumerate(pa_ipc.MessageReader.open_stream(source), start=1):
+        if n_messages > limits.MAX_PREDICTION_MESSAGES:
+            raise TooLarge("the number of messages of the stream", limits.MAX_PREDICTION_MESSAGES)
+        if message.type != "schema":
+            _check_batch(memoryview(message.metadata), is_dictionary=message.type == "dictionary")
+    if source.tell() != len(body):
+        raise MalformedRequest("bytes follow the end of the stream")
+
+
+def _check_batch(metadata: memoryview, *, is_dictionary: bool) -> None:
+    """Refuses a compressed batch, and a dictionary that continues an earlier one.
+
+    pyarrow says neither of a message. It has verified that every offset in ``metadata``, a FlatBuffer, is inside.
+    """
+    batch = _member(metadata, _target(metadata, 0), _HEADER_OF_MESSAGE)
+    batch = _target(metadata, batch)
+    if is_dictionary:
+        is_delta = _member(metadata, batch, _IS_DELTA_OF_DICTIONARY)
+        if is_delta and metadata[is_delta]:
+            raise InvalidRequest.at("", "dictionary-delta")
+        batch = _target(metadata, _member(metadata, batch, _BATCH_OF_DICTIONARY))
+    if _member(metadata, batch, _COMPRESSION_OF_BATCH):
+        raise InvalidRequest.at("", "compressed")
+
+
+def _target(buffer: memoryview, at: int) -> int:
+    """Where the table begins to which the offset at ``at`` points."""
+    return at + int(struct.unpack_from("<I", buffer, at)[0])
+
+
+def _member(buffer: memoryview, table: int, index: int) -> int:
+    """Where a member of a table begins; 0 if the table does not have it."""
+    places = table - struct.unpack_from("<i", buffer, table)[0]
+    (n_bytes,) = struct.unpack_from("<H", buffer, places)
+    place = 4 + 2 * index
+    offset = int(struct.unpack_from("<H", buffer, places + place)[0]) if place < n_bytes else 0
+    return table + offset if offset else 0
+
+
+def _check_columns(schema: pa.Schema, features: Collection[str]) -> None:
+    if len(schema) > limits.MAX_FEATURES:
+        raise TooLarge("the number of columns", limits.MAX_FEATURES)
+    if len(set(schema.names)) < len(schema):
+        raise InvalidRequest.at("/columns", "not-distinct")
+    refused = [field.name for field in schema if not _is_readable(field.type)]
+    if refused:
+        places = (column_pointer(name) if name in features else "/columns" for name in refused)
+        problems = [FieldProblem(at, "unsupported-type", accepted=_ACCEPTED) for at in dict.fromkeys(places)]
+        raise InvalidRequest(problems[: limits.MAX_REPORTED_PROBLEMS])
+
+
+def _is_readable(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        return False
+    if pa.types.is_dictionary(kind):
+        return not pa.types.is_dictionary(kind.value_type) and _is_readable(kind.value_type)
+    # A view may refer to one text from many cells, which would be many texts to validate.
+    is_view = pa.types.is_string_view(kind)
+    return has_numbers(kind) or (has_text(kind) and not is_view) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
+
+
+def _checked(stream: Any) -> list[pa.RecordBatch]:
+    batches, n_rows, n_bytes = [], 0, 0
+    for batch in stream:
+        n_rows += batch.num_rows
+        if n_rows > limits.MAX_PREDICTION_ROWS:
+            raise TooLarge("the number of rows", limits.MAX_PREDICTION_ROWS)
+        n_bytes += sum(map(_n_bytes, batch.columns))
+        if n_bytes > limits.MAX_PREDICTION_BODY_BYTES:
+            raise TooLarge("the bytes of all columns", limits.MAX_PREDICTION_BODY_BYTES)
+        batch.validate(full=True)
+        batches.append(batch)
+    return batches
+
+
+def _n_bytes(array: pa.Array) -> int:
+    parts = [array, array.dictionary] if pa.types.is_dictionary(array.type) else [array]
+    return sum(buffer.size for part in parts for buffer in part.buffers() if buffer is not None)
