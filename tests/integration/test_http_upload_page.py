@@ -90,3 +90,32 @@ def test_an_upload_is_erased_by_its_owner_after_a_page_that_says_what_stays(idle
     assert " 0 erased " in shown, "no row is stored any more"
     assert path not in browser.get(page).text
     assert "Its rows were erased on" in text_of(browser.get(path))
+
+
+@on_one_idle_server
+def test_a_dataset_is_erased_by_its_owner_who_types_its_name(idle_server: Server) -> None:
+    declared, http = idle_server.uploaded(), idle_server.admin.http
+    dataset, page = declared["id"], f"/ui/datasets/{declared['id']}"
+    job = idle_server.submitted(dataset).json()["job_id"]
+    callers = {role: idle_server.granted(dataset, role) for role in ("analyst", "auditor")}
+    callers |= {"nobody": idle_server.caller("owner")}
+    for role, caller in callers.items():
+        other, status = signed_in(idle_server, caller), 404 if role == "nobody" else 403
+        answers = [other.get(f"{page}/erase"), other.post(f"{page}/erase", data={"name": declared["name"]})]
+        assert [answer.status_code for answer in answers] == [status, status]
+        assert f"{page}/erase" not in other.get(page).text
+
+    browser = signed_in(idle_server, idle_server.granted(dataset, "owner"))
+    assert f"{page}/erase" in browser.get(page).text
+    assert "Nothing is refunded." in text_of(browser.get(f"{page}/erase"))
+    for name in ("", dataset, declared["name"].upper()):
+        refused = browser.post(f"{page}/erase", data={"name": name})
+        assert refused.status_code == 422
+        assert "not the name of the dataset" in refused.text
+    assert http.get(f"/datasets/{dataset}").json()["deleted_at"] is None
+    erased = browser.post(f"{page}/erase", data={"name": f" {declared['name']} "})
+    assert (erased.status_code, erased.headers["Location"]) == (303, page)
+    assert http.get(f"/jobs/{job}").json()["state"] == "cancelled"
+    assert "The rows were erased on" in text_of(browser.get(page))
+    assert "All rows were erased on" in text_of(browser.get(f"{page}/erase"))
+    assert f"{page}/erase" not in browser.get(page).text

@@ -7,6 +7,7 @@ from app.api.pages import (
     dataset_details,
     datasets,
     declarations,
+    erasures,
     evaluations,
     jobs,
     ledger,
@@ -18,7 +19,7 @@ from app.api.pages import (
     uploads,
 )
 
-_OF_DATASETS = (declarations, datasets, dataset_details, quotes, uploads)
+_OF_DATASETS = (declarations, datasets, dataset_details, quotes, uploads, erasures)
 _OF_JOBS = (jobs, models, evaluations)
 _OF_ACCOUNTS = (ledger, reports, populations, approvals, admin, acts)
 

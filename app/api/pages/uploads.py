@@ -1,4 +1,4 @@
-"""Serves the pages on which an owner uploads rows, with the report on every column, and erases one upload."""
+"""Serves the page on which an owner uploads rows, with the report on every column."""
 
 import json
 from collections.abc import Mapping
@@ -13,14 +13,12 @@ from app.api.bodies import Body, limited
 from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, checked_key
 from app.api.pages.file_forms import read_file_form
-from app.api.pages.forms import Form, submitted
 from app.api.pages.refusals import rendered_with
 from app.api.pages.routing import PageRoute
 from app.api.uploads import receive_upload
 from app.core.errors import GrovekeeperError, NotFound, RoleMissing, Unauthenticated, UnsupportedMediaType
 from app.datasets.body_forms import BodyForm
 from app.services.datasets import show_datasets
-from app.services.datasets.erase_upload import STAYS, erase_upload
 from app.services.datasets.upload_rows import may_upload
 from app.services.installation import Installation
 
@@ -63,47 +61,6 @@ async def upload(request: Request, installation: CurrentInstallation, caller: Ca
     return await capacities(request).run(
         Work.READ, lambda: _page(request, installation, caller, dataset, report=report, refusal=refusal)
     )
-
-
-@router.get("/uploads/{upload}/erase")
-def confirm_erasure(
-    request: Request, installation: CurrentInstallation, caller: Caller, dataset: str, upload: str
-) -> Response:
-    """Ask the owner whether an upload shall be erased, and say what an erasure does not give back."""
-    return _confirmation(request, installation, caller, dataset, upload)
-
-
-@router.post("/uploads/{upload}/erase")
-async def erase(
-    request: Request, installation: CurrentInstallation, caller: Caller, dataset: str, upload: str
-) -> Response:
-    """Erase the rows of an upload."""
-
-    def act(form: Form) -> str:
-        erase_upload(installation, caller, dataset, upload=upload)
-        return f"/ui/datasets/{dataset}#uploads"
-
-    def refused(refusal: GrovekeeperError) -> Response:
-        return _confirmation(request, installation, caller, dataset, upload, refusal=refusal)
-
-    return await submitted(request, act, refused)
-
-
-def _confirmation(
-    request: Request,
-    installation: Installation,
-    caller: Principal,
-    dataset: str,
-    upload: str,
-    *,
-    refusal: GrovekeeperError | None = None,
-) -> Response:
-    may_upload(installation, caller, dataset)
-    shown = show_datasets.show_dataset(installation, caller, dataset).model_dump(by_alias=True)
-    epoch = next((epoch for epoch in shown["epochs"] if epoch["epoch"] == upload), None)
-    if epoch is None:
-        raise NotFound("upload")
-    return rendered_with(request, "erase_upload", refusal, dataset=shown, epoch=epoch, stays=STAYS)
 
 
 def _page(
