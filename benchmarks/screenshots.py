@@ -56,18 +56,27 @@ def _shots(scene: Scene) -> list[_Shot]:
         _Shot("dataset", "ada", dataset),
         _Shot("dataset-access", "ada", dataset, part="#uploads"),
         _Shot("declare", "ada", "/ui/datasets/new", _declare),
+        _Shot("declare-public", "ada", "/ui/datasets/new", _declare_public),
+        _Shot("public-dataset", "ben", f"/ui/datasets/{scene.public}"),
         _Shot("upload", "ada", f"/ui/datasets/{scene.waves}/rows", lambda page: _upload(page, scene.rows)),
         _Shot("erase-upload", "ada", f"{dataset}/uploads/{scene.upload}/erase"),
+        _Shot("erase-dataset", "ada", f"{dataset}/erase"),
         _Shot("quote", "ben", f"{dataset}/train?algorithm=rpf&epsilon=0.5&recover=80"),
         _Shot("refused", "ben", f"{dataset}/train?algorithm=rpf&epsilon=5"),
         _Shot("jobs", "ben", "/ui/jobs"),
         _Shot("job", "ben", f"/ui/jobs/{scene.job}"),
         _Shot("models", "ben", "/ui/models"),
         _Shot("model", "ben", model),
+        _Shot("public-model", "ben", f"/ui/models/{scene.public_model}"),
         _Shot("prediction", "ben", model, _predict, part="#prediction"),
         _Shot("aliases", "ben", f"{model}?alias=staging", part="#aliases"),
         _Shot("evaluate", "ben", f"{model}/evaluate?epsilon=0.1&counts=confusion&cells=%5B%22shard%22%2C%209%5D"),
         _Shot("evaluation", "ben", f"/ui/evaluations/{scene.evaluation}"),
+        _Shot(
+            "choose",
+            "ben",
+            f"{dataset}/choice?models={scene.model}&models={scene.later_model}&epsilon=0.1&cells=%5B%22shard%22%2C%209%5D",
+        ),
         _Shot("accounts", "dora", "/ui/ledger"),
         _Shot("ledger", "dora", ledger),
         _Shot("entry", "dora", f"{ledger}/entries/4"),
@@ -77,6 +86,8 @@ def _shots(scene: Scene) -> list[_Shot]:
         _Shot("approvals", "cleo", "/ui/approvals"),
         _Shot("administration", "admin", "/ui/admin"),
         _Shot("keys", "admin", "/ui/admin/keys"),
+        _Shot("acts", "dora", "/ui/acts"),
+        _Shot("acts-verified", "dora", "/ui/acts/verification"),
         _Shot("no-right", "scoring", ledger),
     ]
 
@@ -98,6 +109,17 @@ def _declare(page: Page) -> None:
     page.get_by_label("Name", exact=True).last.fill("readmitted")
     page.get_by_label("Classes").fill("no\nyes")
     page.locator(".problem").get_by_text("Larger than the upper bound.").wait_for()
+
+
+def _declare_public(page: Page) -> None:
+    page.get_by_label("Name of the dataset").fill("published-visits")
+    page.get_by_label("Name", exact=True).first.fill("age")
+    page.get_by_label("Lower").fill("0")
+    page.get_by_label("Upper").fill("120")
+    page.get_by_label("Name", exact=True).last.fill("readmitted")
+    page.get_by_label("Classes").fill("no\nyes")
+    page.get_by_role("button", name="Next: the budget").click()
+    page.get_by_label("the dataset is public").check()
 
 
 def _upload(page: Page, rows: Path) -> None:

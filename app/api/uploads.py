@@ -7,11 +7,12 @@ from anyio import to_thread
 from fastapi import Request
 
 from app.access.idempotency import Answer, IdempotentRequest
-from app.access.roles import Principal
+from app.access.roles import MANAGE_DATASET, Principal
 from app.api.capacity import Work, capacities
 from app.core.sealed_files import Spool
 from app.datasets.body_forms import BodyForm
-from app.services.datasets.upload_rows import SpooledBody, may_upload, upload_rows
+from app.services.authorization import require_role
+from app.services.datasets.upload_rows import SpooledBody, upload_rows
 from app.services.installation import Installation
 
 
@@ -30,7 +31,7 @@ async def receive_upload(
     """
     installation: Installation = request.app.state.installation
     run = capacities(request).run
-    dataset_id = await run(Work.AUTHENTICATION, lambda: may_upload(installation, caller, dataset))
+    dataset_id = await run(Work.AUTHENTICATION, lambda: require_role(installation, caller, dataset, MANAGE_DATASET))
     with installation.spool() as file:
         spool = Spool(file)
         digest = hashlib.sha256()

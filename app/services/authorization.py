@@ -81,15 +81,25 @@ def authorized_dataset(session: Session, principal: Principal, reference: str, r
     return dataset
 
 
+def require_role(installation: Installation, principal: Principal, reference: str, roles: Set[Role]) -> str:
+    """Checks that the caller has one of several roles on a dataset, before a page or a body; returns the dataset's id.
+
+    Raises:
+        NotFound: no such dataset, or it is not visible to this key.
+        RoleMissing: the key may see the dataset, but has none of these roles.
+    """
+    with installation.database.read() as session:
+        return authorized_dataset(session, principal, reference, roles).id
+
+
 def has_role(installation: Installation, principal: Principal, reference: str, roles: Set[Role]) -> bool:
     """Whether the caller has one of several roles on a dataset that it sees. A page then offers what they allow.
 
     Raises:
         NotFound: no such dataset, or it is not visible to this key.
     """
-    with installation.database.read() as session:
-        try:
-            authorized_dataset(session, principal, reference, roles)
-        except RoleMissing:
-            return False
-        return True
+    try:
+        require_role(installation, principal, reference, roles)
+    except RoleMissing:
+        return False
+    return True

@@ -1,12 +1,12 @@
 """Serves ``/datasets/{id}/grants``: lists, grants and revokes roles on a dataset."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from sqlalchemy.orm import Session
 
 from app.access import grants, keys
-from app.access.roles import MANAGE_DATASET, SEE_GRANTS, Principal, Role
+from app.access.roles import MANAGE_DATASET, SEE_DATASET, SEE_GRANTS, Principal, Role
 from app.access.tables import GrantRow, KeyRow
 from app.core import clock
 from app.core.errors import NotFound
@@ -35,6 +35,19 @@ def list_grants(installation: Installation, principal: Principal, reference: str
         )
         listed = [_listed(grant, key) for grant, key in shown]
         return GrantList(dataset=dataset.id, dataset_name=dataset.name, grants=listed, next=following)
+
+
+def names_of_keys(
+    installation: Installation, principal: Principal, reference: str, ids: Collection[str]
+) -> dict[str, str]:
+    """Reads the names of those of several keys whose names the caller may know, by id.
+
+    Raises:
+        NotFound: no such dataset, or it is not visible to this key.
+    """
+    with installation.database.read() as session:
+        dataset = authorized_dataset(session, principal, reference, SEE_DATASET)
+        return grants.names_of_keys(session, principal, dataset.id, ids)
 
 
 def put_grant(installation: Installation, principal: Principal, reference: str, key_id: str, *, role: str) -> GrantOut:

@@ -134,7 +134,9 @@ def test_rules_are_put_in_force_and_proposed_by_form(idle_server: Server) -> Non
     assert "Put these rules in force" not in browser.get(f"/ui/datasets/{dataset}").text
     browser = signed_in(idle_server, second)
     proposal = browser.get(f"/ui/datasets/{dataset}").text
-    assert f"{first.id} proposed looser rules" in section(proposal, "rules")
+    for named in (f"test {first.id} proposed looser rules", f"Quota of test {first.id}:", f"UTC, by test {first.id}"):
+        assert named in section(proposal, "rules")
+    assert f"test admin <code>{idle_server.admin.id}</code></td><td><form" in proposal, "who gave the role"
     agreed = {name: text for name, text in hidden(proposal).items() if name != "key_id"}
     assert browser.post(path, data=agreed).status_code == 303
     assert http.get(f"/datasets/{dataset}/rules").json()["largest_job"] == "3"

@@ -1,10 +1,10 @@
-"""The page of an evaluation over HTTP: the numbers of the API, and the largest class where released numbers tell it."""
+"""The pages of evaluations over HTTP: the numbers of the API, and the choice of the best of several models."""
 
 import re
 from typing import Any
 
 from tests.support.databases import on_one_server
-from tests.support.pages import section, signed_in, text_of
+from tests.support.pages import fields, section, signed_in, text_of
 from tests.support.server import Server, new_idempotency_key
 
 pytestmark = on_one_server
@@ -52,3 +52,29 @@ def test_an_evaluation_is_shown_with_its_interval_and_the_largest_class(server: 
         signed_in(server, server.granted(dataset, "predictor")).get(f"/ui/evaluations/{full['id']}").status_code == 403
     )
     assert signed_in(server, server.caller()).get(f"/ui/evaluations/{full['id']}").status_code == 404
+
+
+def test_the_best_of_several_models_is_chosen_by_form(server: Server) -> None:
+    dataset = server.uploaded()["id"]
+    path, browser = f"/ui/datasets/{dataset}/choice", signed_in(server, server.granted(dataset, "analyst"))
+    assert "A choice needs two models" in text_of(browser.get(path))
+    chosen = [server.trained(dataset)["model_id"] for _ in range(2)]
+    assert f'href="{path}"' in browser.get(f"/ui/models?dataset={dataset}").text
+    assert "Choose two models or more" in text_of(browser.get(path, params={"models": chosen[0]}))
+    query = {"models": chosen, "epsilon": "5", "winner_accuracy": "yes"}
+    quoted = browser.get(path, params=query)
+    assert "Choice at ε = 5 among 2 models" in text_of(quoted)
+    form = fields(quoted.text.rpartition("<form")[2]) | {"name": "the better one"}
+    submitted = [browser.post(path, data=form) for _ in range(2)]
+    assert {answer.status_code for answer in submitted} == {303}
+    assert submitted[0].headers["Location"] == submitted[1].headers["Location"], "a form that is sent twice is one job"
+    job = server.ended(submitted[0].headers["Location"].removeprefix("/ui/jobs/"))
+    evaluation = server.admin.http.get(f"/evaluations/{job['evaluation_id']}").json()
+    assert (evaluation["name"], sorted(evaluation["models"])) == ("the better one", sorted(chosen))
+    shown = browser.get(f"/ui/evaluations/{evaluation['id']}")
+    assert f'<a href="/ui/models/{evaluation["best"]}"><strong>' in shown.text
+    too_much = browser.post(path, data=form | {"epsilon": "1000", "once": "c" * 22})
+    assert too_much.status_code == 409
+    assert "Ask for ε = " in too_much.text
+    for other, status in ((server.granted(dataset, "predictor"), 403), (server.caller(), 404)):
+        assert signed_in(server, other).get(path, params=query).status_code == status

@@ -62,7 +62,10 @@ def test_an_alias_is_given_moved_and_removed_by_form(trained: tuple[Server, str,
     assert server.admin.http.get(f"/models/{dataset}@production").json()["id"] == model
     shown = section(browser.get(f"{card}?alias=production").text, "aliases")
     assert "production this model" in shown
-    assert re.search(rf"Moves of production .* this model {analyst.id}", shown)
+    assert re.search(rf"Moves of production .* this model {analyst.id}", shown), "an analyst knows no names of keys"
+    owner = signed_in(server, server.granted(dataset, "owner"))
+    shown = section(owner.get(f"{card}?alias=production").text, "aliases")
+    assert re.search(rf"Moves of production .* this model test {analyst.id}", shown)
     assert browser.post(f"{card}/aliases", data={"alias": "production", "go": "remove"}).status_code == 303
     assert server.admin.http.get(f"/models/{dataset}@production").status_code == 404
     shown = section(browser.get(f"{card}?alias=production").text, "aliases")

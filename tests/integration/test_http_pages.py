@@ -157,6 +157,7 @@ def test_a_job_is_quoted_submitted_once_and_refused_with_what_fits(idle_server: 
     dataset = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1"})["id"]
     browser = signed_in(idle_server, idle_server.admin)
     page = browser.get(f"/ui/datasets/{dataset}/train", params={"algorithm": "mrf", "epsilon": "0.75"}).text
+    assert 'left, and 0.75 for this job">' in page, "the bar in words, without tags"
     assert "Train and spend 0.75 ε" in page
     form = hidden(page)
     answers = [browser.post(f"/ui/datasets/{dataset}/train", data=form) for _ in range(2)]

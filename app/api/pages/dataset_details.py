@@ -23,10 +23,10 @@ from app.services.ledger import balances, spend
 from app.services.pages import PageRequest
 from app.services.rules.change_rules import change_rules
 from app.services.rules.show_rules import show_rules
-from app.wire.datasets import GrantIn
+from app.wire.datasets import GrantIn, GrantList
 from app.wire.ledger import PartitionBalance
 from app.wire.populations import JoinIn
-from app.wire.rules import RulesIn
+from app.wire.rules import RulesIn, RulesOut
 
 router = APIRouter(prefix="/ui/datasets/{dataset}", route_class=PageRoute)
 
@@ -104,6 +104,8 @@ def _page(
     balance = _if_permitted(lambda: balances.show_balance(installation, caller, reference, scope={}))
     spent = _if_permitted(lambda: spend.list_charges(installation, caller, reference))
     pairs = [] if balance is None else _pairs(balance.partitions)
+    access = _if_permitted(lambda: _grants(installation, caller, reference))
+    rules = _if_permitted(lambda: show_rules(installation, caller, reference))
     chosen = next((names for names in pairs if ",".join(names) == pair), pairs[0] if pairs else None)
     return rendered_with(
         request,
@@ -116,8 +118,9 @@ def _page(
         pairs=pairs,
         chosen=chosen,
         grid=chosen and spend.show_pairs(installation, caller, reference, first=chosen[0], second=chosen[1]),
-        access=_if_permitted(lambda: _grants(installation, caller, reference)),
-        rules=_if_permitted(lambda: show_rules(installation, caller, reference)),
+        access=access,
+        rules=rules,
+        names=grants.names_of_keys(installation, caller, reference, _mentioned_keys(access, rules)),
         may_train=has_role(installation, caller, reference, TRAIN),
         may_predict=has_role(installation, caller, reference, PREDICT),
         may_manage=has_role(installation, caller, reference, MANAGE_DATASET),
@@ -133,8 +136,19 @@ def _rows_of_uploads(installation: Installation, caller: Principal, reference: s
     return {item.epoch: item.rows for item in ([] if listed is None else listed.uploads) if item.rows is not None}
 
 
-def _grants(installation: Installation, caller: Principal, reference: str) -> Any:
+def _grants(installation: Installation, caller: Principal, reference: str) -> GrantList:
     return grants.list_grants(installation, caller, reference, PageRequest(limit=limits.MAX_PAGE_SIZE))
+
+
+def _mentioned_keys(access: GrantList | None, rules: RulesOut | None) -> set[str]:
+    """The ids of the keys that gave grants, and that rules and their proposal name."""
+    keys = set() if access is None else {grant.granted_by for grant in access.grants}
+    if rules is not None:
+        keys |= {key for quota in rules.quotas for key in quota.keys}
+        keys |= set() if rules.changed_by is None else {rules.changed_by}
+        if rules.proposal is not None:
+            keys |= {rules.proposal.by, *(key for quota in rules.proposal.rules.quotas for key in quota.keys)}
+    return keys
 
 
 def population_of(installation: Installation, caller: Principal, name: str | None) -> Any:

@@ -49,7 +49,7 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
     budget = {"accountant": accountant(form), "epsilon": form.get("epsilon", "").strip()}
     if budget["accountant"] != "pure":
         budget["delta"] = form.get("delta", "").strip()
-    body = {
+    body: dict[str, Any] = {
         "name": form.get("name", "").strip(),
         "schema": {
             "features": [_feature(column) for column in rows(form, "f", COLUMN_FIELDS)],
@@ -59,14 +59,24 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
     }
     if step == "columns":
         return body
+    body |= {
+        "partitions": [_partition(row) for row in rows(form, "p", PARTITION_FIELDS)],
+        "public_size": _number(form.get("public_size", "")),
+    }
+    if is_public(form):
+        del body["budget"]
+        return body | {"visibility": "public"}
     unit_column = form.get("unit.column", "").strip()
     return body | {
         "privacy_unit": {"column": unit_column or None, "max_rows": _number(form.get("unit.max_rows", "")) or 1},
         "protects": form.get("protects", "row"),
-        "partitions": [_partition(row) for row in rows(form, "p", PARTITION_FIELDS)],
-        "public_size": _number(form.get("public_size", "")),
         "population": form.get("population") or None,
     }
+
+
+def is_public(form: Form) -> bool:
+    """Whether the form declares a public dataset, which has no budget, privacy unit or population."""
+    return form.get("visibility") == "public"
 
 
 def accountant(form: Form) -> str:
@@ -85,6 +95,7 @@ def filled(drafted: Mapping[str, Any]) -> dict[str, str]:
         "label.classes": "\n".join(label["classes"] or ()),
         "public_size": str(drafted.get("public_size") or ""),
         "protects": drafted.get("protects") or "row",
+        "visibility": drafted.get("visibility") or "private",
     }
     unit, budget = drafted.get("privacy_unit") or {}, drafted.get("budget") or {}
     form |= {"unit.column": unit.get("column") or "", "unit.max_rows": str(unit.get("max_rows") or "")}

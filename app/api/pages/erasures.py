@@ -2,16 +2,16 @@
 
 from fastapi import APIRouter, Request, Response
 
-from app.access.roles import Principal
+from app.access.roles import MANAGE_DATASET, Principal
 from app.api.deps import Caller, CurrentInstallation
 from app.api.pages.forms import Form, submitted
 from app.api.pages.refusals import rendered_with
 from app.api.pages.routing import PageRoute
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound
+from app.services.authorization import require_role
 from app.services.datasets import show_datasets
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.datasets.erase_upload import STAYS, erase_upload
-from app.services.datasets.upload_rows import may_upload
 from app.services.installation import Installation
 
 router = APIRouter(prefix="/ui/datasets/{dataset}", route_class=PageRoute)
@@ -75,7 +75,7 @@ def _confirmation(
     *,
     refusal: GrovekeeperError | None = None,
 ) -> Response:
-    may_upload(installation, caller, dataset)
+    require_role(installation, caller, dataset, MANAGE_DATASET)
     shown = show_datasets.show_dataset(installation, caller, dataset).model_dump(by_alias=True)
     if upload is None:
         return rendered_with(request, "erase_dataset", refusal, dataset=shown)

@@ -1,9 +1,9 @@
 """Serves the page that quotes and submits an evaluation of a model, and the page of its noisy numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from secrets import token_urlsafe
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
@@ -29,19 +29,29 @@ from app.wire.evaluations import EvaluationIn
 
 router = APIRouter(prefix="/ui", route_class=PageRoute)
 
+_Fields = TypeVar("_Fields", bound="ReadRows")
 
-class EvaluationFields(SpendingFields):
-    """The fields of an evaluation's form.
+
+class ReadRows(SpendingFields):
+    """The fields of a form that reads rows to compare the answers of models with them.
 
     Attributes:
         epsilon: small at first, because an evaluation needs less than a forest.
-        dataset: whose rows are read; by default the model's dataset.
-        counts: ``accuracy``, or ``confusion``, which tells the accuracy as well.
-        auroc: ``yes`` to release the area under the ROC curve, too.
+        dataset: whose rows are read; by default the models' dataset.
     """
 
     epsilon: Text = "0.1"
     dataset: Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)] = ""
+
+
+class EvaluationFields(ReadRows):
+    """The fields of an evaluation's form.
+
+    Attributes:
+        counts: ``accuracy``, or ``confusion``, which tells the accuracy as well.
+        auroc: ``yes`` to release the area under the ROC curve, too.
+    """
+
     counts: Text = "accuracy"
     auroc: Text = ""
 
@@ -108,20 +118,14 @@ def _page(
     refusal: GrovekeeperError | None = None,
 ) -> Response:
     model = models.show_model(installation, caller, model_id).model_dump(by_alias=True)
-    reference = fields.dataset.strip() or model["dataset"]
-    try:
-        shown = show_datasets.show_dataset(installation, caller, reference).model_dump(by_alias=True)
-    except NotFound as unknown:
-        refusal = unknown
-        shown = show_datasets.show_dataset(installation, caller, model["dataset"]).model_dump(by_alias=True)
-    if shown["account"] is None and "epsilon" not in fields.model_fields_set:
-        fields = fields.model_copy(update={"epsilon": ""})  # exact
+    shown, unknown = rows_to_read(installation, caller, fields, model["dataset"])
+    fields = exact_if_public(fields, shown)
     quote = quoted(
         installation,
         caller,
         shown,
         lambda: show_evaluation_quote(installation, caller, [model["id"]], _body(fields)),
-        refusal=refusal,
+        refusal=unknown or refusal,
     )
     return rendered_with(
         request,
@@ -134,6 +138,25 @@ def _page(
         quote=quote,
         once=token_urlsafe(16),
     )
+
+
+def rows_to_read(
+    installation: Installation, caller: Principal, fields: ReadRows, trained_on: str
+) -> tuple[dict[str, Any], NotFound | None]:
+    """The dataset that a form names; where it does not exist, the dataset of the models with the error."""
+    try:
+        named = show_datasets.show_dataset(installation, caller, fields.dataset.strip() or trained_on)
+        return named.model_dump(by_alias=True), None
+    except NotFound as unknown:
+        shown = show_datasets.show_dataset(installation, caller, trained_on)
+        return shown.model_dump(by_alias=True), unknown
+
+
+def exact_if_public(fields: _Fields, dataset: Mapping[str, Any]) -> _Fields:
+    """The fields of a form as it is first shown: without an ε where the rows are public, so numbers are exact."""
+    if dataset["account"] is None and "epsilon" not in fields.model_fields_set:
+        return fields.model_copy(update={"epsilon": ""})
+    return fields
 
 
 def _body(fields: EvaluationFields, *, name: str = "") -> EvaluationIn:

@@ -3,16 +3,20 @@
 from collections.abc import AsyncIterator
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import RedirectResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 
-from app.api.capacity import Work, capacities
+from app.access.roles import Principal
 from app.api.deps import Caller, CurrentInstallation, NameFilter, Page
 from app.api.job_events import JobEvents
-from app.api.pages.forms import read_form
+from app.api.pages.forms import Form, submitted
+from app.api.pages.refusals import rendered_with
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
+from app.core.errors import GrovekeeperError
 from app.jobs.queue import JobFilter
 from app.services import approvals
+from app.services.datasets import show_datasets
+from app.services.installation import Installation
 from app.services.jobs import show_jobs
 from app.services.pages import PageRequest
 
@@ -26,21 +30,25 @@ def list_jobs(
     """Show the jobs of all datasets on which the key may train, or of one dataset, newest first."""
     listed = show_jobs.list_jobs(installation, caller, page, JobFilter(dataset))
     undecided = approvals.list_approvals(installation, caller, PageRequest(limit=1)).approvals
-    return rendered(request, "jobs", jobs=listed.jobs, following=listed.next, undecided=undecided, dataset=dataset)
+    of = None if dataset is None else show_datasets.show_dataset(installation, caller, dataset)
+    return rendered(request, "jobs", jobs=listed.jobs, following=listed.next, undecided=undecided, of=of)
 
 
 @router.get("/{job_id}")
 def show_job(request: Request, installation: CurrentInstallation, caller: Caller, job_id: str) -> Response:
     """Show one job; the script replaces its state while the job runs."""
-    return rendered(request, "job", job=show_jobs.show_job(installation, caller, job_id))
+    return _page(request, installation, caller, job_id)
 
 
 @router.post("/{job_id}/cancel")
 async def cancel_job(request: Request, installation: CurrentInstallation, caller: Caller, job_id: str) -> Response:
     """Cancel a job and show it."""
-    await read_form(request)
-    await capacities(request).run(Work.WRITE, lambda: show_jobs.cancel_job(installation, caller, job_id))
-    return RedirectResponse(f"/ui/jobs/{job_id}", status_code=303)
+
+    def act(form: Form) -> str:
+        show_jobs.cancel_job(installation, caller, job_id)
+        return f"/ui/jobs/{job_id}"
+
+    return await submitted(request, act, lambda refusal: _page(request, installation, caller, job_id, refusal=refusal))
 
 
 @router.get("/{job_id}/events")
@@ -56,3 +64,14 @@ async def watch_job(
             yield b"data: changed\n\n"
 
     return StreamingResponse(stream(), media_type="text/event-stream")
+
+
+def _page(
+    request: Request,
+    installation: Installation,
+    caller: Principal,
+    job_id: str,
+    *,
+    refusal: GrovekeeperError | None = None,
+) -> Response:
+    return rendered_with(request, "job", refusal, job=show_jobs.show_job(installation, caller, job_id))

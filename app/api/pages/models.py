@@ -19,7 +19,7 @@ from app.api.pages.words import unit_of
 from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, RoleMissing
 from app.registry.models import ModelFilter
-from app.services import aliases, models
+from app.services import aliases, grants, models
 from app.services import predict as predictions
 from app.services.authorization import has_role
 from app.services.datasets import show_datasets
@@ -64,7 +64,9 @@ def list_models(
 ) -> Response:
     """Show the models of all datasets on which the key may predict, or of one dataset, newest first."""
     listed = models.list_models(installation, caller, page, ModelFilter(dataset))
-    return rendered(request, "models", models=listed.models, following=listed.next, dataset=dataset)
+    of = None if dataset is None else show_datasets.show_dataset(installation, caller, dataset)
+    may_choose = of is not None and has_role(installation, caller, of.id, TRAIN)
+    return rendered(request, "models", models=listed.models, following=listed.next, of=of, may_choose=may_choose)
 
 
 @router.get("/{model_id}")
@@ -126,6 +128,8 @@ def _card(
 ) -> Response:
     model = models.show_model(installation, caller, model_id).model_dump(by_alias=True)
     named = aliases.list_aliases(installation, caller, model["dataset"], PageRequest(limits.MAX_PAGE_SIZE))
+    history = _history(installation, caller, model["dataset"], shown.alias) if shown.alias else None
+    movers = {move.moved_by for move in history.moves} if history else set()
     return rendered_with(
         request,
         "model",
@@ -138,7 +142,8 @@ def _card(
         aliases=named.aliases,
         names=_names(installation, caller, model["dataset"]),
         may_name=has_role(installation, caller, model["dataset"], NAME_MODEL),
-        history=_history(installation, caller, model["dataset"], shown.alias) if shown.alias else None,
+        history=history,
+        keys=grants.names_of_keys(installation, caller, model["dataset"], movers),
     )
 
 

@@ -17,6 +17,8 @@ _PLOT_HEIGHT = 160
 _SCALE_WIDTH = 320
 _SCALE_EDGE = 52
 _ROW_HEIGHT = 22
+_NARROWEST = Decimal("1.5")
+_HATCH_STEP = 8
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,11 @@ def budget_bar(bar: Bar) -> Markup:
     whole = max(bar.cap, bar.charged + bar.reserved + bar.requested, Decimal(1).scaleb(-30))
     parts, start = [], Decimal(0)
     for kind, amount in (("charged", bar.charged), ("reserved", bar.reserved), ("requested", bar.requested)):
+        left, width = start / whole * _WIDTH, max(amount / whole * _WIDTH, _NARROWEST)
         if amount:
-            parts.append(_rectangle(kind, start / whole * _WIDTH, amount / whole * _WIDTH))
+            parts.append(_rectangle(kind, left, width))
+        if amount and kind == "reserved":
+            parts.append(_hatching(left, width))
         start += amount
     tick = min(bar.cap / whole * _WIDTH, Decimal(_WIDTH - 1))
     return Markup(
@@ -258,8 +263,20 @@ def share_class(left: str, cap: str) -> str:
 
 def _rectangle(kind: str, start: Decimal, width: Decimal) -> Markup:
     return Markup('<rect class="{}" x="{}" width="{}" height="{}"/>').format(
-        escape(kind), _number(start), _number(max(width, Decimal("1.5"))), _BAR_HEIGHT
+        escape(kind), _number(start), _number(width), _BAR_HEIGHT
     )
+
+
+def _hatching(start: Decimal, width: Decimal) -> Markup:
+    """Diagonal lines over a part of the bar: a sign that does not depend on colour, and that needs no id."""
+    lines = []
+    for step in range(int((width + _BAR_HEIGHT) / _HATCH_STEP) + 1):
+        foot = start - _BAR_HEIGHT + step * _HATCH_STEP  # the line meets the lower edge here, and rises by 45 degrees
+        left, right = max(foot, start), min(foot + _BAR_HEIGHT, start + width)
+        if left < right:
+            ends = (left, _BAR_HEIGHT - (left - foot)), (right, _BAR_HEIGHT - (right - foot))
+            lines.append("M{} {}L{} {}".format(*(_number(at) for end in ends for at in end)))
+    return Markup('<path class="hatching" d="{}"/>').format("".join(lines))
 
 
 def _place(odds: str) -> str:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
 
 from app.access.idempotency import Answer
-from app.access.roles import Principal
+from app.access.roles import TRAIN, Principal
 from app.api.deps import Caller, CurrentInstallation
 from app.api.pages.forms import Form, checked
 from app.api.pages.refusals import rendered_with
@@ -16,6 +16,7 @@ from app.api.pages.routing import PageRoute
 from app.api.pages.spending import SpendingFields, Text, accepted, identity, quoted
 from app.core.errors import GrovekeeperError, InvalidRequest
 from app.forests import catalogue
+from app.services.authorization import require_role
 from app.services.datasets import show_datasets
 from app.services.installation import Installation
 from app.services.training.quote_training import show_plan
@@ -69,6 +70,7 @@ def _page(
     *,
     refusal: GrovekeeperError | None = None,
 ) -> Response:
+    require_role(installation, caller, dataset, TRAIN)
     shown = show_datasets.show_dataset(installation, caller, dataset).model_dump(by_alias=True)
 
     def ask() -> PlanOut:

@@ -15,12 +15,13 @@ from app.api.pages import (
     populations,
     quotes,
     reports,
+    selections,
     shared,
     uploads,
 )
 
 _OF_DATASETS = (declarations, datasets, dataset_details, quotes, uploads, erasures)
-_OF_JOBS = (jobs, models, evaluations)
+_OF_JOBS = (jobs, models, evaluations, selections)
 _OF_ACCOUNTS = (ledger, reports, populations, approvals, admin, acts)
 
 PAGES = tuple(module.router for module in (*_OF_DATASETS, *_OF_JOBS, *_OF_ACCOUNTS, shared))

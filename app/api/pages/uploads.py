@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from app.access.roles import Principal
+from app.access.roles import MANAGE_DATASET, Principal
 from app.api.bodies import Body, limited
 from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, checked_key
@@ -18,8 +18,8 @@ from app.api.pages.routing import PageRoute
 from app.api.uploads import receive_upload
 from app.core.errors import GrovekeeperError, NotFound, RoleMissing, Unauthenticated, UnsupportedMediaType
 from app.datasets.body_forms import BodyForm
+from app.services.authorization import require_role
 from app.services.datasets import show_datasets
-from app.services.datasets.upload_rows import may_upload
 from app.services.installation import Installation
 
 router = APIRouter(prefix="/ui/datasets/{dataset}", route_class=PageRoute)
@@ -72,7 +72,7 @@ def _page(
     report: Mapping[str, Any] | None = None,
     refusal: GrovekeeperError | None = None,
 ) -> Response:
-    may_upload(installation, caller, dataset)
+    require_role(installation, caller, dataset, MANAGE_DATASET)
     return rendered_with(
         request,
         "upload",

@@ -45,18 +45,6 @@ class SpooledBody:
     sha256: bytes
 
 
-def may_upload(installation: Installation, principal: Principal, reference: str) -> str:
-    """Checks that the caller owns the dataset, before the body is received; returns the dataset's id.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: only the owner uploads.
-    """
-    with installation.database.read() as session:
-        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
-        return dataset.id
-
-
 def upload_rows(
     installation: Installation,
     principal: Principal,

@@ -1,5 +1,6 @@
 """Words and pictures of the dashboard: rounding to the safe side, bars that add up, and nothing that HTML obeys."""
 
+import re
 from decimal import Decimal
 
 import pytest
@@ -56,6 +57,19 @@ def _widths(svg: str) -> dict[str, Decimal]:
 def test_a_bar_has_the_proportions_of_the_account() -> None:
     widths = _widths(budget_bar(Bar.of(ACCOUNT, label="", requested="0.25")))
     assert widths == {"empty": 600, "charged": 250, "reserved": 100, "requested": 50}
+
+
+def test_what_is_reserved_is_hatched_within_its_part_of_the_bar() -> None:
+    """Lines rise by 45 degrees from the left edge of the part (250) to its right edge (350), and lie nowhere else."""
+    matched = re.search(r'<path class="hatching" d="([^"]+)"/>', budget_bar(Bar.of(ACCOUNT, label="")))
+    assert matched is not None
+    lines = [[float(at) for at in re.findall(r"[0-9.]+", line)] for line in matched[1].split("M")[1:]]
+    assert len(lines) > 10
+    for left, low, right, high in lines:
+        assert 250 <= left < right <= 350
+        assert 20 >= low > high >= 0
+        assert right - left == pytest.approx(low - high)
+    assert "hatching" not in budget_bar(Bar.of(ACCOUNT | {"reserved": "0"}, label="", requested="1"))
 
 
 def test_a_request_beyond_the_cap_does_not_leave_the_bar() -> None:
