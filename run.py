@@ -3,7 +3,8 @@
 ::
 
     python3 run.py demo [options]     grovekeeper demo
-    python3 run.py test [options]     every test; options go to pytest (-n0: in one process, for a debugger)
+    python3 run.py test [options]     the tests; options go to pytest (-n0: in one process, for a debugger;
+                                      -m long: those that take minutes to an hour)
     python3 run.py lint               formatting, lint, types, import contracts
     python3 run.py check              lint, then test, as CI does
     python3 run.py lock               renews the hashed lock files (needs uv)
@@ -145,13 +146,15 @@ def _renew_locks() -> None:
         sys.exit("Renewing the locks needs uv on the PATH.")
     options = "--universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url"
     common = [uv, "pip", "compile", *options.split(), "--quiet", "--upgrade", "--output-file"]
-    test, runtime, build = (str(LOCKS / f"{name}.lock") for name in ("test", "runtime", "build"))
-    for arguments in (
-        (test, "--extra", "test", "pyproject.toml"),
-        (runtime, "--constraint", test, "pyproject.toml"),
-        (build, "--constraint", test, str(LOCKS / "build.in")),
+    test = str(LOCKS / "test.lock")
+    for lock, arguments in (
+        ("test", ("--extra", "test", "pyproject.toml")),
+        ("runtime", ("--constraint", test, "pyproject.toml")),
+        ("build", ("--constraint", test, str(LOCKS / "build.in"))),
+        ("generator", (str(LOCKS / "generator.in"),)),
+        ("inference", (str(LOCKS / "inference.in"),)),
     ):
-        subprocess.run([*common, *arguments], cwd=ROOT, check=True)
+        subprocess.run([*common, str(LOCKS / f"{lock}.lock"), *arguments], cwd=ROOT, check=True)
 
 
 @contextmanager

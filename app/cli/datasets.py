@@ -75,8 +75,7 @@ def upload(
         return
     stored = "" if report["rows"] is None else f"{report['rows']} rows "
     output.say(f"stored {stored}as upload {report['epoch']}")
-    for warning in report["warnings"]:
-        output.say(f"note: {warning}")
+    output.warnings(report)
     counts = ("clamped", "missing", "unknown")
     rows = [[column["name"], *(column[name] for name in counts)] for column in report["columns"]]
     shown = [row for row in rows if any(row[1:])]

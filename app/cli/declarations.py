@@ -1,4 +1,4 @@
-"""Implements ``grovekeeper datasets init`` and ``check``: drafts a declaration from a data dictionary, and tries it."""
+"""Implements ``grovekeeper datasets init`` and ``check``: drafts declarations from dictionaries and checks them."""
 
 import json
 from collections.abc import Mapping
@@ -123,9 +123,8 @@ def check(call: Remote, file: Annotated[Path, typer.Argument(help="The declarati
 
 
 def show_warnings(output: Output, declared: Mapping[str, Any]) -> None:
-    """Prints what the owner should know of a declaration, now or later: it cannot be changed."""
-    for warning in declared["warnings"]:
-        output.say(f"note: {warning}")
+    """Prints the warnings about a declaration, which never changes."""
+    output.warnings(declared)
     if declared["public_size"] is None:
         output.say(
             "note: No public size is declared, and none can be added later. Forests are then sized for a small table, "

@@ -206,8 +206,7 @@ def _show(output: Output, evaluation: dict[str, Any], *, receipt: bool) -> None:
     if receipt:
         output.say()
         output.say(evaluation["receipt"])
-    for warning in evaluation["warnings"]:
-        output.say(f"note: {warning}")
+    output.warnings(evaluation)
 
 
 def _majority(majority: dict[str, Any] | None) -> str:

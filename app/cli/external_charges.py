@@ -11,7 +11,7 @@ import typer
 
 from app.cli.arguments import DatasetArgument, ScopeOption, json_object, read_bytes, read_scope
 from app.cli.command import Remote, WrongUse, command, one_attempt
-from app.cli.output import Output, amount
+from app.cli.output import GIVEN_EARLIER, Output, amount
 from grovekeeper_client.errors import ApiProblem
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
@@ -74,8 +74,8 @@ def charge(
     if quote:
         verdict = "it fits" if answer["fits"] else "it does not fit"
         output.say(f"would cost {price}; {answer['remaining']} left: {verdict}")
-        for warning in answer["warnings"]:
-            output.say(f"note: {warning}")
+        output.odds(answer["odds"], condition=GIVEN_EARLIER)
+        output.warnings(answer)
         return
     output.say(f"charged {price} to {answer['dataset_name']} as {answer['reservation_id']}; the mechanism may run now")
     output.hint(f"grovekeeper ledger show {dataset}")

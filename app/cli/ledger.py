@@ -82,6 +82,7 @@ def cap(call: Remote, account: AccountArgument, new: NewCap) -> None:
         return
     name, remaining = balance["account_name"], amount(balance, "remaining")
     output.say(f"the cap of {name} is now {amount(balance, 'cap')}; {remaining} are left")
+    output.warnings(balance)
     output.hint(f"grovekeeper ledger show {account}")
 
 

@@ -107,6 +107,11 @@ class Output:
         for change, chance in odds.items():
             self.say(f"  {odds_words.sentence(change, chance, unit='privacy unit', condition=condition)}")
 
+    def warnings(self, answer: Mapping[str, Any]) -> None:
+        """Prints the warnings of an answer, each as a note."""
+        for warning in answer["warnings"]:
+            self.say(f"note: {warning}")
+
     def complain(self, text: str) -> None:
         """Prints a line on stderr."""
         print(text, file=sys.stderr)

@@ -42,8 +42,7 @@ def create(
     cap = amount(population, "cap")
     output.say(f"opened {population['name']} ({population['id']}) with a lifetime budget of {cap}")
     output.odds(population["guarantee"]["odds"])
-    for warning in population["warnings"]:
-        output.say(f"note: {warning}")
+    output.warnings(population)
     output.hint(f"grovekeeper populations join DATASET {population['name']}")
 
 

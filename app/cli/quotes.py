@@ -32,8 +32,7 @@ def show_quote(output: Output, quote: dict[str, Any], *, what: str, receipt: boo
         output.parameters(quote["parameters"])
     if quote.get("profile"):
         output.say(f"note: {_of_profile(quote['profile'])}")
-    for warning in quote["warnings"]:
-        output.say(f"note: {warning}")
+    output.warnings(quote)
     refusing = [part["dataset_name"] for part in (quote, also) if part is not None and not part["fits"]]
     if refusing:
         output.hint(*(f"grovekeeper ledger show {name}" for name in dict.fromkeys(refusing)))

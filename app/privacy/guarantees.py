@@ -180,7 +180,7 @@ def addition(
             Adjacency.LABEL.value: single,
             Adjacency.ADD_REMOVE_ONE.value: None,
             Adjacency.REPLACE_ONE.value: None,
-            "odds": {Adjacency.LABEL.value: right_guesses(accountant, amount)},
+            "odds": odds_of_charge(accountant, amount, adjacency),
             "text": f"{_LABELS_ONLY} {condition} {loss} where {_labels(unit_column, max_rows)} "
             f"{'changes' if unit_column is None else 'change'}.",
         }
@@ -188,10 +188,26 @@ def addition(
         "unit": unit.UNIT,
         Adjacency.ADD_REMOVE_ONE.value: single,
         Adjacency.REPLACE_ONE.value: replaced,
-        "odds": _odds(accountant, amount, SplitDelta(None)),
+        "odds": odds_of_charge(accountant, amount, adjacency),
         "text": f"{condition} {loss} where {_unit(unit_column, max_rows)} is added or removed, and at most {replaced} "
         f"where one is replaced by another.",
     }
+
+
+def odds_of_charge(
+    accountant: str, amount: int, adjacency: Adjacency, *, delta: Fraction = Fraction(0)
+) -> dict[str, str]:
+    """The largest probabilities of a right guess, by change, from what one charge pays for (:mod:`app.privacy.odds`).
+
+    Args:
+        accountant: of the account that pays.
+        amount: whole steps of its unit.
+        adjacency: of the account.
+        delta: δ of the charge, if it pays for an (ε, δ)-mechanism.
+    """
+    if adjacency is Adjacency.LABEL:
+        return {Adjacency.LABEL.value: right_guesses(accountant, amount, set_aside=delta)}
+    return _odds(accountant, amount, SplitDelta(delta, delta))
 
 
 def of_output(added: Mapping[str, object], account: Mapping[str, object]) -> dict[str, object]:

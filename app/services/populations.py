@@ -17,12 +17,11 @@ from app.ledger.admission import Population
 from app.ledger.limit import Limit
 from app.ledger.populations import NewPopulation
 from app.ledger.tables import PopulationRow
-from app.privacy.adjacency import Adjacency
 from app.registry import models
 from app.services.authorization import acting
 from app.services.guarantees import of_large_amount, population_guarantee
 from app.services.installation import Installation
-from app.services.ledger.accounts import sees_all_populations, visible_population
+from app.services.ledger.accounts import Account, sees_all_populations, visible_population
 from app.services.ledger.balances import balance_of_population
 from app.services.ledger.caps import cap_of
 from app.services.pages import PageRequest, page_of
@@ -141,7 +140,7 @@ def _out(row: PopulationRow, population: Population, limit: Limit, names: Mappin
             balance.accountant,
             balance.cap,
             delta=balance.delta,
-            adjacency=Adjacency(row.adjacency or Adjacency.ADD_REMOVE_ONE),
+            adjacency=Account(row).adjacency,
         ),
         members=[
             MemberOut(

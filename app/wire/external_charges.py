@@ -65,10 +65,16 @@ class ExternalPrice(Answer):
 
 
 class ExternalQuote(Answer):
+    """The price of an external mechanism, and whether it fits.
+
+    ``odds`` are those of a right guess about one change, given everything that was released before.
+    """
+
     dataset: str
     dataset_name: str
     scope: JsonObject
     price: ExternalPrice
+    odds: dict[str, DecimalText]
     receipt: str
     fits: bool
     remaining: DecimalText

@@ -111,6 +111,12 @@ class CapIn(Request):
     reason: PublicSentence
 
 
+class ChangedCap(BalanceOut):
+    """The balance under the new cap; ``warnings`` are sentences about a cap that promises little."""
+
+    warnings: list[str]
+
+
 class EntryList(AccountNamed):
     """Entries in order. ``actors`` has the names of those acting keys whose names the reader may know, by id.
 

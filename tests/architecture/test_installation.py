@@ -10,6 +10,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from tests.support.scripts import loaded
+
 _ROOT = Path(__file__).parents[2]
 _CLIENT = _ROOT / "clients" / "python"
 _LOCKS = sorted((_ROOT / "requirements").glob("*.lock"))
@@ -31,9 +33,15 @@ def _requirements(lines: list[str]) -> list[Requirement]:
     return [Requirement(line) for line in lines]
 
 
-def test_each_lock_file_has_a_purpose() -> None:
+def test_each_lock_file_is_renewed_by_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the build, the service, the tests, and of two programs that long tests install apart."""
-    assert [path.stem for path in _LOCKS] == ["build", "generator", "inference", "runtime", "test"]
+    script, resolved = loaded(_ROOT / "run.py"), []
+    monkeypatch.setattr(script.shutil, "which", lambda name: name)
+    monkeypatch.setattr(script.subprocess, "run", lambda command, **_options: resolved.append(command))
+    script._renew_locks()
+    written = [Path(command[command.index("--output-file") + 1]).stem for command in resolved]
+    assert written[0] == "test", "the other locks are bound to its versions"
+    assert sorted(written) == [path.stem for path in _LOCKS] == ["build", "generator", "inference", "runtime", "test"]
 
 
 @pytest.mark.parametrize("path", _LOCKS, ids=lambda path: path.stem)

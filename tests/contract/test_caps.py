@@ -9,14 +9,16 @@ from app.services.execution import run_job
 from app.services.ledger import balances
 from app.services.ledger.caps import change_cap
 from app.verifier.result_text import to_json
-from app.wire.ledger import AccountBalance, CapIn
+from app.wire.ledger import AccountBalance, CapIn, ChangedCap
 from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.job_kinds import claimed
 
 
-def _cap(scene: Scene, epsilon: str, *, by: Principal = OWNER) -> None:
+def _cap(scene: Scene, epsilon: str, *, by: Principal = OWNER) -> list[str]:
+    """Changes the cap and returns the warnings."""
     body = CapIn.model_validate({"cap": epsilon, "reason": "a reason"})
-    change_cap(scene.installation, by, scene.dataset_id, body, request=None)
+    answer = change_cap(scene.installation, by, scene.dataset_id, body, request=None)
+    return ChangedCap.model_validate_json(answer.body).warnings
 
 
 def _balance(scene: Scene) -> AccountBalance:
@@ -37,6 +39,12 @@ def test_only_an_admin_raises_a_cap_that_the_owner_lowered(scene: Scene) -> None
             _cap(scene, epsilon)
     _cap(scene, "3", by=ADMIN)
     assert [entry.amount for entry in scene.entries() if entry.kind.value == "cap"] == [2 * 10**9, 3 * 10**9]
+
+
+def test_a_cap_above_ten_is_set_with_a_warning(scene: Scene) -> None:
+    assert _cap(scene, "10", by=ADMIN) == []
+    (warning,) = _cap(scene, "10.1", by=ADMIN)
+    assert "ε is above 10" in warning
 
 
 def test_below_what_is_spent_nothing_is_admitted_and_nothing_is_taken_back(scene: Scene) -> None:

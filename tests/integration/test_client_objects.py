@@ -41,6 +41,9 @@ def test_a_model_is_quoted_trained_used_and_measured(
     assert quote.price.amount == Decimal("0.3")
     assert quote.fits
     assert quote.largest_that_fits == dataset.balance().remaining == 90
+    assert quote.odds == {"add_remove": 0.5745, "replace_one": 0.6457}
+    assert quote.why is None
+    assert dataset.plan(epsilon=1).why, "auto gives its reason"
 
     job = dataset.train(
         "rdt-ta", epsilon=20, parameters={name: np.int64(value) for name, value in SMALL.items()}, name="first"

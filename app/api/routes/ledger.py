@@ -23,7 +23,7 @@ from app.core.errors import (
 from app.ledger.entries import EntryKind
 from app.services.ledger import balances, caps, entry_search, history
 from app.services.ledger.entry_search import Search
-from app.wire.ledger import AccountBalance, AccountEntryKind, BalanceList, BalanceOut, CapIn, EntryList
+from app.wire.ledger import AccountBalance, AccountEntryKind, BalanceList, CapIn, ChangedCap, EntryList
 
 router = APIRouter(prefix="/ledger", tags=["ledger"], route_class=BodyRoute)
 
@@ -117,7 +117,7 @@ def export_ledger(
 @router.post(
     "/{account}/cap",
     operation_id="change_cap",
-    response_model=BalanceOut,
+    response_model=ChangedCap,
     responses=problems.documented(
         NotFound, RoleMissing, DatasetDeleted, BalanceMismatch, *problems.JSON_BODY, *problems.REPEATABLE
     ),

@@ -84,6 +84,8 @@ def price(epsilon: Fraction, delta: Fraction | None) -> int:
 @lru_cache(maxsize=1024)
 def largest_pure(amount: int) -> Fraction:
     """An upper bound, tight to a relative 10⁻⁶, on the ε of ε-DP mechanisms that cost at most this amount."""
+    if amount == 0:
+        return Fraction(0)  # to which the bisection would converge for ever
     rho = Fraction(amount, 10**PLACES)
     limit = enclosure(rho)
     low, high = Fraction(0), rho + 2  # ε·tanh(ε/2) is at least ε − 1

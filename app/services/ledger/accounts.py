@@ -15,6 +15,7 @@ from app.core.errors import NotFound
 from app.datasets.catalog import Dataset
 from app.ledger import populations
 from app.ledger.tables import PopulationRow
+from app.privacy.adjacency import Adjacency
 from app.services.authorization import authorized_dataset
 
 
@@ -36,6 +37,13 @@ class Account:
     @property
     def kind(self) -> str:
         return "dataset" if isinstance(self.holder, Dataset) else "population"
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """The change that the account protects against; of a population without members, that of most datasets."""
+        if isinstance(self.holder, Dataset):
+            return self.holder.adjacency
+        return Adjacency(self.holder.adjacency or Adjacency.ADD_REMOVE_ONE)
 
     @property
     def facts(self) -> dict[str, str]:

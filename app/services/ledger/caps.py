@@ -15,13 +15,13 @@ from app.ledger.limit import Limit
 from app.privacy import accountants
 from app.registry import models
 from app.services.authorization import acting
-from app.services.guarantees import guarantee_of
+from app.services.guarantees import guarantee_of, of_large_amount
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.ledger.accounts import find_account
 from app.services.ledger.balances import balance_of, balance_out
 from app.wire.datasets import BudgetIn
-from app.wire.ledger import CapIn
+from app.wire.ledger import CapIn, ChangedCap
 
 
 def largest_epsilon(accountant: str) -> int:
@@ -62,7 +62,9 @@ def change_cap(
     with installation.database.read() as session:
         account = find_account(session, principal, reference, MANAGE_DATASET)
         # The conversion is slow on zcdp and gdp accounts, so it runs before anything is locked.
-        cap = _changed_cap(statements.highest_cap(session, account.id), body.cap)
+        limit = statements.highest_cap(session, account.id)
+        cap = _changed_cap(limit, body.cap)
+        warnings = of_large_amount(limit.accountant, cap, delta=limit.split.converted_at, adjacency=account.adjacency)
     # The route of the idempotency key names the id, because a name may come to mean another dataset.
     identity = None if request is None else replace(request, route=f"POST /ledger/{account.id}/cap")
     with acting(installation, principal) as (session, principal):
@@ -77,7 +79,8 @@ def change_cap(
                 limit = caps.printable_at(highest, cap=balance.cap, load=balance.load)
                 models.put_guarantee(session, dataset.id, guarantee_of(dataset, limit))
             notices.budgets_changed(session, [account.id], at=installation.database.now(session))
-            return Answer.of(200, balance_out(account, balance))
+            shown = balance_out(account, balance).model_dump()
+            return Answer.of(200, ChangedCap.model_validate({**shown, "warnings": warnings}))
 
         return once(session, identity, at=installation.database.now(session), work=work)
 

@@ -42,6 +42,7 @@ def quote_external(installation: Installation, principal: Principal, reference: 
         dataset_name=dataset.name,
         scope={name: list(cells) for name, cells in charge.scope.items()},
         price=charge.price,
+        odds=charge.odds,
         receipt=charge.receipt,
         fits=charge.fits,
         remaining=charge.balance.text(charge.balance.remaining),

@@ -19,6 +19,7 @@ from app.privacy.adjacency import Adjacency
 from app.privacy.composition import Scope
 from app.privacy.declared import DeclaredLoss
 from app.privacy.events import Event, NoBoundInUnit, UnknownPrivacyEvent
+from app.privacy.guarantees import odds_of_charge
 from app.services.guarantees import of_large_amount
 from app.services.spending.scopes import read_scope
 from app.wire.external_charges import DeclaredLossIn, ExternalIn, ExternalPrice
@@ -84,6 +85,12 @@ class ExternalCharge:
         if self.largest_within is None:
             return replace(self.balance, room=self.room).largest_that_fits
         return amounts.to_text(self.largest_within(self.room))
+
+    @property
+    def odds(self) -> dict[str, str]:
+        """The largest probabilities of a right guess, by change, from the mechanism's outputs."""
+        delta = Fraction(self.delta, 10**account_facts.DELTA_PLACES)
+        return odds_of_charge(self.balance.accountant, self.amount, self.dataset.adjacency, delta=delta)
 
     @property
     def warnings(self) -> list[str]:

@@ -1,6 +1,6 @@
 """Quotes the parts of a job: price, receipt, and whether the account would admit the part now."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,21 +53,13 @@ class PartQuote:
         return "population" if self.balance.room < self.balance.remaining else "cap"
 
     @property
-    def _added(self) -> Mapping[str, object]:
-        """The loss that the part adds; its odds do not depend on what the job releases."""
-        part = self.part
-        return guarantees.addition(
-            "model", accountant=part.accountant, amount=part.amount, adjacency=part.dataset.adjacency
-        )
-
-    @property
     def fields(self) -> dict[str, Any]:
         """The fields of every quote, which ``AccountPlanOut`` defines."""
         part, unit = self.part, accountants.by_name(self.part.accountant)
         return {
             **_of_part(part),
             "privacy": "differential",
-            "odds": self._added["odds"],
+            "odds": guarantees.odds_of_charge(part.accountant, part.amount, part.dataset.adjacency),
             "receipt": receipts.in_words(
                 part.event,
                 accountant=part.accountant,

@@ -1,4 +1,4 @@
-"""Represents trained models: prediction in the kind of the rows, private evaluation, download."""
+"""Represents quotes, trained models (prediction, evaluation, download) and released evaluations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,6 +40,9 @@ class Quote:
         price: exact price; ``None`` where a public dataset is read without noise.
         fits: whether the account covers the price now.
         largest_that_fits: the largest ε that the account covers for this request; ``None`` on a public dataset.
+        odds: the largest probability that somebody who knows every other row guesses one change right, given all
+            earlier outputs; by change: ``add_remove`` and ``replace_one``, or ``label``. ``None`` on a public dataset.
+        why: the reason for the algorithm, if ``auto`` chose it.
         receipt: each draw that the job would make, and why they cost no more than the price.
         warnings: sentences.
         answer: the whole answer of the service.
@@ -48,6 +51,8 @@ class Quote:
     price: Price | None
     fits: bool
     largest_that_fits: Decimal | None
+    odds: Mapping[str, float] | None
+    why: str | None
     receipt: str = field(repr=False)
     warnings: tuple[str, ...]
     answer: Mapping[str, Any] = field(repr=False)
@@ -55,11 +60,13 @@ class Quote:
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> Self:
         """Reads the answer to a request for a quote."""
-        largest = answer["largest_that_fits"]
+        largest, odds = answer["largest_that_fits"], answer["odds"]
         return cls(
             price=None if answer["price"] is None else Price.from_json(answer["price"]),
             fits=answer["fits"] and (answer.get("unlabelled") is None or answer["unlabelled"]["fits"]),
             largest_that_fits=None if largest is None else Decimal(largest),
+            odds=None if odds is None else {change: float(chance) for change, chance in odds.items()},
+            why=answer.get("why"),
             receipt=answer["receipt"],
             warnings=tuple(answer["warnings"]),
             answer=answer,

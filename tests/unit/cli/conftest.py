@@ -369,11 +369,16 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
         },
     ),
     ("POST", "/ledger/census/quotes"): (
-        200, EXTERNAL | {"fits": False, "remaining": "0.1", "warnings": ["ε is above 10"]},
+        200,
+        EXTERNAL
+        | {"fits": False, "remaining": "0.1", "odds": {"add_remove": "0.6225"}, "warnings": ["ε is above 10"]},
     ),
     ("POST", "/ledger/census/reservations"): (201, EXTERNAL),
     ("GET", "/ledger/census/reservations"): (200, {"reservations": [EXTERNAL], "next": None}),
-    ("POST", "/ledger/census/cap"): (200, {**BALANCE, "cap": "2", "remaining": "0.5"}),
+    ("POST", "/ledger/census/cap"): (
+        200,
+        {**BALANCE, "cap": "2", "remaining": "0.5", "warnings": ["ε is above 10: little is promised."]},
+    ),
     ("GET", "/ledger/census/entries"): (200, {"actors": {"key_1": "ada"}, "entries": [ENTRY], "next": None}),
     ("GET", "/ledger/census/export"): (200, b"{}\n"),
     ("GET", "/ledger/census/checkpoint"): (200, NOTE.encode()),
@@ -386,7 +391,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
             "delta_set_aside": None,
         },
     ),
-    ("POST", "/ledger/pop_1/cap"): (200, {**OF_POPULATION, "cap": "2", "remaining": "0.5"}),
+    ("POST", "/ledger/pop_1/cap"): (200, {**OF_POPULATION, "cap": "2", "remaining": "0.5", "warnings": []}),
     ("GET", "/ledger/pop_1/entries"): (200, {"actors": {}, "entries": [ENTRY, LOAD], "next": None}),
     ("GET", "/signer"): (200, SIGNER),
     ("GET", "/audit"): (200, {"acts": [ACT], "next": None}),

@@ -124,7 +124,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     ),
     (
         ["ledger", "charge", "census", "--description", "a mean", "--event", "file.json", "--quote"],
-        ["would cost 0.5 ε; 0.1 left: it does not fit", "note: ε is above 10"],
+        ["would cost 0.5 ε; 0.1 left: it does not fit", "guesses right at most 63 %", "note: ε is above 10"],
     ),
     (["ledger", "reservations", "census"], ["rs_2", "0.5 ε", "key_3", "a mean"]),
     (

@@ -102,7 +102,9 @@ def test_a_key_that_may_not_list_balances_is_told_to_name_a_dataset(run: Run, se
 def test_a_cap_is_sent_as_typed_and_once_per_key(run: Run, service: Any) -> None:
     output = run("ledger", "cap", "census", "1e-3", "--reason", "less trust", "--idempotency-key", "k1")
     sent = service.requests[-1]
-    assert output.stdout.splitlines()[0] == "the cap of census is now 2 ε; 0.5 ε are left"
+    changed, warning, *_ = output.stdout.splitlines()
+    assert changed == "the cap of census is now 2 ε; 0.5 ε are left"
+    assert warning == "note: ε is above 10: little is promised."
     assert output.stdout.splitlines()[-1] == "next: grovekeeper ledger show census"
     assert (service.body(), sent.headers["Idempotency-Key"]) == ({"cap": "1e-3", "reason": "less trust"}, "k1")
     assert json.loads(run("ledger", "cap", "census", "2", "--reason", "x", "--json").stdout)["cap"] == "2"

@@ -6,7 +6,7 @@ import pytest
 
 from app.privacy import accountants
 from app.privacy.adjacency import Adjacency
-from app.privacy.guarantees import addition, guarantee, guarantee_of_labels, of_output
+from app.privacy.guarantees import addition, guarantee, guarantee_of_labels, odds_of_charge, of_output
 
 
 def test_replacing_a_row_is_printed_at_twice_the_price() -> None:
@@ -64,6 +64,14 @@ def test_other_units_add_their_own_amount_and_four_times_that(accountant: str, u
 
     assert (printed["unit"], printed["add_remove"], printed["replace_one"]) == (unit, "0.02", "0.08")
     assert f"this profile adds {added} is added or removed, and at most 0.08" in str(printed["text"])
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "odds"),
+    [(Adjacency.ADD_REMOVE_ONE, {"add_remove": "0.505", "replace_one": "0.51"}), (Adjacency.LABEL, {"label": "0.505"})],
+)
+def test_the_delta_of_a_charge_is_part_of_its_odds(adjacency: Adjacency, odds: dict[str, str]) -> None:
+    assert odds_of_charge("zcdp", 0, adjacency, delta=Fraction(1, 100)) == odds
 
 
 def test_what_an_output_adds_to_labels_has_no_number_for_rows() -> None:
