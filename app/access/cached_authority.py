@@ -1,4 +1,4 @@
-"""Keeps what a process has read about callers and models in memory, under a lease on its being true.
+"""Caches what a process has read about callers and models, for as long as a lease guarantees that it is still true.
 
 The lease is a row of the database (:mod:`app.access.leases`). Without a lease, :meth:`CachedAuthority.get` finds
 nothing, and the process reads the database.

@@ -1,4 +1,4 @@
-"""Stores the leases under which processes cache authority: a row per process, which says what the process has seen.
+"""Stores the leases under which processes cache authority: one row per process, with the last act that it has seen.
 
 A row has no time. A process counts the seconds of its lease from before it wrote the row, and whoever waits for the end
 of the lease counts as many seconds from after it read the row. So no two clocks are compared.

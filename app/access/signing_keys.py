@@ -1,4 +1,4 @@
-"""Reads the public keys with which an identity provider signs tokens, from its address or a file, and keeps them.
+"""Reads the public keys with which an identity provider signs tokens, from an address or a file, and caches them.
 
 The keys are a JSON Web Key Set (RFC 7517). They are believed for a limited time and read again at the first token after
 it, or at a token that names an unknown key; a pause between two attempts bounds what strangers can cause. One thread

@@ -1,4 +1,4 @@
-"""Defines the database tables of keys, grants and stored answers to idempotent requests."""
+"""Defines the database tables of keys, grants, leases on cached authority, and answers to idempotent requests."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Finds the caller of a request by its key, token or session, in the threads for that, or in memory for predictions."""
+"""Authenticates requests by key, token or session; callers that predict often are found in a cache."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Answers ``POST /models/{id}/predict`` without the framework's routing, parsing and threads where they are not needed.
+"""Answers ``POST /models/{id}/predict`` before the framework routes it, because routing costs more than a prediction.
 
 Key, limits, errors, headers and records are those of every request (:mod:`app.api.middleware`). The framework's route
 documents the operation, and answers other methods.

@@ -1,4 +1,4 @@
-"""Implements ``grovekeeper serve``, ``api``, ``worker``, ``db`` and ``openapi``, which run or set up an installation.
+"""Implements ``grovekeeper serve``, ``api`` and ``worker``, which start processes, and ``db`` and ``openapi``.
 
 Each command imports the server's modules in its function, which spares other commands 0.5 to 2 s of CPU.
 """

@@ -1,4 +1,4 @@
-"""Runs the work of threads that arrive at the same time in groups: the first thread leads, and the others wait."""
+"""Groups the work of threads that arrive at the same time: the first thread does the work of all, the others wait."""
 
 import threading
 from collections import deque

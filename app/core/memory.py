@@ -1,4 +1,4 @@
-"""Keeps the memory of a process, which holds private rows, out of files, and bounds what its allocator keeps free."""
+"""Prevents core dumps, which would contain private rows, and limits the memory that a process takes and never frees."""
 
 import ctypes
 import gc

@@ -1,4 +1,4 @@
-"""Refuses changes of a column with a trigger of the database.
+"""Makes a column unchangeable with a trigger of the database.
 
 Migrations call :func:`create_fixed_column_trigger`, and again after a batch rebuild, which drops triggers on SQLite.
 """

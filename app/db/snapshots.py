@@ -1,4 +1,4 @@
-"""Remembers what a read transaction has read, so that its requests read every fact once: its snapshot never changes."""
+"""Caches what a read transaction has read, whose snapshot never changes, so that it reads every fact once."""
 
 from collections.abc import Callable, Hashable
 from typing import TypeVar

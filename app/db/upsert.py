@@ -1,4 +1,4 @@
-"""Builds INSERT statements with ON CONFLICT clauses, which SQLAlchemy offers per dialect only, and of many rows."""
+"""Builds INSERT statements: with ON CONFLICT clauses, which SQLAlchemy offers per dialect only, and for many rows."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Leases the cache of authority to API processes, and waits until no process uses what a transaction has changed.
+"""Grants API processes leases on cached authority; waits until no process uses authority that was taken away.
 
 The number of the last administrative act (:mod:`app.ledger.control`) is the version of all authority: whatever takes
 authority away records an act in its transaction. A process announces its lease and then compares the number; whoever

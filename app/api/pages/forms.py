@@ -1,4 +1,4 @@
-"""Reads the forms that pages send, and runs what they ask for."""
+"""Reads the forms of pages, calls the service that a form asks for, and answers with a page."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar

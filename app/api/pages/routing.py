@@ -1,4 +1,4 @@
-"""Defines the routes of pages: an error becomes a page."""
+"""Defines the routes of pages, which show every error as a page."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any

@@ -1,4 +1,4 @@
-"""Packs blocks of columns into the byte stream of the decoding process, and unpacks them without believing it.
+"""Packs blocks of columns into the byte stream of the decoding process, and checks everything that it unpacks.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Decodes one upload in a process of its own, with little memory, a limit on its time, and no files or network.
+"""Decodes one upload in a separate process, which has limits on memory and time and can open no file and no socket.
 
 The process has neither the file of the body nor a key: it asks the service for bytes of the body, and the service asks
 it for nothing. Before the first byte arrives, it gives up the right to open files and sockets. If it fails in any way

@@ -1,4 +1,4 @@
-"""Checks arguments of compiled loops over integer arrays: sums by cell, routing, gradients, weights, prediction.
+"""Calls compiled loops over integer arrays with checked arguments: sums by cell, routing, gradients, prediction.
 
 No module here makes a decision or a random draw. The modules check arguments and allocate results; the loops are in
 ``app.forests.kernels.compiled``. Every function imports its loops when it is called: importing the compiler takes

@@ -1,4 +1,4 @@
-"""Serves ``POST /datasets`` and ``POST /declarations``: declares a dataset in one transaction, or only tries to."""
+"""Serves ``POST /datasets`` and ``POST /declarations``: declares a dataset, or only checks a declaration."""
 
 from dataclasses import dataclass
 from datetime import datetime

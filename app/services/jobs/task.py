@@ -1,4 +1,4 @@
-"""Defines the task that a worker sends to its child process: no key of the service but those of the rows it reads."""
+"""Defines the task that a worker sends to its child process, with no keys but those of the rows that the job reads."""
 
 import json
 from dataclasses import dataclass, field

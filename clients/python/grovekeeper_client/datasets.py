@@ -1,4 +1,4 @@
-"""Represents datasets: prices, training, balances and the ledger of rows that the service keeps."""
+"""Represents datasets of the service: quotes, training, balance, ledger and upload."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

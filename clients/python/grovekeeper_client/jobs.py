@@ -1,4 +1,4 @@
-"""Follows jobs to their end and gives their output."""
+"""Represents jobs: state, price, cancellation, and the output once a job has ended."""
 
 import sys
 from collections.abc import Callable

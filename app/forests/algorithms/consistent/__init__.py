@@ -1,1 +1,1 @@
-"""Implements forests without privacy that choose splits by the papers' rules: ``mrf-plain`` and its rivals."""
+"""Implements forests without privacy after the papers: ``mrf-plain``, its two ablations and consistent forests."""

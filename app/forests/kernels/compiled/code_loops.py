@@ -1,4 +1,4 @@
-"""Compiled loops over codes: the search between edges, as ``numpy.searchsorted`` makes it, and sums of two codes."""
+"""Finds the codes of values between edges, as ``numpy.searchsorted`` does, and adds two codes, in compiled loops."""
 
 import numpy as np
 from numpy.typing import NDArray
