@@ -206,14 +206,14 @@ def test_the_integers_of_a_row_do_not_depend_on_other_rows_order_or_partition(ma
         trees.append(random_tree(encoding, depth=3, randomness=randomness))
         sums = whole.sums(trees[-1])
         scored.append(leaf_scores(sums + randomness.rounded_gaussian(sums.shape, scale_bits=24), scales))
-        whole.add_scores(scored[-1])
+        whole.add_scores(trees[-1], scored[-1])
 
     def integers(index: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
         rows = LocalBoostedRows(np.ascontiguousarray(X[index]), y[index], n_classes=n_classes)
         rows.start(np.zeros(scales.n_scores, dtype=np.int64), scales)
         for tree, own in zip(trees, scored, strict=True):
             sums = rows.sums(tree)
-            rows.add_scores(own)
+            rows.add_scores(tree, own)
         return rows._scores, kernels.gradients(rows._scores, rows._y, scales), sums
 
     every = np.arange(len(y))

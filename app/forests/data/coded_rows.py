@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.data.encoding import Encoding
+from app.forests.data.parts import DistributedRows
 from app.forests.data.rows import SanitisedRows
 
 MAX_CODES: Final = 512
@@ -145,16 +146,16 @@ class CodedRows:
     y: NDArray[np.int32]
     ids: NDArray[np.uint8] | None
 
-    @property
-    def row_ids(self) -> NDArray[np.uint8]:
-        """The stable random id that ingestion gives to each row; never published."""
-        if self.ids is None:
-            raise ValueError("the ids of the rows were not read")
-        return self.ids
+    def code_counts(self, index: int) -> NDArray[np.int64]:
+        """Exact PRIVATE number of rows of every code of one column."""
+        return self.features.counts(index)
 
 
-TrainingRows: TypeAlias = SanitisedRows | CodedRows
-"""PRIVATE training rows, as values or as codes."""
+LocalRows: TypeAlias = SanitisedRows | CodedRows
+"""PRIVATE training rows in the memory of this process, as values or as codes."""
+
+TrainingRows: TypeAlias = LocalRows | DistributedRows
+"""PRIVATE training rows, in the memory of this process or of other machines."""
 
 
 def is_wide(public: Encoding) -> bool:

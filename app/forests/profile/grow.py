@@ -3,14 +3,14 @@
 import numpy as np
 
 from app.forests.bins.grow import count_noise, quantile_cuts
-from app.forests.data.coded_rows import TrainingRows
+from app.forests.data.coded_rows import LocalRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
 from app.forests.profile.price import ProfilePlan, parts_of
 from app.forests.profile.read import Profile
 
 
-def release(plan: ProfilePlan, schema: Schema, rows: TrainingRows, randomness: Randomness) -> Profile:
+def release(plan: ProfilePlan, schema: Schema, rows: LocalRows, randomness: Randomness) -> Profile:
     """Releases a profile. One call is one release and costs what was priced.
 
     Args:

@@ -1,20 +1,22 @@
-"""Adds up what parts of the PRIVATE rows contribute, with as many threads as this process may use processors.
+"""Divides PRIVATE rows into parts, and adds up what parts contribute, with a thread for each processor of this process.
 
 Sums of integers do not depend on the order of their terms, so a release does not depend on parts or threads.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from operator import methodcaller
 from threading import Lock
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data.coded_rows import CodedColumns, TrainingRows
+from app.forests.data.coded_rows import CodedColumns, CodedRows, LocalRows, TrainingRows
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedColumns
+from app.forests.data.parts import CodedPart, Form, Parts
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
 
 MAX_THREADS: Final = 16
 """Most threads of one job; each needs memory for a copy of the sums."""
@@ -25,15 +27,27 @@ PART_ROWS: Final = 2**17
 Part = TypeVar("Part")
 
 
-def coded_parts(encoding: Encoding, rows: TrainingRows) -> Iterator[tuple[NDArray[np.uint8], slice]]:
-    """The PRIVATE codes of consecutive rows, and the places of these rows among all rows; at least one part.
+def parts_of(rows: TrainingRows, encoding: Encoding, form: type[Form], *args: Any) -> Parts:
+    """The PRIVATE rows in the form that an algorithm counts, in parts; at least one part.
 
-    Coded rows are used up: see :meth:`CodedColumns.take_codes`.
+    Args:
+        rows: in this process, or on other machines. Coded rows are used up: see :meth:`CodedColumns.take_codes`.
+        encoding: public or released bins.
+        form: makes its objects of the parts.
+        args: further arguments of ``form.of``.
     """
+    if isinstance(rows, SanitisedRows | CodedRows):
+        return RowParts([form.of(part, *args) for part in _coded_parts(encoding, rows)])
+    return rows.parts(encoding, form, *args)
+
+
+def _coded_parts(encoding: Encoding, rows: LocalRows) -> Iterator[CodedPart]:
+    ids = rows.row_ids if isinstance(rows, SanitisedRows) else rows.ids
     start = 0
     for codes in _codes(encoding, rows.features):
-        yield codes, slice(start, start + codes.shape[1])
-        start += codes.shape[1]
+        place = slice(start, start + codes.shape[1])
+        yield CodedPart(encoding, codes, rows.y[place], None if ids is None else ids[place])
+        start = place.stop
 
 
 def _codes(encoding: Encoding, features: SanitisedColumns | CodedColumns) -> Iterator[NDArray[np.uint8]]:
@@ -45,41 +59,51 @@ def _codes(encoding: Encoding, features: SanitisedColumns | CodedColumns) -> Ite
         yield encoding.encode(SanitisedColumns(columns, min(features.n_rows - start, PART_ROWS)))
 
 
-class RowParts(Generic[Part]):
-    """Parts of the PRIVATE rows of a job; at least one."""
+class RowParts:
+    """Parts of the PRIVATE rows of a job in the memory of this process; at least one. See ``Parts``."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[Any]) -> None:
         self.parts = parts
 
-    def total(self, count: Callable[[Part], NDArray[np.int64]]) -> NDArray[np.int64]:
-        """The sum of what every part contributes."""
-        if len(self.parts) == 1:
-            return count(self.parts[0])
-        remaining, lock = iter(self.parts), Lock()
+    def total(self, method: str, /, *args: Any, **named: Any) -> NDArray[np.int64]:
+        """The sum of what a method returns for every part."""
+        return sum_over(self.parts, methodcaller(method, *args, **named))
 
-        def add_up() -> NDArray[np.int64] | None:
-            total = None
-            while True:
-                with lock:
-                    part = next(remaining, None)
-                if part is None:
-                    return total
-                counted = count(part)
-                total = counted if total is None else np.add(total, counted, out=total)
+    def each(self, method: str, /, *args: Any, **named: Any) -> None:
+        """Calls a method of every part."""
+        act = methodcaller(method, *args, **named)
 
-        return sum_of(_in_threads(add_up, len(self.parts)))
-
-    def each(self, act: Callable[[Part], None]) -> None:
-        """Does something with every part."""
-
-        def nothing(part: Part) -> NDArray[np.int64]:
+        def nothing(part: Any) -> NDArray[np.int64]:
             act(part)
             return np.zeros(1, dtype=np.int64)
 
-        self.total(nothing)
+        sum_over(self.parts, nothing)
+
+    def map(self, method: str, /, *args: Any, **named: Any) -> "RowParts":
+        """The parts that a method makes of every part."""
+        return RowParts([methodcaller(method, *args, **named)(part) for part in self.parts])
 
 
-def sum_of(totals: Sequence[NDArray[np.int64] | None]) -> NDArray[np.int64]:
+def sum_over(parts: Sequence[Part], count: Callable[[Part], NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The sum of what every part contributes, counted by threads."""
+    if len(parts) == 1:
+        return count(parts[0])
+    remaining, lock = iter(parts), Lock()
+
+    def add_up() -> NDArray[np.int64] | None:
+        total = None
+        while True:
+            with lock:
+                part = next(remaining, None)
+            if part is None:
+                return total
+            counted = count(part)
+            total = counted if total is None else np.add(total, counted, out=total)
+
+    return sum_of(_in_threads(add_up, len(parts)))
+
+
+def sum_of(totals: Iterable[NDArray[np.int64] | None]) -> NDArray[np.int64]:
     """The sum of the totals of threads; a thread that got no part has none."""
     first, *others = (total for total in totals if total is not None)
     for total in others:

@@ -26,7 +26,7 @@ from app.forests.data.coded_rows import TrainingRows
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
-from app.forests.trees.row_parts import coded_parts
+from app.forests.trees.row_parts import parts_of
 
 
 def grow_forest(
@@ -57,12 +57,7 @@ def grow_forest(
     parts = Parts.of(plan.event)
     cuts = quantile_cuts.cuts(parts.bins, schema, rows, randomness, reused=plan.profile)
     encoding = quantile_bins.encoding(schema, cuts)
-    boosted = PartedBoostedRows(
-        [
-            LocalBoostedRows(np.ascontiguousarray(codes.T), rows.y[place], n_classes=schema.n_classes)
-            for codes, place in coded_parts(encoding, rows)
-        ]
-    )
+    boosted = PartedBoostedRows(parts_of(rows, encoding, LocalBoostedRows))
     return Forest(
         plan, {"cuts": cuts, **boost(plan, encoding, boosted, randomness, on_tree_done=on_tree_done).arrays()}
     )
@@ -129,13 +124,13 @@ def boost(
     scales = Scales.of(parts.tree, n_trees=n_random, n_classes=encoding.schema.n_classes)
     rows.start(start, scales)
     if parts.split:
-        rows.add_scores(first_scores)
+        rows.add_scores(first_tree, first_scores)
         on_tree_done()
     for _ in range(n_random):
         tree = random_tree(encoding, depth=depth, randomness=randomness)
         sums = rows.sums(tree)
         released = leaf_scores(sums + randomness.rounded_gaussian(sums.shape, scale_bits=SCALE_BITS), scales)
-        rows.add_scores(released)
+        rows.add_scores(tree, released)
         trees.append(tree)
         scores.append(released)
         on_tree_done()

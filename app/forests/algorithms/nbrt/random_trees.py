@@ -35,6 +35,12 @@ class Trees:
         """Splits on every path."""
         return int(self.feature.shape[1] + 1).bit_length() - 1
 
+    def equals(self, other: Trees) -> bool:
+        """Whether the trees are the same."""
+        return self is other or (
+            np.array_equal(self.feature, other.feature) and np.array_equal(self.right, other.right)
+        )
+
     @property
     def n_leaves(self) -> int:
         """Leaves of every tree."""

@@ -19,7 +19,7 @@ from app.forests.contract.plan import Plan
 from app.forests.data.coded_rows import TrainingRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
-from app.forests.trees.row_parts import coded_parts
+from app.forests.trees.row_parts import parts_of
 
 
 def grow_forest(
@@ -49,18 +49,7 @@ def grow_forest(
     bins, scales = events_of(plan.event)
     cuts = quantile_cuts.cuts(bins, schema, rows, randomness, reused=plan.profile)
     encoding = encoding_of(plan, schema, cuts)
-    weighted = PartedReweightedRows(
-        [
-            LocalReweightedRows(
-                codes,
-                rows.y[place],
-                n_codes=encoding.n_codes,
-                n_classes=schema.n_classes,
-                pairs=encoding.pairs,
-            )
-            for codes, place in coded_parts(encoding, rows)
-        ]
-    )
+    weighted = PartedReweightedRows(parts_of(rows, encoding, LocalReweightedRows))
     by_level = plan.parameters["splits"] == BY_LEVEL
     grow: Callable[[ReweightedRows, Randomness], ReweightedTree] = partial(node_splits.grow, scales, encoding)
     if by_level:

@@ -1,14 +1,14 @@
 """Weighs PRIVATE rows by released trees and tabulates the weights: a protocol, and its implementation in memory."""
 
 import copy
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.data.pairs import Pair, columns
+from app.forests.data.parts import CodedPart, Parts
 from app.forests.kernels import cell_sums, prediction, reweighting, routing
-from app.forests.trees.row_parts import RowParts
 
 MARGIN = (7, 20)
 """A row has full weight while 1 − p_y, the released trees' doubt in the row's class, is at least 0.35."""
@@ -79,6 +79,18 @@ class LocalReweightedRows:
         self._sums = np.zeros((len(y), n_classes), dtype=np.int64)
         self._weight = np.full(len(y), reweighting.UNIT, dtype=np.uint16)
         self._node, self._n_nodes = np.zeros(len(y), dtype=np.int32), 1
+
+    @classmethod
+    def of(cls, part: CodedPart) -> Self:
+        """A part of the rows with full weight."""
+        encoding = part.encoding
+        return cls(
+            part.codes,
+            part.y,
+            n_codes=encoding.n_codes,
+            n_classes=encoding.schema.n_classes,
+            pairs=encoding.pairs,
+        )
 
     def class_histogram(self, features: slice, open_nodes: NDArray[np.int32]) -> NDArray[np.int64]:
         """See :class:`ReweightedRows`. Rows in closed nodes are not counted."""
@@ -153,36 +165,38 @@ class LocalReweightedRows:
         self._node, self._n_nodes = np.zeros(len(self._y), dtype=np.int32), 1
 
 
-class PartedReweightedRows(RowParts[LocalReweightedRows]):
-    """Reweighted rows in several parts, which threads count."""
+class PartedReweightedRows:
+    """Reweighted rows in several parts, in this process or on other machines."""
+
+    def __init__(self, parts: Parts) -> None:
+        """Keeps parts in the form of :class:`LocalReweightedRows`."""
+        self._parts = parts
 
     def class_histogram(self, features: slice, open_nodes: NDArray[np.int32]) -> NDArray[np.int64]:
         """See :class:`ReweightedRows`."""
-        return self.total(lambda part: part.class_histogram(features, open_nodes))
+        return self._parts.total("class_histogram", features, open_nodes)
 
     def joint_histogram(self, feature: int, others: slice) -> NDArray[np.int64]:
         """See :class:`ReweightedRows`."""
-        return self.total(lambda part: part.joint_histogram(feature, others))
+        return self._parts.total("joint_histogram", feature, others)
 
     def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
         """See :class:`ReweightedRows`."""
-        self.each(lambda part: part.descend(feature=feature, threshold=threshold, equals=equals))
+        self._parts.each("descend", feature=feature, threshold=threshold, equals=equals)
 
     def below(
         self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]
     ) -> "PartedReweightedRows":
         """See :class:`ReweightedRows`."""
-        rows = PartedReweightedRows([copy.copy(part) for part in self.parts])
-        rows.descend(feature=feature, threshold=threshold, equals=equals)
-        return rows
+        return PartedReweightedRows(self._parts.map("below", feature=feature, threshold=threshold, equals=equals))
 
     def leaf_histogram(self) -> NDArray[np.int64]:
         """See :class:`ReweightedRows`."""
-        return self.total(lambda part: part.leaf_histogram())
+        return self._parts.total("leaf_histogram")
 
     def finish_tree(self, scores: NDArray[np.int32]) -> None:
         """See :class:`ReweightedRows`."""
-        self.each(lambda part: part.finish_tree(scores))
+        self._parts.each("finish_tree", scores)
 
 
 def _slabs(features: slice) -> list[slice]:

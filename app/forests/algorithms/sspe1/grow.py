@@ -13,12 +13,13 @@ from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
 from app.forests.trees import tree_bins, tree_parameters, tree_price
-from app.forests.trees.grow import assignment, leaves, private_medians, structure
+from app.forests.trees.grow import leaves, private_medians, structure
+from app.forests.trees.grow.assignment import Assignment
 from app.forests.trees.grow.collect import forest_of
 from app.forests.trees.grow.histograms import TreeHistograms
 from app.forests.trees.grow.in_memory_histograms import LabelsApart, LocalHistograms, PartedHistograms
 from app.forests.trees.grow.leaves import ReleasedTree
-from app.forests.trees.row_parts import coded_parts
+from app.forests.trees.row_parts import parts_of
 from app.forests.trees.tree_price import Levels, TreePrice
 from app.privacy.events import UnknownPrivacyEvent
 
@@ -75,25 +76,12 @@ def _parted(
     plan: Plan, encoding: Encoding, rows: TrainingRows, unlabelled: TrainingRows, randomness: Randomness
 ) -> LabelsApart:
     """The rows of both datasets by tree: unlabelled rows to choose splits, labelled rows to count in leaves."""
-    sharded = tree_parameters.is_sharded(plan.parameters)
-    key = assignment.fresh_key(randomness) if sharded else b""
-
-    def histograms(of: TrainingRows, y: NDArray[np.int32], n_classes: int) -> PartedHistograms:
-        return PartedHistograms(
-            [
-                LocalHistograms(
-                    codes,
-                    y[place],
-                    n_codes=encoding.n_codes,
-                    n_classes=n_classes,
-                    shard=assignment.shards(key, of.row_ids[place], n_shards=plan.n_trees) if sharded else None,
-                )
-                for codes, place in coded_parts(encoding, of)
-            ]
-        )
-
-    no_labels = np.zeros(len(unlabelled.y), dtype=np.int32)
-    return LabelsApart(histograms(unlabelled, no_labels, 1), histograms(rows, rows.y, encoding.schema.n_classes))
+    n_shards = plan.n_trees if tree_parameters.is_sharded(plan.parameters) else 0
+    assigned = Assignment.drawn(randomness, n_shards=n_shards)
+    structure = parts_of(unlabelled, encoding, LocalHistograms, assigned, False)
+    return LabelsApart(
+        PartedHistograms(structure), PartedHistograms(parts_of(rows, encoding, LocalHistograms, assigned))
+    )
 
 
 def _trees(

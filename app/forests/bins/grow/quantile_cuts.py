@@ -10,9 +10,9 @@ from app.forests.bins import quantile_bins
 from app.forests.bins.grid import edges, n_cells
 from app.forests.bins.quantile_bins import n_levels, no_cuts, private_features, selection_of
 from app.forests.bins.reused_profile import ReusedProfile
-from app.forests.data.coded_rows import CodedColumns, TrainingRows
+from app.forests.data.coded_rows import TrainingRows
 from app.forests.data.ordinals import numbers
-from app.forests.data.rows import SanitisedColumns
+from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Feature, Schema
 from app.forests.noise.randomness import Randomness
 from app.privacy.events import (
@@ -119,14 +119,14 @@ def cuts(
         return release(
             schema,
             bins,
-            cell_counts=lambda index: _cell_counts_of(schema.features[index], rows.features, index),
+            cell_counts=lambda index: _cell_counts_of(schema.features[index], rows, index),
             randomness=randomness,
         )
     return quantile_bins.no_cuts(schema) if reused is None else reused.cut_array
 
 
-def _cell_counts_of(feature: Feature, features: SanitisedColumns | CodedColumns, index: int) -> NDArray[np.int64]:
+def _cell_counts_of(feature: Feature, rows: TrainingRows, index: int) -> NDArray[np.int64]:
     """The counts of :func:`cell_counts`, from values, or from codes by the public grid."""
-    if isinstance(features, CodedColumns):
-        return features.counts(index)[: n_cells(feature)]
-    return cell_counts(feature, features.columns[index])
+    if isinstance(rows, SanitisedRows):
+        return cell_counts(feature, rows.features.columns[index])
+    return rows.code_counts(index)[: n_cells(feature)]

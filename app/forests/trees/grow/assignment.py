@@ -1,6 +1,7 @@
 """Assigns rows to trees and parts by a keyed hash of their stable ids, so that no row affects another (lemma L5)."""
 
 import hmac
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import floor
 
@@ -13,6 +14,35 @@ KEY_BYTES = 32
 _DOMAIN = b"grovekeeper/tree-shard/1\0"
 _STRUCTURE_DOMAIN = b"grovekeeper/structure-rows/1\0"
 _DIGEST_BITS = 256
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """How the rows of one job are assigned to trees and parts.
+
+    Attributes:
+        key: secret; of this job only, never stored.
+        n_shards: number of trees that share the rows out; 0 if every tree sees every row.
+        structure_share: probability of the structure part; 0 if every row of a tree serves both purposes.
+    """
+
+    key: bytes = field(default=b"", repr=False)
+    n_shards: int = 0
+    structure_share: Fraction = Fraction(0)
+
+    @classmethod
+    def drawn(cls, randomness: Randomness, *, n_shards: int, structure_share: Fraction = Fraction(0)) -> "Assignment":
+        """An assignment with a key of its own, if it needs a key."""
+        key = fresh_key(randomness) if n_shards or structure_share else b""
+        return cls(key, n_shards, structure_share)
+
+    def shards(self, row_ids: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """The tree of every row; see :func:`shards`."""
+        return shards(self.key, row_ids, n_shards=self.n_shards)
+
+    def structure_rows(self, row_ids: NDArray[np.uint8], *, tree: int) -> NDArray[np.bool_]:
+        """Which rows are in the structure part of a tree; see :func:`structure_rows`."""
+        return structure_rows(self.key, row_ids, tree=tree, share=self.structure_share)
 
 
 def fresh_key(randomness: Randomness) -> bytes:

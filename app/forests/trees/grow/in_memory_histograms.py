@@ -1,14 +1,16 @@
 """Computes histograms of PRIVATE rows in the memory of this process."""
 
 from collections.abc import Callable
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.forests.data.parts import CodedPart, Parts
 from app.forests.kernels import cell_sums as kernels
 from app.forests.kernels import routing
+from app.forests.trees.grow.assignment import Assignment
 from app.forests.trees.grow.histograms import Histograms, TreeHistograms
-from app.forests.trees.row_parts import RowParts
 
 
 class LocalHistograms:
@@ -38,6 +40,28 @@ class LocalHistograms:
         self._X, self._y, self._n_codes, self._n_classes, self._shard = X, y, n_codes, n_classes, shard
         self._structure_rows = structure_rows
 
+    @classmethod
+    def of(cls, part: CodedPart, assignment: Assignment, has_labels: bool = True) -> Self:
+        """The histograms of a part of the rows, by tree.
+
+        Args:
+            part: PRIVATE.
+            assignment: of rows to trees.
+            has_labels: whether the classes of the rows are counted; otherwise all rows are of a single class.
+        """
+
+        def structure_rows(tree: int, mine: NDArray[np.int64]) -> NDArray[np.bool_]:
+            return assignment.structure_rows(part.row_ids[mine], tree=tree)
+
+        return cls(
+            part.codes,
+            part.y if has_labels else np.zeros_like(part.y),
+            n_codes=part.encoding.n_codes,
+            n_classes=part.encoding.schema.n_classes if has_labels else 1,
+            shard=assignment.shards(part.row_ids) if assignment.n_shards else None,
+            structure_rows=structure_rows if assignment.structure_share else None,
+        )
+
     def of_tree(self, tree: int) -> TreeHistograms:
         """The rows of ``tree``: all rows, or the rows that the keyed hash assigns to the tree; in one part or two."""
         in_tree = None if self._shard is None else np.flatnonzero(self._shard == tree)
@@ -54,26 +78,33 @@ class LocalHistograms:
         return _LocalTree(X, y, self._n_codes, self._n_classes)
 
 
-class PartedHistograms(RowParts[Histograms]):
-    """Histograms of rows in several parts, which threads count."""
+class PartedHistograms:
+    """Histograms of rows in several parts, in this process or on other machines."""
+
+    def __init__(self, parts: Parts) -> None:
+        """Keeps parts in the form of :class:`LocalHistograms`."""
+        self._parts = parts
 
     def of_tree(self, tree: int) -> TreeHistograms:
         """The rows of ``tree`` in every part."""
-        return _PartedTree([part.of_tree(tree) for part in self.parts])
+        return _PartedTree(self._parts.map("of_tree", tree))
 
 
-class _PartedTree(RowParts[TreeHistograms]):
+class _PartedTree:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
     def class_histogram(self, features: slice) -> NDArray[np.int64]:
         """See ``TreeHistograms``."""
-        return self.total(lambda part: part.class_histogram(features))
+        return self._parts.total("class_histogram", features)
 
     def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
         """See ``TreeHistograms``."""
-        self.each(lambda part: part.descend(feature=feature, threshold=threshold, equals=equals))
+        self._parts.each("descend", feature=feature, threshold=threshold, equals=equals)
 
     def leaf_histogram(self) -> NDArray[np.int64]:
         """See ``TreeHistograms``."""
-        return self.total(lambda part: part.leaf_histogram())
+        return self._parts.total("leaf_histogram")
 
 
 class LabelsApart:

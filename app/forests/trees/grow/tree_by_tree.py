@@ -6,9 +6,6 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from app.core import amounts
 from app.forests.contract.algorithm import Parameters
 from app.forests.contract.forest import Forest
@@ -18,12 +15,12 @@ from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
 from app.forests.trees import tree_bins
-from app.forests.trees.grow import assignment
+from app.forests.trees.grow.assignment import Assignment
 from app.forests.trees.grow.collect import forest_of
 from app.forests.trees.grow.histograms import TreeHistograms
 from app.forests.trees.grow.in_memory_histograms import LocalHistograms, PartedHistograms
 from app.forests.trees.grow.leaves import ReleasedTree
-from app.forests.trees.row_parts import coded_parts
+from app.forests.trees.row_parts import parts_of
 from app.forests.trees.tree_parameters import HASH, SHARDED
 from app.privacy.events import Event
 
@@ -64,7 +61,8 @@ def grow_trees(
         on_tree_done: called after each tree.
     """
     encoding = tree_bins.encoding_of(schema, plan.parameters["n_bins"], plan.profile)
-    histograms = _histograms(encoding, plan, schema, rows, randomness)
+    assigned = _assignment(plan, randomness)
+    histograms = PartedHistograms(parts_of(rows, encoding, LocalHistograms, assigned))
     trees = (
         grow_tree(plan.event, plan.parameters, encoding=encoding, rows=histograms.of_tree(index), randomness=randomness)
         for index in range(plan.n_trees)
@@ -72,25 +70,11 @@ def grow_trees(
     return forest_of(plan, trees, on_tree_done=on_tree_done)
 
 
-def _histograms(
-    encoding: Encoding, plan: Plan, schema: Schema, rows: TrainingRows, randomness: Randomness
-) -> PartedHistograms:
+def _assignment(plan: Plan, randomness: Randomness) -> Assignment:
     """The rows of each tree: all rows, or one shard; in one part, or divided in two by another keyed hash."""
     sharded, apart = plan.parameters["assignment"] == SHARDED, plan.parameters.get("se") == HASH
-    key = assignment.fresh_key(randomness) if sharded or apart else b""
-    share = amounts.parse(plan.parameters["structure_rows"]) if apart else Fraction(0)
-
-    def histograms(codes: NDArray[np.uint8], place: slice) -> LocalHistograms:
-        def structure_rows(tree: int, mine: NDArray[np.int64]) -> NDArray[np.bool_]:
-            return assignment.structure_rows(key, rows.row_ids[place][mine], tree=tree, share=share)
-
-        return LocalHistograms(
-            codes,
-            rows.y[place],
-            n_codes=encoding.n_codes,
-            n_classes=schema.n_classes,
-            shard=assignment.shards(key, rows.row_ids[place], n_shards=plan.n_trees) if sharded else None,
-            structure_rows=structure_rows if apart else None,
-        )
-
-    return PartedHistograms([histograms(codes, place) for codes, place in coded_parts(encoding, rows)])
+    return Assignment.drawn(
+        randomness,
+        n_shards=plan.n_trees if sharded else 0,
+        structure_share=amounts.parse(plan.parameters["structure_rows"]) if apart else Fraction(0),
+    )

@@ -12,7 +12,7 @@ from app.forests.data.schema import Schema
 from app.forests.grow import code_request, grow
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees import row_parts
-from app.forests.trees.row_parts import RowParts
+from app.forests.trees.row_parts import sum_over
 from app.privacy.accountants import gdp
 from tests.privacy.fixed_releases import FixedReleases
 from tests.support.reweighted import SCHEMA, rows
@@ -82,14 +82,14 @@ def test_threads_count_every_part_once(monkeypatch: pytest.MonkeyPatch) -> None:
             seen.add(threading.get_ident())
         return np.array([1 << part], dtype=np.int64)
 
-    assert RowParts(range(9)).total(count).tolist() == [2**9 - 1]
+    assert sum_over(range(9), count).tolist() == [2**9 - 1]
     assert len(seen) == 2
 
 
 def test_a_part_that_cannot_be_counted_fails_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_parts, "_n_processors", lambda: 2)
     with pytest.raises(ValueError, match="part 3"):
-        RowParts(range(5)).total(lambda part: np.zeros(1, dtype=np.int64) if part != 3 else _fail())
+        sum_over(range(5), lambda part: np.zeros(1, dtype=np.int64) if part != 3 else _fail())
 
 
 def _fail() -> np.ndarray:

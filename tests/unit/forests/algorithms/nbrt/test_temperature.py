@@ -6,6 +6,7 @@ import pytest
 from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows, PartedBoostedRows
 from app.forests.algorithms.nbrt.scales import Scales
 from app.forests.algorithms.nbrt.temperature import EDGES, LARGEST, N_BINS, TEMPERATURE_BITS, fitted, tally
+from app.forests.trees.row_parts import RowParts
 
 ONE = 2**TEMPERATURE_BITS
 UNIT = 2**16
@@ -71,7 +72,9 @@ def test_parts_of_rows_are_tallied_as_all_rows_together_are(cuts: list[int]) -> 
     shift = np.array([5, -7, 2**16], dtype=np.int64)
     parts = zip(np.split(scores, cuts), np.split(y, cuts), strict=True)
 
-    assert np.array_equal(PartedBoostedRows([held(*part) for part in parts]).tally(shift), tally(scores + shift, y))
+    assert np.array_equal(
+        PartedBoostedRows(RowParts([held(*part) for part in parts])).tally(shift), tally(scores + shift, y)
+    )
 
 
 def test_scores_are_not_modified() -> None:
