@@ -16,6 +16,7 @@ from app.cli import (
     approvals,
     audit,
     backup,
+    dask_cluster,
     datasets,
     evaluations,
     evidence,
@@ -73,6 +74,7 @@ def options(
 for run in (installation.serve, demo, installation.api, installation.worker):
     app.command(rich_help_panel="Run")(run)
 app.add_typer(installation.db, name="db", rich_help_panel="Run")
+app.add_typer(dask_cluster.app, name="dask", rich_help_panel="Run")
 for run in (backup.backup, backup.restore, installation.openapi):
     app.command(rich_help_panel="Run")(run)
 

@@ -4,14 +4,17 @@
 takes precedence over the variable of the same name. A secret may come from a file: ``GROVEKEEPER_ADMIN_KEY_FILE``.
 """
 
+import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
 from app.core import json_text, limits
+from app.core.dask_cluster import DaskCluster
 from app.core.errors import InstallationError
 
 PREFIX = "GROVEKEEPER_"
@@ -133,6 +136,33 @@ SETTINGS: tuple[Setting, ...] = (
         "extra `otel`. When unset, there are no spans.",
         _read_endpoint,
     ),
+    Setting(
+        "dask_scheduler",
+        "",
+        "Address of a Dask scheduler whose workers count the rows of large datasets: `tls://<host>:8786`, or "
+        "`tcp://127.0.0.1:8786` on one machine. Needs the extra `dask`. When unset, a job counts in its own process.",
+    ),
+    Setting(
+        "dask_rows",
+        "10000000",
+        "Declared size from which on a dataset's forests are grown on the Dask cluster.",
+        int,
+    ),
+    Setting(
+        "dask_deadline_s",
+        "600",
+        "Seconds, 1 to 86,400, in which all Dask workers have read their rows, or have counted a level; then the job "
+        "fails, charged.",
+        int,
+    ),
+    Setting(
+        "dask_ca_file",
+        "",
+        "Certificate, in PEM, of the authority that signs the certificates of the Dask cluster and no others.",
+        _read_path,
+    ),
+    Setting("dask_cert_file", "", "This machine's certificate in the Dask cluster, in PEM.", _read_path),
+    Setting("dask_key_file", "", "The private key of that certificate, in PEM.", _read_path),
     Setting("log_level", "INFO", f"One of {', '.join(LOG_LEVELS)}. Logs are JSON lines on standard error.", str.upper),
     Setting(
         "signing_key_file",
@@ -208,6 +238,12 @@ class Settings:
     release_interval_s: int = 0
     webhook_networks: tuple[IPv4Network | IPv6Network, ...] = ()
     otlp_endpoint: str | None = None
+    dask_scheduler: str | None = None
+    dask_rows: int = 10_000_000
+    dask_deadline_s: int = 600
+    dask_ca_file: Path | None = None
+    dask_cert_file: Path | None = None
+    dask_key_file: Path | None = None
     log_level: str = "INFO"
     signing_key_file: Path | None = None
     storage_key: str | None = field(default=None, repr=False)
@@ -227,6 +263,8 @@ class Settings:
             "lease_ttl_s": 3 <= self.lease_ttl_s <= 3_600,
             "poll_interval_s": 0.01 <= self.poll_interval_s <= 60,
             "release_interval_s": 0 <= self.release_interval_s <= limits.MAX_RELEASE_INTERVAL_S,
+            "dask_rows": self.dask_rows >= 0,
+            "dask_deadline_s": 1 <= self.dask_deadline_s <= 86_400,
             "log_level": self.log_level in LOG_LEVELS,
         }
         for name, holds in in_range.items():
@@ -236,6 +274,24 @@ class Settings:
         unset = [f"{PREFIX}{name.upper()}" for name, value in provider.items() if value is None]
         if 0 < len(unset) < len(provider):
             raise InstallationError(f"{', '.join(unset)} must be set, too, for tokens of an identity provider")
+        _ = self.dask_cluster  # refused at the start of a process, not at the charge of a job
+
+    @cached_property
+    def dask_cluster(self) -> DaskCluster | None:
+        """The cluster that counts the rows of large datasets.
+
+        Raises:
+            InstallationError: the settings of the cluster do not agree.
+        """
+        if self.dask_scheduler is None:
+            return None
+        if importlib.util.find_spec("distributed") is None:
+            raise InstallationError(f"{PREFIX}DASK_SCHEDULER needs the extra `dask`")
+        files = self.dask_ca_file, self.dask_cert_file, self.dask_key_file
+        try:
+            return DaskCluster(self.dask_scheduler, *files, deadline_s=self.dask_deadline_s)
+        except ValueError as error:
+            raise InstallationError(f"{PREFIX}DASK_SCHEDULER: {error}") from None
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], **overrides: object) -> Self:

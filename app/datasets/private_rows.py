@@ -8,6 +8,7 @@ from typing import overload
 
 from app.core.sealed_files import SealedFile
 from app.datasets import row_layout, stored_rows
+from app.datasets.row_layout import RowGroups
 from app.datasets.stored_rows import Selection
 from app.forests.data.coded_rows import CodedRows, CodeRequest
 from app.forests.data.rows import SanitisedRows
@@ -73,3 +74,34 @@ def read(
     if codes is None:
         return stored_rows.read(files, selection)
     return stored_rows.read_codes(files, selection, codes)
+
+
+def shards(files: Sequence[SealedFile], *, schema: Schema, partitions: Partitions, n_rows: int) -> list[RowGroups]:
+    """Divides files into row groups of about ``n_rows`` rows together, which several machines read.
+
+    The division depends on the number of rows of each upload, never on their values. It is PRIVATE, as that number is.
+
+    Raises:
+        InstallationError: a file is absent, damaged or of an unknown form.
+    """
+    selection = Selection(schema, partitions, {}, keep_unlabelled=True, marked=row_layout.FORMAT)
+    return [shard for file in files for shard in stored_rows.shards(file, selection, n_rows=n_rows)]
+
+
+def read_shard(
+    shard: RowGroups,
+    *,
+    schema: Schema,
+    partitions: Partitions,
+    scope: Scope,
+    keep_unlabelled: bool,
+    codes: CodeRequest,
+) -> CodedRows:
+    """Reads row groups of one file; otherwise like :func:`read`. A shard is read again after its machine was lost.
+
+    Raises:
+        ValueError: the scope names a partition or cell that was not declared.
+        InstallationError: the file is absent, damaged, of an unknown form, or took the place of the file of the shard.
+    """
+    selection = Selection(schema, partitions, scope, keep_unlabelled=keep_unlabelled, marked=row_layout.FORMAT)
+    return stored_rows.read_codes([shard.file], selection, codes, within=shard)

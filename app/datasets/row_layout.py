@@ -45,6 +45,24 @@ _BODY = b"body"
 """Key of the metadata that hold the keyed fingerprint of the upload's body."""
 
 
+@dataclass(frozen=True)
+class RowGroups:
+    """Consecutive row groups of one file of rows.
+
+    Attributes:
+        file: the file.
+        file_id: the random id of the file. A file that replaces it after an erasure has another id and may have other
+            row groups, in which a row could be read twice.
+        start: the first row group.
+        stop: the row group after the last.
+    """
+
+    file: SealedFile
+    file_id: bytes
+    start: int
+    stop: int
+
+
 def feature_column(index: int) -> str:
     """The stored name of a schema's feature number ``index``."""
     return f"f{index}"

@@ -21,6 +21,7 @@ from app.core.sealed_files import Reader, SealedFile
 from app.datasets import code_files, row_layout
 from app.datasets.boxes import Box, integers, numbers
 from app.datasets.cells import ROW_ID_BYTES
+from app.datasets.row_layout import RowGroups
 from app.forests.data import coded_rows
 from app.forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows, CodeRequest
 from app.forests.data.encoding import Encoding
@@ -71,6 +72,23 @@ class Selection:
         return kept if self.keep_unlabelled else kept & has_known_label(self.schema.label, _labels(table))
 
 
+def shards(file: SealedFile, selection: Selection, *, n_rows: int) -> list[RowGroups]:
+    """Divides a file into row groups of about ``n_rows`` rows together; at least one shard, each of at least one group.
+
+    Raises:
+        InstallationError: the file is absent, damaged, of an unknown form or not marked.
+    """
+    with _opened(file, selection) as (reader, stored):
+        starts, waiting = [0], 0
+        for group in range(stored.num_row_groups):
+            if waiting >= n_rows:
+                starts.append(group)
+                waiting = 0
+            waiting += stored.metadata.row_group(group).num_rows
+        stops = [*starts[1:], stored.num_row_groups]
+        return [RowGroups(file, reader.file_id, start, stop) for start, stop in zip(starts, stops, strict=True)]
+
+
 def read(files: Sequence[SealedFile], selection: Selection) -> SanitisedRows:
     """Reads the values of rows from files.
 
@@ -94,13 +112,19 @@ def read(files: Sequence[SealedFile], selection: Selection) -> SanitisedRows:
     )
 
 
-def read_codes(files: Sequence[SealedFile], selection: Selection, request: CodeRequest) -> CodedRows:
-    """Reads rows as codes by public bins, a row group at a time; raises what :func:`read` raises."""
+def read_codes(
+    files: Sequence[SealedFile], selection: Selection, request: CodeRequest, *, within: RowGroups | None = None
+) -> CodedRows:
+    """Reads rows as codes by public bins, a row group at a time; ``within``: of the only file, these row groups alone.
+
+    Raises:
+        InstallationError: as :func:`read`; or another file took the place of the file that ``within`` names.
+    """
     others = {*selection.columns, *([row_layout.ROW_ID_COLUMN] if request.with_ids else [])}
     features = CodedColumns(request.public)
     y, ids = [np.empty(0, dtype=np.int32)], [np.empty((0, ROW_ID_BYTES), dtype=np.uint8)]
     for file in files:
-        for codes, table in _coded_groups(file, selection, request.public, others=sorted(others)):
+        for codes, table in _coded_groups(file, selection, request.public, others=sorted(others), within=within):
             kept = selection.among(table)
             features.blocks.append(codes.where(kept))
             y.append(_classes(selection.schema.label, table)[kept])
@@ -110,18 +134,21 @@ def read_codes(files: Sequence[SealedFile], selection: Selection, request: CodeR
 
 
 def _coded_groups(
-    file: SealedFile, selection: Selection, public: Encoding, *, others: list[str]
+    file: SealedFile, selection: Selection, public: Encoding, *, others: list[str], within: RowGroups | None
 ) -> Iterator[tuple[CodedBlock, pa.Table]]:
-    """The codes of every row group of a file, with the table of ``others``, which is read in every case."""
+    """The codes of row groups of a file, with the table of ``others``, which is read in every case."""
     is_wide = coded_rows.is_wide(public)
     with ExitStack() as stack, _opened(file, selection) as (reader, stored):
+        if within is not None and within.file_id != reader.file_id:
+            raise ValueError("another file of rows")
         group_rows = [stored.metadata.row_group(group).num_rows for group in range(stored.num_row_groups)]
         coded = code_files.file_of(file, reader.file_id, public)
         known = code_files.CodeReader(coded, n_columns=len(public.edges), group_rows=group_rows, is_wide=is_wide)
         stack.enter_context(closing(known))
-        is_new = not known.has_codes and sum(group_rows) >= code_files.FEWEST_ROWS
+        is_new = within is None and not known.has_codes and sum(group_rows) >= code_files.FEWEST_ROWS
         written = stack.enter_context(code_files.CodeWriter(coded if is_new else None))
-        for group in range(stored.num_row_groups):
+        groups = range(stored.num_row_groups)
+        for group in groups if within is None else groups[within.start : within.stop]:
             codes = known.read(group)
             if codes is None:
                 codes = CodedBlock.of(_codes_of_values(stored, group, public), is_wide=is_wide)

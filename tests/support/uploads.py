@@ -19,7 +19,7 @@ from app.privacy.composition import HashPartition, Partitions, Scope
 
 SCHEMA = Schema(
     (
-        Feature("age", "integer", lower=0, upper=120),
+        Feature("age", "integer", lower=0.0, upper=120.0),
         Feature("height", "numeric", lower=0.5, upper=2.5, missing=True),
         Feature("sex", "categorical", categories=("Female", "Male"), missing=True),
         Feature("city, canton", "categorical", categories=("Bern, BE", "0")),
@@ -38,11 +38,11 @@ def stored_table(file: SealedFile) -> pa.Table:
         return pq.read_table(reader)
 
 
-def store_table(table: pa.Table, file: SealedFile) -> None:
+def store_table(table: pa.Table, file: SealedFile, *, group_rows: int | None = None) -> None:
     """Replaces an encrypted file by one with other rows."""
     file.path.parent.mkdir(parents=True, exist_ok=True)
     with file.new(existing="replace") as writer:
-        pq.write_table(table, writer)
+        pq.write_table(table, writer, row_group_size=group_rows)
 
 
 class Ingestion:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from app.core import durable
+from app.core.dask_cluster import DaskCluster
 from app.core.data_keys import DataKey
 from app.core.sealed_files import SealedFile
 from app.privacy.composition import Scope
@@ -67,6 +68,7 @@ class JobTask:
         n_trees: trees to grow, the unit of progress; 0 for kinds that grow no tree.
         parts: the rows that were paid for, or that are public, in the order in which ``work`` names them.
         metadata: public facts that the output carries beside the release.
+        cluster: reads and counts the rows; ``None`` if the child does.
     """
 
     kind: str
@@ -76,6 +78,7 @@ class JobTask:
     n_trees: int
     parts: tuple[PartRows, ...]
     metadata: dict[str, Any]
+    cluster: DaskCluster | None = None
 
     @property
     def output_path(self) -> Path:
@@ -93,11 +96,13 @@ class JobTask:
     def to_text(self) -> str:
         """One line of JSON, for the child's standard input."""
         parts = [part.to_json() for part in self.parts]
-        return json.dumps({**vars(self), "folder": str(self.folder), "parts": parts})
+        cluster = self.cluster and self.cluster.to_json()
+        return json.dumps({**vars(self), "folder": str(self.folder), "parts": parts, "cluster": cluster})
 
     @classmethod
     def from_text(cls, text: str) -> "JobTask":
         """Inverse of :meth:`to_text`."""
         value = json.loads(text)
         parts = tuple(PartRows.from_json(part) for part in value["parts"])
-        return cls(**{**value, "folder": Path(value["folder"]), "parts": parts})
+        cluster = value["cluster"] and DaskCluster.from_json(value["cluster"])
+        return cls(**{**value, "folder": Path(value["folder"]), "parts": parts, "cluster": cluster})

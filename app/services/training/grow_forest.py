@@ -1,6 +1,8 @@
 """Grows a forest on the rows of a job, in the job's child process."""
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Protocol
 
 from app.datasets import private_rows, public_rows
 from app.forests import artifacts, catalogue, planning
@@ -8,11 +10,18 @@ from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
 from app.forests.data.coded_rows import TrainingRows
 from app.forests.data.schema import Schema
-from app.forests.grow import code_request, grow
+from app.forests.grow import FROM_VALUES, code_request, grow
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.adjacency import Adjacency
 from app.privacy.composition import Partitions
 from app.services.jobs.task import JobTask, PartRows
+
+
+class ReadRows(Protocol):
+    """Reading the rows of a part of a job."""
+
+    def __call__(self, part: PartRows, schema: Schema, plan: Plan, *, keep_unlabelled: bool) -> TrainingRows:
+        """The PRIVATE rows in the scope; ``keep_unlabelled``: also those whose label is missing or unknown."""
 
 
 def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
@@ -23,8 +32,11 @@ def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
     """
     schema = Schema.from_json(task.parts[0].schema)
     plan = planning.read(task.work["plan"])
-    grow = _grow_reference if plan.is_reference else _grow_private
-    forest = grow(plan, schema, task.parts, on_tree_done=on_tree_done)
+    if plan.is_reference:
+        forest = _grow_reference(plan, schema, task.parts, on_tree_done=on_tree_done)
+    else:
+        with ExitStack() as stack:
+            forest = _grow_private(plan, schema, task.parts, _reader(task, plan, stack), on_tree_done=on_tree_done)
     # Not the task's schema: the database stores its 1e18 as an integer, which RFC 8785 refuses.
     data = artifacts.dumps(forest, {**task.metadata, "schema": schema.to_json()})
     task.write_output(data)
@@ -42,14 +54,28 @@ def _grow_reference(
     return grow_references.grow(plan, schema, rows, on_tree_done=on_tree_done)
 
 
-def _grow_private(plan: Plan, schema: Schema, parts: Sequence[PartRows], *, on_tree_done: Callable[[], None]) -> Forest:
+def _grow_private(
+    plan: Plan, schema: Schema, parts: Sequence[PartRows], read: ReadRows, *, on_tree_done: Callable[[], None]
+) -> Forest:
     labelled, *unlabelled = parts
     protects_labels = catalogue.algorithm(plan.algorithm).adjacency is Adjacency.LABEL
-    rows = _rows(labelled, schema, plan, keep_unlabelled=protects_labels)
-    others = [_rows(part, Schema.from_json(part.schema), plan, keep_unlabelled=True) for part in unlabelled]
+    rows = read(labelled, schema, plan, keep_unlabelled=protects_labels)
+    others = [read(part, Schema.from_json(part.schema), plan, keep_unlabelled=True) for part in unlabelled]
     return grow(
         plan, schema, rows, SystemRandomness(), on_tree_done=on_tree_done, unlabelled=others[0] if others else None
     )
+
+
+def _reader(task: JobTask, plan: Plan, stack: ExitStack) -> ReadRows:
+    """How the rows of a job are read: in this process, or by the workers of a Dask cluster while ``stack`` is open.
+
+    Algorithms that compute with the values of rows read them in this process.
+    """
+    if task.cluster is None or plan.algorithm in FROM_VALUES:
+        return _rows
+    from app.services.training import dask_fleet  # the extra, which jobs in this process do not need
+
+    return stack.enter_context(dask_fleet.Connection.to(task.cluster, task.job_id)).rows
 
 
 def _rows(part: PartRows, schema: Schema, plan: Plan, *, keep_unlabelled: bool) -> TrainingRows:

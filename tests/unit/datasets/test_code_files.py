@@ -74,7 +74,7 @@ def test_a_second_job_reads_codes_and_gets_the_same_rows(ingest, monkeypatch, pu
     for rows in (first, second):
         np.testing.assert_array_equal(codes(rows), wide_codes(public, values.features))
         np.testing.assert_array_equal(rows.y, values.y)
-        np.testing.assert_array_equal(rows.row_ids, values.row_ids)
+        np.testing.assert_array_equal(rows.ids, values.row_ids)
 
 
 def test_the_file_is_sealed_and_for_its_owner_alone(ingest):

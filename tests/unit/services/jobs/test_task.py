@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app.core.dask_cluster import DaskCluster
 from app.core.data_keys import DataKey
 from app.services.jobs.task import JobTask, PartRows
 
@@ -27,8 +28,17 @@ TASK = JobTask(
 )
 
 
+CLUSTER = DaskCluster("tls://10.0.0.5:8786", Path("/ca.pem"), Path("/cert.pem"), Path("/key.pem"), deadline_s=60)
+
+
 @pytest.mark.parametrize(
-    "task", [TASK, replace(TASK, parts=(PART, replace(PART, scope={}, partitions=[]))), replace(TASK, parts=())]
+    "task",
+    [
+        TASK,
+        replace(TASK, parts=(PART, replace(PART, scope={}, partitions=[]))),
+        replace(TASK, parts=()),
+        replace(TASK, cluster=CLUSTER),
+    ],
 )
 def test_a_task_survives_its_line_of_text(task: JobTask) -> None:
     text = task.to_text()
@@ -44,7 +54,7 @@ def test_a_task_survives_its_line_of_text(task: JobTask) -> None:
 def test_a_task_names_its_output_and_carries_no_more_than_it_says(kind: str, name: str) -> None:
     assert replace(TASK, kind=kind).output_path == Path("/home/jobs/jb_1") / name
     assert set(json.loads(TASK.to_text())) == {
-        "kind", "job_id", "folder", "work", "n_trees", "parts", "metadata",
+        "kind", "job_id", "folder", "work", "n_trees", "parts", "metadata", "cluster",
     }  # fmt: skip
     assert set(json.loads(TASK.to_text())["parts"][0]) == {
         "schema", "row_files", "partitions", "scope", "data_key",

@@ -1,0 +1,44 @@
+"""Implements ``grovekeeper dask``, which runs the processes of a Dask cluster."""
+
+import json
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.command import command
+from app.core.child_processes import scrubbed_environment
+from app.core.errors import InstallationError
+from app.core.settings import Settings
+
+app = typer.Typer(help="The processes of a Dask cluster, which count the rows of large datasets.", no_args_is_help=True)
+
+
+@app.command("scheduler")
+@command
+def scheduler() -> None:
+    """Run the scheduler at GROVEKEEPER_DASK_SCHEDULER until it is told to stop."""
+    _run("scheduler")
+
+
+@app.command("worker")
+@command
+def worker(
+    memory_limit: Annotated[str, typer.Option(help="Its memory: 48GiB, or a share of the machine's.")] = "0.8",
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; default: chosen by the network.", show_default=False)
+    ] = None,
+) -> None:
+    """Run one worker, which counts with all processors of the machine, until it is told to stop."""
+    _run("worker", host=host, memory_limit=memory_limit)
+
+
+def _run(kind: str, **options: Any) -> None:
+    """Replaces this process by one of the cluster, which has no address of a database and no key of the service."""
+    cluster = Settings.from_environment(os.environ).dask_cluster
+    if cluster is None:
+        raise InstallationError("GROVEKEEPER_DASK_SCHEDULER is not set")
+    program = [sys.executable, "-m", "app.worker.dask_process", kind]
+    arguments = json.dumps({"cluster": cluster.to_json(), **options})
+    os.execve(sys.executable, [*program, arguments], scrubbed_environment())  # noqa: S606  (constant arguments)

@@ -1,0 +1,96 @@
+"""Defines the address of a Dask cluster and the rules of its connections: mutual TLS beyond this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from distributed.security import Security
+
+TLS, TCP = "tls", "tcp"
+
+CONFIG = {
+    "distributed.comm.timeouts.connect": "10s",
+    "distributed.comm.timeouts.tcp": "30s",
+    "distributed.comm.tls.min-version": 1.3,
+    "distributed.scheduler.http.routes": [],
+    "distributed.scheduler.work-stealing": False,
+    "distributed.scheduler.worker-ttl": "60s",
+    "distributed.worker.http.routes": [],
+    "distributed.worker.profile.enabled": False,
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": 0.9,
+    "distributed.worker.memory.terminate": 0.95,
+    "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.diagnostics.nvml": False,
+}
+"""Configuration of every process that speaks Dask: no spilling, no pages, no profiles, no moving of tasks to workers
+that do not have the rows."""
+
+
+@dataclass(frozen=True)
+class DaskCluster:
+    """A Dask scheduler, and the files of this process's certificate.
+
+    Attributes:
+        scheduler: ``tls://host:port``, or ``tcp://`` at a loopback address.
+        ca_file: certificates of the authority that signs every certificate of the cluster, and no other; PEM.
+        cert_file: certificate of this process, PEM.
+        key_file: its private key, PEM.
+        deadline_s: seconds in which all machines answer a question, or read their rows.
+
+    Raises:
+        ValueError: the address is not one of a scheduler, or needs the files of a certificate, or has no use for them.
+    """
+
+    scheduler: str
+    ca_file: Path | None
+    cert_file: Path | None
+    key_file: Path | None
+    deadline_s: int
+
+    def __post_init__(self) -> None:
+        address = urlsplit(self.scheduler)
+        files = {self.ca_file is None, self.cert_file is None, self.key_file is None}
+        if address.scheme not in (TLS, TCP) or not address.hostname or address.port is None:
+            raise ValueError("not the address of a scheduler")
+        if files != {address.scheme == TCP}:
+            raise ValueError("an address with TLS needs three files, and an address without TLS none")
+        if address.scheme == TCP and not is_loopback(address.hostname):
+            raise ValueError("beyond this machine, a scheduler needs TLS")
+
+    def security(self) -> Security:
+        """Certificates in Dask's form. With TLS, every connection is encrypted, and both ends show a certificate."""
+        from distributed.security import Security
+
+        if self.ca_file is None:
+            return Security(require_encryption=False)
+        certificate = {
+            f"tls_{role}_{kind}": str(path)
+            for role in ("scheduler", "worker", "client")
+            for kind, path in (("cert", self.cert_file), ("key", self.key_file))
+        }
+        return Security(require_encryption=True, tls_ca_file=str(self.ca_file), **certificate)
+
+    def to_json(self) -> dict[str, Any]:
+        """For the child of a job."""
+        return {name: str(value) if isinstance(value, Path) else value for name, value in vars(self).items()}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """Inverse of :meth:`to_json`."""
+        paths = {name: path and Path(path) for name, path in value.items() if name.endswith("_file")}
+        return cls(**{**value, **paths})
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address reaches this machine alone."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,181 @@
+"""Sends questions about the PRIVATE rows of a job to the workers of a Dask cluster. Runs in the job's child process.
+
+Each shard is a future whose worker read the shard and keeps its rows (:mod:`app.services.training.shard_tasks`). A
+question is one task for each worker that has shards, so that one table of sums comes from each. The worker of a task
+is a preference: if a worker is lost, Dask runs its tasks on another worker, which reads the shards from storage.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count, cycle
+from typing import Final, Self
+
+import dask
+import numpy as np
+from distributed import Client, Future, wait
+from numpy.typing import NDArray
+
+from app.core.dask_cluster import CONFIG, DaskCluster
+from app.core.errors import GrovekeeperError
+from app.datasets import private_rows
+from app.datasets.row_layout import RowGroups
+from app.forests.contract.plan import Plan
+from app.forests.data.schema import Schema
+from app.forests.grow import code_request
+from app.forests.remote import messages
+from app.forests.remote.distributed_rows import CodedDistributedRows
+from app.forests.trees.row_parts import sum_of
+from app.privacy.composition import Partitions
+from app.services.jobs.task import PartRows
+from app.services.training import shard_tasks
+from app.services.training.shard_tasks import Order
+
+SHARD_ROWS: Final = 2**20
+"""Rows of a shard, about: the shards of a lost worker are divided among several others."""
+
+
+class ClusterFailed(GrovekeeperError):
+    """The workers of a cluster did not read their rows or answer in time."""
+
+    def __str__(self) -> str:
+        return "the Dask cluster failed"
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A connection to a scheduler for one job, which runs once.
+
+    Attributes:
+        client: connected. When it closes, workers drop the rows that they read for it.
+        deadline_s: seconds in which all workers read their rows, or answer a question.
+        job_id: of the job.
+    """
+
+    client: Client
+    deadline_s: int
+    job_id: str
+
+    @classmethod
+    @contextmanager
+    def to(cls, cluster: DaskCluster, job_id: str) -> Iterator[Self]:
+        """Connects to the scheduler of a cluster."""
+        security = cluster.security()
+        with (
+            dask.config.set(CONFIG),
+            Client(cluster.scheduler, security=security) as client,
+        ):
+            yield cls(client, cluster.deadline_s, job_id)
+
+    def rows(self, part: PartRows, schema: Schema, plan: Plan, *, keep_unlabelled: bool) -> CodedDistributedRows:
+        """The PRIVATE rows of a part of the job, read by the workers of the cluster; the charge is committed.
+
+        Raises:
+            ClusterFailed: not all rows were read before the deadline.
+        """
+        codes = code_request(plan, schema)
+        assert codes is not None
+        partitions = Partitions.from_json(part.partitions)
+        rows = shard_tasks.rows_of(part.data_key, partitions, part.scope, codes, keep_unlabelled=keep_unlabelled)
+        shards = private_rows.shards(part.files, schema=schema, partitions=partitions, n_rows=SHARD_ROWS)
+        return CodedDistributedRows(DaskFleet(self, rows, shards))
+
+
+class DaskFleet:
+    """The workers that have the rows of one dataset of a job.
+
+    Implements :class:`app.forests.remote.distributed_rows.Fleet`.
+    """
+
+    def __init__(self, connection: Connection, rows: bytes, shards: Sequence[RowGroups]) -> None:
+        """Lets workers read the shards.
+
+        Args:
+            connection: of the job.
+            rows: what is read of every shard, with the data key.
+            shards: of all files in the scope.
+
+        Raises:
+            ClusterFailed: not every shard was read before the deadline.
+        """
+        self._client, self._deadline_s, self._job_id = connection.client, connection.deadline_s, connection.job_id
+        self._rows, self._numbers = rows, count()
+        ends_at = self._ends_at()
+        workers = cycle(self._workers(ends_at))
+        self._orders = {order.key: order for order in (Order.of(self._job_id, shard) for shard in shards)}
+        self._receipts = {
+            key: self._submit(shard_tasks.hold, messages.dumps(order.to_tuple()), rows, key=key, worker=next(workers))
+            for key, order in self._orders.items()
+        }
+        if any(receipt != shard_tasks.ANSWER for receipt in self._results(self._receipts.values(), ends_at)):
+            raise ClusterFailed
+
+    def total(self, brief: bytes, full: Callable[[], bytes]) -> NDArray[np.int64]:
+        """See ``Fleet``.
+
+        Raises:
+            ClusterFailed: not every worker answered before the deadline, or the scheduler is gone.
+        """
+        ends_at = self._ends_at()
+        groups = self._groups()
+        answers = self._ask(groups, b"", brief, ends_at)
+        behind = [group for group, answer in zip(groups, answers, strict=True) if answer == shard_tasks.UNKNOWN]
+        answers = [answer for answer in answers if answer != shard_tasks.UNKNOWN]
+        if behind:
+            answers += self._ask(behind, self._rows, full(), ends_at)
+        if not all(answer.startswith(shard_tasks.ANSWER) for answer in answers):
+            raise ClusterFailed
+        return sum_of(messages.loads(answer[1:]) for answer in answers)
+
+    def _ask(self, groups: list[tuple[str, list[str]]], rows: bytes, question: bytes, ends_at: float) -> list[bytes]:
+        """The answers of workers, each about its shards."""
+        tasks = [
+            self._submit(
+                shard_tasks.count,
+                messages.dumps(tuple(self._orders[key].to_tuple() for key in keys)),
+                rows,
+                question,
+                *(self._receipts[key] for key in keys),
+                key=f"sums-{self._job_id}-{next(self._numbers)}",
+                worker=worker,
+            )
+            for worker, keys in groups
+        ]
+        return self._results(tasks, ends_at)
+
+    def _submit(self, task: Callable[..., bytes], *args: object, key: str, worker: str) -> "Future[bytes]":
+        # Only a preference: a task that may run on one worker alone would wait for ever for a worker that is lost.
+        return self._client.submit(task, *args, key=key, workers=[worker], allow_other_workers=True, pure=False)
+
+    def _results(self, tasks: Iterable["Future[bytes]"], ends_at: float) -> list[bytes]:
+        waiting = list(tasks)
+        try:
+            wait(waiting, timeout=max(ends_at - time.monotonic(), 0))
+            results: list[bytes] = self._client.gather(waiting)
+        except Exception:  # noqa: BLE001  (late, cancelled, or no scheduler: the job fails in every case)
+            raise ClusterFailed from None
+        return results
+
+    def _groups(self) -> list[tuple[str, list[str]]]:
+        """The keys of the shards by a worker that has them; of shards that no worker has, by any worker."""
+        holders = self._client.who_has(list(self._receipts.values()))
+        groups: dict[str, list[str]] = {}
+        for key in self._orders:
+            workers = sorted(holders.get(key) or self._client.nthreads())
+            if not workers:
+                raise ClusterFailed
+            least = min(workers, key=lambda worker: len(groups.get(worker, ())))
+            groups.setdefault(least, []).append(key)
+        return list(groups.items())
+
+    def _workers(self, ends_at: float) -> list[str]:
+        """The addresses of all workers, at least one."""
+        try:
+            self._client.wait_for_workers(1, timeout=max(ends_at - time.monotonic(), 0))
+        except TimeoutError:
+            raise ClusterFailed from None
+        return sorted(self._client.nthreads())
+
+    def _ends_at(self) -> float:
+        return time.monotonic() + self._deadline_s

@@ -1,0 +1,144 @@
+"""Defines the tasks that Dask workers run: they read shards of PRIVATE rows, and sum what questions ask for.
+
+Tasks are functions of this module, and take and return bytes alone, so that Dask's pickle makes no object of ours
+(ADR 0043). Rows are never the result of a task: they stay in the process that read them, and Dask holds a receipt.
+When Dask drops the receipt, because the job ended or the child of the job died, the rows are dropped, too. A task
+raises nothing: Dask would log its arguments, which have the key of the rows, and send the text of the error.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final, Self
+
+from app.core.data_keys import DataKey
+from app.core.sealed_files import SealedFile
+from app.datasets import private_rows
+from app.datasets.row_layout import RowGroups
+from app.forests.data.coded_rows import CodedRows, CodeRequest
+from app.forests.remote import messages
+from app.forests.remote.row_states import ShardStates, StateMissing
+from app.forests.trees.row_parts import sum_of
+from app.privacy.composition import Partitions, Scope
+
+
+@dataclass(frozen=True)
+class Order:
+    """A shard of a job. The process that reads it finds its file at the same path.
+
+    Attributes:
+        key: of its future: the job, and a digest of the other attributes.
+        path: of the file.
+        file_id: see :class:`app.datasets.row_layout.RowGroups`, as the other attributes.
+    """
+
+    key: str
+    path: str
+    file_id: bytes
+    start: int
+    stop: int
+
+    @classmethod
+    def of(cls, job_id: str, shard: RowGroups) -> Self:
+        """The order of a shard."""
+        place = (str(shard.file.path), shard.file_id, shard.start, shard.stop)
+        return cls(f"rows-{job_id}-{hashlib.sha256(messages.dumps(place)).hexdigest()}", *place)
+
+    def to_tuple(self) -> tuple[str | bytes | int, ...]:
+        """For a message."""
+        return self.key, self.path, self.file_id, self.start, self.stop
+
+    def read(self, rows: bytes) -> CodedRows:
+        """Reads the PRIVATE rows of the shard."""
+        read = messages.loads(rows)
+        return private_rows.read_shard(
+            RowGroups(SealedFile(Path(self.path), DataKey(read["data_key"])), self.file_id, self.start, self.stop),
+            schema=read["public"].schema,
+            partitions=Partitions.from_json(read["partitions"].value),
+            scope={name: tuple(cells) for name, cells in read["scope"].value.items()},
+            keep_unlabelled=read["keep_unlabelled"],
+            codes=CodeRequest(read["public"], read["with_ids"]),
+        )
+
+
+ANSWER: Final = b"\x01"
+"""First byte of an answer; the sums follow. Also the receipt of rows that were read."""
+
+UNKNOWN: Final = b"\x02"
+"""The answer of a process that does not have the state, or the order, that a brief question needs."""
+
+FAILED: Final = b"\x00"
+"""The answer whatever went wrong."""
+
+_SHARDS: dict[str, ShardStates] = {}
+"""The shards that this process has read. A worker has one thread for tasks, so that one task at a time changes them.
+"""
+
+
+def hold(order: bytes, rows: bytes) -> bytes:
+    """Reads a shard and keeps its rows in this process.
+
+    Args:
+        order: an :class:`Order`.
+        rows: what is read; see :func:`rows_of`.
+
+    Returns:
+        A receipt without any fact about the rows.
+    """
+    try:
+        _shard(Order(*messages.loads(order)), rows).read_rows()
+    except Exception:  # noqa: BLE001  (one opaque failure, whatever it was)
+        return FAILED
+    return ANSWER
+
+
+def count(orders: bytes, rows: bytes, question: bytes, *_receipts: bytes) -> bytes:
+    """Answers a question about shards, whose sums are added up.
+
+    Args:
+        orders: of the shards.
+        rows: as in :func:`hold`, or empty in a brief question.
+        question: see :class:`app.forests.remote.messages.Question`.
+        _receipts: of the shards; Dask runs this task where they are.
+    """
+    try:
+        asked = messages.loads(question)
+        counted = [_shard(Order(*order), rows).answer(asked) for order in messages.loads(orders)]
+        return ANSWER + messages.dumps(sum_of(counted))
+    except StateMissing:
+        return UNKNOWN
+    except Exception:  # noqa: BLE001  (one opaque failure, whatever it was)
+        return FAILED
+
+
+def forget(key: str) -> None:
+    """Drops the rows of a future that Dask dropped."""
+    _SHARDS.pop(key, None)
+
+
+def rows_of(key: DataKey, partitions: Partitions, scope: Scope, codes: CodeRequest, *, keep_unlabelled: bool) -> bytes:
+    """What is read of every shard of a job, with the data key: for workers, after the charge."""
+    return messages.dumps(
+        {
+            "data_key": key.secret,
+            "partitions": messages.Json(partitions.to_json()),
+            "scope": messages.Json({name: list(cells) for name, cells in scope.items()}),
+            "public": codes.public,
+            "with_ids": codes.with_ids,
+            "keep_unlabelled": keep_unlabelled,
+        }
+    )
+
+
+def _shard(order: Order, rows: bytes) -> ShardStates:
+    """The states of a shard.
+
+    Raises:
+        StateMissing: this process did not read the shard, and a brief question does not say how.
+    """
+    if order.key not in _SHARDS:
+        if not rows:
+            raise StateMissing
+        _SHARDS[order.key] = ShardStates(partial(order.read, rows))
+    return _SHARDS[order.key]

@@ -1,0 +1,117 @@
+"""Runs a Dask scheduler, or a Dask worker under its nanny, with the rules of this service (``grovekeeper dask``).
+
+There is no page, no spilling and no plain TCP beyond this machine. A worker has one thread for tasks, whose sums use
+all processors, and a limit of its memory: from 90 % on it takes no task, at 95 % the nanny replaces it.
+"""
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+import tempfile
+from typing import Any
+from urllib.parse import urlsplit
+
+import dask
+from distributed import Nanny, Scheduler, Worker
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from app.core.dask_cluster import CONFIG, DaskCluster
+from app.core.logging import configure
+from app.core.memory import forbid_core_dumps, return_large_blocks
+from app.services.training import shard_tasks
+
+_log = logging.getLogger(__name__)
+
+
+class QuietScheduler(Scheduler):
+    """A scheduler without a page."""
+
+    def start_http_server(self, *_args: object, **_named: object) -> None:
+        """Starts nothing."""
+
+
+class QuietWorker(Worker):
+    """A worker without a page, which keeps its memory out of files."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        forbid_core_dumps()
+        return_large_blocks()
+        super().__init__(*args, **named)
+
+    def start_http_server(self, *_args: object, **_named: object) -> None:
+        """Starts nothing."""
+
+
+class RowsKept(WorkerPlugin):
+    """Drops the rows of a shard when Dask drops its receipt."""
+
+    name = "rows-kept"
+
+    def transition(self, key: Any, start: str, finish: str, **_named: object) -> None:
+        """Called by Dask when the state of a task changes."""
+        if start == "memory" and finish in ("released", "forgotten"):
+            shard_tasks.forget(key)
+
+
+async def run_scheduler(cluster: DaskCluster) -> None:
+    """Schedules until a signal."""
+    address = urlsplit(cluster.scheduler)
+    scheduler = QuietScheduler(
+        protocol=f"{address.scheme}://",
+        host=address.hostname,
+        port=address.port or 0,
+        security=cluster.security(),
+        dashboard=False,
+    )
+    async with scheduler:
+        await _until_stopped(scheduler)
+
+
+async def run_worker(cluster: DaskCluster, *, host: str | None, memory_limit: str) -> None:
+    """Reads and counts rows until a signal, in a process that is replaced when it ends or takes too much memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        nanny = Nanny(
+            cluster.scheduler,
+            host=host,
+            nthreads=1,
+            memory_limit=memory_limit,
+            local_directory=folder,
+            security=cluster.security(),
+            worker_class=QuietWorker,
+            plugins=(RowsKept(),),
+        )
+        async with nanny:
+            await _until_stopped(nanny)
+
+
+async def _until_stopped(server: Any) -> None:
+    """Waits for a signal, or for the end of a server whose scheduler is gone."""
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    _log.info("a process of the cluster is ready")
+    ended = [asyncio.ensure_future(stopped.wait()), asyncio.ensure_future(server.finished())]
+    await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
+
+
+def main(kind: str, options: dict[str, Any]) -> None:
+    """Runs a process of the cluster.
+
+    Args:
+        kind: ``scheduler`` or ``worker``.
+        options: the cluster in JSON form, and of a worker its ``host`` and ``memory_limit``.
+    """
+    configure("INFO")
+    forbid_core_dumps()
+    dask.config.set(CONFIG)
+    cluster = DaskCluster.from_json(options["cluster"])
+    if kind == "scheduler":
+        asyncio.run(run_scheduler(cluster))
+    else:
+        asyncio.run(run_worker(cluster, host=options["host"], memory_limit=options["memory_limit"]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]))

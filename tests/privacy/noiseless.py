@@ -1,0 +1,53 @@
+"""Grows forests without noise from coded rows, to compare the exact counts of two ways to count."""
+
+from fractions import Fraction
+
+import numpy as np
+
+from app.forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows, is_wide
+from app.forests.data.rows import SanitisedRows
+from app.forests.data.schema import Schema
+from app.forests.grow import code_request
+from app.forests.planning import PlanRequest, plan
+from app.privacy.accountants import gdp
+from tests.privacy.fixed_releases import FixedReleases
+from tests.support.wide_codes import wide_codes
+
+
+class Noiseless(FixedReleases):
+    """Selects the largest utility and adds no noise, so that every released number is an exact count or sum."""
+
+    def permute_and_flip(self, utilities: np.ndarray, *, inverse_scale: Fraction) -> int:
+        return int(utilities.argmax())
+
+    select_exponential = permute_and_flip
+
+    def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> np.ndarray:
+        return np.zeros(shape, dtype=np.int64)
+
+    def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> np.ndarray:
+        return np.zeros(shape, dtype=np.int64)
+
+
+REQUESTS = {
+    "rpf": PlanRequest("rpf", {"n_estimators": 3, "max_depth": 4}, Fraction(1), 600),
+    "rpf, three at once": PlanRequest(
+        "rpf", {"n_estimators": 2, "max_depth": 3, "at_once": 3, "pairs": "none"}, Fraction(1), 600
+    ),
+    "rpf, by node": PlanRequest("rpf", {"n_estimators": 2, "max_depth": 3, "splits": "node"}, Fraction(1), 600),
+    "nbrt": PlanRequest("nbrt", {"n_estimators": 9, "max_depth": 3}, Fraction(1), 600, gdp.NAME, Fraction(1, 10**6)),
+    "mrf": PlanRequest("mrf", {"n_estimators": 2, "max_depth": 4}, Fraction(1), 600),
+    "mrf, sharded and apart": PlanRequest(
+        "mrf", {"n_estimators": 3, "max_depth": 3, "assignment": "sharded", "se": "hash"}, Fraction(1), 600
+    ),
+}
+
+
+def as_codes(values: SanitisedRows, request: PlanRequest, schema: Schema) -> CodedRows:
+    """The rows as a job reads them from files, in blocks of 100 rows."""
+    asked = code_request(plan(request, schema), schema)
+    assert asked is not None
+    codes = wide_codes(asked.public, values.features)
+    blocks = np.split(codes, range(100, values.features.n_rows, 100), axis=1)
+    features = CodedColumns(asked.public, [CodedBlock.of(block, is_wide=is_wide(asked.public)) for block in blocks])
+    return CodedRows(features, values.y, values.row_ids if asked.with_ids else None)

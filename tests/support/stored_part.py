@@ -1,0 +1,45 @@
+"""Stores rows in several row groups as a part of a job, to be read in this process or on a Dask cluster."""
+
+from pathlib import Path
+
+from app.datasets import private_rows
+from app.forests.contract.plan import Plan
+from app.forests.data.coded_rows import CodedRows
+from app.forests.grow import code_request
+from app.privacy.composition import Scope
+from app.services.jobs.task import PartRows
+from tests.support.uploads import DATA_KEY, HEADER, SCHEMA, Ingestion, store_table, stored_table
+
+SCOPE: Scope = {"shard": (0, 1, 3)}
+
+
+def body(n_rows: int) -> str:
+    """Rows of which the label depends on two features."""
+    lines = (
+        f"{index * 7 % 120},{0.5 + index % 9 / 5},{'Male' if index % 3 else 'Female'},0,"
+        f"{'>50K' if index * 7 % 120 > 60 or index % 9 == 4 else '<=50K'}\n"
+        for index in range(n_rows)
+    )
+    return HEADER + "".join(lines)
+
+
+def stored_part(home: Path, *, n_rows: int = 800, group_rows: int = 100) -> PartRows:
+    """A part of a job on one upload."""
+    ingest = Ingestion(home)
+    ingest(body(n_rows))
+    store_table(stored_table(ingest.destination), ingest.destination, group_rows=group_rows)
+    return PartRows(
+        schema=SCHEMA.to_json(),
+        row_files=(ingest.destination.path,),
+        partitions=ingest.partitions.to_json(),
+        scope=SCOPE,
+        data_key=DATA_KEY,
+    )
+
+
+def local_rows(part: PartRows, plan: Plan) -> CodedRows:
+    """The rows of a part, read in this process."""
+    codes = code_request(plan, SCHEMA)
+    assert codes is not None
+    ingest = Ingestion(part.row_files[0].parents[2])
+    return private_rows.read(part.files, schema=SCHEMA, partitions=ingest.partitions, scope=SCOPE, codes=codes)

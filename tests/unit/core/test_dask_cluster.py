@@ -1,0 +1,58 @@
+"""Tests the rules of the address of a Dask cluster: TLS with a certificate beyond this machine, or nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from app.core.dask_cluster import DaskCluster
+from app.core.errors import InstallationError
+from app.core.settings import Settings
+
+FILES = {f"GROVEKEEPER_DASK_{kind}_FILE": f"/run/secrets/{kind}.pem" for kind in ("CA", "CERT", "KEY")}
+
+
+def cluster(address: str, **files: str) -> DaskCluster | None:
+    return Settings.from_environment({"GROVEKEEPER_DASK_SCHEDULER": address, **files}).dask_cluster
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "localhost", "[::1]"])
+def test_plain_tcp_is_accepted_on_loopback(host: str) -> None:
+    found = cluster(f"tcp://{host}:8786")
+    assert found is not None
+    assert not found.security().require_encryption
+
+
+@pytest.mark.parametrize("host", ["10.0.0.5", "0.0.0.0", "[::]", "scheduler", "localhost.example", "128.0.0.1"])
+def test_plain_tcp_is_refused_beyond_this_machine(host: str) -> None:
+    with pytest.raises(InstallationError, match="beyond this machine, a scheduler needs TLS"):
+        cluster(f"tcp://{host}:8786")
+
+
+def test_tls_encrypts_and_shows_a_certificate_in_every_role() -> None:
+    found = cluster("tls://10.0.0.5:8786", **FILES)
+    assert found is not None
+    assert found.ca_file == Path("/run/secrets/CA.pem")
+    security = found.security()
+    assert security.require_encryption
+    for role in ("scheduler", "worker", "client"):
+        of_role = security.get_tls_config_for_role(role)
+        assert [of_role[name] for name in ("ca_file", "cert", "key")] == list(FILES.values())
+
+
+@pytest.mark.parametrize("missing", FILES)
+def test_tls_needs_every_file(missing: str) -> None:
+    with pytest.raises(InstallationError, match="needs three files"):
+        cluster("tls://127.0.0.1:8786", **{name: path for name, path in FILES.items() if name != missing})
+
+
+@pytest.mark.parametrize(
+    "address", ["10.0.0.5:8786", "http://10.0.0.5:8786", "tls://10.0.0.5", "inproc://1/2", "tls://:1"]
+)
+def test_another_address_is_refused(address: str) -> None:
+    with pytest.raises(InstallationError, match="not the address of a scheduler"):
+        cluster(address, **FILES)
+
+
+def test_certificates_without_tls_are_refused() -> None:
+    with pytest.raises(InstallationError, match="an address without TLS none"):
+        cluster("tcp://127.0.0.1:8786", **FILES)

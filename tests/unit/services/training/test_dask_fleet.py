@@ -1,0 +1,90 @@
+"""Tests the Dask provider on a scheduler and a worker in this process: equal forests, and receipts without rows."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import dask
+import numpy as np
+import pytest
+from distributed import Client, SpecCluster, Worker
+
+from app.core.dask_cluster import CONFIG
+from app.datasets import private_rows
+from app.forests.grow import grow
+from app.forests.planning import plan
+from app.services.training import dask_fleet, shard_tasks
+from app.services.training.dask_fleet import ClusterFailed, Connection, DaskFleet
+from app.worker.dask_process import QuietScheduler, RowsKept
+from tests.privacy.noiseless import REQUESTS, Noiseless
+from tests.support.stored_part import local_rows, stored_part
+from tests.support.uploads import SCHEMA
+
+NAMES = ("rpf", "nbrt", "mrf, sharded and apart")
+
+
+class InThisProcess(Worker):
+    """A worker without a page."""
+
+    start_http_server = QuietScheduler.start_http_server
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[str]:
+    inside = {"protocol": "inproc://"}
+    worker = {"cls": InThisProcess, "options": {**inside, "nthreads": 1, "plugins": (RowsKept(),)}}
+    with (
+        dask.config.set(CONFIG),
+        SpecCluster({0: worker}, {"cls": QuietScheduler, "options": {**inside, "dashboard": False}}) as cluster,
+    ):
+        yield cluster.scheduler_address
+
+
+@pytest.fixture
+def connection(scheduler: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    monkeypatch.setattr(dask_fleet, "SHARD_ROWS", 250)
+    with dask.config.set(CONFIG), Client(scheduler) as client:
+        yield Connection(client, 60, "job")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_forest_on_workers_is_the_forest_of_one_process(name: str, connection: Connection, tmp_path: Path) -> None:
+    priced, part = plan(REQUESTS[name], SCHEMA), stored_part(tmp_path)
+    expected = grow(priced, SCHEMA, local_rows(part, priced), Noiseless(), on_tree_done=lambda: None)
+
+    rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+    assert len(shard_tasks._SHARDS) == 3
+    forest = grow(priced, SCHEMA, rows, Noiseless(), on_tree_done=lambda: None)
+
+    assert forest.arrays.keys() == expected.arrays.keys()
+    for array, values in expected.arrays.items():
+        np.testing.assert_array_equal(forest.arrays[array], values)
+
+
+def test_workers_drop_the_rows_when_the_connection_ends(connection: Connection, tmp_path: Path) -> None:
+    rows = connection.rows(stored_part(tmp_path), SCHEMA, plan(REQUESTS["mrf"], SCHEMA), keep_unlabelled=False)
+    fleet = rows._parts.fleet
+    assert isinstance(fleet, DaskFleet)
+    assert shard_tasks._SHARDS.keys() == fleet._receipts.keys()
+    assert set(connection.client.gather(list(fleet._receipts.values()))) == {shard_tasks.ANSWER}, "no row in a result"
+
+    connection.client.close()
+    waits_until = time.monotonic() + 10
+    while shard_tasks._SHARDS and time.monotonic() < waits_until:
+        time.sleep(0.01)
+    assert not shard_tasks._SHARDS
+
+
+def test_a_task_that_fails_says_and_logs_nothing(
+    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unreadable(*_args: object, **_named: object) -> None:
+        raise ValueError("39, Ann")
+
+    monkeypatch.setattr(private_rows, "read_shard", unreadable)
+    part = stored_part(tmp_path)
+    with pytest.raises(ClusterFailed) as caught:
+        connection.rows(part, SCHEMA, plan(REQUESTS["mrf"], SCHEMA), keep_unlabelled=False)
+    assert "Ann" not in caplog.text + str(caught.value)
+    assert part.data_key.secret.hex() not in caplog.text
+    assert shard_tasks.count(b"", b"", b"") == shard_tasks.FAILED
