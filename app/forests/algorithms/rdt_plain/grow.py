@@ -43,22 +43,23 @@ def _tree(
     A node is named by its level and by its place in the level, 0 to ``2**level − 1``.
     """
     height = height if design.n_columns else 0
-    every_row = np.arange(len(y))
-    place = np.zeros(len(y), dtype=np.int64)
+    every_row, of_row = np.arange(len(y)), np.zeros(len(y), dtype=np.int64)
+    reached: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
     levels, places, features, thresholds = [], [], [], []
     for level in range(height):
-        split, of_row = np.unique(place, return_inverse=True)
-        column = random.integers(design.n_columns, size=len(split))
+        column = random.integers(design.n_columns, size=len(reached))
         threshold = random.uniform(design.lower[column], design.upper[column])
-        levels.append(np.full(len(split), level))
-        places.append(split)
+        levels.append(np.full(len(reached), level))
+        places.append(reached)
         features.append(column)
         thresholds.append(threshold)
-        place = 2 * place + (X[every_row, column[of_row]] > threshold[of_row])
-    leaf_level, leaf_place = _leaves(places, place, height)
+        child = 2 * of_row + (X[every_row, column[of_row]] > threshold[of_row])
+        is_entered = np.bincount(child, minlength=2 * len(reached)) > 0
+        of_row = (np.cumsum(is_entered) - 1)[child]
+        reached = (2 * reached[:, np.newaxis] + np.array([0, 1])).ravel()[is_entered]
+    leaf_level, leaf_place = _leaves(places, reached, height)
     shares = random.dirichlet(np.ones(design.schema.n_classes), size=len(leaf_place))
-    reached, of_row = np.unique(place, return_inverse=True)
-    counts = np.zeros((len(reached), design.schema.n_classes))
+    counts: NDArray[np.float64] = np.zeros((len(reached), design.schema.n_classes))
     np.add.at(counts, (of_row, y), 1.0)
     shares[: len(reached)] = counts / counts.sum(axis=1, keepdims=True)
     n_leaves = len(leaf_place)
@@ -73,10 +74,9 @@ def _tree(
 
 
 def _leaves(
-    places: list[NDArray[np.int64]], place: NDArray[np.int64], height: int
+    places: list[NDArray[np.int64]], reached: NDArray[np.int64], height: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Level and place of the leaves: those that rows reach first, then children without rows, by level."""
-    reached = np.unique(place)
     leaf_levels, leaf_places = [np.full(len(reached), height)], [reached]
     for level, split in enumerate(places):
         children = (2 * split[:, np.newaxis] + [0, 1]).ravel()

@@ -3,6 +3,9 @@
 A column is a vector of codes: the place of every value among the distinct values of the column. A split sends a row
 left if its code is at most the code of the split. Rows have two weights: as a structure point, which chooses splits,
 and as an estimation point, which fills leaves. The same row may be both.
+
+A node tallies its rows by code and class where codes are few, and sorts them where codes are many. The columns of one
+category share a tally by the category's values, in which every column has one entry.
 """
 
 from typing import TypeAlias
@@ -10,32 +13,30 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.compilation.compiler import compiled, compiled_for, integer, pair, read, written
+from app.forests.compilation.compiler import compiled, compiled_for, integer, pair, read, triple, written
 
 GREEDY, MULTINOMIAL, POOLED, BERNOULLI = 0, 1, 2, 3
-FEW_CODES = 16
-"""A column with fewer codes is scanned by a histogram."""
 
-Rows: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int32]]
-"""Structure and estimation weight of every row, int32 ``(n_rows,)``."""
+Table: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
+"""Codes, int32 ``(n_columns, n_rows)``; values of categories, int32 ``(n_categories, n_rows)``; and of every row its
+class, structure weight and estimation weight, int32 ``(3, n_rows)``."""
 
-Table: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int32]]
-"""Codes, int32 ``(n_columns, n_rows)``, and the class of every row, int32 ``(1, n_rows)``."""
+Node: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64], int, float]
+"""Rows of a node; their class and weights, int32 ``(3, …)``; structure weight by class; number; estimation weight."""
 
 Work: TypeAlias = tuple[
-    NDArray[np.int64],
-    NDArray[np.float64],
-    NDArray[np.float64],
-    NDArray[np.float64],
-    NDArray[np.int32],
-    NDArray[np.bool_],
+    NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.int32], NDArray[np.int64]
 ]
-"""Memory for one node: row numbers under their codes, class weights of both sides, gains and codes of split points.
-The last array says which columns have few codes."""
+"""Memory for one node: sorted keys; codes of its rows; class weights of both sides, float64 ``(2, n_classes)``; gains
+of split points; codes and next codes of split points; and tallies. The columns of a tally are rows, structure weight,
+estimation weight, and structure weight by class."""
 
-Grown: TypeAlias = tuple[NDArray[np.int32], NDArray[np.float64]]
-"""Of every node: column (−1: leaf), code of the split, next code, right child, int32 ``(n_nodes, 4)``; and the weights
-of estimation points by class, float64 ``(n_nodes, n_classes)``."""
+Shared: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Tallies of categories, int64 ``(n_values, 3 + n_classes)``; of every category its first value, and the number of the
+node that was tallied last, int64 ``(2, n_categories + 1)``."""
+
+Tree: TypeAlias = tuple[Table, NDArray[np.int32], NDArray[np.int32], Shared, Work]
+"""The table; the columns, as in :func:`grow_tree`; an order of the columns; tallies of categories; and memory."""
 
 
 @compiled
@@ -47,111 +48,101 @@ def _sum_of_squares(counts: NDArray[np.float64]) -> float:
 
 
 @compiled
-def _ordered(
-    codes: NDArray[np.int32], rows: NDArray[np.int32], keys: NDArray[np.int64], counter: NDArray[np.int32]
-) -> NDArray[np.int64]:
-    """Row numbers under their codes (upper 32 bits), ascending by code; empty if all codes are equal."""
-    low, high = codes[rows[0]], codes[rows[0]]
-    for row in rows:
-        low, high = min(low, codes[row]), max(high, codes[row])
-    ordered = keys[: rows.size]
-    if low == high:
-        return keys[:0]
-    if high - low + 1 < counter.size and high - low < 4 * rows.size:  # a counting sort
-        counter[: high - low + 2] = 0
-        for row in rows:
-            counter[codes[row] - low + 1] += 1
-        for code in range(high - low):
-            counter[code + 1] += counter[code]
-        for row in rows:
-            at = codes[row] - low
-            ordered[counter[at]] = (np.int64(codes[row]) << 32) | row
-            counter[at] += 1
-        return ordered
-    for place in range(rows.size):
-        ordered[place] = (np.int64(codes[rows[place]]) << 32) | rows[place]
-    ordered.sort()
-    return ordered
+def _tally(
+    codes: NDArray[np.int32], low: int, points: NDArray[np.int32], tally: NDArray[np.int64], n_codes: int
+) -> None:
+    """Tallies a node's rows by code, counted from ``low``."""
+    for code in range(n_codes):
+        for entry in range(tally.shape[1]):
+            tally[code, entry] = 0
+    for place in range(codes.size):
+        code, weight = codes[place] - low, points[1, place]
+        tally[code, 0] += 1
+        tally[code, 1] += weight
+        tally[code, 2] += points[2, place]
+        tally[code, 3 + points[0, place]] += weight
 
 
 @compiled
-def _scan_of_few_codes(
-    codes: NDArray[np.int32], y: NDArray[np.int32], rows: NDArray[np.int32], weights: Rows, min_leaf: float, work: Work
-) -> int:
-    """As :func:`_scan`, by a histogram: for columns whose codes are below ``FEW_CODES``."""
-    structure, estimation = weights
-    _, left, right, gain, point, _ = work
-    n_classes = left.size
-    by_class = np.zeros((FEW_CODES, n_classes), dtype=np.int64)
-    by_code = np.zeros((FEW_CODES, 3), dtype=np.int64)  # rows, structure and estimation weight
-    for row in rows:
-        code, weight = codes[row], structure[row]
-        by_class[code, y[row]] += weight
-        by_code[code, 0] += 1
-        by_code[code, 1] += weight
-        by_code[code, 2] += estimation[row]
+def _scan_value(tree: Tree, column: int, node: Node, min_leaf: float) -> int:
+    """As :func:`_scan`, for a column that is 1 in rows with one value of a category and 0 in others."""
+    table, columns, _, (tallies, categories), work = tree
+    rows, points, total, number, n_estimation = node
+    category, value = columns[column, 0], columns[column, 1]
+    first, last = categories[0, category], categories[0, category + 1]
+    if categories[1, category] != number:
+        categories[1, category] = number
+        values, codes = table[1][category], work[1][: rows.size]
+        for place in range(rows.size):
+            codes[place] = values[rows[place]]
+        _tally(codes, 0, points, tallies[first:last], last - first)
+    tally = tallies[first + value]
+    n_right, e_right = float(tally[1]), float(tally[2])
+    n_left = total.sum() - n_right
+    if n_left <= 0.0 or n_right <= 0.0 or e_right < min_leaf or n_estimation - e_right < min_leaf:
+        return 0
+    left_squares, right_squares = 0.0, 0.0
+    for label in range(total.size):
+        weight = float(tally[3 + label])
+        right_squares += weight * weight
+        left_squares += (total[label] - weight) ** 2
+    work[3][0] = left_squares / n_left + right_squares / n_right
+    work[4][0], work[4][1] = 0, 1
+    return 1
+
+
+@compiled
+def _scan_tally(low: int, n_codes: int, node: Node, min_leaf: float, work: Work) -> int:
+    """As :func:`_scan`, from a tally of the codes from ``low`` on."""
+    total, e_right = node[2], node[4]
+    left, right = work[2]
+    gain, point, tally = work[3], work[4], work[5].reshape((-1, 3 + total.size))
     left[:] = 0.0
-    right[:] = 0.0
-    n_left, e_left, n_right, e_right = 0.0, 0.0, 0.0, 0.0
-    for code in range(FEW_CODES):
-        n_right += by_code[code, 1]
-        e_right += by_code[code, 2]
-        for label in range(n_classes):
-            right[label] += by_class[code, label]
+    right[:] = total
+    n_left, n_right, e_left = 0.0, total.sum(), 0.0
     n_points, before, has_new = 0, -1, False
-    for code in range(FEW_CODES):
-        if by_code[code, 0] == 0:
+    for code in range(n_codes):
+        if tally[code, 0] == 0:
             continue
-        if has_new and n_left > 0.0 and n_right > 0.0 and e_left >= min_leaf and e_right >= min_leaf:
+        if has_new and n_right > 0.0 and e_left >= min_leaf and e_right >= min_leaf:
             gain[n_points] = _sum_of_squares(left) / n_left + _sum_of_squares(right) / n_right
-            point[2 * n_points] = before
-            point[2 * n_points + 1] = code
+            point[2 * n_points] = low + before
+            point[2 * n_points + 1] = low + code
             n_points += 1
             has_new = False
-        has_new = has_new or by_code[code, 1] > 0
-        n_left += by_code[code, 1]
-        n_right -= by_code[code, 1]
-        e_left += by_code[code, 2]
-        e_right -= by_code[code, 2]
-        for label in range(n_classes):
-            left[label] += by_class[code, label]
-            right[label] -= by_class[code, label]
+        weight = tally[code, 1]
+        if weight > 0:
+            has_new = True
+            n_left += weight
+            n_right -= weight
+            for label in range(total.size):
+                left[label] += tally[code, 3 + label]
+                right[label] -= tally[code, 3 + label]
+        e_left += tally[code, 2]
+        e_right -= tally[code, 2]
         before = code
     return n_points
 
 
 @compiled
-def _scan(table: Table, column: int, rows: NDArray[np.int32], weights: Rows, min_leaf: float, work: Work) -> int:
-    """Lists the split points of a column: gains in ``gain``, codes and next codes in ``point``. Returns their number.
-
-    A split point leaves structure points on both sides, and at least ``min_leaf`` estimation points. Its gain is the
-    weighted sum of squared class shares of both sides, which orders splits as the decrease of the Gini impurity does.
-    """
-    codes, y = table[0][column], table[1][0]
-    if work[5][column] and rows.size >= FEW_CODES * work[1].size:
-        return _scan_of_few_codes(codes, y, rows, weights, min_leaf, work)
-    structure, estimation = weights
-    keys, left, right, gain, point, _ = work
-    n = rows.size
-    ordered = _ordered(codes, rows, keys, point)
-    if ordered.size == 0:
-        return 0
+def _scan_sorted(codes: NDArray[np.int32], node: Node, min_leaf: float, work: Work) -> int:
+    """As :func:`_scan`, from sorted codes."""
+    points, total, e_right = node[1], node[2], node[4]
+    left, right = work[2]
+    gain, point, ordered = work[3], work[4], work[0][: codes.size]
+    for place in range(codes.size):
+        ordered[place] = (np.int64(codes[place]) << 32) | place
+    ordered.sort()
     left[:] = 0.0
-    right[:] = 0.0
-    n_left, n_right, e_left, e_right = 0.0, 0.0, 0.0, 0.0
-    for place in range(n):
-        row = rows[place]
-        right[y[row]] += structure[row]
-        n_right += structure[row]
-        e_right += estimation[row]
+    right[:] = total
+    n_left, n_right, e_left = 0.0, total.sum(), 0.0
     left_squares, right_squares = 0.0, _sum_of_squares(right)
-    n_points = 0
-    has_new = False
-    for place in range(n - 1):
-        row = ordered[place] & 0xFFFFFFFF
-        weight = float(structure[row])
+    n_points, has_new = 0, False
+    for at in range(codes.size - 1):
+        place = ordered[at] & 0xFFFFFFFF
+        weight = float(points[1, place])
         if weight > 0.0:
-            label = y[row]
+            label = points[0, place]
             left_squares += weight * (2.0 * left[label] + weight)
             right_squares += weight * (weight - 2.0 * right[label])
             left[label] += weight
@@ -159,12 +150,10 @@ def _scan(table: Table, column: int, rows: NDArray[np.int32], weights: Rows, min
             n_left += weight
             n_right -= weight
             has_new = True
-        e_left += estimation[row]
-        e_right -= estimation[row]
-        code, following = ordered[place] >> 32, ordered[place + 1] >> 32
-        if code == following or not has_new or n_right <= 0.0 or n_left <= 0.0:
-            continue
-        if e_left < min_leaf or e_right < min_leaf:
+        e_left += points[2, place]
+        e_right -= points[2, place]
+        code, following = ordered[at] >> 32, ordered[at + 1] >> 32
+        if code == following or not has_new or n_right <= 0.0 or e_left < min_leaf or e_right < min_leaf:
             continue
         gain[n_points] = left_squares / n_left + right_squares / n_right
         point[2 * n_points] = code
@@ -175,29 +164,55 @@ def _scan(table: Table, column: int, rows: NDArray[np.int32], weights: Rows, min
 
 
 @compiled
+def _scan(tree: Tree, column: int, node: Node, min_leaf: float) -> int:
+    """Lists the split points of a column: gains in ``gain``, codes and next codes in ``point``. Returns their number.
+
+    A split point leaves structure points on both sides, and at least ``min_leaf`` estimation points. Its gain is the
+    weighted sum of squared class shares of both sides, which orders splits as the decrease of the Gini impurity does.
+    """
+    table, columns, _, _, work = tree
+    if columns[column, 2] < 2:
+        return 0
+    if columns[column, 0] >= 0:
+        return _scan_value(tree, column, node, min_leaf)
+    rows, total = node[0], node[2]
+    of_row, codes = table[0][column], work[1][: rows.size]
+    for place in range(rows.size):
+        codes[place] = of_row[rows[place]]
+    low, n_entries = codes.min(), 3 + total.size
+    n_codes = codes.max() - low + 1
+    if n_codes == 1:
+        return 0
+    # A sort takes about as long as eight tallies of the row, and as many entries of a tally.
+    if n_codes * n_entries <= min(8 * rows.size, work[5].size):
+        _tally(codes, low, node[1], work[5].reshape((-1, n_entries)), n_codes)
+        return _scan_tally(low, n_codes, node, min_leaf, work)
+    return _scan_sorted(codes, node, min_leaf, work)
+
+
+@compiled
 def _drawn(gain: NDArray[np.float64], n_points: int, strength: float) -> int:
-    """A place drawn with the softmax of ``strength`` / 2 times the gains, normalised to [0, 1]."""
+    """A place drawn with the softmax of ``strength`` / 2 times the gains, normalised to [0, 1]. Overwrites gains."""
     low, high = gain[:n_points].min(), gain[:n_points].max()
     scale = 0.5 * strength / (high - low) if high > low else 0.0
     total = 0.0
     for place in range(n_points):
-        total += np.exp(scale * (gain[place] - high))
+        gain[place] = np.exp(scale * (gain[place] - high))
+        total += gain[place]
     left = np.random.random() * total
     for place in range(n_points):
-        left -= np.exp(scale * (gain[place] - high))
+        left -= gain[place]
         if left < 0.0:
             return place
     return n_points - 1
 
 
 @compiled
-def _kept(gain: NDArray[np.float64], point: NDArray[np.int32], n_points: int, probability: float) -> int:
-    """Keeps each split point with a probability; all of them if none would be left."""
-    if probability >= 1.0:
-        return n_points
+def _kept(gain: NDArray[np.float64], point: NDArray[np.int32], n_points: int, rate: float, low: int, high: int) -> int:
+    """Keeps split points from code ``low`` to below ``high``, each with a probability."""
     n_kept = 0
     for place in range(n_points):
-        if np.random.random() < probability:
+        if low <= point[2 * place] < high and (rate >= 1.0 or np.random.random() < rate):
             gain[n_kept] = gain[place]
             point[2 * n_kept] = point[2 * place]
             point[2 * n_kept + 1] = point[2 * place + 1]
@@ -206,114 +221,88 @@ def _kept(gain: NDArray[np.float64], point: NDArray[np.int32], n_points: int, pr
 
 
 @compiled
-def _pool(
-    codes: NDArray[np.int32],
-    chosen: NDArray[np.int32],
-    gain: NDArray[np.float64],
-    point: NDArray[np.int32],
-    n_points: int,
-) -> int:
-    """Keeps the split points between the smallest and the largest value of the chosen rows."""
-    low, high = codes[chosen[0]], codes[chosen[0]]
-    for row in chosen:
-        low, high = min(low, codes[row]), max(high, codes[row])
-    n_kept = 0
-    for place in range(n_points):
-        if low <= point[2 * place] < high:
-            gain[n_kept] = gain[place]
-            point[2 * n_kept] = point[2 * place]
-            point[2 * n_kept + 1] = point[2 * place + 1]
-            n_kept += 1
-    return n_kept
+def _next(columns: NDArray[np.int32], place: int) -> int:
+    """The next column of a random order."""
+    other = np.random.randint(place, columns.size)
+    column = int(columns[other])
+    columns[place], columns[other] = column, columns[place]
+    return column
 
 
 @compiled
-def _shuffled(columns: NDArray[np.int32], n_first: int) -> None:
-    """Moves a random selection of columns to the front, in random order."""
-    for place in range(min(n_first, columns.size - 1)):
-        other = np.random.randint(place, columns.size)
-        columns[place], columns[other] = columns[other], columns[place]
-
-
-@compiled
-def _sampled_structure(rows: NDArray[np.int32], structure: NDArray[np.int32], size: int) -> NDArray[np.int32]:
-    """At most ``size`` of the node's structure points, without replacement."""
-    found = rows[structure[rows] > 0]
-    _shuffled(found, min(size, found.size))
+def _sampled_structure(node: Node, size: int) -> NDArray[np.int32]:
+    """At most ``size`` of the node's structure points, without replacement; none if the node has no more of them."""
+    found = node[0][node[1][1, : node[0].size] > 0]
+    if found.size <= size:
+        return found[:0]
+    for place in range(size):
+        _next(found, place)
     return found[:size]
 
 
 @compiled
-def _split(
-    table: Table,
-    weights: Rows,
-    rows: NDArray[np.int32],
-    rule: tuple[int, NDArray[np.float64]],
-    columns: NDArray[np.int32],
-    work: Work,
-) -> tuple[int, int, int]:
+def _multinomial_split(tree: Tree, numbers: NDArray[np.float64], node: Node) -> tuple[int, int, int]:
+    """A column drawn by the best gains of columns, then a split point drawn by the gains of the column.
+
+    Coins leave out columns and points. Where no column or point is left, one is taken at random.
+    """
+    min_leaf, _, first_strength, second_strength, first_rate, second_rate, _, _ = numbers
+    order, gain, point = tree[2], tree[4][3], tree[4][4]
+    gains, splittable, n_splittable = np.empty(order.size), np.empty(order.size, dtype=np.int32), 0
+    for attempt in range(2 if first_rate < 1.0 else 1):
+        for place in range(order.size):
+            column = _next(order, place) if attempt == 1 else place
+            if n_splittable > 0 if attempt == 1 else np.random.random() >= first_rate:
+                continue
+            n_points = _scan(tree, column, node, min_leaf)
+            if n_points > 0:
+                gains[n_splittable] = gain[:n_points].max()
+                splittable[n_splittable] = column
+                n_splittable += 1
+    if n_splittable == 0:
+        return -1, -1, -1
+    column = splittable[_drawn(gains, n_splittable, first_strength)]
+    n_points = _scan(tree, column, node, min_leaf)
+    at = np.random.randint(0, n_points)
+    one, following = point[2 * at], point[2 * at + 1]
+    n_kept = _kept(gain, point, n_points, second_rate, 0, 2**31)
+    if n_kept > 0:
+        at = _drawn(gain, n_kept, second_strength)
+        one, following = point[2 * at], point[2 * at + 1]
+    return column, one, following
+
+
+@compiled
+def _split(tree: Tree, rule: tuple[int, NDArray[np.float64]], node: Node) -> tuple[int, int, int]:
     """The column, the code and the next code of a node's split; column −1 if the node cannot be split."""
     kind, numbers = rule
-    min_leaf, mtry, first_strength, second_strength, first_rate, second_rate, pool_size = numbers
-    codes = table[0]
-    gain, point = work[3], work[4]
-    n_columns = columns.size
-    n_wanted = n_columns if kind == MULTINOMIAL else int(mtry)
-    is_random_point = False
+    if kind == MULTINOMIAL:
+        return _multinomial_split(tree, numbers, node)
+    min_leaf, mtry, _, _, first_rate, second_rate, pool_size, _ = numbers
+    codes, order, gain, point = tree[0][0], tree[2], tree[4][3], tree[4][4]
+    n_wanted, is_random_point = int(mtry), False
     if kind == POOLED:
-        n_wanted = min(1 + np.random.poisson(mtry - 1.0), n_columns)
-    if kind == BERNOULLI:
-        n_wanted = 1 if np.random.random() < first_rate else int(mtry)
+        n_wanted = min(1 + np.random.poisson(mtry - 1.0), order.size)
+    elif kind == BERNOULLI:
+        n_wanted = 1 if np.random.random() < first_rate else n_wanted
         is_random_point = np.random.random() < second_rate
-    _shuffled(columns, n_columns)
-    chosen = _sampled_structure(rows, weights[0], int(pool_size)) if kind == POOLED else rows[:0]
-    best_gain, best_column, best_code, best_next, n_tried = -1.0, -1, -1, -1, 0
-    gains = np.empty(n_columns)
-    splittable = np.empty(n_columns, dtype=np.int32)
-    n_splittable = 0
-    for place in range(n_columns):
-        column = columns[place]
-        if n_tried >= n_wanted and (best_column >= 0 or n_splittable > 0):
+    pool = _sampled_structure(node, int(pool_size)) if kind == POOLED else node[0][:0]
+    best_gain, best_column, best_code, best_next = -1.0, -1, -1, -1
+    for place in range(order.size):
+        if place >= n_wanted and best_column >= 0:
             break
-        n_tried += 1
-        if kind == MULTINOMIAL and np.random.random() >= first_rate:
-            continue
-        n_points = _scan(table, column, rows, weights, min_leaf, work)
-        if kind == POOLED and n_points > 0:
-            n_points = _pool(codes[column], chosen, gain, point, n_points)
+        column = _next(order, place)
+        n_points = _scan(tree, column, node, min_leaf)
+        if pool.size > 0 and n_points > 0:
+            pooled = codes[column][pool]
+            n_points = _kept(gain, point, n_points, 1.0, pooled.min(), pooled.max())
         if n_points == 0:
-            continue
-        if kind == MULTINOMIAL:
-            gains[n_splittable] = gain[gain[:n_points].argmax()]
-            splittable[n_splittable] = column
-            n_splittable += 1
             continue
         at = np.random.randint(0, n_points) if is_random_point else gain[:n_points].argmax()
         score = np.random.random() if is_random_point else gain[at]
         if score > best_gain:
             best_gain, best_column, best_code, best_next = score, column, point[2 * at], point[2 * at + 1]
-    if n_splittable > 0:
-        best_column = splittable[_drawn(gains, n_splittable, first_strength)]
-        n_points = _scan(table, best_column, rows, weights, min_leaf, work)
-        n_kept = _kept(gain, point, n_points, second_rate)
-        if n_kept == 0:
-            n_kept = _scan(table, best_column, rows, weights, min_leaf, work)
-        at = _drawn(gain, n_kept, second_strength)
-        best_code, best_next = point[2 * at], point[2 * at + 1]
     return best_column, best_code, best_next
-
-
-@compiled
-def _is_open(y: NDArray[np.int32], weights: Rows, rows: NDArray[np.int32], min_leaf: float) -> bool:
-    """Whether a node has structure points of two classes and estimation points for two leaves."""
-    structure, estimation = weights
-    label, is_mixed, n_estimation = -1, False, 0.0
-    for row in rows:
-        n_estimation += estimation[row]
-        if structure[row] > 0:
-            is_mixed = is_mixed or (label >= 0 and y[row] != label)
-            label = y[row]
-    return is_mixed and n_estimation >= 2.0 * min_leaf
 
 
 @compiled
@@ -329,63 +318,83 @@ def _divided(codes: NDArray[np.int32], rows: NDArray[np.int32], code: int) -> in
     return low
 
 
-_READ_MATRIX, _READ_WEIGHTS = read("int32", 2), read("int32", 1)
+_MATRIX = read("int32", 2)
 
 
 @compiled_for(
-    pair(_READ_MATRIX, _READ_MATRIX),
-    pair(_READ_WEIGHTS, _READ_WEIGHTS),
+    triple(_MATRIX, _MATRIX, _MATRIX),
+    _MATRIX,
     pair(integer, read("float64", 1)),
     integer,
     pair(written("int32", 2), written("float64", 2)),
 )
-def grow_tree(table: Table, weights: Rows, rule: tuple[int, NDArray[np.float64]], seed: int, grown: Grown) -> int:
+def grow_tree(
+    table: Table,
+    columns: NDArray[np.int32],
+    rule: tuple[int, NDArray[np.float64]],
+    seed: int,
+    grown: tuple[NDArray[np.int32], NDArray[np.float64]],
+) -> int:
     """Grows a tree in preorder and returns its number of nodes.
 
     Args:
-        table: codes and classes.
-        weights: of the rows; rows without weight are ignored.
+        table: codes, categories and points; rows without weight are ignored.
+        columns: of every column its category, or −1; its value of the category; and its number of codes; int32
+            ``(n_columns, 3)``.
         rule: the kind of rule, and its numbers: ``min_leaf, mtry, first_strength, second_strength, first_rate,
-            second_rate, pool_size``.
+            second_rate, pool_size, max_depth``.
         seed: of the pseudo-random generator.
-        grown: arrays for at least twice as many nodes as rows with weight.
+        grown: arrays for at least twice as many nodes as rows with weight: column (−1: leaf), code of the split, next
+            code, right child, int32 ``(…, 4)``; and weights of estimation points by class, float64 ``(…, n_classes)``.
     """
     np.random.seed(seed)
-    codes, y = table[0], table[1][0]
-    structure, estimation = weights
-    nodes, counts = grown
-    used = np.flatnonzero((structure > 0) | (estimation > 0)).astype(np.int32)
-    n_classes = counts.shape[1]
+    codes, categories, points = table
+    (nodes, counts), min_leaf, max_depth = grown, rule[1][0], rule[1][7]
+    used = np.flatnonzero((points[1] > 0) | (points[2] > 0)).astype(np.int32)
+    n_classes, n_categories = counts.shape[1], categories.shape[0]
+    n_entries = 3 + n_classes
     work = (
         np.empty(used.size, dtype=np.int64),
-        np.empty(n_classes),
-        np.empty(n_classes),
-        np.empty(used.size),
-        np.empty(2 * used.size, dtype=np.int32),
-        np.array([column.max() < FEW_CODES for column in codes]),
+        np.empty(used.size, dtype=np.int32),
+        np.empty((2, n_classes)),
+        np.empty(used.size + 1),
+        np.empty(2 * used.size + 2, dtype=np.int32),
+        np.empty(max(used.size // n_entries, 1) * n_entries, dtype=np.int64),
     )
-    columns = np.arange(codes.shape[0], dtype=np.int32)
-    # Nodes that wait: start and end of their rows, and the parent whose right child they are.
-    waiting = [(0, used.size, -1)]
+    firsts = np.zeros((2, n_categories + 1), dtype=np.int64)
+    for column in range(columns.shape[0]):
+        if columns[column, 0] >= 0:
+            firsts[0, columns[column, 0] + 1 :] += 1
+    firsts[1] = -1
+    shared = (np.empty((firsts[0, -1], n_entries), dtype=np.int64), firsts)
+    tree = (table, columns, np.arange(columns.shape[0]).astype(np.int32), shared, work)
+    local, total = np.empty((3, used.size), dtype=np.int32), np.empty(n_classes)
+    # Nodes that wait: start and end of their rows, the parent whose right child they are, and their depth.
+    waiting = [(0, used.size, -1, 0)]
     n_nodes = 0
     while len(waiting) > 0:
-        start, end, parent = waiting.pop()
-        node = n_nodes
-        n_nodes += 1
+        start, end, parent, depth = waiting.pop()
+        rows, number, n_nodes = used[start:end], n_nodes, n_nodes + 1
         if parent >= 0:
-            nodes[parent, 3] = node
-        rows = used[start:end]
-        nodes[node, 0] = -1
-        counts[node, :] = 0.0
-        for row in rows:
-            counts[node, y[row]] += estimation[row]
-        if not _is_open(y, weights, rows, rule[1][0]):
+            nodes[parent, 3] = number
+        counts[number] = 0.0
+        total[:] = 0.0
+        for place in range(rows.size):
+            row = rows[place]
+            label = points[0, row]
+            local[0, place], local[1, place], local[2, place] = label, points[1, row], points[2, row]
+            total[label] += points[1, row]
+            counts[number, label] += points[2, row]
+        n_estimation = counts[number].sum()
+        nodes[number, 0] = -1
+        if 0 < max_depth <= depth or n_estimation < 2.0 * min_leaf or np.count_nonzero(total) < 2:
             continue
-        column, code, following = _split(table, weights, rows, rule, columns, work)
+        node = (rows, local, total, number, n_estimation)
+        column, code, following = _split(tree, rule, node)
         if column < 0:
             continue
+        nodes[number, 0], nodes[number, 1], nodes[number, 2] = column, code, following
         n_left = _divided(codes[column], rows, code)
-        nodes[node, 0], nodes[node, 1], nodes[node, 2] = column, code, following
-        waiting.append((start + n_left, end, node))
-        waiting.append((start, start + n_left, -1))
+        waiting.append((start + n_left, end, number, depth + 1))
+        waiting.append((start, start + n_left, -1, depth + 1))
     return n_nodes

@@ -20,12 +20,16 @@ class CodedRows:
     Attributes:
         values: the distinct values of every column, ascending.
         codes: the place of every value among them, int32 ``(n_columns, n_rows)``.
-        y: classes, int32 ``(1, n_rows)``.
+        categories: the values of every category of which a value is a column, int32 ``(n_categories, n_rows)``.
+        columns: of every column its category, or −1; its value; and its number of codes; int32 ``(n_columns, 3)``.
+        y: classes, int32 ``(n_rows,)``.
         n_classes: number of declared classes.
     """
 
     values: tuple[NDArray[np.float64], ...]
     codes: NDArray[np.int32]
+    categories: NDArray[np.int32]
+    columns: NDArray[np.int32]
     y: NDArray[np.int32]
     n_classes: int
 
@@ -33,15 +37,33 @@ class CodedRows:
     def of(cls, design: Design, rows: PublicRows) -> CodedRows:
         """Codes the columns of rows."""
         X = design.matrix(rows.features)
-        coded = [np.unique(X[:, column], return_inverse=True) for column in range(X.shape[1])]
+        n_columns = np.bincount(design.feature, minlength=len(rows.features.columns))
+        is_alone = n_columns[design.feature] == 1
+        coded = [
+            np.unique(X[:, at], return_inverse=True) if is_alone[at] else _flags(X[:, at]) for at in range(X.shape[1])
+        ]
         codes = np.array([codes for _, codes in coded], dtype=np.int32).reshape(X.shape[1], len(X))
         values = tuple(values.astype(np.float64) for values, _ in coded)
-        return cls(values, codes, rows.y[None].astype(np.int32), design.schema.n_classes)
+        columns = np.full((X.shape[1], 3), -1, dtype=np.int32)
+        columns[:, 2] = [len(distinct) for distinct in values]
+        spread = np.flatnonzero(n_columns > 1)
+        for category, feature in enumerate(spread):
+            columns[design.feature == feature, :2] = [(category, value) for value in range(n_columns[feature])]
+        categories = np.array([rows.features.columns[feature] for feature in spread], dtype=np.int32)
+        return cls(values, codes, categories.reshape(len(spread), len(X)), columns, rows.y, design.schema.n_classes)
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
         return self.y.size
+
+
+def _flags(column: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """The distinct values of a column of 0 and 1, and the place of every value among them."""
+    flags = column.astype(np.int32)
+    if flags.any() and not flags.all():
+        return np.array([0, 1], dtype=np.float32), flags
+    return column[:1], np.zeros(len(flags), dtype=np.int32)
 
 
 @dataclass(frozen=True)
@@ -56,6 +78,7 @@ class Rule:
         rates: ``BERNOULLI``: chances of one random column, and of a random split point. ``MULTINOMIAL``: chances that a
             column, and a split point, is a candidate.
         pool_size: structure points that give the range of split points for ``POOLED``.
+        max_depth: largest number of splits on a path; 0 for no limit.
     """
 
     kind: int
@@ -64,6 +87,7 @@ class Rule:
     strengths: tuple[float, float] = (0.0, 0.0)
     rates: tuple[float, float] = (1.0, 1.0)
     pool_size: int = 0
+    max_depth: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,10 +116,10 @@ def grown(rows: CodedRows, weights: Weights, rule: Rule, random: np.random.Gener
     n_used = int(np.count_nonzero((weights.structure > 0) | (weights.estimation > 0)))
     nodes = np.empty((2 * n_used, 4), dtype=np.int32)
     counts = np.empty((2 * n_used, rows.n_classes))
-    numbers = [rule.min_leaf, rule.n_candidates, *rule.strengths, *rule.rates, rule.pool_size]
+    numbers = [rule.min_leaf, rule.n_candidates, *rule.strengths, *rule.rates, rule.pool_size, rule.max_depth]
     n_nodes = split_loops.grow_tree(
-        (rows.codes, rows.y),
-        (weights.structure, weights.estimation),
+        (rows.codes, rows.categories, np.stack([rows.y, weights.structure, weights.estimation])),
+        rows.columns,
         (rule.kind, np.array(numbers, dtype=np.float64)),
         int(random.integers(2**31)),
         (nodes, counts),

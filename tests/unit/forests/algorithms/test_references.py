@@ -115,6 +115,44 @@ def test_the_first_split_is_the_best_one_of_numpy() -> None:
     assert chosen[at] == pytest.approx(max(largest))
 
 
+@pytest.mark.parametrize("n_rows", [30, 300])
+def test_tallies_and_sorts_find_the_best_split_of_numpy(n_rows: int) -> None:
+    from app.forests.kernels.compiled import split_loops
+    from app.forests.trees.grow.split_trees import Rule, Weights, grown
+
+    schema = Schema(
+        (
+            *MIXED.features,
+            Feature("wage", "numeric", 0.0, 1.0),
+            Feature("town", "categorical", categories=tuple("abcdefgh")),
+        ),
+        Label("y", ("no", "yes", "perhaps")),
+    )
+    random, everything = np.random.default_rng(n_rows), np.ones(n_rows, dtype=np.int32)
+    for _ in range(3):
+        columns = [random.integers(0, n_values, n_rows).astype(np.int32) for n_values in (10, 4, 5, 1, 9)]
+        rows = public_rows(
+            columns[0].astype(np.float64),
+            *columns[1:3],
+            random.random(n_rows),
+            columns[4],
+            y=(random.integers(0, 3, n_rows) + columns[random.integers(5)] % 2) % 3,
+        )
+        design = Design.of(schema)
+        X, coded = design.matrix(rows.features), CodedRows.of(design, rows)
+        rule = Rule(split_loops.GREEDY, 4, design.n_columns, max_depth=1)
+        tree = grown(coded, Weights(everything, everything), rule, random)
+        assert len(tree.feature) == 3
+        largest = max(max(_decreases(column, rows.y, 4).values(), default=0.0) for column in X.T)
+        left = X[:, tree.feature[0]] <= tree.threshold[0]
+        chosen = min(
+            _decreases(X[:, tree.feature[0]], rows.y, 4).items(), key=lambda at: abs(at[0] - tree.threshold[0])
+        )
+        assert chosen[1] == pytest.approx(largest)
+        for side, shares in ((left, tree.shares[1]), (~left, tree.shares[2])):
+            assert np.allclose(shares, np.bincount(rows.y[side], minlength=3) / side.sum())
+
+
 def test_multinomial_splits_follow_the_softmax_of_normalised_decreases() -> None:
     from app.forests.kernels.compiled import split_loops
     from app.forests.trees.grow.split_trees import Rule, Weights, grown
