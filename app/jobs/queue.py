@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, Select, exists, func, or_, select, tuple_, update
+from sqlalchemy import Select, func, or_, select, tuple_, union_all, update
 from sqlalchemy.orm import Session
 
 from app.core import limits
@@ -38,15 +38,17 @@ def enqueue(session: Session, rows: Sequence[JobRow], *, at: datetime) -> None:
     for number, row in enumerate(rows):
         row.submitted_at = row.waits_since = at + timedelta(microseconds=number)
         row.trees_done = 0
+        dataset_ids = sorted({part.dataset for part in row.parts})
+        row.reads = " ".join(dataset_ids)
         session.add(row)
-        for dataset_id in sorted({part.dataset for part in row.parts}):
+        for dataset_id in dataset_ids:
             session.add(JobDatasetRow(job_id=row.id, dataset_id=dataset_id))
     session.flush()
 
 
 def has_queued(session: Session, *, closed: Collection[str] = ()) -> bool:
     """Whether any job can be claimed; an idle worker reads this without the write lock."""
-    return session.execute(select(JobRow.id).where(_claimable(closed)).limit(1)).first() is not None
+    return turns.has_queued(session, closed=closed)
 
 
 def counts(session: Session, states: Collection[JobState]) -> dict[JobState, int]:
@@ -68,7 +70,7 @@ def claim(session: Session, *, at: datetime, ttl_s: float, closed: Collection[st
         ttl_s: seconds until the lease ends.
         closed: datasets whose jobs stay in the queue.
     """
-    row = turns.lock_next(session, _claimable(closed))
+    row = turns.lock_next(session, closed=closed)
     if row is None:
         return None
     token = secrets.token_hex(16)
@@ -77,15 +79,6 @@ def claim(session: Session, *, at: datetime, ttl_s: float, closed: Collection[st
     row.lease_until = at + timedelta(seconds=ttl_s)
     session.flush()
     return Claim(row.id, token)
-
-
-def _claimable(closed: Collection[str]) -> ColumnElement[bool]:
-    """Queued jobs that read none of the datasets ``closed``."""
-    queued = JobRow.state == JobState.QUEUED.value
-    if not closed:
-        return queued
-    reads = (JobDatasetRow.job_id == JobRow.id) & JobDatasetRow.dataset_id.in_(sorted(closed))
-    return queued & ~exists().where(reads).correlate(JobRow)
 
 
 def _reading(dataset_ids: Collection[str]) -> Select[str]:
@@ -180,21 +173,14 @@ def overdue(
     leased_until = at + timedelta(seconds=ttl_s)
     queued_since = at - timedelta(seconds=limits.MAX_QUEUE_S)
     asked_since = at - timedelta(seconds=limits.MAX_APPROVAL_S)
-    return list(
-        session.execute(
-            select(JobRow.id)
-            .where(
-                or_(
-                    (JobRow.state == JobState.RUNNING.value)
-                    & or_(JobRow.lease_until < at, JobRow.lease_until > leased_until),
-                    _claimable(closed) & (JobRow.submitted_at < queued_since) & (JobRow.waits_since < queued_since),
-                    (JobRow.state == JobState.WAITING.value) & (JobRow.submitted_at < asked_since),
-                )
-            )
-            .order_by(JobRow.submitted_at)
-            .limit(limit)
-        ).scalars()
-    )
+    is_lost = or_(JobRow.lease_until < at, JobRow.lease_until > leased_until)
+    lost = (JobRow.state == JobState.RUNNING.value) & is_lost
+    unanswered = (JobRow.state == JobState.WAITING.value) & (JobRow.submitted_at < asked_since)
+    settled = union_all(
+        select(JobRow.id, JobRow.submitted_at).where(or_(lost, unanswered)),
+        turns.waiting_since_before(queued_since, closed=closed),
+    ).subquery()
+    return list(session.execute(select(settled.c.id).order_by(settled.c.submitted_at).limit(limit)).scalars())
 
 
 def job(session: Session, job_id: str) -> JobRow:

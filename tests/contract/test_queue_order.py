@@ -41,8 +41,8 @@ def first_by_rule(session: Session, closed: Collection[str]) -> str | None:
 
 
 @st.composite
-def jobs(draw: st.DrawFn) -> list[tuple[dict[str, Any], str]]:
-    """Rows of jobs in every state, with the dataset that each reads; many of their times are equal."""
+def jobs(draw: st.DrawFn) -> list[tuple[dict[str, Any], list[str]]]:
+    """Rows of jobs in every state, with the datasets that each reads; many of their times are equal."""
     minutes = st.integers(0, 6).map(lambda number: timedelta(minutes=number))
     ages = st.sampled_from([timedelta(), A_DAY, 3 * A_DAY])
     listed = []
@@ -63,7 +63,8 @@ def jobs(draw: st.DrawFn) -> list[tuple[dict[str, Any], str]]:
         row["finished_at"] = later + draw(minutes) if state in ENDED else None
         running = state is JobState.RUNNING
         row |= {"lease_token": "token", "lease_until": later + draw(minutes)} if running else {}
-        listed.append((row, draw(st.sampled_from(["ds_open", "ds_closed"]))))
+        reads = sorted(draw(st.sets(st.sampled_from(["ds_open", "ds_closed", "ds_other"]), max_size=2)))
+        listed.append((row | {"reads": " ".join(reads)}, reads))
     return listed
 
 
@@ -72,15 +73,18 @@ def jobs(draw: st.DrawFn) -> list[tuple[dict[str, Any], str]]:
     listed=jobs(), closed=st.sampled_from([(), ("ds_closed",)]), ends=st.lists(st.booleans(), min_size=14, max_size=14)
 )
 def test_claims_take_the_jobs_in_the_order_of_the_rule(
-    installation: Installation, listed: list[tuple[dict[str, Any], str]], closed: Collection[str], ends: list[bool]
+    installation: Installation,
+    listed: list[tuple[dict[str, Any], list[str]]],
+    closed: Collection[str],
+    ends: list[bool],
 ) -> None:
     with installation.database.write() as session:
         session.execute(delete(JobRow))
         session.execute(delete(JobDatasetRow))
         session.execute(insert(JobRow), [_row(**row) for row, _ in listed])
-        session.execute(
-            insert(JobDatasetRow), [{"job_id": row["id"], "dataset_id": dataset} for row, dataset in listed]
-        )
+        reading = [{"job_id": row["id"], "dataset_id": dataset} for row, reads in listed for dataset in reads]
+        if reading:
+            session.execute(insert(JobDatasetRow), reading)
         for number in range(len(listed) + 1):
             at = NOW + timedelta(seconds=number)
             expected = first_by_rule(session, closed)
@@ -88,7 +92,8 @@ def test_claims_take_the_jobs_in_the_order_of_the_rule(
             assert (claim and claim.job_id) == expected
             if claim is not None and ends[number % len(ends)]:
                 session.execute(update(JobRow).where(JobRow.id == claim.job_id).values(charged_at=at))
-        assert claim is None, "the last claim finds the queue empty"
+        assert claim is None, "the last claim finds no job"
+        assert not queue.has_queued(session, closed=closed)
 
 
 def _row(**fields: Any) -> dict[str, Any]:
