@@ -7,7 +7,7 @@ import typer
 from app.cli.arguments import DatasetArgument, ModelArgument
 from app.cli.command import Remote, WrongUse, command
 
-app = typer.Typer(help="Name models, and let names move from model to model.", no_args_is_help=True)
+app = typer.Typer(help="Give models names that can move to other models.", no_args_is_help=True)
 
 AliasArgument: TypeAlias = Annotated[
     str, typer.Argument(help="DATASET@NAME, such as bank@production.", show_default=False, metavar="ALIAS")
@@ -30,7 +30,7 @@ def list_aliases(call: Remote, dataset: DatasetArgument) -> None:
 @app.command("set")
 @command
 def put(call: Remote, alias: AliasArgument, model_id: ModelArgument) -> None:
-    """Make an alias name a model, from now on. Whoever uses the alias reaches that model with the next request."""
+    """Set an alias to a model. Later requests that use the alias reach that model."""
     dataset, name = _parts(alias)
     with call.client() as client:
         answer = client.put_alias(dataset, name, model_id)

@@ -17,7 +17,7 @@ ReasonOption = Annotated[str, typer.Option(help="A sentence that the control cha
 @app.command("list")
 @command
 def list_approvals(call: Remote) -> None:
-    """List the jobs that wait for a decision for a dataset that the key owns, oldest first."""
+    """List the jobs that wait for a decision about a dataset that the key owns, oldest first."""
     with call.client() as client:
         waiting = list(client.approvals())
     if call.as_json:
@@ -35,7 +35,7 @@ def list_approvals(call: Remote) -> None:
 @app.command("approve")
 @command
 def approve(call: Remote, job_id: JobArgument, reason: ReasonOption) -> None:
-    """Let a waiting job run. Another owner than its submitter decides."""
+    """Let a waiting job run. An owner other than its submitter decides."""
     _decide(call, job_id, "approve", reason)
 
 

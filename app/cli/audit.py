@@ -16,7 +16,7 @@ app = typer.Typer(help="List administrative acts and export them.", no_args_is_h
 @app.command("list")
 @command
 def list_acts(call: Remote) -> None:
-    """List administrative acts: keys, grants, declarations, erasures, caps, populations, signers, rules."""
+    """List administrative acts: keys, grants, declarations, erasures, caps, rules, aliases and others."""
     with call.client() as client:
         acts = list(client.acts())
     if call.as_json:

@@ -40,6 +40,9 @@ class NoKey(Exception):
         return "no key: set GROVEKEEPER_API_KEY, or name a file with --key-file"
 
 
+_KEY_REFUSED = "the key is unknown, revoked or expired: set another GROVEKEEPER_API_KEY, or name a file with --key-file"
+
+
 @contextmanager
 def one_attempt(output: Output, continued: str | None) -> Iterator[str]:
     """The idempotency key of one request, shown if no answer arrives, so that a repetition cannot spend twice.
@@ -47,7 +50,12 @@ def one_attempt(output: Output, continued: str | None) -> Iterator[str]:
     Args:
         output: where the command prints.
         continued: the key of an earlier attempt, if the command continues one.
+
+    Raises:
+        WrongUse: the key is empty, as from a variable that is not set: a generated key would spend again.
     """
+    if continued == "":
+        raise WrongUse("--idempotency-key is empty")
     key = continued or secrets.token_hex(16)
     try:
         yield key
@@ -141,12 +149,13 @@ def reported(output: Output) -> Iterator[None]:
     try:
         yield
     except ApiProblem as problem:
-        output.problem(problem.body, problem.detail)
+        output.problem(problem.body, _KEY_REFUSED if problem.type == "unauthenticated" else problem.detail)
         if problem.type == "internal" and not output.as_json:
             output.complain(f"  request id: {problem.request_id}")
         raise typer.Exit(of_problem(problem.type)) from problem
     except Unreachable as error:
-        output.problem({"type": "unreachable", "detail": str(error)}, str(error))
+        sentence = str(replace(error, idempotency_key=None))  # one_attempt says how a command continues
+        output.problem({"type": "unreachable", "detail": sentence}, f"{sentence}; --url names another address")
         raise typer.Exit(ExitCode.UNREACHABLE) from error
     except NoKey as error:
         output.problem({"type": "no-key", "detail": str(error)}, str(error))

@@ -47,7 +47,7 @@ def demo(
         Path | None, typer.Option(help="Keep everything in this folder; default a temporary one.", show_default=False)
     ] = None,
     port: Annotated[int | None, typer.Option(help="Port of the server.", show_default=False)] = None,
-    end: Annotated[bool, typer.Option("--exit", help="End after the last step instead of serving on.")] = False,
+    end: Annotated[bool, typer.Option("--exit", help="Stop the server after the last step.")] = False,
 ) -> None:
     """Show everything on a real dataset: a quote, training, predictions, a refusal, the verified ledger."""
     settings = Settings.from_environment(os.environ, home=home and home.expanduser().absolute())

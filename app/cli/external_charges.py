@@ -54,7 +54,7 @@ def charge(
     dataset: DatasetArgument,
     description: Annotated[str, typer.Option(help="What will run; the entries keep it.", show_default=False)],
     stated: Stated,
-    quote: Annotated[bool, typer.Option("--quote", help="Ask for the price only.")] = False,
+    quote: Annotated[bool, typer.Option("--quote", help="Quote the price and charge nothing.")] = False,
     idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
 ) -> None:
     """Charge a dataset's account for an external mechanism, before it runs. A charge is never given back."""

@@ -8,8 +8,11 @@ from app.cli import suggestions
 _SHOWN_VALUES = 20
 _MEANINGS = {
     "/delta: not-for-pure": "a pure account has no δ: leave --delta out",
+    "/epsilon: required": "a private dataset needs one: add --epsilon",
     "/epsilon: too-small": "too small: it pays for no draw",
     "/epsilon: too-large": "too large for any account",
+    "/expires_at: too-early": "in the past",
+    "/parameters: unknown-field": "the algorithm has no such parameter (auto has none)",
     "/rows: unknown-column": "the rows have a column that the model does not read",
     "/scope: unknown-partition": "the dataset has no such partition; see: grovekeeper datasets show DATASET",
     "/unlabelled: required": "this algorithm needs a second dataset: add --unlabelled",
@@ -17,6 +20,7 @@ _MEANINGS = {
     "malformed": "not of the form that this field takes",
     "missing": "an empty cell in a column that allows none",
     "no-account": "a public dataset has no account, so no budget runs low",
+    "not-a-time": "not a time with a zone, such as 2027-01-31T12:00:00Z",
     "not-an-amount": "not an exact decimal number, such as 0.5",
     "not-disjoint": "the two scopes share cells",
     "not-for-this-algorithm": "this algorithm does not take it; see: grovekeeper algorithms ALGORITHM",

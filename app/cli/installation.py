@@ -16,7 +16,7 @@ from app.cli.exit_codes import ExitCode
 from app.core.memory import without_collection
 from app.core.settings import Settings
 
-db = typer.Typer(help="The database of the installation.", no_args_is_help=True)
+db = typer.Typer(help="Upgrade the database of the installation, and change its keys.", no_args_is_help=True)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class WorkOptions:
         int | None, typer.Option(help="Seconds without a heartbeat until a worker loses its job.", show_default=False)
     ] = None
     poll_interval_s: Annotated[
-        float | None, typer.Option(help="Seconds between looks at an empty queue.", show_default=False)
+        float | None, typer.Option(help="Seconds between polls of an empty queue.", show_default=False)
     ] = None
     release_interval_s: Annotated[
         int | None, typer.Option(help="Seconds between the public times of jobs; 0 for none.", show_default=False)
@@ -98,7 +98,7 @@ def api(call: ListenOptions) -> None:
 
 @command
 def worker(call: HomeOptions, work: WorkOptions) -> None:
-    """Run one worker until it is told to stop."""
+    """Run one worker until a signal stops it."""
     with without_collection():
         from app.worker.main import run
 

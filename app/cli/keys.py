@@ -30,7 +30,7 @@ Save = Annotated[
 @command
 def create(
     call: Remote,
-    name: Annotated[str, typer.Argument(help="Whose key it is.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the person or program.", show_default=False)],
     role: Annotated[
         list[str] | None,
         typer.Option("--role", help="admin, owner or auditor, everywhere; may be repeated.", show_default=False),
@@ -104,7 +104,7 @@ def _show_secret(call: Remote, made: dict[str, Any], file: Path | None) -> None:
 @command
 def create_admin(
     call: HomeOptions,
-    name: Annotated[str, typer.Option(help="Whose key it is.")] = "admin",
+    name: Annotated[str, typer.Option(help="Name of the person or program.")] = "admin",
 ) -> None:
     """Make an admin key on the installation itself, for when all admin keys are lost."""
     from app.cli.prepare import opened

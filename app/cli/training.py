@@ -50,7 +50,7 @@ class PlanOptions:
         str | None,
         typer.Option(
             "--unlabelled",
-            help="For sspe-1: the second dataset, or the same with another scope.",
+            help="For sspe-1: the second dataset, or the same dataset with another scope.",
             show_default=False,
         ),
     ] = None
@@ -134,7 +134,7 @@ class PlanOptions:
 def algorithms(
     call: Remote,
     slugs: Annotated[
-        list[str] | None, typer.Argument(metavar="ALGORITHM", help="Show these in full.", show_default=False)
+        list[str] | None, typer.Argument(metavar="ALGORITHM", help="Algorithms to show in full.", show_default=False)
     ] = None,
 ) -> None:
     """List the algorithms, or show some: what their papers claim, what runs here, accuracy, parameters."""
@@ -182,7 +182,7 @@ RecoverOption = Annotated[
     int | None,
     typer.Option(
         "--recover", min=1, max=100, show_default=False,
-        help="Percent of a non-private forest's gain over the largest class: show the ε of similar public tables.",
+        help="Show the ε at which similar public tables recovered this percentage of a non-private forest's gain.",
     ),
 ]  # fmt: skip
 

@@ -7,7 +7,7 @@ import typer
 from app.cli.arguments import DatasetArgument
 from app.cli.command import Remote, command
 
-app = typer.Typer(help="Let other programs be told about jobs, refusals and low budgets.", no_args_is_help=True)
+app = typer.Typer(help="Send events about jobs, refusals and low budgets to other programs.", no_args_is_help=True)
 
 
 @app.command("add")
@@ -18,7 +18,7 @@ def add(
     address: Annotated[str, typer.Argument(help="A public https address.", show_default=False)],
     event: Annotated[
         list[str] | None,
-        typer.Option(help="May be repeated: job.queued, job.started, job.ended (default), request.refused."),
+        typer.Option(help="job.queued, job.started, job.ended (default) or request.refused; may be repeated."),
     ] = None,
     below: Annotated[
         str | None,

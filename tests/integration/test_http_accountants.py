@@ -9,6 +9,7 @@ import pytest
 
 from app.privacy import accountants
 from app.verifier.dataset_replay import verify
+from tests.support.databases import on_one_idle_server
 from tests.support.server import Server, training
 
 DELTA = "1e-6"
@@ -266,6 +267,20 @@ def test_an_epsilon_above_ten_is_warned_of_at_declaration_and_in_quotes(server: 
         assert sum("ε is above 10" in warning for warning in quote["warnings"]) == n_warnings
         assert (quote["cap"], quote["remaining"], quote["limited_by"]) == ("11", "11", "cap")
         assert Decimal(quote["left_afterwards"]) == 11 - Decimal(epsilon)
+
+
+@on_one_idle_server
+@pytest.mark.parametrize(("public_size", "epsilon"), [(200, "1500"), (10**9, "0.00001")])
+def test_an_expected_accuracy_is_stated_at_a_large_and_at_a_small_epsilon(
+    idle_server: Server, public_size: int, epsilon: str
+) -> None:
+    """Amounts of answers have no exponent."""
+    dataset = idle_server.declared(public_size=public_size)["id"]
+    quoted = idle_server.admin.http.post(
+        "/plans", json=training(dataset, epsilon=epsilon, algorithm="rpf", parameters={})
+    )
+    assert quoted.status_code == 200
+    assert quoted.json()["expected_accuracy"]["band"]["epsilon"] == epsilon
 
 
 def test_a_quote_names_the_nearest_measurement_where_nothing_similar_was_measured(idle_server: Server) -> None:

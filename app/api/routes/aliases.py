@@ -26,7 +26,7 @@ def list_aliases(installation: CurrentInstallation, caller: Caller, dataset: str
 def show_alias(
     installation: CurrentInstallation, caller: Caller, dataset: str, alias: _Alias, page: Page
 ) -> AliasHistory:
-    """Show the model that an alias names, and who moved the alias when. For whoever may read the balance."""
+    """Show the model that an alias names, and who moved the alias when. For keys that may read the balance."""
     return aliases.show_alias(installation, caller, dataset, alias, page)
 
 
@@ -36,7 +36,7 @@ def show_alias(
 def put_alias(
     installation: CurrentInstallation, caller: Caller, dataset: str, alias: _Alias, body: AliasIn
 ) -> AliasOut:
-    """Make an alias name a model of the dataset. Requests that begin afterwards reach that model."""
+    """Set an alias to a model of the dataset. Later requests that use the alias reach that model."""
     return aliases.put_alias(installation, caller, dataset, alias, model=body.model)
 
 

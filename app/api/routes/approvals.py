@@ -14,7 +14,7 @@ router = APIRouter(prefix="/approvals", tags=["approvals"], route_class=BodyRout
 
 @router.get("", operation_id="list_approvals", responses=problems.documented())
 def list_approvals(installation: CurrentInstallation, caller: Caller, page: Page) -> ApprovalList:
-    """List the jobs that wait for a decision for a dataset that the key owns, oldest first."""
+    """List the jobs that wait for a decision about a dataset that the key owns, oldest first."""
     return approvals.list_approvals(installation, caller, page)
 
 

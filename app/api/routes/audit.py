@@ -16,7 +16,7 @@ router = APIRouter(prefix="/audit", tags=["audit"], route_class=BodyRoute)
 
 @router.get("", operation_id="list_acts", responses=problems.documented(RoleMissing))
 def list_acts(installation: CurrentInstallation, caller: Caller, page: Page) -> ActList:
-    """List administrative acts in order: keys, grants, declarations, erasures, caps, populations, signers, rules."""
+    """List administrative acts in order: keys, grants, declarations, erasures, caps, rules, aliases and others."""
     return audit.list_acts(installation, caller, page)
 
 

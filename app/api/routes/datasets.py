@@ -105,7 +105,7 @@ def list_datasets(
 ) -> DatasetList:
     """List the public facts and the balance of every dataset on which the key has a grant.
 
-    `name` leaves out datasets whose names do not contain it, in upper or lower case.
+    With `name`, only datasets whose names contain it, in upper or lower case.
     """
     return show_datasets.list_datasets(installation, caller, page, name=name)
 

@@ -50,7 +50,7 @@ def list_models(
     algorithm: NameFilter = None,
     alias: NameFilter = None,
 ) -> ModelList:
-    """List the models of all datasets on which the key may predict, newest first; filters leave out other models."""
+    """List the models of all datasets on which the key may predict, newest first; query parameters filter the list."""
     return models.list_models(installation, caller, page, ModelFilter(dataset, algorithm, alias))
 
 
@@ -86,9 +86,7 @@ async def download_artifact(
     caller: Caller,
     model_id: str,
     form: Annotated[Literal["safetensors", "onnx"], Query(alias="format")] = "safetensors",
-    read_out: Annotated[
-        str | None, Query(description="Of an ONNX file, which answers in one way; by default the model's own.")
-    ] = None,
+    read_out: Annotated[str | None, Query(description="Read-out of an ONNX file; by default the model's.")] = None,
 ) -> Response:
     """Download the model as safetensors or ONNX."""
     threads = capacities(request)
@@ -132,4 +130,5 @@ def predict(_: Caller, model_id: str) -> None:
 
     A table in Arrow is answered by a table, with the columns `label` and `probabilities`, unless `Accept` names JSON.
     """
-    raise NotImplementedError("app.api.predictions answers before the router")
+    # The route documents the operation; app.api.predictions answers its requests before the framework routes them.
+    raise AssertionError("predictions are answered before routing")

@@ -32,7 +32,7 @@ def create_quote(installation: CurrentInstallation, caller: Caller, dataset: str
 def create_reservation(
     installation: CurrentInstallation, caller: Caller, dataset: str, body: ExternalIn, request: Idempotency
 ) -> Response:
-    """Charge the dataset's account for an external mechanism, at once and for good. Ask before the mechanism runs."""
+    """Charge the dataset's account for an external mechanism, for good. Request it before the mechanism runs."""
     return sent(external.charge_external(installation, caller, dataset, body, request=request))
 
 

@@ -94,7 +94,7 @@ def job_filter(
 def list_jobs(
     installation: CurrentInstallation, caller: Caller, page: Page, matching: Annotated[JobFilter, Depends(job_filter)]
 ) -> JobList:
-    """List the jobs of all datasets on which the key may train, newest first; filters leave out other jobs."""
+    """List the jobs of all datasets on which the key may train, newest first; query parameters filter the list."""
     return show_jobs.list_jobs(installation, caller, page, matching)
 
 

@@ -97,7 +97,8 @@ class AccountantMismatch(GrovekeeperError):
     accepted_by: Sequence[str]
 
     def __str__(self) -> str:
-        return f"a {self.accountant} account cannot pay for this; accepted by: {', '.join(self.accepted_by) or 'none'}"
+        can = ", ".join(self.accepted_by) or "none"
+        return f"a {self.accountant} account cannot pay for this; accounts that can: {can}"
 
 
 @dataclass(eq=False)
@@ -108,7 +109,8 @@ class AdjacencyMismatch(GrovekeeperError):
     accepted_by: Sequence[str]
 
     def __str__(self) -> str:
-        return f"a {self.adjacency} account cannot pay for this; accepted by accounts of: {', '.join(self.accepted_by)}"
+        can = ", ".join(self.accepted_by)
+        return f"an account with adjacency {self.adjacency} cannot pay for this; adjacencies that can: {can}"
 
 
 @dataclass(eq=False)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from decimal import Decimal
 from fractions import Fraction
 
 from app.forests import catalogue
@@ -80,7 +81,7 @@ def _words(run: Run) -> str:
 def _nearest_band(curve: Sequence[Band], epsilon: float) -> str:
     nearest = min(curve, key=lambda band: abs(math.log(band.epsilon / epsilon)))
     return (
-        f"Not measured for this size at ε = {epsilon:.3g}. Nearest measured: ε = {nearest.epsilon:g}, where similar "
+        f"Not measured for this size at ε = {_text(epsilon)}. Nearest measured: ε = {nearest.epsilon:g}, where similar "
         f"tables recovered {100 * nearest.low:.0f} to {100 * nearest.high:.0f} %."
     )
 
@@ -97,7 +98,7 @@ def _nearest_table(comparison: Comparison, epsilon: float) -> str:
 
 def _converted(part: PricedPart, epsilon: float) -> str:
     symbol = accountants.by_name(part.accountant).SYMBOL
-    return f"Measured at δ = 1e-6, where the same {symbol} is ε = {epsilon:.3g}."
+    return f"Measured at δ = 1e-6, where the same {symbol} is ε = {_text(epsilon)}."
 
 
 def _at_other_delta(part: PricedPart, epsilon: float, *, of: Fraction | None, to: Fraction | None) -> float:
@@ -111,8 +112,13 @@ def _at_other_delta(part: PricedPart, epsilon: float, *, of: Fraction | None, to
 def _shown(band: Band, part: PricedPart) -> RecoveredBandOut:
     epsilon = _at_other_delta(part, band.epsilon, of=DELTA, to=part.delta)
     return RecoveredBandOut(
-        epsilon=f"{epsilon:.3g}",
+        epsilon=_text(epsilon),
         low=round(band.low, 3),
         middle=round(band.middle, 3),
         high=round(band.high, 3),
     )
+
+
+def _text(epsilon: float) -> str:
+    """Decimal text with three significant digits and no exponent."""
+    return format(Decimal(f"{epsilon:.3g}"), "f")

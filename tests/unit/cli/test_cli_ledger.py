@@ -111,6 +111,13 @@ def test_a_cap_is_sent_as_typed_and_once_per_key(run: Run, service: Any) -> None
     assert run("ledger", "cap", "census", "2").exit_code == 2, "a cap is not changed without a reason"
 
 
+def test_an_empty_idempotency_key_is_not_replaced(run: Run, service: Any) -> None:
+    """A variable that is not set would else spend with every run of a script."""
+    refused = run("ledger", "charge", "census", "--description", "x", "--epsilon", "1", "--idempotency-key", "")
+    assert (refused.exit_code, service.requests) == (2, [])
+    assert "--idempotency-key is empty" in refused.stderr
+
+
 def test_entries_are_searched_by_kind_job_actor_and_cells(run: Run, service: Any) -> None:
     run("ledger", "entries", "census", "--kind", "charge", "--actor", "key_1", "--scope", "shard=1")
     sent = dict(service.requests[-1].url.params)
