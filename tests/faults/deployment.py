@@ -23,7 +23,7 @@ from tests.faults.processes import Role, Start, shift_clock
 from tests.faults.proxy import Proxy, proxies
 from tests.support.line_process import line_process
 from tests.support.ports import free_port
-from tests.support.postgres import PostgresServer, fresh_database, restartable_server
+from tests.support.postgres import PostgresServer, restartable_server
 
 LEASE_TTL_S = 3
 ADMIN_KEY = "key_admin." + "k" * 43
@@ -165,11 +165,10 @@ def replicated(folder: Path, fork: Fork) -> Iterator[Deployment]:
     """Two API replicas and two workers on a PostgreSQL server of their own."""
     with ExitStack() as stack:
         postgres = stack.enter_context(restartable_server())
-        url = stack.enter_context(fresh_database(postgres.url))
-        migrate.upgrade(url)
-        register_configured_admin(Settings(home=folder / "home", database_url=url, admin_key=ADMIN_KEY))
+        migrate.upgrade(postgres.url)
+        register_configured_admin(Settings(home=folder / "home", database_url=postgres.url, admin_key=ADMIN_KEY))
         roles: tuple[Role, ...] = ("api", "api", "worker", "worker")
-        yield stack.enter_context(_deployed(folder, fork, url=url, roles=roles, postgres=postgres))
+        yield stack.enter_context(_deployed(folder, fork, url=postgres.url, roles=roles, postgres=postgres))
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """Finds where a release copies the numbers of its last noisy table, so that one run gives its law over all of them.
 
 Nothing is drawn after the last table of a path, and its numbers are independent given the path. If the release copies
-them, its law follows from one run with numbers that occur nowhere else. Two more runs, with numbers of the
-table's window, show whether it copies them. A release that adds, sorts, clips or drops numbers is walked path by path.
+them, its law follows from one run with numbers that occur nowhere else. Further runs, with numbers of the table's
+window, show whether it copies them. A release that adds, sorts, clips or drops numbers is walked path by path.
 """
 
 import itertools
@@ -39,6 +39,12 @@ def alternating(table: Table) -> list[int]:
 
 def nearest_to_zero(table: Table) -> list[int]:
     return [min(table.values, key=abs)] * len(table.laws)
+
+
+def choices() -> Iterator[tuple[StandIn, ...]]:
+    """Numbers of the window for each path: the first path is run with both choices, later paths with one, in turns."""
+    yield alternating, nearest_to_zero
+    yield from itertools.cycle(((alternating,), (nearest_to_zero,)))
 
 
 class Copies:

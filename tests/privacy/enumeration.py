@@ -208,10 +208,11 @@ def law_of_every_path(walked: Callable[[_Walk], Hashable]) -> dict[Hashable, flo
 def _law_without_last_table(walked: Callable[[_Walk], Hashable], last_table: int) -> dict[Hashable, float] | None:
     """The law if every path copies its last table into the release and draws nothing after it, else None.
 
-    Each path is run with numbers that occur nowhere else, and twice with numbers of the window.
+    Each path is run with numbers that occur nowhere else, and again with numbers of the window.
     """
     law: dict[Hashable, float] = defaultdict(float)
     prefix: list[int] | None = []
+    choices = copied_counts.choices()
     while prefix is not None:
         walk = _Walk(prefix, copied_counts.distinct_numbers, last_table)
         template = walked(walk)
@@ -222,7 +223,7 @@ def _law_without_last_table(walked: Callable[[_Walk], Hashable], last_table: int
             law[template] += walk.probability
         else:
             copies = copied_counts.Copies(template, walk.last)
-            for numbers in (copied_counts.alternating, copied_counts.nearest_to_zero):
+            for numbers in next(choices):
                 released = walked(_Walk(prefix, numbers, last_table))
                 if not walk.is_last or not copies.explain(released, numbers):
                     return None

@@ -29,11 +29,10 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import URL, make_url
 
+from tests.support.memory import folder_in_memory
 from tests.support.ports import free_port
 
 _START_TIMEOUT_S = 240
-_MEMORY = Path("/dev/shm")
-_MEMORY_BYTES = 2**31
 _PORT_ATTEMPTS = 5
 _START_ATTEMPTS = 2
 """A server that runs at the first attempt may be ending."""
@@ -91,11 +90,12 @@ def fresh_database(server_url: str, *, template: str | None = None) -> Iterator[
     name = f"grovekeeper_test_{secrets.token_hex(6)}"
     # Copying files takes a quarter of the time of the default, which writes every page of the template to the log.
     source = sql.SQL(" TEMPLATE {} STRATEGY file_copy").format(sql.Identifier(template)) if template else sql.SQL("")
-    execute(server_url, sql.SQL("CREATE DATABASE {}{}").format(sql.Identifier(name), source))
-    try:
-        yield _rendered(make_url(server_url).set(database=name))
-    finally:
-        execute(server_url, sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+    with psycopg.connect(driver_url(server_url), autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}{}").format(sql.Identifier(name), source))
+        try:
+            yield _rendered(make_url(server_url).set(database=name))
+        finally:
+            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def execute(url: str, statement: sql.Composed | str) -> None:
@@ -115,10 +115,8 @@ def _rendered(url: URL) -> str:
 
 @contextmanager
 def _server_folder() -> Iterator[Path]:
-    # Not pytest's temporary folder, which the server's account cannot read. In memory, if there is room: a database
-    # per test is hundreds of new files, and on a disk these cost half of the server's CPU time.
-    roomy = _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= _MEMORY_BYTES
-    folder = Path(tempfile.mkdtemp(prefix="grovekeeper-pg-", dir=_MEMORY if roomy else None))
+    # Not pytest's temporary folder, which the server's account cannot read.
+    folder = Path(tempfile.mkdtemp(prefix="grovekeeper-pg-", dir=folder_in_memory()))
     try:
         if os.geteuid() == 0:
             account = pwd.getpwnam("nobody")
