@@ -1,5 +1,6 @@
 """Assigns an id to every request and checks load, readiness, key and path, in this order, before routing."""
 
+import asyncio
 import errno
 import logging
 import secrets
@@ -36,7 +37,8 @@ class EveryRequest:
     * ``X-Request-Id`` on every answer; an unexpected error becomes a 500 with this id and nothing else, or a 503 if the
       system refused an operation on a file.
     * At most ``limits.MAX_REQUESTS_IN_FLIGHT`` requests at once, ``limits.MAX_REQUESTS_PER_KEY`` of one key; then 429.
-    * 503 until the database is at this program's revision and agrees with every head outside it.
+    * 503 until the database is at this program's revision and agrees with every head outside it, and to requests that
+      a stop does not wait for.
     * 401 without a valid key, before the body is read; a page without a session sends the caller to sign in.
     * Counts, logs and traces every answer.
     """
@@ -92,6 +94,11 @@ class EveryRequest:
         except ClientDisconnect:
             # No client is left to answer; the route closed the file of the body, which frees it.
             _log.info("a client went away")
+        except asyncio.CancelledError:
+            # The server stops and waits no longer. What the request does in a thread may still take effect.
+            if answered.has_started:
+                raise
+            await _answer_to(Unavailable("the service is stopping"), Request(scope))(scope, receive, answered)
         except Exception as error:
             _log.exception("a request failed")
             if answered.has_started:

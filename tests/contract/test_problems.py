@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,30 @@ def test_an_http_error_with_a_named_cause_is_answered_as_the_cause(app: FastAPI,
     error.__cause__ = errors.TooLarge("the body", 5)
     _raises(app, error)
     assert _get(app, "/broken", key).json()["limit"] == 5
+
+
+def test_a_request_that_a_stop_does_not_wait_for_is_unavailable(app: FastAPI, key: str) -> None:
+    began, goes_on = threading.Event(), threading.Event()
+
+    def work() -> None:
+        began.set()
+        goes_on.wait(timeout=60)
+
+    app.add_api_route("/slow", work)
+
+    async def stop() -> Response:
+        async with AsyncClient(transport=ASGITransport(app), base_url="http://test") as client:
+            request = asyncio.create_task(client.get("/slow", headers={"Authorization": f"Bearer {key}"}))
+            await asyncio.to_thread(began.wait, 60)
+            request.cancel()  # as uvicorn does at the end of its grace
+            try:
+                return await request
+            finally:
+                goes_on.set()
+
+    answer = asyncio.run(stop())
+    assert (answer.status_code, answer.json()["type"]) == (503, "unavailable")
+    assert answer.headers["Retry-After"] == "1"
 
 
 def test_a_database_that_was_not_upgraded_is_unavailable(tmp_path: Path) -> None:
