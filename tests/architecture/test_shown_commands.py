@@ -1,4 +1,4 @@
-"""The commands that documents and pages of the dashboard show are commands of the command line, with their options."""
+"""Commands that documents and pages show exist, with their options; a guide names every kind of entry."""
 
 import re
 from html import unescape
@@ -10,6 +10,7 @@ import typer
 
 from app.api import pages
 from app.cli.main import app
+from app.ledger.entries import EntryKind
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -47,3 +48,9 @@ def test_commands_are_found_and_judged() -> None:
     assert _problem("keys destroy") == "no command destroy"
     assert _problem("plan census --price 3") == "no option --price"
     assert _problem("plan census --epsilon 1") is None
+
+
+def test_the_guide_of_the_auditor_names_every_kind_of_entry() -> None:
+    guide = (ROOT / "docs" / "guides" / "auditor.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^\| (`.*?) \|", guide, re.MULTILINE)
+    assert {kind.value for kind in EntryKind} <= set(re.findall(r"`([a-z-]+)`", " ".join(cells)))

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from app.core import limits
 from app.forests.contract.parameters import Parameter, share
+from app.forests.trees import tree_parameters
 
 READ_OUTS = ("mv", "ta", "pa")
 """Majority vote first: the papers' forests vote."""
 
-N_ESTIMATORS = Parameter(
-    "n_estimators",
-    "integer",
-    "Number of trees.",
-    default=100,
-    minimum=Fraction(1),
-    maximum=Fraction(limits.MAX_TREES),
-)
+N_ESTIMATORS = replace(tree_parameters.TEN_TREES, default=100)
 MIN_SAMPLES_LEAF = Parameter(
     "min_samples_leaf",
     "integer",
