@@ -10,6 +10,8 @@ from app.core.errors import InvalidRequest
 from app.forests.algorithms.auto import Auto
 from app.forests.algorithms.bms_rf.price import StackedForest
 from app.forests.algorithms.bms_rf.read import StackedFamily
+from app.forests.algorithms.bms_rf_plain.price import StackedReference
+from app.forests.algorithms.bms_rf_plain.read import PlainStackedFamily
 from app.forests.algorithms.breiman.price import RandomForest
 from app.forests.algorithms.cart.price import GreedyTree, PrunedTree
 from app.forests.algorithms.comparison.price import ConsistentComparisons, SupervisedComparisons
@@ -24,6 +26,7 @@ from app.forests.algorithms.maxtree.price import MaximalVoteTrees
 from app.forests.algorithms.mrf.price import MultinomialForest
 from app.forests.algorithms.nbrt.price import NoiseMatchedBoosting
 from app.forests.algorithms.nbrt.read import BoostedFamily
+from app.forests.algorithms.oblique import price as oblique
 from app.forests.algorithms.pte.price import TransductiveEnsemble
 from app.forests.algorithms.rdt.jagannathan import JagannathanTrees
 from app.forests.algorithms.rdt.price import AveragedTrees, DrawnTrees, VotingTrees
@@ -75,6 +78,12 @@ _REFERENCES: tuple[tuple[Reference, Family], ...] = (
     (rdt_plain.VotingTrees(), NodeFamily()),
     (rdt_plain.AveragedTrees(), NodeFamily()),
     (rdt_plain.DrawnTrees(), NodeFamily()),
+    (StackedReference(), PlainStackedFamily()),
+    (oblique.PrincipalComponents(), ObliqueFamily()),
+    (oblique.LinearDiscriminants(), ObliqueFamily()),
+    (oblique.TikhonovPlanes(), ObliqueFamily()),
+    (oblique.AxisParallelPlanes(), ObliqueFamily()),
+    (oblique.NullSpacePlanes(), ObliqueFamily()),
 )
 
 BY_SLUG: Mapping[str, Algorithm] = MappingProxyType({priced.slug: priced for priced, _ in _ALGORITHMS})

@@ -7,10 +7,12 @@ from typing import Protocol
 
 import numpy as np
 
+from app.forests.algorithms.bms_rf_plain import grow as bms_rf_plain
 from app.forests.algorithms.breiman import grow as breiman
 from app.forests.algorithms.cart import grow as cart
 from app.forests.algorithms.comparison import grow as comparison
 from app.forests.algorithms.consistent import grow as consistent
+from app.forests.algorithms.oblique import grow as oblique
 from app.forests.algorithms.rdt_plain import grow as rdt_plain
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
@@ -44,6 +46,12 @@ REFERENCES: Mapping[str, GrowReference] = MappingProxyType(
         "rdt-plain-mv": rdt_plain.grow_forest,
         "rdt-plain-ta": rdt_plain.grow_forest,
         "rdt-plain-pa": rdt_plain.grow_forest,
+        "bms-rf-plain": bms_rf_plain.grow_forest,
+        "rof-pca": oblique.grow_forest,
+        "rof-lda": oblique.grow_forest,
+        "mpsvm-t": oblique.grow_forest,
+        "mpsvm-p": oblique.grow_forest,
+        "mpsvm-n": oblique.grow_forest,
     }
 )
 """Growth by slug of the algorithm."""

@@ -39,12 +39,18 @@ class NodeFamily:
         are_shares = np.all(values >= 0) and np.all(np.abs(values.sum(axis=1) - 1) <= _SLACK)
         return bool(are_shares) and NodeTrees.of(forest.arrays).is_valid(n_columns=Design.of(schema).n_columns)
 
-    def reader(self, forest: Forest, schema: Schema, read_out: str) -> NodeReader:
+    def reader(self, forest: Forest, schema: Schema, read_out: str) -> family.Reader:
         """A reader of shares of votes (``mv``) or of mean shares (``ta``, ``pa``)."""
         trees = NodeTrees.of(forest.arrays)
         if read_out == pooling.VOTE:
-            trees = replace(trees, values=np.eye(schema.n_classes, dtype=np.float32)[trees.values.argmax(axis=1)])
+            trees = voting(trees)
         return NodeReader(Design.of(schema), trees)
+
+
+def voting(trees: NodeTrees) -> NodeTrees:
+    """The trees with a vote for its largest share, the first in a tie, in place of the shares of every leaf."""
+    votes = np.eye(trees.values.shape[1], dtype=np.float32)
+    return replace(trees, values=votes[trees.values.argmax(axis=1)])
 
 
 class ObliqueFamily(NodeFamily):

@@ -33,3 +33,16 @@ STRUCTURE_SHARE = share(
     "Share of the rows of a tree that choose its splits; the others fill its leaves. The partition rate 1 is one half.",
     default="0.5",
 )
+B1 = Parameter(
+    "b1", "number", "How sharply a split prefers the columns with the largest impurity decrease.",
+    default="10", maximum=Fraction(limits.MAX_REFERENCE_STRENGTH),
+)  # fmt: skip
+B2 = replace(B1, name="b2", description="How sharply a split prefers the points with the largest impurity decrease.")
+MAX_DEPTH = Parameter(
+    "max_depth",
+    "integer",
+    "Largest number of splits on a path; 0 for no limit.",
+    default=0,
+    minimum=Fraction(0),
+    maximum=Fraction(limits.MAX_REFERENCE_DEPTH),
+)

@@ -5,21 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from app.core import limits
 from app.forests.contract.about import without_privacy
 from app.forests.contract.algorithm import Parameters
 from app.forests.contract.parameters import Parameter
 from app.forests.contract.reference import Reference
 from app.forests.trees import reference_parameters
-
-_MAX_DEPTH = Parameter(
-    "max_depth",
-    "integer",
-    "Largest number of splits on a path; 0 for no limit.",
-    default=0,
-    minimum=Fraction(0),
-    maximum=Fraction(limits.MAX_REFERENCE_DEPTH),
-)
 
 
 class _OneTree(Reference):
@@ -42,7 +32,7 @@ class GreedyTree(_OneTree):
     about = without_privacy(
         "scikit-learn grows the tree, without pruning. Every value of an unordered category is a column."
     )
-    parameters = (replace(reference_parameters.MIN_SAMPLES_LEAF, default=1), _MAX_DEPTH)
+    parameters = (replace(reference_parameters.MIN_SAMPLES_LEAF, default=1), reference_parameters.MAX_DEPTH)
 
 
 class PrunedTree(_OneTree):
@@ -65,7 +55,7 @@ class PrunedTree(_OneTree):
             description="Smallest number of rows in a node that may be split.",
             default=20,
         ),
-        replace(_MAX_DEPTH, default=30),
+        replace(reference_parameters.MAX_DEPTH, default=30),
         Parameter(
             "cp",
             "number",

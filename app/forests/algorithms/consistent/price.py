@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 
-from app.core import limits
 from app.forests.contract.about import without_privacy
-from app.forests.contract.parameters import Parameter, share
+from app.forests.contract.parameters import share
 from app.forests.contract.reference import Reference
 from app.forests.trees import reference_parameters
 
-_B1 = Parameter(
-    "b1", "number", "How sharply a split prefers the columns with the largest impurity decrease.",
-    default="10", maximum=Fraction(limits.MAX_REFERENCE_STRENGTH),
-)  # fmt: skip
-_B2 = replace(_B1, name="b2", description="How sharply a split prefers the points with the largest impurity decrease.")
 _FOREST = (reference_parameters.N_ESTIMATORS, reference_parameters.MIN_SAMPLES_LEAF)
 _LEAVES = (
     "A split leaves the smallest number of estimation points on both sides, and a node of one class is a leaf. Ties of "
@@ -37,7 +30,7 @@ class MultinomialReference(_Forest):
         "The column is drawn with softmax(B1/2 · Î) over the largest normalised decreases of all columns, the point "
         f"with softmax(B2/2 · Î) over the normalised decreases of the column. {_LEAVES}"
     )
-    parameters = (*_FOREST, reference_parameters.STRUCTURE_SHARE, _B1, _B2)
+    parameters = (*_FOREST, reference_parameters.STRUCTURE_SHARE, reference_parameters.B1, reference_parameters.B2)
 
 
 class GreedyOnStructure(_Forest):
@@ -59,7 +52,7 @@ class MultinomialOnBootstrap(_Forest):
     title = "Random forest with multinomial splits"
     source = "Bai et al. (2022), section 5.1: Breiman+M"
     about = without_privacy(f"The splits of mrf-plain on bootstrap samples, whose rows also fill the leaves. {_LEAVES}")
-    parameters = (*_FOREST, _B1, _B2)
+    parameters = (*_FOREST, reference_parameters.B1, reference_parameters.B2)
 
 
 class PooledForest(_Forest):

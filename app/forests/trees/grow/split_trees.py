@@ -52,6 +52,15 @@ class CodedRows:
         categories = np.array([rows.features.columns[feature] for feature in spread], dtype=np.int32)
         return cls(values, codes, categories.reshape(len(spread), len(X)), columns, rows.y, design.schema.n_classes)
 
+    @classmethod
+    def of_numbers(cls, X: NDArray[np.float32], y: NDArray[np.int32], n_classes: int) -> CodedRows:
+        """Codes the columns of a matrix, none of which belongs to a category."""
+        coded = [np.unique(column, return_inverse=True) for column in X.T]
+        columns = np.array([(-1, -1, len(values)) for values, _ in coded], dtype=np.int32).reshape(len(coded), 3)
+        codes = np.array([codes for _, codes in coded], dtype=np.int32).reshape(len(coded), len(X))
+        values = tuple(values.astype(np.float64) for values, _ in coded)
+        return cls(values, codes, np.empty((0, len(X)), dtype=np.int32), columns, y, n_classes)
+
     @property
     def n_rows(self) -> int:
         """Number of rows."""

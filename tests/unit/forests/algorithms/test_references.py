@@ -192,7 +192,7 @@ def _excess_errors(slug: str, sizes: tuple[int, ...]) -> list[float]:
     ]
 
 
-CONSISTENT = ("mrf-plain", "denil14", "brf", "comprf-c")
+CONSISTENT = ("mrf-plain", "denil14", "brf", "comprf-c", "bms-rf-plain")
 
 
 def _check_falling(slug: str, sizes: tuple[int, ...], *, last: float) -> None:

@@ -1,0 +1,1 @@
+"""Implements ``bms-rf-plain``, a stacked multinomial forest with dropout, without privacy."""

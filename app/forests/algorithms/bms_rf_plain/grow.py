@@ -1,0 +1,53 @@
+"""Grows ``bms-rf-plain`` layer by layer on the rows of a public dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from app.forests.algorithms.bms_rf_plain.read import PROJECTION, scaled, shifted
+from app.forests.contract.forest import Forest
+from app.forests.contract.plan import Plan
+from app.forests.data.design import Design
+from app.forests.data.rows import PublicRows
+from app.forests.data.schema import Schema
+from app.forests.kernels.compiled import split_loops
+from app.forests.kernels.node_routing import NodeTrees
+from app.forests.trees.grow.node_trees import NodeTree, collected
+from app.forests.trees.grow.split_trees import CodedRows, Rule, Weights, grown
+
+
+def grow_forest(plan: Plan, schema: Schema, rows: PublicRows, *, seed: int, on_tree_done: Callable[[], None]) -> Forest:
+    """Grows the forest; every tree divides all rows anew into structure and estimation points.
+
+    Privacy:
+        None.
+
+    Source:
+        Song and Wang (2024), Algorithms 1 and 2, equations (4) to (7).
+    """
+    parameters, design, random = plan.parameters, Design.of(schema), np.random.default_rng(seed)
+    n_layers, n_trees = int(parameters["n_layers"]), int(parameters["n_estimators"])
+    weights = random.random((n_layers - 1, schema.n_classes, design.n_columns)).astype(np.float32)
+    rule = Rule(
+        split_loops.MULTINOMIAL,
+        int(parameters["min_samples_leaf"]),
+        0,
+        strengths=(float(parameters["b1"]), float(parameters["b2"])),
+        rates=(float(parameters["p1"]), float(parameters["p2"])),
+        max_depth=int(parameters["max_depth"]),
+    )
+    X = scaled(design, rows.features)
+    forest, seen = list[NodeTree](), X
+    for layer in range(n_layers):
+        coded, trees = CodedRows.of_numbers(seen, rows.y, schema.n_classes), list[NodeTree]()
+        for _ in range(n_trees):
+            parts = Weights.parted(coded.n_rows, random, structure_share=float(parameters["structure_share"]))
+            trees.append(grown(coded, parts, rule, random))
+            on_tree_done()
+        forest += trees
+        if layer < len(weights):
+            shares = NodeTrees.of(collected(trees)).sums(seen) / n_trees
+            seen = shifted(X, shares, weights[layer], float(parameters["shift"]))
+    return Forest(plan, {**collected(forest), PROJECTION: weights})

@@ -1,0 +1,85 @@
+"""Describes ``rof-pca``, ``rof-lda``, ``mpsvm-t``, ``mpsvm-p`` and ``mpsvm-n``, forests with oblique splits."""
+
+from __future__ import annotations
+
+from app.forests.contract.about import without_privacy
+from app.forests.contract.reference import Reference
+from app.forests.trees import reference_parameters
+
+_NODE = (
+    "Every tree sees a bootstrap sample, every node √D random columns as they are. A split leaves the smallest number "
+    "of rows on both sides and lowers the Gini impurity; otherwise the node is a leaf. This follows the authors' code, "
+    "which Bai et al. (2022) ran, with their smallest leaf of five."
+)
+_PLANES = (
+    "The classes of a node form two groups: the two classes of the largest Bhattacharyya distance, and every other "
+    "class with the nearer one. Two planes are each close to one group and far from the other. Of their two bisectors, "
+    "the one with the lower impurity splits the node."
+)
+
+
+class _Forest(Reference):
+    read_outs = reference_parameters.READ_OUTS
+    parameters = (reference_parameters.N_ESTIMATORS, reference_parameters.MIN_SAMPLES_LEAF)
+
+
+class _Rotated(_Forest):
+    source = "Zhang and Suganthan, Random forests with ensemble of feature spaces, Pattern Recognition 47 (2014)"
+
+
+class PrincipalComponents(_Rotated):
+    """The best split of the principal components of random columns, computed at every node."""
+
+    slug = "rof-pca"
+    title = "Rotation forest with principal components"
+    about = without_privacy(
+        f"{_NODE} The split is the best one on the principal components of the columns; on the columns themselves "
+        "where a node has no more rows than columns."
+    )
+
+
+class LinearDiscriminants(_Rotated):
+    """The best split of the linear discriminants of random columns, computed at every node."""
+
+    slug = "rof-lda"
+    title = "Rotation forest with linear discriminants"
+    about = without_privacy(
+        f"{_NODE} The split is the best one on the discriminants, eigenvectors of the scatter between classes relative "
+        "to the scatter within them; on the columns themselves where a node has no more rows than columns, or where "
+        "the scatter within classes is singular."
+    )
+
+
+class _Proximal(_Forest):
+    source = "Zhang and Suganthan, Oblique decision tree ensemble via MPSVM, IEEE Trans. Cybernetics 45 (2015)"
+
+
+class TikhonovPlanes(_Proximal):
+    """Bisectors of proximal planes, with 0.01 on the diagonal of a singular matrix."""
+
+    slug = "mpsvm-t"
+    title = "Oblique forest by proximal planes, Tikhonov regularisation"
+    about = without_privacy(f"{_NODE} {_PLANES} Where a group's matrix is singular, 0.01 is added to its diagonal.")
+
+
+class AxisParallelPlanes(_Proximal):
+    """Bisectors of proximal planes, and the best split of one column where a matrix is singular."""
+
+    slug = "mpsvm-p"
+    title = "Oblique forest by proximal planes, axis-parallel regularisation"
+    about = without_privacy(
+        f"{_NODE} {_PLANES} Where a group's matrix is singular, the node takes the best split of one column."
+    )
+
+
+class NullSpacePlanes(_Proximal):
+    """Bisectors of proximal planes, sought in the null space of a singular matrix."""
+
+    slug = "mpsvm-n"
+    title = "Oblique forest by proximal planes, null space regularisation"
+    about = without_privacy(
+        f"{_NODE} {_PLANES} Where the first group's matrix is singular, the plane of a group is the direction of its "
+        "matrix's null space along which the other group varies most; where only the second one is regular, its plane "
+        "is the regular one. Where the first is regular, the authors' code takes both planes from one eigenproblem, "
+        "and so does this version."
+    )
