@@ -14,7 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.access.roles import Principal, Role
-from app.access.tables import KeyRow
+from app.access.tables import GrantRow, KeyRow
 from app.core import clock
 from app.core.errors import Unauthenticated
 from app.db import name_locks, snapshots
@@ -34,13 +34,25 @@ def lock(session: Session, key_id: str, *, changing: str | None = None) -> None:
     name_locks.lock(session, shared=[key_id], exclusive=[] if changing is None else [changing])
 
 
-def lock_several(session: Session, key_ids: Collection[str]) -> list[KeyRow]:
-    """Keeps the authority of several keys unchanged as :func:`lock` does, and reads the keys that exist.
+def lock_several(
+    session: Session, key_ids: Collection[str], dataset_ids: Collection[str]
+) -> tuple[list[KeyRow], dict[tuple[str, str], Role]]:
+    """Keeps the authority of several keys unchanged as :func:`lock` does, and reads it in one query.
 
-    While the caller keeps the rows, :func:`confirm` reads none of them again.
+    While the caller keeps the rows of the keys, :func:`confirm` reads none of them again.
+
+    Returns:
+        The keys that exist, and the roles that they were granted on the datasets, by key and dataset.
     """
     name_locks.lock(session, shared=key_ids)
-    return list(session.execute(select(KeyRow).where(KeyRow.id.in_(key_ids))).scalars())
+    of_key = (GrantRow.key_id == KeyRow.id) & GrantRow.dataset_id.in_(dataset_ids)
+    query = select(KeyRow, GrantRow.dataset_id, GrantRow.role).outerjoin(GrantRow, of_key).where(KeyRow.id.in_(key_ids))
+    keys, roles = [], {}
+    for key, dataset_id, role in session.execute(query):
+        keys.append(key)
+        if role:  # not the row of a key without a grant
+            roles[key.id, dataset_id] = Role(role)
+    return keys, roles
 
 
 def confirm(session: Session, principal: Principal, *, now: Now) -> Principal:

@@ -20,15 +20,6 @@ def granted(session: Session, principal: Principal, dataset_id: str) -> Role | N
     return None if row is None else Role(row.role)
 
 
-def granted_several(
-    session: Session, key_ids: Collection[str], dataset_ids: Collection[str]
-) -> dict[tuple[str, str], Role]:
-    """The roles that several keys were granted on several datasets, by key and dataset, in one query."""
-    query = select(GrantRow.key_id, GrantRow.dataset_id, GrantRow.role)
-    query = query.where(GrantRow.key_id.in_(key_ids), GrantRow.dataset_id.in_(dataset_ids))
-    return {(key_id, dataset_id): Role(role) for key_id, dataset_id, role in session.execute(query)}
-
-
 def require(session: Session, principal: Principal, dataset_id: str, needed: Collection[Role], *, kind: str) -> None:
     """Checks that the principal has one of several roles on a dataset.
 

@@ -8,7 +8,7 @@ cannot write: SQLite fails an upgrade from read to write at once with "database 
 import os
 import sqlite3
 from pathlib import Path
-from typing import Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
@@ -124,9 +124,7 @@ def _set_up_sqlite(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) 
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    if connection.get_execution_options().get(ACCESS) == "write":
-        connection.exec_driver_sql("PRAGMA query_only = OFF")
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-    else:
-        connection.exec_driver_sql("PRAGMA query_only = ON")
-        connection.exec_driver_sql("BEGIN")
+    writes = connection.get_execution_options().get(ACCESS) == "write"
+    driver: Any = connection.connection.driver_connection  # a pragma takes as long as SQLAlchemy's work for a statement
+    driver.execute(f"PRAGMA query_only = {'OFF' if writes else 'ON'}").close()
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -21,9 +21,10 @@ def lock(session: Session, *, shared: Collection[str] = (), exclusive: Collectio
     """
     if session.get_bind().dialect.name == "sqlite":
         return
-    for name in sorted({*shared, *exclusive}):
-        acquire = func.pg_advisory_xact_lock if name in exclusive else func.pg_advisory_xact_lock_shared
-        session.execute(select(acquire(number(name))))
+    acquire = {True: func.pg_advisory_xact_lock, False: func.pg_advisory_xact_lock_shared}
+    names = sorted({*shared, *exclusive})
+    if names:  # the columns of a row are computed from the first to the last
+        session.execute(select(*(acquire[name in exclusive](number(name)) for name in names)))
 
 
 def number(name: str) -> int:

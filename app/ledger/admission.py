@@ -62,6 +62,26 @@ class CellBalance:
 
 
 @dataclass(frozen=True)
+class Bound:
+    """A load that no joint cell of an account exceeds, so that most admissions need not find the tightest cell.
+
+    Attributes:
+        is_tight: whether it is the load of the tightest joint cell, rather than what reservations added to that load.
+    """
+
+    load: int
+    is_tight: bool
+
+    def after(self, amount: int, tightest: "CellBalance | None", scope: Scope) -> "Bound":
+        """The bound after a reservation, from the tightest joint cell of its scope before it, if known."""
+        if tightest is None:
+            return Bound(self.load + amount, is_tight=False)
+        if not scope:
+            return Bound(tightest.load + amount, is_tight=True)
+        return Bound(max(self.load, tightest.load + amount), self.is_tight)
+
+
+@dataclass(frozen=True)
 class AccountState:
     """The cap of an account, and the totals of every distinct scope of its charges and reservations.
 
@@ -71,6 +91,7 @@ class AccountState:
         partitions: the partitions of the dataset.
         scopes: the scopes of ``totals``, by their digests.
         totals: charged and reserved amounts of a scope, by its digest.
+        bound: what no joint cell exceeds, if known; ``None`` if not.
     """
 
     cap: int
@@ -78,6 +99,7 @@ class AccountState:
     partitions: Partitions
     scopes: Numbering
     totals: Mapping[str, tuple[int, int]]
+    bound: "Bound | None" = None
 
     def tightest(self, scope: Scope) -> CellBalance:
         """The joint cell of a scope with the largest ``charged + reserved``.
@@ -94,13 +116,32 @@ class AccountState:
         cells = {name: [self._balance(tightest, loads) for tightest in loads.by_cell(name)] for name in names}
         return self._with_declared_cells(self._balance(loads.largest(), loads), scope), cells
 
-    def reserved(self, scope: Scope, amount: int) -> "AccountState":
-        """The state with one more reservation."""
+    def bounded(self, scope: Scope, amount: int) -> "AccountState":
+        """The state with a tight bound, where a loose bound does not show that a reservation fits."""
+        bound = self.bound
+        if bound is None or bound.is_tight or bound.load + amount <= self.cap or not scope:
+            return self
+        return replace(self, bound=Bound(self.tightest({}).load, is_tight=True))
+
+    def is_room_everywhere(self, amount: int) -> bool:
+        """Whether an amount is known to fit into every joint cell."""
+        return self.bound is not None and self.bound.load + amount <= self.cap
+
+    def reserved(self, scope: Scope, amount: int, tightest: CellBalance | None) -> "AccountState":
+        """The state with one more reservation.
+
+        Args:
+            scope: of the reservation.
+            amount: of the reservation.
+            tightest: the tightest joint cell of the scope before the reservation, if known.
+        """
         digest = digest_of(scope)
         if digest not in self.scopes:
             self.scopes.add(digest, scope)
         charged, reserved = self.totals.get(digest, (0, 0))
-        return replace(self, totals={**self.totals, digest: (charged, reserved + amount)})
+        totals = {**self.totals, digest: (charged, reserved + amount)}
+        bound = None if self.bound is None else self.bound.after(amount, tightest, scope)
+        return replace(self, totals=totals, bound=bound)
 
     def _with_declared_cells(self, tightest: CellBalance, scope: Scope) -> CellBalance:
         """A joint cell of the same load, at a declared category of each column partition where one exists."""
@@ -256,10 +297,10 @@ class Budgets:
 
     def with_reservation(self, request: Request, room: Room) -> "tuple[Budgets, CellBalance | None]":
         """The budgets with one more reservation; for a population's member also its tightest joint cell afterwards."""
-        account = self.accounts[request.account_id].reserved(request.scope, request.amount)
-        accounts = {**self.accounts, request.account_id: account}
+        account = self.accounts[request.account_id].reserved(request.scope, request.amount, room.tightest)
         if room.population is None:
-            return replace(self, accounts=accounts), None
+            return self._with(request.account_id, account), None
+        accounts = {**self.accounts, request.account_id: account}
         whole = account.tightest({})
         before = room.population.loads[request.account_id]
         whole = whole.at_most(max(before, room.tightest.load + request.amount))
@@ -267,6 +308,28 @@ class Budgets:
         changed = room.population.with_member(request.account_id, total)
         populations = [changed if population.id == changed.id else population for population in self.populations]
         return Budgets(accounts, populations), whole
+
+    def bounded(self, request: Request) -> "Budgets":
+        """The budgets with a tight bound of an account, where a loose bound does not show that a request fits."""
+        account = self.accounts[request.account_id]
+        bounded = account.bounded(request.scope, request.amount)
+        return self if bounded is account else self._with(request.account_id, bounded)
+
+    def has_room_everywhere(self, request: Request) -> bool:
+        """Whether an account's bound shows that a request fits.
+
+        A member of a population needs its tightest joint cell, because an entry of the population states the load.
+        """
+        is_member = self.population_of(request.account_id) is not None
+        return not is_member and self.accounts[request.account_id].is_room_everywhere(request.amount)
+
+    def with_amount(self, request: Request) -> "Budgets":
+        """The budgets with one more reservation, for which :meth:`has_room_everywhere`."""
+        account = self.accounts[request.account_id].reserved(request.scope, request.amount, None)
+        return self._with(request.account_id, account)
+
+    def _with(self, account_id: str, account: AccountState) -> "Budgets":
+        return replace(self, accounts={**self.accounts, account_id: account})
 
 
 @dataclass(frozen=True)
@@ -306,10 +369,14 @@ def admit(budgets: Budgets, requests: Sequence[Request]) -> tuple[Budgets, Admit
     before, placed = budgets, []
     for position in sorted(range(len(requests)), key=lambda at: requests[at].account_id):
         request = requests[position]
-        room = budgets.room(request)
-        if request.amount > room.amount:
-            return before, Refused(position, room, _room_beside(before, requests, position).amount)
-        budgets, member = budgets.with_reservation(request, room)
+        budgets = budgets.bounded(request)
+        if budgets.has_room_everywhere(request):
+            budgets, member = budgets.with_amount(request), None
+        else:
+            room = budgets.room(request)
+            if request.amount > room.amount:
+                return before, Refused(position, room, _room_beside(before, requests, position).amount)
+            budgets, member = budgets.with_reservation(request, room)
         placed.append(Placed(position, member))
     return budgets, tuple(placed)
 

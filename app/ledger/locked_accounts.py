@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
 from app.core import ids
@@ -30,9 +30,10 @@ from app.ledger.admission import Admitted, Budgets, Placed, Refused
 from app.ledger.chain import NewEntry
 from app.ledger.entries import Entry, EntryKind
 from app.ledger.refusals import NewReservation
+from app.ledger.rules import Rules
 from app.ledger.scope_digest import digest_of
-from app.ledger.stored_rules import RulesInForce
-from app.ledger.tables import AccountRow, MemberRow, ReservationRow
+from app.ledger.stored_rules import RulesInForce, rules_of
+from app.ledger.tables import AccountRow, MemberRow, ReservationRow, RulesRow
 from app.privacy.composition import Scope
 
 
@@ -69,6 +70,7 @@ class LockedAccounts:
         self._members: Mapping[str, MemberRow] = population_totals.members(session, rows) if populations else {}
         self._budgets = statements.budgets_of(session, rows, populations)
         self._doubts = reconciliation.doubts(session, {**rows, **populations}, self._budgets)
+        self._budgets = reconciliation.bounded(rows, self._budgets)
         self._in_force = in_force
         self._entries: list[tuple[str, Entry]] = []
         self._reservations: list[dict[str, Any]] = []
@@ -79,8 +81,9 @@ class LockedAccounts:
     def read(cls, session: Session, account_ids: Collection[str], keys: Collection[str]) -> Self:
         """Locks accounts, then their populations, in order of their ids; reads what the rules leave to keys."""
         rows = repository.locked_accounts(session, account_ids)
-        populations = population_totals.locked_rows(session, rows)
-        return cls(session, rows, populations, RulesInForce.read(session, rows, keys))
+        population_ids, rules = _terms(session, rows)
+        populations = repository.locked_accounts(session, population_ids) if population_ids else {}
+        return cls(session, rows, populations, RulesInForce.of(session, rules, keys))
 
     @property
     def may_need_approval(self) -> bool:
@@ -137,6 +140,10 @@ class LockedAccounts:
             state.add_reserved(self._session, self._scopes, self._reserved)
             chain.write(self._session, self._entries)
 
+    def committed(self) -> None:
+        """Takes note that the transaction was committed."""
+        reconciliation.remember(self._entries, self._budgets)
+
     def _require_confirmed(self, account_ids: Collection[str]) -> None:
         for account_id in sorted(account_ids):
             if account_id not in self._rows:
@@ -179,3 +186,21 @@ class LockedAccounts:
         assert placed.member is not None, "a member's total follows every reservation"
         member, population_row = self._members[row.id], self._populations[population.id]
         self._entries += population_totals.extend(population_row, row, new_entry, member, placed.member)
+
+
+def _terms(session: Session, account_ids: Collection[str]) -> tuple[set[str], dict[str, Rules]]:
+    """The populations and the rules of locked accounts, in one query; accounts without rules are left out."""
+    query = (
+        select(AccountRow.id, MemberRow.population_id, RulesRow)
+        .outerjoin(MemberRow, MemberRow.account_id == AccountRow.id)
+        .outerjoin(RulesRow, RulesRow.account_id == AccountRow.id)
+        .where(AccountRow.id.in_(account_ids))
+        .execution_options(populate_existing=True)
+    )
+    population_ids, rules = set(), {}
+    for account_id, population_id, row in session.execute(query):
+        if population_id is not None:
+            population_ids.add(population_id)
+        if row is not None:
+            rules[account_id] = rules_of(row)
+    return population_ids, rules

@@ -8,7 +8,7 @@ memory is never stale. A comparison under the account's lock sees the rows that 
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -112,6 +112,40 @@ def is_everything_equal(session: Session, row: AccountRow) -> bool:
     except BalanceMismatch:
         return False
     return True
+
+
+def bounded(rows: Mapping[str, AccountRow], budgets: Budgets) -> Budgets:
+    """Budgets that equal the entries, with the bounds of their accounts that follow from the same entries."""
+    accounts = dict(budgets.accounts)
+    for account_id, account in budgets.accounts.items():
+        known = _verified.get(account_id)
+        if known is not None and known.replay.hash == rows[account_id].last_hash:
+            accounts[account_id] = replace(account, bound=known.replay.bound)
+    return replace(budgets, accounts=accounts)
+
+
+def remember(entries: Sequence[tuple[str, Entry]], budgets: Budgets) -> None:
+    """Advances verified states by entries that this process has committed, so that no comparison reads them.
+
+    Args:
+        entries: all entries of the transaction, each with the id of its account, in the order of their sequences.
+        budgets: after the entries.
+    """
+    advanced: dict[str, _Verified | None] = {}
+    for account_id, entry in entries:
+        if account_id not in advanced:
+            known = _verified.get(account_id)
+            continues = known is not None and known.replay.hash == entry.previous_hash
+            advanced[account_id] = replace(known, replay=known.replay.copy()) if known and continues else None
+        if (known := advanced[account_id]) is not None:
+            known.replay.take(entry)
+    for account_id, known in advanced.items():
+        if known is None:
+            continue
+        account = budgets.accounts.get(account_id)
+        if account is not None and account.bound is not None:
+            known.replay.bound = account.bound
+        _verified[account_id] = known
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,13 @@ from typing import Any, Self
 
 from app.core.errors import BalanceMismatch
 from app.ledger.account_facts import delta_steps
+from app.ledger.admission import Bound
 from app.ledger.entries import FIRST_PREVIOUS_HASH, Entry, EntryKind
 from app.ledger.scope_digest import digest_of
 from app.privacy.accountants import pure
 from app.privacy.accountants.accountant import steps_down
+
+_NOTHING = Bound(0, is_tight=True)
 
 
 @dataclass
@@ -25,6 +28,7 @@ class Replay:
         deltas: charged δ of a scope, by its digest, in steps of 10⁻¹⁸.
         reservations: open reservations, as (job or reservation, digest of the scope, amount).
         loads: of a population, the load of each member.
+        bound: of a dataset, what no joint cell exceeds; what is given back does not lower it.
     """
 
     account_id: str
@@ -37,6 +41,7 @@ class Replay:
     deltas: dict[str, int] = field(default_factory=dict)
     reservations: Counter[tuple[str | None, str, int]] = field(default_factory=Counter)
     loads: dict[str, int] = field(default_factory=dict)
+    bound: Bound = _NOTHING
 
     def copy(self) -> Self:
         """A state that can be advanced while threads read this one."""
@@ -90,6 +95,7 @@ class Replay:
         if entry.kind is EntryKind.RESERVE:
             self.reservations[reservation] += 1
             self.totals[digest] = (charged, reserved + entry.amount)
+            self.bound = Bound(self.bound.load + entry.amount, is_tight=False)
             return
         if not self.reservations[reservation]:
             raise BalanceMismatch(self.account_id, "chain")

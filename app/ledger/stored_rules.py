@@ -67,7 +67,11 @@ class RulesInForce:
         rows = session.execute(
             select(RulesRow).where(RulesRow.account_id.in_(account_ids)).execution_options(populate_existing=True)
         ).scalars()
-        rules = {row.account_id: rules_of(row) for row in rows}
+        return cls.of(session, {row.account_id: rules_of(row) for row in rows}, keys)
+
+    @classmethod
+    def of(cls, session: Session, rules: Mapping[str, Rules], keys: Collection[str]) -> Self:
+        """The rules of accounts, by account, as far as they concern some keys."""
         beside = {account_id: frozenset().union(*map(rules[account_id].keys_beside, keys)) for account_id in rules}
         return cls(rules, {account_id: _spent(session, account_id, beside[account_id]) for account_id in rules})
 

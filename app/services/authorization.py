@@ -1,8 +1,9 @@
 """Opens the transactions of callers, finds the dataset that a request names, and checks the caller's role on it."""
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import partial
+from typing import TypeAlias
 
 from sqlalchemy.orm import Session
 
@@ -12,6 +13,9 @@ from app.core.errors import RoleMissing
 from app.datasets import catalog
 from app.services import leases
 from app.services.installation import Installation
+
+Granted: TypeAlias = Mapping[tuple[str, str], Role]
+"""The roles that keys were granted on datasets, by key and dataset."""
 
 
 @contextmanager
@@ -46,17 +50,17 @@ def acting(
 
 @contextmanager
 def acting_together(
-    installation: Installation, callers: Sequence[Principal]
-) -> Iterator[tuple[Session, Callable[[Principal], Principal]]]:
+    installation: Installation, callers: Sequence[Principal], dataset_ids: Collection[str]
+) -> Iterator[tuple[Session, Callable[[Principal], Principal], Granted]]:
     """A write transaction on behalf of several callers, as :func:`acting` for one.
 
     Returns:
-        The transaction, and a function that confirms a caller and returns it with its present roles; it raises
-        ``Unauthenticated`` as :func:`present` does.
+        The transaction; a function that confirms a caller and returns it with its present roles, and raises
+        ``Unauthenticated`` as :func:`present` does; and the roles that the callers were granted on the datasets.
     """
     with installation.database.write() as session:
-        rows = authority.lock_several(session, {caller.key_id for caller in callers})
-        yield session, partial(present, installation, session)
+        rows, granted = authority.lock_several(session, {caller.key_id for caller in callers}, dataset_ids)
+        yield session, partial(present, installation, session), granted
         rows.clear()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import delete, exists, func, select
+from sqlalchemy import delete, exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from app.core import clock, ids, limits
@@ -46,6 +46,14 @@ def listening(session: Session, dataset_ids: Collection[str]) -> list[WebhookRow
 def watch_budgets(session: Session) -> bool:
     """Whether any webhook watches a budget; most transactions have no more to ask."""
     return session.execute(select(exists().where(WebhookRow.threshold.is_not(None)))).scalar_one()
+
+
+def audience(session: Session, dataset_ids: Collection[str]) -> tuple[list[WebhookRow], bool]:
+    """What :func:`listening` and :func:`watch_budgets` return, in one query, which also locks one of the latter."""
+    watcher = select(func.min(WebhookRow.id)).where(WebhookRow.threshold.is_not(None)).scalar_subquery()
+    query = select(WebhookRow).where(or_(WebhookRow.dataset_id.in_(dataset_ids), WebhookRow.id == watcher))
+    rows = session.execute(query.order_by(WebhookRow.id).with_for_update(read=True, key_share=True)).scalars().all()
+    return [row for row in rows if row.dataset_id in dataset_ids], any(row.threshold is not None for row in rows)
 
 
 def with_threshold(session: Session, dataset_ids: Collection[str]) -> list[WebhookRow]:

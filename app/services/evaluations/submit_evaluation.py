@@ -110,6 +110,7 @@ def submit_evaluation(
                 authorize=lambda session, principal: _authorize(session, principal, addresses, body),
                 quote=lambda session, subject: _plan_evaluation(installation, session, subject, body),
                 job=lambda planned: _job(planned, name=body.name),
+                is_slow=True,
             ),
             request=request,
         )

@@ -43,11 +43,13 @@ def job_changed(session: Session, row: JobRow, event: str, *, at: datetime) -> N
 def accepted(session: Session, rows: Sequence[JobRow], *, at: datetime) -> None:
     """Tells webhooks about the queued ones of new jobs, and about budgets that the reservations of all made low."""
     parts = [part for row in rows for part in row.parts]
-    listeners = outbox.listening(session, {*(row.dataset_id for row in rows), *(part.dataset for part in parts)})
+    datasets = {*(row.dataset_id for row in rows), *(part.dataset for part in parts)}
+    listeners, watch_budgets = outbox.audience(session, datasets)
     for row in rows:
         if row.state == JobState.QUEUED:
             _tell_of_job(session, row, JOB_QUEUED, listeners, at=at)
-    budgets_changed(session, {part.dataset for part in parts if part.reservation_id is not None}, at=at)
+    if watch_budgets:
+        budgets_changed(session, {part.dataset for part in parts if part.reservation_id is not None}, at=at)
 
 
 def _tell_of_job(session: Session, row: JobRow, event: str, listeners: Sequence[WebhookRow], *, at: datetime) -> None:

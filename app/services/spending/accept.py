@@ -20,6 +20,7 @@ from app.jobs.states import JobState
 from app.jobs.tables import JobPart, JobRow
 from app.ledger.locked_accounts import LockedAccounts
 from app.ledger.refusals import NewReservation
+from app.services.authorization import Granted
 from app.services.jobs import notices
 from app.services.jobs.part_fields import part_fields
 from app.services.spending import scopes
@@ -70,13 +71,18 @@ class Job:
         """The datasets on which the submitter has to be allowed to train."""
         return {self.dataset.id, *(part.dataset.id for part in self.parts)}
 
+    @property
+    def governing_ids(self) -> set[str]:
+        """The datasets whose grants decide whether the submitter may submit the job."""
+        return {*self.dataset_ids, *(need.dataset_id for need in self.needs)}
+
 
 @dataclass
 class Acceptance:
     """Accepts jobs in memory, in order, under the locks of what they need, and then writes all of them at once."""
 
     _session: Session
-    _roles: Mapping[tuple[str, str], Role]
+    _granted: Granted
     _is_deleted: Mapping[str, bool]
     _uploads: Mapping[str, Sequence[str]]
     _n_unfinished: Counter[str]
@@ -86,19 +92,18 @@ class Acceptance:
     _asked: dict[str, Collection[str]] = field(default_factory=dict)
 
     @classmethod
-    def begin(cls, session: Session, submitters: Collection[str], jobs: Sequence[Job]) -> Self:
+    def begin(cls, session: Session, submitters: Collection[str], granted: Granted, jobs: Sequence[Job]) -> Self:
         """Locks the datasets, then the accounts of jobs, each in order of their ids, and reads everything at once.
 
         Args:
             session: a write transaction of :func:`app.services.authorization.acting_together`.
             submitters: ids of the keys that submit the jobs.
+            granted: roles of the submitters on the datasets that govern the jobs.
             jobs: the jobs.
         """
         datasets = set().union(*(job.dataset_ids for job in jobs))
         is_deleted = catalog.lock_several(session, datasets)
         uploads = catalog.epochs_of_each(session, datasets)
-        governing = {*datasets, *(need.dataset_id for job in jobs for need in job.needs)}
-        roles = grants.granted_several(session, submitters, governing)
         n_unfinished = queue.n_unfinished_by(session, submitters)
         accounts = LockedAccounts.read(session, {part.dataset.id for job in jobs for part in job.parts}, submitters)
         n_waiting = Counter[str]()
@@ -106,7 +111,7 @@ class Acceptance:
             name_locks.lock(session, exclusive=[f"waiting jobs of {key_id}" for key_id in submitters])
             n_waiting = approvals.n_waiting_of(session, submitters)
         existing = {dataset_id: [epoch.id for epoch in epochs] for dataset_id, epochs in uploads.items()}
-        return cls(session, roles, is_deleted, existing, n_unfinished, accounts, n_waiting)
+        return cls(session, granted, is_deleted, existing, n_unfinished, accounts, n_waiting)
 
     def accept(self, principal: Principal, job: Job) -> Answer:
         """Reserves the price of every part and queues the job, in memory: all or, with an error, nothing.
@@ -160,6 +165,10 @@ class Acceptance:
         approvals.ask(self._session, self._asked)
         notices.accepted(self._session, self._rows, at=at)
 
+    def committed(self) -> None:
+        """Takes note that the transaction was committed."""
+        self._accounts.committed()
+
     def _require_usable(self, principal: Principal, job: Job) -> None:
         for need in job.needs:
             self._require_role(principal, need)
@@ -173,7 +182,7 @@ class Acceptance:
                 raise NoRowsYet
 
     def _require_role(self, principal: Principal, need: Need) -> None:
-        grants.check(principal, self._roles.get((principal.key_id, need.dataset_id)), need.roles, kind=need.kind)
+        grants.check(principal, self._granted.get((principal.key_id, need.dataset_id)), need.roles, kind=need.kind)
 
     def _part(self, part: PricedPart | UnpricedPart, reservation_id: str | None) -> JobPart:
         """The part as the job's row stores it: the worker reads exactly the uploads and cells that exist now."""

@@ -52,9 +52,11 @@ class JobSteps(Steps[Subject, Quote]):
 
     Attributes:
         job: the job that is accepted or refused in a write transaction; see :mod:`app.services.spending.accept`.
+        is_slow: whether the quote reads files. Such a request is quoted before it joins a group, which would wait.
     """
 
     job: Callable[[Quote], Job]
+    is_slow: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +102,13 @@ def submit_job(
     """
 
     def outcome() -> Outcome:
-        submission = Submission(caller, steps, request)
+        quoted_steps = steps
+        if steps.is_slow:
+            first = _quoted(installation, caller, steps, request)
+            if isinstance(first, Outcome):
+                return first
+            quoted_steps = replace(steps, quote=lambda _session, _subject: first.quote)
+        submission = Submission(caller, quoted_steps, request)
         result: Outcome | GrovekeeperError = installation.submissions.run(submission, partial(_outcomes, installation))
         if isinstance(result, GrovekeeperError):
             raise result
@@ -115,19 +123,36 @@ def submit_charge(
     """Answers a request that is charged at once, exactly once; otherwise as :func:`submit_job`, without a group."""
 
     def outcome() -> Outcome:
-        with installation.database.read() as session:
-            subject = steps.authorize(session, present(installation, session, caller))
-            identified = steps.identified(request, subject)
-            earlier = idempotency.stored(session, identified)
-            if earlier is not None:
-                return Outcome(earlier, is_first=False)
-            quoted = steps.quote(session, subject)
+        first = _quoted(installation, caller, steps, request)
+        if isinstance(first, Outcome):
+            return first
         with acting(installation, caller) as (session, principal):
             at = installation.database.now(session)
-            work = partial(steps.write, session, principal, quoted, at)
-            return Outcome(idempotency.once(session, identified, at=at, work=work), is_first=True)
+            work = partial(steps.write, session, principal, first.quote, at)
+            return Outcome(idempotency.once(session, first.request, at=at, work=work), is_first=True)
 
     return _counted(installation, caller, outcome)
+
+
+@dataclass(frozen=True)
+class _Quoted(Generic[Quote]):
+    """The quote of a request, and the request with the route under which its key is stored."""
+
+    request: IdempotentRequest
+    quote: Quote
+
+
+def _quoted(
+    installation: Installation, caller: Principal, steps: Steps[Subject, Quote], request: IdempotentRequest
+) -> _Quoted[Quote] | Outcome:
+    """Quotes a request in a read transaction of its own, unless its answer is stored."""
+    with installation.database.read() as session:
+        subject = steps.authorize(session, present(installation, session, caller))
+        identified = steps.identified(request, subject)
+        earlier = idempotency.stored(session, identified)
+        if earlier is not None:
+            return Outcome(earlier, is_first=False)
+        return _Quoted(identified, steps.quote(session, subject))
 
 
 def _counted(installation: Installation, caller: Principal, work: Callable[[], Outcome]) -> Answer:
@@ -207,13 +232,19 @@ def _open(attempts: Iterable[_Attempt]) -> list[_Attempt]:
 
 def _write(installation: Installation, attempts: Sequence[_Attempt]) -> None:
     """Accepts or refuses jobs in one write transaction, and stores the answers of the accepted ones."""
-    with acting_together(installation, [attempt.caller for attempt in attempts]) as (session, now_present):
+    jobs = {attempt: attempt.job for attempt in attempts if attempt.job is not None}
+    governing = set[str]().union(*(job.governing_ids for job in jobs.values()))
+    with acting_together(installation, [attempt.caller for attempt in attempts], governing) as (
+        session,
+        now_present,
+        granted,
+    ):
         at = installation.database.now(session)
-        jobs = {attempt: attempt.job for attempt in attempts if attempt.job is not None}
         requests = {attempt.request.identity: attempt.request for attempt in jobs}
         taken = idempotency.take(session, requests.values(), at=at)
         stored = Stored.read(session, [request for identity, request in requests.items() if identity not in taken])
-        acceptance = Acceptance.begin(session, {attempt.caller.key_id for attempt in jobs}, list(jobs.values()))
+        submitters = {attempt.caller.key_id for attempt in jobs}
+        acceptance = Acceptance.begin(session, submitters, granted, list(jobs.values()))
         answers: dict[Identity, tuple[IdempotentRequest, Answer]] = {}
 
         def accept(attempt: _Attempt) -> Outcome:
@@ -238,3 +269,4 @@ def _write(installation: Installation, attempts: Sequence[_Attempt]) -> None:
         acceptance.write(at=at)
         idempotency.store(session, list(answers.values()))
         idempotency.release(session, taken - answers.keys())
+    acceptance.committed()
