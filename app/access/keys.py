@@ -104,9 +104,12 @@ def find(session: Session, key_id: str) -> KeyRow:
     return row
 
 
-def page(session: Session, *, after: str | None, limit: int) -> list[KeyRow]:
-    """Reads a page of keys in order of id, including revoked keys."""
+def page(session: Session, *, after: str | None, limit: int, part: str | None = None) -> list[KeyRow]:
+    """Reads a page of keys in order of id, including revoked keys; only those with ``part`` in their id or name."""
     query = select(KeyRow).order_by(KeyRow.id).limit(limit)
+    if part is not None:
+        contains = (column.icontains(part, autoescape=True) for column in (KeyRow.id, KeyRow.name))
+        query = query.where(or_(*contains))
     if after is not None:
         query = query.where(KeyRow.id > after)
     return list(session.execute(query).scalars())

@@ -62,8 +62,10 @@ def rotate_key(installation: Installation, principal: Principal, key_id: str, bo
         return _key_created(row, rotated)
 
 
-def list_keys(installation: Installation, principal: Principal, page: PageRequest) -> KeyList:
-    """Lists all keys without their secrets, including expired and revoked keys.
+def list_keys(
+    installation: Installation, principal: Principal, page: PageRequest, *, part: str | None = None
+) -> KeyList:
+    """Lists keys without their secrets, including expired and revoked keys; only those with ``part`` in id or name.
 
     Raises:
         RoleMissing: only an admin lists keys.
@@ -71,7 +73,7 @@ def list_keys(installation: Installation, principal: Principal, page: PageReques
     principal.require(Role.ADMIN)
     with installation.database.read() as session:
         shown, following = page_of(
-            page, lambda limit: keys.page(session, after=page.cursor, limit=limit), lambda row: row.id
+            page, lambda limit: keys.page(session, after=page.cursor, limit=limit, part=part), lambda row: row.id
         )
         return KeyList(keys=[_key_out(row) for row in shown], next=following)
 

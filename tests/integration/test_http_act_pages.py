@@ -49,7 +49,7 @@ def test_acts_are_found_by_kind_key_and_subject_in_words(idle_server: Server) ->
     by_key = _rows(browser.get("/ui/acts", params={"by": key_name.upper(), "kind": "cap-changed"}).text)
     assert [row[0] for row in by_key] == [rows[1][0]]
     about_key = _rows(browser.get("/ui/acts", params={"about": key_id}).text)
-    assert about_key[-1][3] == f"Issued the key {owner} with no global role."
+    assert about_key[-1][3] == f"Issued the key {owner}, without a global role."
     nothing = section(browser.get("/ui/acts", params={"about": "no such thing"}).text, "acts")
     assert "No act matches." in nothing
     assert browser.get("/ui/acts", params={"cursor": "x"}).status_code == 422

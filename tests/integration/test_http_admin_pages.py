@@ -85,6 +85,9 @@ def test_a_key_is_issued_rotated_and_revoked_by_form(idle_server: Server) -> Non
         following = re.search(r'class="more"><a href="([^"]+)"', page)
         path = f"/ui/admin/keys{following[1]}&limit=500" if following else ""
     assert name in pages
+    found = browser.get("/ui/admin/keys", params={"name": name.upper()}).text
+    assert re.findall(r"/ui/admin/keys/([^/]+)/revoke", found) == [], "a revoked key has no form"
+    assert re.findall(r'<tr><th scope="row">([^<]+) <code>([^<]+)</code>', found) == [(name, key_id)]
     for secret in (first, second):
         assert secret.partition(".")[2] not in pages, "no later page shows a secret"
 
@@ -94,7 +97,8 @@ def test_a_key_that_breaks_a_rule_is_not_made(idle_server: Server, wrong: dict[s
     browser, before = signed_in(idle_server, idle_server.admin), idle_server.footprint()
     answer = browser.post("/ui/admin/keys", data={"name": "x"} | wrong)
     assert answer.status_code == 422
-    assert f"<li>{'expires_at' if 'expires_at' in wrong else 'name'}: " in answer.text
+    assert f"<li>{'expires at' if 'expires_at' in wrong else 'name'}: " in answer.text
+    assert f'name="name" value="{({"name": "x"} | wrong)["name"]}"' in answer.text, "the form stays as it was sent"
     assert idle_server.footprint() == before
 
 
@@ -160,7 +164,7 @@ def test_populations_are_opened_and_listed(idle_server: Server) -> None:
     assert taken.status_code == 409
     no_delta = browser.post("/ui/populations", data={"name": f"{name}-2", "accountant": "gdp", "epsilon": "2"})
     assert no_delta.status_code == 422
-    assert "delta required" in no_delta.text
+    assert "needs a δ" in no_delta.text
     assert signed_in(idle_server, idle_server.caller("auditor")).get("/ui/populations").status_code == 200
     assert signed_in(idle_server, idle_server.caller()).get("/ui/populations").status_code == 403
 

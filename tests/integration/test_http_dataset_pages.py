@@ -144,7 +144,8 @@ def test_rules_are_put_in_force_and_proposed_by_form(idle_server: Server) -> Non
 
     wrong = browser.post(path, data={**form, "quotas": "no amount"})
     assert wrong.status_code == 422
-    assert "<li>quotas: malformed" in wrong.text
+    assert "quotas: Not a quota. Accepted: key_a key_b: amount." in section(wrong.text, "rules")
+    assert ">no amount</textarea>" in wrong.text, "the form stays as it was sent"
 
 
 def test_a_dataset_joins_a_population_by_form(idle_server: Server) -> None:

@@ -77,6 +77,20 @@ def test_an_alias_is_given_moved_and_removed_by_form(trained: tuple[Server, str,
     assert "alias: " in section(malformed.text, "aliases")
 
 
+def test_a_model_is_downloaded_by_those_who_may_take_it(trained: tuple[Server, str, str]) -> None:
+    server, dataset, model = trained
+    browser, card = signed_in(server, server.granted(dataset, "analyst")), f"/ui/models/{model}"
+    page = browser.get(card).text
+    for query in ("", "?format=onnx"):
+        assert f'href="{card}/file{query}"' in page
+        downloaded = browser.get(f"{card}/file{query}")
+        assert downloaded.content == server.admin.http.get(f"/models/{model}/artifact{query}").content
+        assert downloaded.headers["Content-Disposition"].startswith('attachment; filename="model.')
+    predictor = signed_in(server, server.granted(dataset, "predictor"))
+    assert f"{card}/file" not in predictor.get(card).text
+    assert predictor.get(f"{card}/file").status_code == 403
+
+
 @pytest.mark.parametrize("role", ["predictor", "auditor", None])
 def test_the_forms_of_a_key_without_the_right_change_nothing(
     trained: tuple[Server, str, str], role: str | None

@@ -111,7 +111,7 @@ def test_a_dataset_is_erased_by_its_owner_who_types_its_name(idle_server: Server
     for name in ("", dataset, declared["name"].upper()):
         refused = browser.post(f"{page}/erase", data={"name": name})
         assert refused.status_code == 422
-        assert "not the name of the dataset" in refused.text
+        assert "Not the name of the dataset." in refused.text
     assert http.get(f"/datasets/{dataset}").json()["deleted_at"] is None
     erased = browser.post(f"{page}/erase", data={"name": f" {declared['name']} "})
     assert (erased.status_code, erased.headers["Location"]) == (303, page)

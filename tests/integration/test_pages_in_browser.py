@@ -117,7 +117,8 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
         "/ui/jobs", "/ui/models", "/ui/ledger", f"/ui/ledger/{dataset['id']}", f"/ui/ledger/{dataset['id']}/entries/3",
         f"/ui/ledger/{dataset['id']}/report", evaluation,
         "/ui/datasets/new", "/ui/admin", "/ui/admin/keys", "/ui/populations", "/ui/approvals",
-        "/ui/acts", "/ui/acts/1", "/ui/acts/verification",
+        "/ui/acts", "/ui/acts/verification",
+        f"/ui/datasets/{dataset['id']}/erase", f"/ui/datasets/{dataset['id']}/choice",
         f"/ui/datasets/{dataset['id']}/rows", f"{model}/evaluate", f"{model}?alias={'a' * limits.MAX_ALIAS_CHARS}",
         f"/ui/datasets/{dataset['id']}/uploads/{upload}/erase",
     ]  # fmt: skip

@@ -11,11 +11,11 @@ from app.wire.audit import ActKind, ActOut
 
 _SENTENCES: Mapping[ActKind, Markup] = {
     "open": Markup("The list of acts begins."),
-    "key-made": Markup("Issued the key {key} with {roles}{expires_at}."),
+    "key-made": Markup("Issued the key {key}{roles}{expires_at}."),
     "key-rotated": Markup("Rotated the secret of the key {key}{expires_at}."),
     "key-revoked": Markup("Revoked the key {key}."),
-    "subject-admitted": Markup("Signed in for the first time by the identity provider, with {roles}."),
-    "subject-roles": Markup("Signed in with other roles of the identity provider: {roles}."),
+    "subject-admitted": Markup("Signed in for the first time by the identity provider{roles}."),
+    "subject-roles": Markup("Signed in with other roles of the identity provider{roles}."),
     "grant-made": Markup("Granted {key} the role {role} on {dataset}."),
     "grant-removed": Markup("Revoked the role of {key} on {dataset}."),
     "dataset-declared": Markup("Declared the dataset {dataset}."),
@@ -101,8 +101,8 @@ def _link(address: str, words: str) -> Markup:
 
 def _roles(roles: Sequence[str]) -> str:
     if not roles:
-        return "no global role"
-    return f"the global {'role' if len(roles) == 1 else 'roles'} {', '.join(roles)}"
+        return ", without a global role"
+    return f", with the global {'role' if len(roles) == 1 else 'roles'} {', '.join(roles)}"
 
 
 def _rules(rules: Mapping[str, Any], names: Mapping[str, str]) -> Markup:

@@ -1,6 +1,8 @@
 """Serves the pages of administration: what needs attention, and the access keys."""
 
-from fastapi import APIRouter, Request, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
 
 from app.access.roles import Principal, Role
 from app.api.deps import Caller, CurrentInstallation, KeptHeads, Page
@@ -8,7 +10,7 @@ from app.api.pages.forms import Form, checked, submitted, utc
 from app.api.pages.refusals import rendered_with
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
-from app.core import clock
+from app.core import clock, limits
 from app.core.errors import GrovekeeperError
 from app.services import approvals, keys, observed
 from app.services.installation import Installation
@@ -40,9 +42,15 @@ def show_administration(
 
 
 @router.get("/keys")
-def list_keys(request: Request, installation: CurrentInstallation, caller: Caller, page: Page) -> Response:
-    """Show all keys without secrets, with forms to issue, rotate and revoke keys."""
-    return _keys(request, installation, caller, page)
+def list_keys(
+    request: Request,
+    installation: CurrentInstallation,
+    caller: Caller,
+    page: Page,
+    name: Annotated[str, Query(max_length=limits.MAX_NAME_CHARS)] = "",
+) -> Response:
+    """Show keys without secrets, all or those with a text in their name or id; with forms that change keys."""
+    return _keys(request, installation, caller, page, name=name.strip())
 
 
 @router.post("/keys")
@@ -88,14 +96,16 @@ def _keys(
     caller: Principal,
     page: PageRequest | None = None,
     *,
+    name: str = "",
     refusal: GrovekeeperError | None = None,
 ) -> Response:
-    listed = keys.list_keys(installation, caller, page or PageRequest())
+    listed = keys.list_keys(installation, caller, page or PageRequest(), part=name or None)
     return rendered_with(
         request,
         "keys",
         refusal,
         keys=listed.keys,
+        name=name,
         following=listed.next,
         roles=_ROLES,
         now=clock.to_text(clock.now()),

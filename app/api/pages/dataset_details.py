@@ -26,7 +26,7 @@ from app.services.rules.show_rules import show_rules
 from app.wire.datasets import GrantIn, GrantList
 from app.wire.ledger import PartitionBalance
 from app.wire.populations import JoinIn
-from app.wire.rules import RulesIn, RulesOut
+from app.wire.rules import ProposedRules, RulesIn, RulesOut
 
 router = APIRouter(prefix="/ui/datasets/{dataset}", route_class=PageRoute)
 
@@ -120,6 +120,8 @@ def _page(
         grid=chosen and spend.show_pairs(installation, caller, reference, first=chosen[0], second=chosen[1]),
         access=access,
         rules=rules,
+        in_force=None if rules is None else _fields(rules),
+        proposed=None if rules is None or rules.proposal is None else _fields(rules.proposal.rules),
         names=grants.names_of_keys(installation, caller, reference, _mentioned_keys(access, rules)),
         may_train=has_role(installation, caller, reference, TRAIN),
         may_predict=has_role(installation, caller, reference, PREDICT),
@@ -181,10 +183,21 @@ def _rules(form: Form) -> dict[str, Any]:
     }
 
 
+def _fields(rules: RulesOut | ProposedRules) -> dict[str, str]:
+    """The fields of the form for rules."""
+    return {
+        "largest_job": rules.largest_job or "",
+        "approval_above": rules.approval_above or "",
+        "quotas": "\n".join(f"{' '.join(quota.keys)}: {quota.cap}" for quota in rules.quotas),
+        "frozen": "yes" if rules.frozen else "",
+        "erase_rows_at": rules.erase_rows_at or "",
+    }
+
+
 def _quota(line: str) -> dict[str, Any]:
     keys, colon, amount = line.partition(":")
     if not colon:
-        raise InvalidRequest.at("/quotas", "malformed", accepted=["key_a key_b: amount"])
+        raise InvalidRequest.at("/quotas", "not-a-quota", accepted=["key_a key_b: amount"])
     return {"keys": keys.replace(",", " ").split(), "cap": amount.strip()}
 
 

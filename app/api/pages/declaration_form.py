@@ -6,6 +6,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from app.api.pages.forms import Form
+from app.api.pages.words import field_problem
 from app.core import limits
 from app.core.errors import FieldProblem
 
@@ -27,21 +28,6 @@ _SIMPLE = {
     "/population": "population",
 }
 _NESTED = re.compile(r"/(?:schema/features|partitions)/([0-9]+)(?:/([a-z]+))?")
-_SENTENCES = {
-    "required": "Needed.",
-    "missing": "Needed.",
-    "empty": "Must not be empty.",
-    "too-few": "Needs more values.",
-    "above-upper": "Larger than the upper bound.",
-    "not-distinct": "Occurs twice.",
-    "not-an-amount": "Not a decimal number, such as 0.5 or 1e-6.",
-    "not-a-number": "Not a number.",
-    "not-an-integer": "Not a whole number.",
-    "needs-a-unit-column": "More than one row needs a column that names the person.",
-    "malformed": "Only letters, digits, dots, hyphens and underscores.",
-    "delta-required": "This kind of account needs a δ.",
-}
-"""Sentences for problems that their slugs do not explain."""
 
 
 def declaration(form: Form, *, step: str) -> dict[str, Any]:
@@ -123,10 +109,7 @@ def problems_of(errors: Iterable[FieldProblem]) -> dict[str, str]:
     """The problems of a declaration in words, by field of the form; ``""`` for what belongs to no field."""
     shown: dict[str, list[str]] = {}
     for error in errors:
-        sentence = _SENTENCES.get(error.problem, f"{error.problem.replace('-', ' ').capitalize()}.")
-        if error.accepted and error.problem not in _SENTENCES:
-            sentence = f"{sentence} Accepted: {', '.join(error.accepted[:12])}."
-        shown.setdefault(_field(error.at), []).append(sentence)
+        shown.setdefault(_field(error.at), []).append(field_problem(error.problem, error.accepted))
     return {field: " ".join(dict.fromkeys(sentences)) for field, sentences in shown.items()}
 
 

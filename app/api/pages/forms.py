@@ -47,7 +47,7 @@ async def submitted(
         refused: shows the page of the form again with the reason of a refusal. It raises what the page raises, so a
             caller who may not see the page is refused as everywhere.
     """
-    form = await read_form(request)
+    form = request.state.form = await read_form(request)
 
     def run() -> Response:
         try:

@@ -39,14 +39,18 @@ _KINDS = {
 @router.get("")
 def list_accounts(request: Request, installation: CurrentInstallation, caller: Caller, page: Page) -> Response:
     """Show the balance of every account whose ledger the key may read."""
-    listed = balances.list_balances(installation, caller, page)
+    try:
+        listed = balances.list_balances(installation, caller, page)
+    except RoleMissing as refusal:
+        return rendered_with(request, "accounts", refusal, accounts=[], populations=[], following=None)
     try:
         shared = populations.list_populations(installation, caller, PageRequest()).populations
     except RoleMissing:
         shared = []
-    return rendered(
+    return rendered_with(
         request,
         "accounts",
+        None,
         accounts=[account.model_dump() for account in listed.datasets],
         populations=[population.model_dump() for population in shared],
         following=listed.next,

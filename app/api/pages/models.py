@@ -3,14 +3,15 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
 
-from app.access.roles import NAME_MODEL, TRAIN, Principal
+from app.access.roles import NAME_MODEL, TAKE_MODEL, TRAIN, Principal
 from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, NameFilter, Page
+from app.api.model_files import model_file
 from app.api.pages.forms import Form, checked, read_form, submitted
 from app.api.pages.refusals import rendered_with
 from app.api.pages.rendering import rendered
@@ -18,6 +19,7 @@ from app.api.pages.routing import PageRoute
 from app.api.pages.words import unit_of
 from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, RoleMissing
+from app.forests import catalogue
 from app.registry.models import ModelFilter
 from app.services import aliases, grants, models
 from app.services import predict as predictions
@@ -97,6 +99,20 @@ async def predict(request: Request, installation: CurrentInstallation, caller: C
     return await capacities(request).run(Work.PREDICTION, answer)
 
 
+@router.get("/{model_id}/file")
+async def download(
+    request: Request,
+    installation: CurrentInstallation,
+    caller: Caller,
+    model_id: str,
+    form: Annotated[Literal["safetensors", "onnx"], Query(alias="format")] = "safetensors",
+) -> Response:
+    """Download a model."""
+    response = await model_file(request, installation, caller, model_id, form=form)
+    response.headers["Content-Disposition"] = f'attachment; filename="model.{form}"'
+    return response
+
+
 @router.post("/{model_id}/aliases")
 async def move_alias(request: Request, installation: CurrentInstallation, caller: Caller, model_id: str) -> Response:
     """Make an alias of the model's dataset name this model, or remove the alias."""
@@ -141,6 +157,8 @@ def _card(
         may_evaluate=has_role(installation, caller, model["dataset"], TRAIN),
         aliases=named.aliases,
         names=_names(installation, caller, model["dataset"]),
+        has_onnx=not catalogue.is_reference(model["algorithm"]),
+        may_take=has_role(installation, caller, model["dataset"], TAKE_MODEL),
         may_name=has_role(installation, caller, model["dataset"], NAME_MODEL),
         history=history,
         keys=grants.names_of_keys(installation, caller, model["dataset"], movers),

@@ -1,5 +1,6 @@
 """Shows errors as pages: what went wrong, what it cost, and what to do next."""
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -42,11 +43,16 @@ def shown_problem(error: GrovekeeperError) -> tuple[int, dict[str, Any]]:
 def rendered_with(
     request: Request, template: str, refusal: GrovekeeperError | None, *, status: int = 200, **context: object
 ) -> HTMLResponse:
-    """Return a page that says why a form was refused, with the status of the refusal; ``status`` if it was not."""
+    """Return a page that says why a form was refused, with the status of the refusal; ``status`` if it was not.
+
+    The template finds the refusal as ``refusal``, and the fields of the refused form as ``sent``, to show them again.
+    """
     problem = None
+    sent: Mapping[str, str] = {}
     if refusal is not None:
         status, problem = shown_problem(refusal)
-    return rendered(request, template, status=status, refusal=problem, **context)
+        sent = getattr(request.state, "form", {})
+    return rendered(request, template, status=status, refusal=problem, sent=sent, **context)
 
 
 def unexpected(request: Request) -> HTMLResponse:

@@ -30,7 +30,8 @@ def rendered(request: Request, template: str, *, status: int = 200, **context: o
         context: what the template shows.
     """
     caller: Principal | None = getattr(request.state, "principal", None)
-    text = _environment().get_template(f"{template}.html").render(caller=caller, path=request.url.path, **context)
+    shared = {"caller": caller, "path": request.url.path, "is_later_page": "cursor" in request.query_params}
+    text = _environment().get_template(f"{template}.html").render(**shared, **context)
     return HTMLResponse(text, status_code=status, headers=_HEADERS)
 
 
@@ -43,7 +44,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {name: getattr(words, name) for name in ("spent", "left", "cell", "sentence", "entry")}
+    environment.filters |= {
+        name: getattr(words, name) for name in ("spent", "left", "cell", "sentence", "entry", "field_problem")
+    }
     environment.filters |= {"percent": odds_words.percent, "minute": _minute}
     environment.globals |= {
         "symbols": words.SYMBOLS, "odds_sentence": odds_words.sentence, "budget_bar": _bar,

@@ -1,6 +1,6 @@
 """Writes amounts, cells and times as words for people. What is spent rounds up, what is left rounds down."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from itertools import groupby
 from typing import Any
@@ -66,6 +66,31 @@ _ENTRIES: Mapping[str, str] = {
 def sentence(detail: str) -> str:
     """The detail of a problem as a sentence."""
     return f"{detail[:1].upper()}{detail[1:]}{'' if detail.endswith('.') else '.'}"
+
+
+def field_problem(problem: str, accepted: Sequence[str] | None = None) -> str:
+    """A problem of a field as a sentence."""
+    if problem in _FIELD_PROBLEMS:
+        return _FIELD_PROBLEMS[problem]
+    words = f"{problem.replace('-', ' ').capitalize()}."
+    return f"{words} Accepted: {', '.join(accepted[:12])}." if accepted else words
+
+
+_FIELD_PROBLEMS: Mapping[str, str] = {
+    "required": "Needed.",
+    "missing": "Needed.",
+    "empty": "Must not be empty.",
+    "too-few": "Needs more values.",
+    "above-upper": "Larger than the upper bound.",
+    "not-distinct": "Occurs twice.",
+    "not-an-amount": "Not a decimal number, such as 0.5 or 1e-6.",
+    "not-a-number": "Not a number.",
+    "not-an-integer": "Not a whole number.",
+    "needs-a-unit-column": "More than one row needs a column that names the person.",
+    "malformed": "Only letters, digits, dots, hyphens and underscores.",
+    "delta-required": "This kind of account needs a δ.",
+}
+"""Sentences for problems of fields that their slugs do not explain."""
 
 
 def minute(time: str) -> str:

@@ -1,17 +1,13 @@
 """Defines the routes of ``/models``: list, show, download and delete trained forests, and predict with them."""
 
-from functools import partial
-from os import fstat
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
 
 from app.api import problems
 from app.api.bodies import BodyRoute
-from app.api.capacity import Capacities, Work, capacities
 from app.api.deps import Caller, CurrentInstallation, NameFilter, Page
+from app.api.model_files import model_file
 from app.core.errors import InvalidRequest, ModelHasAlias, NotFound, NotSupported, RoleMissing
 from app.registry.models import ModelFilter
 from app.services import models
@@ -20,7 +16,6 @@ from app.wire.models import ModelList, ModelOut, PredictIn, PredictOut
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=BodyRoute)
 
-_PIECE_BYTES = 1024 * 1024
 
 _TABLE = {"schema": {"type": "string", "format": "binary"}}
 _PREDICT_BODY: dict[str, Any] = {
@@ -89,30 +84,7 @@ async def download_artifact(
     read_out: Annotated[str | None, Query(description="Read-out of an ONNX file; by default the model's.")] = None,
 ) -> Response:
     """Download the model as safetensors or ONNX."""
-    threads = capacities(request)
-    if form == "onnx":
-        file = await threads.run(
-            Work.CONVERSION, lambda: models.take_onnx(installation, caller, model_id, read_out=read_out)
-        )
-    elif read_out is None:
-        file = await threads.run(Work.EXPORT, lambda: models.take_artifact(installation, caller, model_id))
-    else:
-        raise InvalidRequest.at("/read_out", "not-with-safetensors")
-    return _OpenFile(file, threads)
-
-
-class _OpenFile(StreamingResponse):
-    """Sends a file in pieces, so that a slow client holds one piece in memory, and closes the file."""
-
-    def __init__(self, file: BinaryIO, threads: Capacities) -> None:
-        size = {"Content-Length": str(fstat(file.fileno()).st_size)}
-        pieces = threads.iterate(Work.EXPORT, iter(partial(file.read, _PIECE_BYTES), b""))
-        super().__init__(pieces, media_type="application/octet-stream", headers=size)
-        self._file = file
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._file:
-            await super().__call__(scope, receive, send)
+    return await model_file(request, installation, caller, model_id, form=form, read_out=read_out)
 
 
 @router.post(

@@ -103,5 +103,5 @@ def test_labels_and_words_of_pictures_are_escaped() -> None:
 
 
 @pytest.mark.parametrize(("left", "name"), [("2", 0), ("1.8", 1), ("1.5", 1), ("1.48", 2), ("0", 4)])
-def test_a_cell_is_darker_the_more_of_it_is_used(left: str, name: int) -> None:
+def test_a_cell_has_a_stronger_colour_the_more_of_it_is_used(left: str, name: int) -> None:
     assert share_class(left, "2") == f"share-{name}"
