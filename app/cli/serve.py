@@ -41,6 +41,7 @@ WORKER_GRACE_S = 5.0
 _TICK_S = 0.1
 _OF_WORKERS = (
     "home", "lease_ttl_s", "poll_interval_s", "release_interval_s", "log_level", "signing_key_file", "checkpoint_dir",
+    "dask_scheduler", "dask_rows", "dask_deadline_s", "dask_ca_file", "dask_cert_file", "dask_key_file",
 )  # fmt: skip
 _SECRETS_OF_WORKERS = ("database_url", "storage_key")
 

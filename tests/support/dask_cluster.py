@@ -1,7 +1,6 @@
 """Starts a Dask scheduler and workers as the command line does, on this machine."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -11,16 +10,11 @@ from pathlib import Path
 
 from app.core.dask_cluster import DaskCluster
 from app.core.settings import Settings
+from tests.support.ports import free_port
+from tests.support.tls_proxy import make_certificates
 
 ROOT = Path(__file__).parents[2]
 START_S = 120.0
-
-
-def free_port() -> int:
-    """A port that nobody listened on a moment ago."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 class Cluster:
@@ -32,6 +26,7 @@ class Cluster:
 
     def __init__(self, settings: dict[str, str], log: Path) -> None:
         self.settings, self._log, self._stack = settings, log, ExitStack()
+        self._log.unlink(missing_ok=True)
         self.scheduler = self._start("scheduler")
         self.workers: list[subprocess.Popen[bytes]] = []
 
@@ -95,3 +90,13 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def certificates(folder: Path) -> dict[str, str]:
+    """The settings of a process with a certificate of a new authority."""
+    files = make_certificates(folder)
+    return {
+        "GROVEKEEPER_DASK_CA_FILE": str(files.authority),
+        "GROVEKEEPER_DASK_CERT_FILE": str(files.server),
+        "GROVEKEEPER_DASK_KEY_FILE": str(files.server),
+    }

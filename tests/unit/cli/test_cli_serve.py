@@ -64,7 +64,17 @@ def test_workers_get_no_key_and_the_settings_of_the_flags(monkeypatch: pytest.Mo
         "GROVEKEEPER_LEASE_TTL_S": "9",
         "GROVEKEEPER_POLL_INTERVAL_S": "0.25",
         "GROVEKEEPER_RELEASE_INTERVAL_S": "60",
+        "GROVEKEEPER_DASK_ROWS": "10000000",
+        "GROVEKEEPER_DASK_DEADLINE_S": "600",
     }
+
+
+def test_workers_get_the_settings_of_a_dask_cluster(tmp_path: Path) -> None:
+    files = {f"dask_{kind}_file": tmp_path / kind for kind in ("ca", "cert", "key")}
+    settings = Settings(tmp_path, "sqlite:///x", dask_scheduler="tls://10.0.0.5:8786", dask_rows=7, **files)
+    environ = serve.worker_environment(settings)
+    assert Settings.from_environment(environ, **serve.worker_secrets(settings)).dask_cluster == settings.dask_cluster
+    assert environ["GROVEKEEPER_DASK_ROWS"] == "7"
 
 
 def test_only_a_database_in_a_file_is_upgraded_without_asking(tmp_path: Path) -> None:
