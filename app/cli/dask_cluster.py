@@ -12,25 +12,29 @@ from app.core.child_processes import scrubbed_environment
 from app.core.errors import InstallationError
 from app.core.settings import Settings
 
-app = typer.Typer(help="The processes of a Dask cluster, which count the rows of large datasets.", no_args_is_help=True)
+app = typer.Typer(
+    help="Run the processes of a Dask cluster, which count the rows of large datasets.", no_args_is_help=True
+)
 
 
 @app.command("scheduler")
 @command
 def scheduler() -> None:
-    """Run the scheduler at GROVEKEEPER_DASK_SCHEDULER until it is told to stop."""
+    """Run the scheduler at GROVEKEEPER_DASK_SCHEDULER until a signal stops it."""
     _run("scheduler")
 
 
 @app.command("worker")
 @command
 def worker(
-    memory_limit: Annotated[str, typer.Option(help="Its memory: 48GiB, or a share of the machine's.")] = "0.8",
+    memory_limit: Annotated[
+        str, typer.Option(help="Memory of the worker: 48GiB, or a share of the machine's.")
+    ] = "0.8",
     host: Annotated[
         str | None, typer.Option(help="Address to listen on; default: chosen by the network.", show_default=False)
     ] = None,
 ) -> None:
-    """Run one worker, which counts with all processors of the machine, until it is told to stop."""
+    """Run one worker, which counts with all processors of the machine, until a signal stops it."""
     _run("worker", host=host, memory_limit=memory_limit)
 
 

@@ -19,7 +19,7 @@ GRACE_S = 5.0
 
 
 def main() -> int:
-    """Runs the worker of this installation until it is told to stop."""
+    """Runs the worker of this installation until a signal stops it."""
     with without_collection():
         from app.worker.main import run
 

@@ -125,20 +125,25 @@ def _leaf(event: Event) -> str:
                 f"{_spread(event)}"
             )
         case DiscreteLaplace():
+            moved = "it" if event.coordinates == 1 else "all of them together"
             return (
-                f"release of {event.coordinates} whole numbers, each with discrete Laplace noise of scale "
-                f"{_noise_scale(event.inverse_scale)}; {_changed(event)} moves all of them together by at most "
+                f"release of {_whole_numbers(event.coordinates)} discrete Laplace noise of scale "
+                f"{_noise_scale(event.inverse_scale)}; {_changed(event)} moves {moved} by at most "
                 f"{_plain(event.l1_sensitivity)}"
             )
         case RoundedGaussian():
             return (
-                f"release of {event.coordinates} whole numbers, each with normal noise of variance "
+                f"release of {_whole_numbers(event.coordinates)} normal noise of variance "
                 f"{amounts.to_text(_rounded(event.sigma_squared, up=False))}, rounded to the nearest whole number; "
                 f"the squares of what {_changed(event)} moves them by add up to at most "
                 f"{_plain(event.l2_sensitivity_squared)}, so that the noise's deviation is {_times(event)} times that "
                 "length"
             )
     raise UnknownPrivacyEvent("no words for this event")
+
+
+def _whole_numbers(count: int) -> str:
+    return "a whole number with" if count == 1 else f"{count} whole numbers, each with"
 
 
 def _spread(event: PermuteAndFlip | ExponentialMechanism) -> str:

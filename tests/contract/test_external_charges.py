@@ -88,7 +88,7 @@ def test_an_attester_is_an_analyst_too(scene: Scene) -> None:
     quoted = quote_external(scene.installation, attester, "census", _external_body())
     assert (quoted.price.amount, quoted.fits, quoted.remaining, quoted.largest_that_fits) == ("0.5", True, "3", "3")
     assert quoted.odds == {"add_remove": "0.6225", "replace_one": "0.7311"}
-    assert "release of 1 whole numbers" in quoted.receipt
+    assert "release of a whole number with discrete Laplace noise of scale 240; one row moves it by" in quoted.receipt
     assert len(scene.entries()) == 1, "a quote costs nothing"
 
 
