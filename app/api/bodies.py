@@ -2,12 +2,14 @@
 
 import re
 from asyncio import timeout
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from inspect import iscoroutinefunction
 from time import monotonic
+from types import coroutine
 from typing import Any, TypeVar
 
 from anyio import to_thread
@@ -180,7 +182,7 @@ def _check_media_type(headers: Mapping[str, str], others: tuple[str, ...] = ()) 
     Raises:
         UnsupportedMediaType: another type, or an encoded body.
     """
-    media_type = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    media_type = _media_type(headers.get("content-type", "application/json"))
     if media_type not in ("application/json", *others) and not (
         media_type.startswith("application/") and media_type.endswith("+json")
     ):
@@ -188,6 +190,11 @@ def _check_media_type(headers: Mapping[str, str], others: tuple[str, ...] = ()) 
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise UnsupportedMediaType([*_JSON_TYPES, *others])
     return media_type
+
+
+@lru_cache(maxsize=64)
+def _media_type(field: str) -> str:
+    return field.partition(";")[0].strip().lower()
 
 
 def _read(model: type[BaseModel], text: bytes, max_nodes: int) -> tuple[Any, BaseModel]:
@@ -226,15 +233,37 @@ class _Incoming:
         return message
 
     async def _next(self) -> Message:
+        steps = self._receive().__await__()
+        try:
+            first: Any = next(steps)
+        except StopIteration as arrived:  # no timer for what is there already: it takes longer than a prediction
+            message: Message = arrived.value
+            return message
         in_all = limits.BODY_WAIT_S + self._n_bytes / limits.MIN_BODY_BYTES_PER_S
         begun = monotonic()
         try:
             async with timeout(min(limits.BODY_WAIT_S, in_all - self._waited_s)):
-                message = await self._receive()
+                message = await _continued(first, steps)
         except TimeoutError:
             raise BodyTooSlow from None
         self._waited_s += monotonic() - begun
         return message
+
+
+@coroutine
+def _continued(waits_for: Any, steps: Generator[Any, Any, Message]) -> Generator[Any, Any, Message]:
+    """Awaits what has taken its first step, which waits for ``waits_for``; as ``yield from`` does (PEP 380)."""
+    while True:
+        try:
+            try:
+                result = yield waits_for
+            except BaseException as error:  # noqa: BLE001  # a cancellation, which is passed on
+                waits_for = steps.throw(error)
+            else:
+                waits_for = steps.send(result)
+        except StopIteration as arrived:
+            message: Message = arrived.value
+            return message
 
 
 _DECLARED = "_limits"

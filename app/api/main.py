@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Depends, FastAPI
@@ -10,6 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
+from starlette.types import Receive, Scope, Send
 
 from app.api import problems
 from app.api.answer_headers import HEADERS, document_headers
@@ -59,6 +61,21 @@ trained against it; predictions from them for free. Errors are `application/prob
 """
 
 
+class _Application(FastAPI):
+    """The framework's application without its layers around :class:`EveryRequest`, which answers every error itself."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self
+        await self._every_request(scope, receive, send)
+
+    @cached_property
+    def _every_request(self) -> EveryRequest:
+        layer: Any = self.build_middleware_stack()
+        while not isinstance(layer, EveryRequest):
+            layer = layer.app
+        return layer
+
+
 def create_app(settings: Settings) -> FastAPI:
     """Create the application of one installation. Opens the database, but creates and upgrades no tables.
 
@@ -106,7 +123,7 @@ def openapi_text() -> str:
 
 
 def _application() -> FastAPI:
-    app = FastAPI(
+    app = _Application(
         title="Grovekeeper",
         docs_url=None,
         redoc_url=None,

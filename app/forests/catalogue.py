@@ -4,6 +4,7 @@ Growth is in ``app.forests.grow``, which only the child process of a job imports
 """
 
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 
 from app.core.errors import InvalidRequest
@@ -144,6 +145,7 @@ def family(slug: str) -> Family:
     return known
 
 
+@cache
 def read_outs(slug: str) -> tuple[str, ...]:
     """Read-outs that a model of this algorithm offers, the default first."""
     return REFERENCES[slug].read_outs if is_reference(slug) else algorithm(slug).read_outs

@@ -111,7 +111,7 @@ class Encoding:
         Returns:
             uint8 ``(n_features, n_rows)``, feature-major; without the columns of pairs.
         """
-        return self._tables.codes(columns.columns, columns.n_rows)
+        return self.tables.codes(columns.columns, columns.n_rows)
 
     def encode_column(self, index: int, values: NDArray[np.float64] | NDArray[np.int32]) -> NDArray[np.uint16]:
         """Codes of PRIVATE sanitised values of one feature, by bins that may be more than 256, as a public grid has.
@@ -119,10 +119,11 @@ class Encoding:
         Returns:
             uint16 ``(n_rows,)``; otherwise like :meth:`encode`.
         """
-        return self._tables.wide_codes(index, values)
+        return self.tables.wide_codes(index, values)
 
     @cached_property
-    def _tables(self) -> CodeTables:
+    def tables(self) -> CodeTables:
+        """The bins of the features, for a compiled loop."""
         features = zip(self.schema.features, self.edges, self.n_own_codes, strict=True)
         return CodeTables(_rule(feature, edges, int(n_codes)) for feature, edges, n_codes in features)
 

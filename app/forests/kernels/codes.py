@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from app.forests.kernels.arrays import require, require_range
 
-_BLOCK: Final = 2**16
+BLOCK: Final = 2**16
 """Rows whose values are copied at once: at most 512 KiB per column."""
 
 
@@ -46,6 +46,11 @@ class CodeTables:
             dtype=np.float64,
         ).reshape(len(listed), 3)
 
+    @property
+    def bins(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+        """The arrays, for a compiled loop over a :meth:`block`."""
+        return self._edges, self._first_edge, self._rules
+
     def codes(self, columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...], n_rows: int) -> NDArray[np.uint8]:
         """The codes of PRIVATE or caller's rows; a row's codes depend on no other row.
 
@@ -59,19 +64,30 @@ class CodeTables:
         Raises:
             ValueError: another number of columns, or a column of another length.
         """
-        from app.forests.kernels.compiled import code_loops as loops
+        from app.forests.kernels.compiled import prediction_loops as loops
 
         codes = np.empty((len(self._rules), n_rows), dtype=np.uint8)
-        for start in range(0, n_rows, _BLOCK):
-            block = np.empty((len(self._rules), min(_BLOCK, n_rows - start)))
-            for row, column in zip(block, columns, strict=True):
-                row[:] = column[start : start + _BLOCK]
-            loops.fill_codes(block, self._edges, self._first_edge, self._rules, start, codes)
+        for start in range(0, n_rows, BLOCK):
+            block = self.block(columns, start, min(BLOCK, n_rows - start))
+            loops.fill_codes(block, self.bins, start, codes)
         return codes
+
+    def block(
+        self, columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...], start: int, n_rows: int
+    ) -> NDArray[np.float64]:
+        """Consecutive rows of all columns, float64 ``(n_columns, n_rows)``.
+
+        Raises:
+            ValueError: another number of columns, or a column of another length.
+        """
+        block = np.empty((len(self._rules), n_rows))
+        for row, column in zip(block, columns, strict=True):
+            row[:] = column[start : start + n_rows]
+        return block
 
     def wide_codes(self, column: int, values: NDArray[np.float64] | NDArray[np.int32]) -> NDArray[np.uint16]:
         """The codes of the values of one column, which may have more than 256 codes: uint16 ``(n_rows,)``."""
-        from app.forests.kernels.compiled import code_loops as loops
+        from app.forests.kernels.compiled import prediction_loops as loops
 
         codes = np.empty(len(values), dtype=np.uint16)
         edges = self._edges[self._first_edge[column] : self._first_edge[column + 1]]
@@ -110,7 +126,7 @@ class CodeSums:
         Raises:
             ValueError: a wrong type or shape, or fewer features than the columns need.
         """
-        from app.forests.kernels.compiled import code_loops as loops
+        from app.forests.kernels.compiled import prediction_loops as loops
 
         codes = require(codes, np.uint8, shape=(None, None), name="codes")
         features, tables = self._features, self._tables

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.kernels.arrays import require, require_range, require_result, require_splits
+from app.forests.kernels.codes import BLOCK, CodeTables
 
 _SETS_AT_ONCE: Final = 2**14
 """Sets of codes whose bits are in memory at once: 4 MiB."""
@@ -151,13 +152,53 @@ def sum_leaf_values(X: NDArray[np.uint8], trees: PackedTrees) -> NDArray[np.floa
     Raises:
         ValueError: a wrong type or shape.
     """
-    from app.forests.kernels.compiled import tree_loops as loops
+    from app.forests.kernels.compiled import prediction_loops as loops
 
     X = require(X, np.uint8, shape=(trees.n_features, None), name="X")
     sums = np.zeros((trees.values.shape[1], X.shape[1]), dtype=np.float64)
     splits, turns = (trees.feature, trees.right), (trees.first_turn, trees.turn)
     loops.sum_leaf_values(X, trees.number, splits, turns, trees.values, sums)
     return np.ascontiguousarray(sums.T)
+
+
+def sum_leaf_values_of(
+    columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...], n_rows: int, bins: CodeTables, trees: PackedTrees
+) -> NDArray[np.float64]:
+    """Adds up leaf values as :func:`sum_leaf_values` does, for rows that are not encoded yet.
+
+    Args:
+        columns: sanitised values of the caller's rows, one array ``(n_rows,)`` for every column of ``trees``.
+        n_rows: also where there is no column.
+        bins: of these columns.
+        trees: public.
+
+    Returns:
+        float64 ``(n_rows, n_outputs)``.
+
+    Raises:
+        ValueError: another number of columns, or a column of another length.
+    """
+    from app.forests.kernels.compiled import prediction_loops as loops
+
+    if len(columns) != trees.n_features:
+        raise ValueError("another number of columns than the trees have")
+    splits, turns = (trees.feature, trees.right), (trees.first_turn, trees.turn)
+    results = []
+    for start in range(0, n_rows, BLOCK) or (0,):
+        block = bins.block(columns, start, min(BLOCK, n_rows - start))
+        sums = np.zeros((trees.values.shape[1], block.shape[1]), dtype=np.float64)
+        loops.sum_leaf_values_of(block, bins.bins, (trees.number, trees.values), splits, turns, sums)
+        results.append(sums.T)
+    return np.ascontiguousarray(results[0]) if len(results) == 1 else np.concatenate(results)
+
+
+def normalised(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Divides by the sum over the last axis; uniform where the sum is not positive. Sums are added up in order."""
+    from app.forests.kernels.compiled import prediction_loops as loops
+
+    shares = np.array(evidence, dtype=np.float64, order="C")
+    loops.normalise(shares.reshape(-1, shares.shape[-1]))
+    return shares
 
 
 def add_leaf_scores(scores: NDArray[np.int64], reached: NDArray[np.int32], leaf_scores: NDArray[np.int32]) -> None:
@@ -171,7 +212,7 @@ def add_leaf_scores(scores: NDArray[np.int64], reached: NDArray[np.int32], leaf_
     Raises:
         ValueError: a type, a shape or a leaf out of its range.
     """
-    from app.forests.kernels.compiled import tree_loops as loops
+    from app.forests.kernels.compiled import routing_loops as loops
 
     leaf_scores = require(leaf_scores, np.int32, shape=(None, None, None), name="leaf_scores")
     reached = require(reached, np.int32, shape=(leaf_scores.shape[0], None), name="reached")

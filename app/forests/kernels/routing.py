@@ -32,7 +32,7 @@ def descend(
     Raises:
         ValueError: a type, a shape or an index out of its range.
     """
-    from app.forests.kernels.compiled import tree_loops as loops
+    from app.forests.kernels.compiled import routing_loops as loops
 
     X = require(X, np.uint8, shape=(None, None), name="X")
     n_features, n_rows = X.shape
@@ -69,7 +69,7 @@ def leaves(
     Raises:
         ValueError: a type, a shape or an index out of its range.
     """
-    from app.forests.kernels.compiled import tree_loops as loops
+    from app.forests.kernels.compiled import routing_loops as loops
 
     X = require(X, np.uint8, shape=(None, None), name="X")
     n_features, n_rows = X.shape

@@ -52,7 +52,10 @@ class PackedForest:
     def sums(self, columns: SanitisedColumns) -> NDArray[np.float64]:
         """Sums of leaf values of rows, float64 ``(n_rows, n_outputs)``."""
         used = tuple(columns.columns[feature] for feature in self.features)
-        return kernels.sum_leaf_values(self.encoding.encode_all(SanitisedColumns(used, columns.n_rows)), self.trees)
+        if self.encoding.pairs:
+            codes = self.encoding.encode_all(SanitisedColumns(used, columns.n_rows))
+            return kernels.sum_leaf_values(codes, self.trees)
+        return kernels.sum_leaf_values_of(used, columns.n_rows, self.encoding.tables, self.trees)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,8 @@ read-out    a row's class probabilities, from the leaves it reaches in each tree
 import numpy as np
 from numpy.typing import NDArray
 
+from app.forests.kernels.prediction import normalised
+
 VOTE, AVERAGE, DRAW, SUM, LOGARITHMIC = "mv", "ta", "pa", "sum", "log"
 
 SHRINKAGE = 1.0
@@ -37,11 +39,11 @@ def leaf_values(counts: NDArray[np.int64], read_out: str, *, noise_scale: float)
         values = np.eye(counts.shape[-1])[evidence.argmax(axis=-1)]
     elif read_out == LOGARITHMIC:
         prior = class_proportions(evidence, noise_scale)
-        values = np.log(_normalised(np.maximum(evidence, 0.0) + SHRINKAGE * noise_scale * prior))
+        values = np.log(normalised(np.maximum(evidence, 0.0) + SHRINKAGE * noise_scale * prior))
     elif read_out == SUM:
         return np.maximum(evidence, 0.0)  # whole numbers, so sums are exact in any order
     else:
-        values = _normalised(np.maximum(evidence, 0.0))
+        values = normalised(np.maximum(evidence, 0.0))
     values /= len(counts)
     return values
 
@@ -50,7 +52,7 @@ def to_probabilities(sums: NDArray[np.float64], read_out: str) -> NDArray[np.flo
     """Class probabilities of rows from the sums of their leaves' values; rows sum to 1."""
     if read_out == LOGARITHMIC:
         sums = np.exp(sums - sums.max(axis=-1, keepdims=True, initial=-np.inf))
-    return _normalised(sums)
+    return normalised(sums)
 
 
 def class_proportions(evidence: NDArray[np.float64], noise_scale: float) -> NDArray[np.float64]:
@@ -60,15 +62,4 @@ def class_proportions(evidence: NDArray[np.float64], noise_scale: float) -> NDAr
     is added to every class, so that noise does not exclude a rare class.
     """
     n_cells = evidence.shape[0] * evidence.shape[1]
-    return _normalised(np.maximum(evidence.sum(axis=(0, 1)), 0.0) + np.sqrt(2.0 * n_cells) * noise_scale)
-
-
-def _normalised(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Divides by the sum over classes; uniform where the sum is zero."""
-    total = evidence.sum(axis=-1, keepdims=True)
-    if (total > 0.0).all():
-        quotient: NDArray[np.float64] = evidence / total
-        return quotient
-    shares = np.full_like(evidence, 1.0 / evidence.shape[-1])
-    np.divide(evidence, total, out=shares, where=total > 0.0)
-    return shares
+    return normalised(np.maximum(evidence.sum(axis=(0, 1)), 0.0) + np.sqrt(2.0 * n_cells) * noise_scale)

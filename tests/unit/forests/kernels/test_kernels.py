@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from app.forests.compilation import code_cache
 from app.forests.kernels import boosting, cell_sums, prediction, reweighting, routing
+from app.forests.kernels.codes import BLOCK, CodeTables, ColumnRule
 from app.forests.kernels.compiled import cell_sum_loops
 
 # --- oracles ------------------------------------------------------------------------------------------------------
@@ -281,6 +282,30 @@ def test_sums_of_leaf_values_are_those_of_walks_in_tree_order(
     result = _sums(X, forest, values)
     assert result.dtype == np.float64
     np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 11, 70, BLOCK + 3])
+def test_values_are_encoded_and_walked_in_one_call_as_in_two(n_rows: int) -> None:
+    rng = np.random.default_rng(n_rows)
+    rules = [ColumnRule(np.sort(rng.random(200)), np.inf, np.nan, 201), ColumnRule(None, 6.0, 6.0, 6)]
+    bins, forest = CodeTables(rules), _forest(rng, n_trees=3, depth=5, n_features=2, n_bins=200)
+    trees = _packed(forest, rng.normal(size=(3, 32, 2)), 2)
+    columns = (np.where(rng.random(n_rows) < 0.1, np.nan, rng.random(n_rows)), rng.integers(0, 7, n_rows, np.int32))
+    expected = prediction.sum_leaf_values(bins.codes(columns, n_rows), trees)
+    np.testing.assert_array_equal(prediction.sum_leaf_values_of(columns, n_rows, bins, trees), expected)
+    with pytest.raises(ValueError, match="number of columns"):
+        prediction.sum_leaf_values_of(columns[:1], n_rows, bins, trees)
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (1, 2), (5, 3, 20)])
+def test_shares_are_evidence_over_its_sum_and_uniform_without_evidence(shape: tuple[int, ...]) -> None:
+    evidence = np.random.default_rng(3).random(shape)
+    evidence[-1:] = 0.0
+    shares = prediction.normalised(evidence)
+    total = evidence.sum(axis=-1, keepdims=True)
+    expected = np.divide(evidence, total, out=np.full(shape, 1 / shape[-1]), where=total > 0)
+    np.testing.assert_allclose(shares, expected, rtol=1e-14)
+    assert not evidence[-1:].any(), "the argument is not changed"
 
 
 @settings(max_examples=30, deadline=None)

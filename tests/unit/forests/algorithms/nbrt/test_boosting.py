@@ -15,7 +15,7 @@ from app.forests.bins.noise_prices import SCALE_BITS, VARIANCE
 from app.forests.kernels import boosting as kernels
 from app.forests.kernels import cell_sums, exponential, prediction
 from app.forests.kernels.compiled import boosting_loops as loops
-from app.forests.kernels.compiled import cell_sum_loops, tree_loops, weight_loops
+from app.forests.kernels.compiled import cell_sum_loops, routing_loops, weight_loops
 
 TWO, THREE, MANY = 2, 3, 26
 
@@ -252,7 +252,7 @@ def test_indices_outside_an_array_are_refused() -> None:
 def test_no_float_in_the_compiled_loops() -> None:
     public = {name: value for name, value in vars(loops).items() if hasattr(value, "signatures") and name[0] != "_"}
     assert set(public) == {"gradients_of_two", "gradients_of_many", "leaves"}
-    for loop in (*public.values(), cell_sum_loops.leaf_gradients, tree_loops.add_leaf_scores, weight_loops.weights):
+    for loop in (*public.values(), cell_sum_loops.leaf_gradients, routing_loops.add_leaf_scores, weight_loops.weights):
         (types,) = loop.signatures
         fresh = numba.njit(loop.py_func)
         fresh.compile(types)

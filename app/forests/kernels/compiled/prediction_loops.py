@@ -1,14 +1,11 @@
-"""Walks down trees in compiled loops: prediction for a caller's rows, routing for training rows.
+"""Finds codes of values, adds two codes, walks down trees and normalises sums, in compiled loops.
 
-Routing stores a split as the interval of codes [low, low + span] that goes left: [0, threshold] for an ordered split,
-[threshold, threshold] for a category split. A row goes right if (code − low) mod 256 > span. This needs one word per
-node and no branch; the processor would mispredict half of such branches.
+A code is the number of edges below a value, as ``numpy.searchsorted`` finds it.
 
-In prediction, a split is a set of codes that go right. A few rows walk one by one. Other rows walk together, 64 in a
-word: for every distinct split, one bit per row says whether the row goes right. At each level, the direction of the
-rows is a choice between the bits of the nodes of this level, by the directions at the levels above. The directions of a
-row are the binary digits of the number of the node that it reaches. Below the first eight levels, rows walk one by one
-again.
+A split is a set of codes that go right. A few rows walk one by one. Other rows walk together, 64 in a word: for every
+distinct split, one bit per row says whether the row goes right. At each level, the direction of the rows is a choice
+between the bits of the nodes of this level, by the directions at the levels above. The directions of a row are the
+binary digits of the number of the node that it reaches. Below the first eight levels, rows walk one by one again.
 """
 
 from typing import TypeAlias
@@ -16,17 +13,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.compilation.compiler import compiled, compiled_for, integer, pair, read, written
+from app.forests.compilation.compiler import compiled, compiled_for, integer, pair, read, triple, written
 
-_BLOCK_ROWS = 2**10
 _FEW_ROWS = 10
 _TREES_TOGETHER = 8
 _ROWS_TOGETHER = 64
 _LEVELS_TOGETHER = 8
-_NOWHERE = np.int32(-1)
-_LOWEST_BYTE = np.uint32(255)
-_ONE_BYTE = np.uint32(8)
-_TWO_BYTES = np.uint32(16)
 _ONE = np.uint32(1)
 _TWO = np.uint32(2)
 _BIT = np.uint64(1)
@@ -37,26 +29,80 @@ _EIGHT_BITS = np.uint64(255)
 _SPREAD = np.array([sum((byte >> i & 1) << 8 * i for i in range(8)) for byte in range(256)], dtype=np.uint64)
 """For every byte, a word whose byte i is bit i."""
 
+Bins: TypeAlias = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]
+"""The edges of all columns; where those of every column begin, with one number more; and three numbers per column: the
+highest value, the value that is missing, and the last code."""
 Splits: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.uint64]]
 """Of distinct splits: the features, ascending, and the sets of codes that go right as bits, ``(n_distinct, 4)``."""
+Turns: TypeAlias = tuple[NDArray[np.int64], NDArray[np.uint16]]
+"""Where the turns of every distinct split begin, with one number more, and the codes at which membership changes."""
 
-_SPLITS_OF_A_LEVEL = (read("int32", 1), read("uint8", 1), read("boolean", 1))
-_SPLITS_OF_TREES = (read("int32", 2), read("uint8", 2), read("boolean", 2))
-
-
-@compiled
-def _split(feature: np.int32, threshold: np.uint8, equals: np.bool_, n_features: int) -> np.uint32:
-    """Packs feature, low and span of a node in one word; an unknown feature becomes ``n_features``, at most 2¹⁶ − 1."""
-    known = 0 <= feature < n_features
-    number = np.uint32(feature if known else n_features) << _TWO_BYTES
-    bin_ = np.uint32(threshold)
-    return np.uint32(number | (bin_ << _ONE_BYTE if equals else bin_))
+_BINS = triple(read("float64", 1), read("int64", 1), read("float64", 2))
+_SPLITS = pair(read("uint32", 1), read("uint64", 2))
+_TURNS = pair(read("int64", 1), read("uint16", 1))
 
 
 @compiled
-def _goes_right(bin_: np.uint8, split: np.uint32) -> np.uint32:
-    low = split >> _ONE_BYTE
-    return np.uint32(((np.uint32(bin_) - low) & _LOWEST_BYTE) > (split & _LOWEST_BYTE))
+def _n_below(edges: NDArray[np.float64], value: np.float64) -> int:
+    """The number of edges below a value, by a search without branches; ``edges`` ascend and are not empty."""
+    base = 0
+    n_left = edges.size
+    while n_left > 1:
+        half = n_left >> 1
+        base += half if edges[base + half - 1] < value else 0
+        n_left -= half
+    return base + (1 if edges[base] < value else 0)
+
+
+@compiled
+def _code(
+    value: np.float64, edges: NDArray[np.float64], highest: np.float64, missing: np.float64, last: np.float64
+) -> int:
+    """The code of a value; see ``app.forests.kernels.codes.ColumnRule``."""
+    if np.isnan(value) or value == missing:
+        return int(last)
+    if edges.size == 0:
+        return int(max(0.0, min(value, highest)))
+    return _n_below(edges, min(value, highest))
+
+
+@compiled
+def _fill_codes(values: NDArray[np.float64], bins: Bins, start: int, codes: NDArray[np.uint8]) -> None:
+    """Fills ``codes[:, start : start + n_rows]`` from ``values`` ``(n_columns, n_rows)``; indices were checked."""
+    edges, first_edge, rules = bins
+    n_columns, n_rows = values.shape
+    for column in range(n_columns):
+        of_column = edges[first_edge[column] : first_edge[column + 1]]
+        highest, missing, last = rules[column]
+        for i in range(n_rows):
+            codes[column, start + i] = np.uint8(_code(values[column, i], of_column, highest, missing, last))
+
+
+@compiled_for(read("float64", 2), _BINS, integer, written("uint8", 2))
+def fill_codes(values: NDArray[np.float64], bins: Bins, start: int, codes: NDArray[np.uint8]) -> None:
+    """Fills ``codes[:, start : start + n_rows]`` from ``values`` ``(n_columns, n_rows)``; indices were checked."""
+    _fill_codes(values, bins, start, codes)
+
+
+@compiled_for(read("float64", 1), read("float64", 1), read("float64", 1), written("uint16", 1))
+def fill_wide_codes(
+    values: NDArray[np.float64], edges: NDArray[np.float64], rule: NDArray[np.float64], codes: NDArray[np.uint16]
+) -> None:
+    """Does what :func:`fill_codes` does, for one column with any number of codes."""
+    highest, missing, last = rule
+    for i in range(values.size):
+        codes[i] = np.uint16(_code(values[i], edges, highest, missing, last))
+
+
+@compiled_for(read("uint8", 2), read("int64", 2), read("uint8", 3), written("uint8", 2))
+def fill_sums(
+    codes: NDArray[np.uint8], features: NDArray[np.int64], tables: NDArray[np.uint8], sums: NDArray[np.uint8]
+) -> None:
+    """Fills ``sums`` ``(n_columns, n_rows)`` from ``codes`` ``(n_features, n_rows)``; indices were checked."""
+    for column in range(sums.shape[0]):
+        first, second = codes[features[column, 0]], codes[features[column, 1]]
+        for i in range(sums.shape[1]):
+            sums[column, i] = tables[column, 0, first[i]] + tables[column, 1, second[i]]
 
 
 @compiled
@@ -80,7 +126,7 @@ def _fill_right(
     start: int,
     n_rows: int,
     feature: NDArray[np.uint32],
-    turns: tuple[NDArray[np.int64], NDArray[np.uint16]],
+    turns: Turns,
     goes_right: NDArray[np.uint64],
 ) -> None:
     """Fills ``goes_right``: for every distinct split, the rows of a word that go right, one bit each.
@@ -184,19 +230,12 @@ def _add_values(sums: NDArray[np.float64], values: NDArray[np.float64], leaf: ND
         sums[i] += values[leaf[i]]
 
 
-@compiled_for(
-    read("uint8", 2),
-    read("uint32", 2),
-    pair(read("uint32", 1), read("uint64", 2)),
-    pair(read("int64", 1), read("uint16", 1)),
-    read("float64", 3),
-    written("float64", 2),
-)
-def sum_leaf_values(
+@compiled
+def _add_leaf_values(
     X: NDArray[np.uint8],
     number: NDArray[np.uint32],
     splits: Splits,
-    turns: tuple[NDArray[np.int64], NDArray[np.uint16]],
+    turns: Turns,
     values: NDArray[np.float64],
     sums: NDArray[np.float64],
 ) -> None:
@@ -231,63 +270,44 @@ def sum_leaf_values(
                 _add_values(sums[k, start : start + n_here], values[tree, k], leaf)
 
 
-@compiled_for(read("uint8", 2), read("int32", 1), *_SPLITS_OF_A_LEVEL, written("int32", 1))
-def descend(
+@compiled_for(read("uint8", 2), read("uint32", 2), _SPLITS, _TURNS, read("float64", 3), written("float64", 2))
+def sum_leaf_values(
     X: NDArray[np.uint8],
-    node: NDArray[np.int32],
-    feature: NDArray[np.int32],
-    threshold: NDArray[np.uint8],
-    equals: NDArray[np.bool_],
-    child: NDArray[np.int32],
+    number: NDArray[np.uint32],
+    splits: Splits,
+    turns: Turns,
+    values: NDArray[np.float64],
+    sums: NDArray[np.float64],
 ) -> None:
-    """Fills ``child`` with the nodes of the next level; ``X`` is ``(n_features, n_rows)`` and indices were checked."""
-    splits = np.empty(feature.size, dtype=np.uint32)
-    for v in range(feature.size):
-        splits[v] = _split(feature[v], threshold[v], equals[v], X.shape[0])
-    for i in range(node.size):
-        if node[i] < 0:
-            child[i] = _NOWHERE
-        else:
-            split = splits[node[i]]
-            child[i] = 2 * node[i] + _goes_right(X[split >> _TWO_BYTES, i], split)
+    """Adds leaf values to ``sums`` ``(n_outputs, n_rows)``; ``X`` is ``(n_features, n_rows)``, indices were checked."""
+    _add_leaf_values(X, number, splits, turns, values, sums)
 
 
-@compiled_for(read("uint8", 2), *_SPLITS_OF_TREES, integer, written("int32", 2))
-def leaves(
-    X: NDArray[np.uint8],
-    feature: NDArray[np.int32],
-    threshold: NDArray[np.uint8],
-    equals: NDArray[np.bool_],
-    depth: int,
-    reached: NDArray[np.int32],
+@compiled_for(
+    read("float64", 2), _BINS, pair(read("uint32", 2), read("float64", 3)), _SPLITS, _TURNS, written("float64", 2)
+)
+def sum_leaf_values_of(
+    columns: NDArray[np.float64],
+    bins: Bins,
+    trees: tuple[NDArray[np.uint32], NDArray[np.float64]],
+    splits: Splits,
+    turns: Turns,
+    sums: NDArray[np.float64],
 ) -> None:
-    """Fills ``reached``; ``X`` is ``(n_features, n_rows)`` and indices were checked.
-
-    A block of rows goes down level by level. The nodes of level l are numbered from 0, as in :func:`descend`, and start
-    at index 2ˡ − 1 of the arrays, so numbers at the last level are leaf numbers.
-    """
-    n_trees, n_rows = reached.shape
-    splits = np.empty(feature.shape[1], dtype=np.uint32)
-    for tree in range(n_trees):
-        for v in range(splits.size):
-            splits[v] = _split(feature[tree, v], threshold[tree, v], equals[tree, v], X.shape[0])
-        for start in range(0, n_rows, _BLOCK_ROWS):
-            at = reached[tree, start : start + _BLOCK_ROWS]
-            at[:] = 0
-            for level in range(depth):
-                first = 2**level - 1
-                for i in range(at.size):
-                    split = splits[first + at[i]]
-                    at[i] = 2 * at[i] + _goes_right(X[split >> _TWO_BYTES, start + i], split)
+    """Does :func:`fill_codes` and then :func:`sum_leaf_values`: for one row, a call takes longer than its loops."""
+    number, values = trees
+    X = np.empty(columns.shape, dtype=np.uint8)
+    _fill_codes(columns, bins, 0, X)
+    _add_leaf_values(X, number, splits, turns, values, sums)
 
 
-@compiled_for(read("int32", 2), read("int32", 3), written("int64", 2))
-def add_leaf_scores(reached: NDArray[np.int32], leaf_scores: NDArray[np.int32], scores: NDArray[np.int64]) -> None:
-    """Adds the scores of every row's leaves to ``scores`` ``(n_rows, n_scores)``; indices were checked."""
-    n_trees, n_rows = reached.shape
-    n_scores = scores.shape[1]
-    for tree in range(n_trees):
-        for i in range(n_rows):
-            leaf = np.uint32(reached[tree, i])
-            for k in range(n_scores):
-                scores[i, k] += leaf_scores[tree, leaf, k]
+@compiled_for(written("float64", 2))
+def normalise(evidence: NDArray[np.float64]) -> None:
+    """Divides every row by its sum, in place; uniform where the sum is not positive."""
+    n_outputs = evidence.shape[1]
+    for row in range(evidence.shape[0]):
+        total = 0.0
+        for k in range(n_outputs):
+            total += evidence[row, k]
+        for k in range(n_outputs):
+            evidence[row, k] = evidence[row, k] / total if total > 0.0 else 1.0 / n_outputs
