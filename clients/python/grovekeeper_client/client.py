@@ -279,6 +279,12 @@ class Client(LedgerCalls):
         """``POST /models/{id}/predict``, within the limits of one request: costs nothing and stores nothing."""
         return self._json("POST", f"/models/{segment(model_id)}/predict", body=body, repeatable=True)
 
+    def predict_table(self, model_id: str, stream: bytes) -> bytes:
+        """``POST /models/{id}/predict`` with an Arrow stream, which a stream answers."""
+        path, headers = f"/models/{segment(model_id)}/predict", {"Content-Type": "application/vnd.apache.arrow.stream"}
+        request = Request("POST", path, headers=headers, content=lambda: stream, repeatable=True)
+        return self._transport.send(request).content
+
     def create_webhook(self, dataset: str, url: str, events: Sequence[str], *, threshold: str | None = None) -> Json:
         """``POST /datasets/{id}/webhooks``: the answer has the secret of the signatures, which is shown once."""
         body = {"url": url, "events": list(events), "threshold": threshold}

@@ -11,7 +11,7 @@ from grovekeeper_client.amounts import Amount, Price, to_text
 from grovekeeper_client.client import Client
 from grovekeeper_client.jobs import Job
 from grovekeeper_client.plain import plain
-from grovekeeper_client.predictions import predict_columns
+from grovekeeper_client.predictions import predict_columns, predict_table
 
 
 class EvaluationOptions(TypedDict, total=False):
@@ -197,6 +197,8 @@ class Model:
         return self._client.download_model(self.id, Path(file), artifact_format=artifact_format, read_out=read_out)
 
     def _answer(self, table: row_kinds.Rows, read_out: str | None) -> dict[str, Any]:
+        if table.table is not None:
+            return predict_table(self._client, self.id, table.table, read_out=read_out)
         return predict_columns(self._client, self.id, table.columns, n_rows=table.n_rows, read_out=read_out)
 
 

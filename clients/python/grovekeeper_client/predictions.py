@@ -6,6 +6,7 @@ from typing import Any
 
 from grovekeeper_client.calls import Json
 from grovekeeper_client.client import Client
+from grovekeeper_client.rows import read_stream, write_stream
 
 MAX_ROWS = 10_000
 """Rows of one request."""
@@ -36,6 +37,15 @@ def predict_columns(
     return _in_parts(client, model_id, part, (n_rows, len(columns)), read_out)
 
 
+def predict_table(client: Client, model_id: str, table: Any, *, read_out: str | None = None) -> Json:
+    """Predictions for an Arrow table whose columns the service reads."""
+
+    def body(start: int, stop: int) -> bytes:
+        return write_stream(table, start, stop, read_out=read_out)
+
+    return _sent(body, lambda part: read_stream(client.predict_table(model_id, part)), table.num_rows, size=MAX_ROWS)
+
+
 def _in_parts(
     client: Client,
     model_id: str,
@@ -43,7 +53,7 @@ def _in_parts(
     shape: tuple[int, int],
     read_out: str | None,
 ) -> Json:
-    """Sends parts of rows; a part with too many bytes is halved.
+    """Sends parts of rows in JSON.
 
     Args:
         client: calls the service.
@@ -55,14 +65,23 @@ def _in_parts(
     options = {} if read_out is None else {"read_out": read_out}
     n_rows, n_values = shape
     size = max(1, min(MAX_ROWS, (MAX_VALUES - _VALUES_OF_THE_FRAME) // max(n_values, 1)))
+
+    def body(start: int, stop: int) -> bytes:
+        return json.dumps({**part(start, stop), **options}, allow_nan=False).encode()
+
+    return _sent(body, lambda text: client.predict(model_id, text), n_rows, size=size)
+
+
+def _sent(body: Callable[[int, int], bytes], send: Callable[[bytes], Json], n_rows: int, *, size: int) -> Json:
+    """Sends bodies of at most ``size`` rows; one with too many bytes is halved."""
     answers: list[Json] = []
     start = 0
     while start < n_rows or not answers:
-        body = json.dumps({**part(start, start + size), **options}, allow_nan=False).encode()
-        if len(body) > MAX_BYTES and size > 1:
+        content = body(start, start + size)
+        if len(content) > MAX_BYTES and size > 1:
             size //= 2
             continue
-        answers.append(client.predict(model_id, body))
+        answers.append(send(content))
         start += size
     together = {name: [item for answer in answers for item in answer[name]] for name in ("labels", "probabilities")}
     return answers[0] | together

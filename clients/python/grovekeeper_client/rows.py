@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from grovekeeper_client.plain import Scalar, cells
+from grovekeeper_client.plain import Feature, Scalar, cells
 
 _BATCH_ROWS = 65_536
 
@@ -17,16 +18,43 @@ class Rows:
     """Rows of a prediction.
 
     Attributes:
-        columns: cells by feature, as the API reads them; features without cells are absent.
+        features: of the model, by name.
+        given: columns as they were given; features without cells are absent.
         n_rows: number of rows.
         source: the rows as they were given.
         kind: their kind, which is the kind of the answers.
     """
 
-    columns: dict[str, list[Scalar]]
+    features: Mapping[str, Feature]
+    given: Mapping[str, Any]
     n_rows: int
     source: Any
     kind: Kind
+
+    @cached_property
+    def columns(self) -> dict[str, list[Scalar]]:
+        """Cells by feature, as the API reads them in JSON.
+
+        Raises:
+            TypeError: a cell has a type that its feature does not take.
+        """
+        return {name: _cells(self.features[name], column) for name, column in self.given.items()}
+
+    @cached_property
+    def table(self) -> Any:
+        """The rows as an Arrow table; ``None`` if they are of another library, or pyarrow is not installed.
+
+        Raises:
+            TypeError: a cell has a type that its feature does not take.
+        """
+        if self.kind not in ("pandas", "pyarrow"):
+            return None
+        try:
+            import pyarrow
+
+            return pyarrow.table({name: _array(self.features[name], it) for name, it in self.given.items()})
+        except (ImportError, OverflowError):  # JSON has integers beyond the range of floats
+            return None
 
     def labels(self, labels: list[str], *, name: str) -> Any:
         """Labels as a Series, an Arrow or a NumPy array, or a list.
@@ -92,7 +120,7 @@ def read(source: Any, schema: Mapping[str, Any]) -> Rows:
     Raises:
         ValueError: an unknown or repeated column, an absent column whose feature cannot be missing, or columns or rows
             of unequal length.
-        TypeError: rows of another kind, or a cell of another type.
+        TypeError: rows of another kind.
     """
     features = {feature["name"]: feature for feature in schema["features"]}
     kind = kind_of(source)
@@ -106,8 +134,35 @@ def read(source: Any, schema: Mapping[str, Any]) -> Rows:
     lengths = {len(column) for column in by_name.values()}
     if len(lengths) > 1:
         raise ValueError("the columns have unequal lengths")
-    columns = {name: cells(features[name], column) for name, column in by_name.items()}
-    return Rows(columns, lengths.pop() if lengths else 0, source, kind)
+    return Rows(features, by_name, lengths.pop() if lengths else 0, source, kind)
+
+
+def write_stream(table: Any, start: int, stop: int, *, read_out: str | None) -> bytes:
+    """Rows of a table as the body of a prediction: an Arrow stream."""
+    import pyarrow
+
+    part = table.slice(start, stop - start).combine_chunks()
+    part = part.replace_schema_metadata({} if read_out is None else {"read_out": read_out})
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, part.schema) as stream:
+        stream.write_table(part)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def read_stream(answer: bytes) -> dict[str, Any]:
+    """The answer to a prediction in Arrow, as it is in JSON."""
+    import pyarrow
+
+    batch = pyarrow.ipc.open_stream(answer).read_next_batch()
+    label, shares = batch.column("label"), batch.column("probabilities")
+    n_classes, flat = shares.type.list_size, shares.flatten().to_pylist()
+    return {
+        "privacy": batch.schema.metadata[b"privacy"].decode(),
+        "classes": label.dictionary.to_pylist(),
+        "labels": label.to_pylist(),
+        "probabilities": [flat[start : start + n_classes] for start in range(0, len(flat), n_classes)],
+    }
 
 
 def write_arrow(source: Any, file: Path) -> None:
@@ -145,17 +200,17 @@ def kind_of(source: Any) -> Kind:
     raise TypeError(f"rows are a table, a list or a mapping of columns, not {type(source).__name__}")
 
 
-def _named(source: Any, kind: Kind, features: list[str]) -> dict[str, list[Any]]:
+def _named(source: Any, kind: Kind, features: list[str]) -> dict[str, Any]:
     match kind:
         case "pandas":
             if not source.columns.is_unique:
                 raise ValueError("a name of a column occurs twice")
-            columns = {name: source[name].tolist() for name in source.columns}
+            columns = {name: source[name] for name in source.columns}
             return _in_order(list(columns.values()), features) if _is_unnamed(source.columns) else columns
         case "pyarrow":
             if len(set(source.schema.names)) < len(source.schema.names):
                 raise ValueError("a name of a column occurs twice")
-            return {name: source.column(name).to_pylist() for name in source.schema.names}
+            return {name: source.column(name) for name in source.schema.names}
         case "numpy":
             return _in_order(source.T.tolist(), features)
         case "columns":
@@ -174,7 +229,33 @@ def _is_unnamed(names: Any) -> bool:
     return list(names) == list(range(len(names)))
 
 
-def _in_order(columns: list[list[Any]], features: list[str]) -> dict[str, list[Any]]:
+def _in_order(columns: list[Any], features: list[str]) -> dict[str, Any]:
     if len(columns) != len(features):
         raise ValueError(f"rows without names of columns need {len(features)} cells, not {len(columns)}")
     return dict(zip(features, columns, strict=True))
+
+
+def _cells(feature: Feature, column: Any) -> list[Scalar]:
+    listed = getattr(column, "to_pylist", None) or getattr(column, "tolist", None)
+    return cells(feature, column if listed is None else listed())
+
+
+def _array(feature: Feature, column: Any) -> Any:
+    """A column of pandas or Arrow as it is, if the service reads its type for the feature, else its cells."""
+    import pyarrow
+
+    try:
+        array = column if hasattr(column, "to_pylist") else pyarrow.array(column, from_pandas=True)
+    except pyarrow.ArrowException:  # cells of several types
+        array = pyarrow.nulls(0)
+    kinds, kind = pyarrow.types, array.type
+    if kinds.is_dictionary(kind):
+        kind = kind.value_type
+        array = array.cast(kind)
+    if feature["type"] == "categorical":
+        is_read = kinds.is_string(kind) or kinds.is_large_string(kind)
+        return array if is_read else pyarrow.array(_cells(feature, column), pyarrow.string())
+    if kinds.is_integer(kind) or kinds.is_floating(kind):
+        return array
+    numbers = [None if cell is None else float(cell) for cell in _cells(feature, column)]
+    return pyarrow.array(numbers, pyarrow.float64())

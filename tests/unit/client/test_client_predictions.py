@@ -3,11 +3,14 @@
 import json
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from app.core import limits
+from app.services import arrow_tables
 from grovekeeper_client import predictions
-from grovekeeper_client.predictions import predict_columns, predict_rows
+from grovekeeper_client.predictions import predict_columns, predict_rows, predict_table
 
 
 class _Counting:
@@ -60,3 +63,27 @@ def test_long_cells_stay_below_the_limit_of_bytes() -> None:
     assert answer["labels"] == [str(n) for n in range(9_000)]
     assert max(map(len, client.bodies)) <= limits.MAX_PREDICTION_BODY_BYTES
     assert {json.loads(body)["read_out"] for body in client.bodies} == {"ta"}
+
+
+class _CountingTables:
+    """A client that predicts the number of each row of a table."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def predict_table(self, _model_id: str, stream: bytes) -> bytes:
+        assert len(stream) <= limits.MAX_PREDICTION_BODY_BYTES
+        codes = pa.ipc.open_stream(stream).read_all().column("n").to_numpy().astype(np.int32)
+        self.sizes.append(len(codes))
+        return arrow_tables.write(codes, [str(n) for n in range(100)], np.ones((len(codes), 100)), "none")
+
+
+def test_a_table_of_any_size_is_predicted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predictions, "MAX_ROWS", 40)
+    client, text = _CountingTables(), pa.array(["x" * 500_000] * 100)
+    table = pa.table({"n": range(100), "text": text})
+    answer = predict_table(client, "md_1", table)  # type: ignore[arg-type]
+    assert answer["labels"] == [str(n) for n in range(100)]
+    assert client.sizes == [20] * 5
+    empty = predict_table(client, "md_1", table.slice(0, 0))  # type: ignore[arg-type]
+    assert (empty["labels"], empty["probabilities"]) == ([], [])

@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from app.services import arrow_tables
 from grovekeeper_client import plain, rows
 
 SCHEMA: dict[str, Any] = {
@@ -52,6 +53,41 @@ def test_rows_of_every_kind_become_the_same_columns(kind: str) -> None:
     assert table.kind == kind.partition(",")[0].partition(" ")[0]
     types = {type(cell) for column in table.columns.values() for cell in column}
     assert types <= {int, float, str, type(None)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_and_frames_are_sent_as_arrow(kind: str) -> None:
+    table = rows.read(KINDS[kind], SCHEMA).table
+    if not kind.startswith(("pandas", "pyarrow")):
+        assert table is None
+        return
+    sent = pa.ipc.open_stream(rows.write_stream(table, 0, 9, read_out="mv")).read_all()
+    assert sent.to_pydict() == COLUMNS
+    assert sent.schema.metadata == {b"read_out": b"mv"}
+
+
+def test_a_column_that_arrow_would_not_send_as_its_feature_is_sent_by_its_cells() -> None:
+    frame = pd.DataFrame(
+        {"code": [1, 2.5, True, "x"], "age": pd.Series([Decimal(1), 2, 3.5, None], dtype=object), "height": [True] * 4}
+    )
+    table = rows.read(frame, SCHEMA).table
+    assert table.to_pydict() == {
+        "code": ["1", "2.5", "true", "x"], "age": [1.0, 2.0, 3.5, None], "height": [1.0] * 4
+    }  # fmt: skip
+    assert table.schema.types == [pa.string(), pa.float64(), pa.float64()]
+    assert rows.read(pa.table({"code": [1, None]}), SCHEMA).table.to_pydict() == {"code": ["1", None]}
+    wide = rows.read(pd.DataFrame({"age": pd.Series([10**400], dtype=object)}), SCHEMA)
+    assert (wide.table, wide.columns) == (None, {"age": [10**400]})
+    with pytest.raises(TypeError, match="column 'age': a number is needed, not str"):
+        _ = rows.read(pd.DataFrame({"age": ["x"]}), SCHEMA).table
+
+
+def test_an_answer_in_arrow_is_read_as_one_in_json() -> None:
+    probabilities = np.array(PROBABILITIES)
+    answer = arrow_tables.write(np.array([0, 1], np.int32), ("low", "high"), probabilities, "none")
+    assert rows.read_stream(answer) == {
+        "privacy": "none", "classes": ["low", "high"], "labels": LABELS, "probabilities": PROBABILITIES,
+    }  # fmt: skip
 
 
 def test_numbers_of_a_frame_with_missing_values_stay_the_numbers_that_they_were() -> None:
