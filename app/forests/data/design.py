@@ -37,7 +37,7 @@ class Design:
         """The columns of a schema, in the order of its features."""
         feature, lower, upper = [], [], []
         for index, declared in enumerate(schema.features):
-            n_columns = _n_columns(declared)
+            n_columns = columns_of(declared)
             feature += [index] * n_columns
             is_number = not declared.is_categorical
             last = declared.missing_code if declared.ordered else 1
@@ -55,17 +55,22 @@ class Design:
         X = np.empty((rows.n_rows, self.n_columns), dtype=np.float32)
         column = 0
         for declared, values in zip(self.schema.features, rows.columns, strict=True):
-            n_columns = _n_columns(declared)
+            n_columns = columns_of(declared)
             if n_columns > 1:
                 X[:, column : column + n_columns] = values[:, None] == np.arange(n_columns)
             elif declared.is_categorical:
                 X[:, column] = values
             else:
-                width = max(declared.upper - declared.lower, 1.0)
-                X[:, column] = np.where(np.isnan(values), declared.lower - 2.0 * width, values)
+                X[:, column] = np.where(np.isnan(values), number_of_missing(declared), values)
             column += n_columns
         return X
 
 
-def _n_columns(feature: Feature) -> int:
+def number_of_missing(feature: Feature) -> float:
+    """The number that a missing number becomes."""
+    return feature.lower - 2.0 * max(feature.upper - feature.lower, 1.0)
+
+
+def columns_of(feature: Feature) -> int:
+    """Number of columns of a feature: one, or one for every value of an unordered category."""
     return feature.missing_code + 1 if feature.is_categorical and not feature.ordered else 1

@@ -4,6 +4,8 @@ The ensemble returns leaf numbers, and a separate table holds leaf values: a lea
 so the ensemble would otherwise need every tree once per class. All numbers are doubles, so no threshold is rounded.
 """
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
@@ -14,7 +16,8 @@ from app.forests.onnx.splits import AT_MOST, Splits, preorder
 _TREES_AT_ONCE = 16
 """Trees whose leaf values are looked up together: bounds memory to rows × 16 × classes doubles."""
 
-_SUM = 1
+SUM: Final = 1
+"""Targets of an ensemble are sums of leaf weights."""
 
 
 def add_sums(graph: Graph, matrix: str, splits: Splits, values: NDArray[np.float64]) -> str:
@@ -35,12 +38,24 @@ def add_sums(graph: Graph, matrix: str, splits: Splits, values: NDArray[np.float
     reached = graph.add("Cast", _leaves(graph, matrix, splits), to=TensorProto.INT64)
     first = np.arange(n_trees, dtype=np.int64)[np.newaxis] * n_leaves
     rows = graph.add("Add", reached, graph.constant(first))
-    table = graph.constant(values.reshape(-1, n_outputs))
+    return add_values(graph, rows, n_trees, values.reshape(-1, n_outputs))
+
+
+def add_values(graph: Graph, leaves: str, n_trees: int, values: NDArray[np.float64]) -> str:
+    """Adds the sums of leaf values over trees, double ``(n_rows, n_outputs)``.
+
+    Args:
+        graph: receives the nodes.
+        leaves: the leaf of each row in each tree, int64 ``(n_rows, n_trees)``.
+        n_trees: their number.
+        values: of every leaf, float64 ``(n_leaves, n_outputs)``.
+    """
+    table = graph.constant(values)
     lengths = [min(_TREES_AT_ONCE, n_trees - start) for start in range(0, n_trees, _TREES_AT_ONCE)]
     over_trees = graph.constant(np.array([1], dtype=np.int64))
     sums = [
         graph.add("ReduceSum", graph.add("Gather", table, piece), over_trees, keepdims=0)
-        for piece in graph.split(rows, lengths)
+        for piece in graph.split(leaves, lengths)
     ]
     return graph.add("Sum", *sums)
 
@@ -68,7 +83,7 @@ def _leaves(graph: Graph, matrix: str, splits: Splits) -> str:
         matrix,
         domain=TREES_DOMAIN,
         n_targets=n_trees,
-        aggregate_function=_SUM,
+        aggregate_function=SUM,
         tree_roots=tree * n_nodes,
         nodes_featureids=splits.feature,
         nodes_modes=numpy_helper.from_array(splits.mode.ravel()),
