@@ -32,6 +32,7 @@ from app.services.training.quote_training import show_plan
 from app.wire.training import PlanIn
 from tests.support import job_kinds
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene, open_installation
+from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed
 from tests.support.ruled import SECOND, decided, grant, set_rules
 from tests.support.sweeping import expired_at
@@ -68,6 +69,7 @@ def test_a_key_waits_once_its_jobs_together_are_above_the_limit(guarded: Scene) 
     assert guarded.verified().tightest.reserved == 10**9 - 10**8 + 1
 
 
+@on_one_database
 def test_an_approval_queues_the_job_and_begins_a_new_count(guarded: Scene) -> None:
     job_id, state = _submitted(guarded, "a", "0.6")
     assert state == "waiting"
@@ -132,6 +134,7 @@ def test_an_approved_job_has_the_whole_time_of_the_queue(guarded: Scene) -> None
     assert expired_at(guarded.installation, queued_at + timedelta(seconds=limits.MAX_QUEUE_S) + A_MICROSECOND) == 1
 
 
+@on_one_database
 def test_only_an_owner_other_than_the_submitter_decides(guarded: Scene) -> None:
     job_id, _ = _submitted(guarded, "a", "0.6")
     with pytest.raises(RoleMissing):
@@ -169,6 +172,7 @@ def test_a_job_is_decided_once(guarded: Scene) -> None:
     assert guarded.verified().tightest.load == 0
 
 
+@on_one_database
 def test_cancelling_and_submitting_again_gains_no_approval(guarded: Scene) -> None:
     """An approval does not count for more than was approved, whatever is given back afterwards."""
     early, _ = _submitted(guarded, "a", "0.4")
@@ -180,6 +184,7 @@ def test_cancelling_and_submitting_again_gains_no_approval(guarded: Scene) -> No
     assert _submitted(guarded, "d", "0.1")[1] == "waiting"
 
 
+@on_one_database
 def test_an_approval_does_not_cover_other_waiting_jobs(guarded: Scene) -> None:
     first, _ = _submitted(guarded, "a", "0.6")
     second, _ = _submitted(guarded, "b", "0.6")
@@ -249,6 +254,7 @@ def test_every_kind_of_job_waits_and_runs_once_it_is_approved(scene: Scene) -> N
     scene.verified()
 
 
+@on_one_database
 def test_a_waiting_job_holds_its_price_and_later_rules_do_not_change_it(guarded: Scene) -> None:
     job_id, _ = _submitted(guarded, "a", "3")
     with pytest.raises(BudgetExceeded):
@@ -259,6 +265,7 @@ def test_a_waiting_job_holds_its_price_and_later_rules_do_not_change_it(guarded:
     assert guarded.end(job_id) == ("succeeded", None, ["reserve", "charge"])
 
 
+@on_one_database
 def test_a_charge_that_cannot_wait_is_refused(guarded: Scene) -> None:
     guarded.charge_external(key="a", epsilon="0.4")
     with pytest.raises(NeedsApproval) as refused:
@@ -268,6 +275,7 @@ def test_a_charge_that_cannot_wait_is_refused(guarded: Scene) -> None:
     assert guarded.verified().tightest.charged == 5 * 10**8
 
 
+@on_one_database
 def test_a_quote_says_that_a_job_needs_an_approval(guarded: Scene) -> None:
     for epsilon, needs in (("0.5", False), ("0.500000001", True)):
         body = PlanIn.model_validate({"dataset": guarded.dataset_id, "algorithm": "rdt-ta", "epsilon": epsilon})
@@ -275,6 +283,7 @@ def test_a_quote_says_that_a_job_needs_an_approval(guarded: Scene) -> None:
         assert (quote.fits, quote.needs_approval) == (True, needs)
 
 
+@on_one_database
 def test_each_dataset_of_a_job_is_approved_by_its_owner(scene: Scene) -> None:
     pair = Pair.beside(scene)
     for place in (pair.first, pair.second):
@@ -314,6 +323,7 @@ def test_the_list_of_approvals_has_pages_in_order_of_submission(guarded: Scene) 
     assert list_approvals(guarded.installation, STRANGER, PageRequest()).approvals == []
 
 
+@on_one_database
 def test_a_submitter_that_lost_its_grant_gets_no_charge_from_an_approval(guarded: Scene) -> None:
     job_id, _ = _submitted(guarded, "a", "0.6")
     put_grant(guarded.installation, OWNER, guarded.dataset_id, SECOND.key_id, role="predictor")

@@ -23,6 +23,7 @@ from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
 from app.services.profiles.show_profiles import show_profile
 from tests.support.crash_scene import OWNER, Scene
+from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, evaluation, model, perform_here, profile, run
 from tests.support.sweeping import expired_at
 
@@ -178,6 +179,7 @@ def _leave_another_kind(task: JobTask) -> None:
     task.output_path.write_bytes(b"\xff not text")
 
 
+@on_one_database
 @pytest.mark.parametrize("work", [_fail, _leave_garbage, _leave_another_kind])
 @pytest.mark.parametrize("kind", ["profile", "evaluation"])
 def test_a_child_that_leaves_no_release_fails_the_job_and_the_charge_stays(

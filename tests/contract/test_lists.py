@@ -22,6 +22,7 @@ from app.services.ledger import balances
 from app.services.pages import PageRequest
 from tests.support import job_kinds, people
 from tests.support.crash_scene import DELTA, OWNER, Scene
+from tests.support.databases import on_one_database
 from tests.support.job_kinds import evaluated
 
 
@@ -44,6 +45,7 @@ LISTS: list[Callable[[Installation], object]] = [
 ]
 
 
+@on_one_database
 @pytest.mark.parametrize("ask", LISTS)
 @pytest.mark.parametrize("population", [None, "patients"])
 def test_a_list_takes_a_fixed_number_of_queries(
@@ -60,6 +62,7 @@ def test_a_list_takes_a_fixed_number_of_queries(
     assert counts[0] == counts[1] <= 12, counts
 
 
+@on_one_database
 def test_the_list_of_populations_takes_a_fixed_number_of_queries(installation: Installation) -> None:
     counts = []
     for numbers in (range(2), range(2, 9)):
@@ -88,6 +91,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[Scope]:
     return scopes
 
 
+@on_one_database
 @pytest.mark.parametrize(("scope", "boxes"), [({}, [{}]), ({"shard": [0, 1]}, [{"shard": (0, 1)}, {}])])
 def test_a_balance_reads_and_computes_the_state_of_its_account_once(
     installation: Installation, computed: list[Scope], scope: dict[str, Any], boxes: list[Scope]
@@ -102,6 +106,7 @@ def test_a_balance_reads_and_computes_the_state_of_its_account_once(
     assert computed == boxes
 
 
+@on_one_database
 @pytest.mark.parametrize("show", [balances.list_balances, show_datasets.list_datasets])
 def test_a_list_of_accounts_computes_each_balance_once(
     installation: Installation, computed: list[Scope], show: Callable[..., object]
@@ -127,6 +132,7 @@ def test_a_list_shows_each_dataset_as_a_single_request_does(installation: Instal
         assert (balance.cap, balance.remaining) == (shown.account.cap, shown.account.remaining)
 
 
+@on_one_database
 def test_the_list_of_evaluations_takes_a_fixed_number_of_queries(scene: Scene, computed: list[Scope]) -> None:
     """One evaluation and copies of it on other accounts, with and without a δ. Models state stored guarantees."""
     made, model_id = evaluated(scene)

@@ -13,6 +13,7 @@ from tests.crash.conftest import KillRequest, Launcher
 from tests.support import people
 from tests.support.crash import GROUP_KEYS, HEAD_POINTS
 from tests.support.crash_scene import OWNER, Scene
+from tests.support.databases import on_one_database
 from tests.support.evidence import head_folder
 from tests.support.sweeping import expired_at, tidy_all_rows
 
@@ -119,12 +120,14 @@ def test_rows_of_an_uncommitted_upload_are_in_no_epoch_and_are_erased(
     assert _row_files(scene) == set(epochs)
 
 
+@on_one_database
 def test_the_text_of_an_upload_ends_with_its_process(scene: Scene, kill_request: KillRequest) -> None:
     kill_request("rows-written", scene)
     files = [path for path in scene.installation.home.rglob("*") if path.is_file()]
     assert [path for path in files if b"age,income\n" in path.read_bytes()] == []
 
 
+@on_one_database
 @pytest.mark.parametrize("point", ["admitted", "book-closed"])
 def test_rows_of_an_uncommitted_upload_do_not_count_for_their_units(
     scene: Scene, point: str, kill_request: KillRequest
@@ -139,6 +142,7 @@ def test_rows_of_an_uncommitted_upload_do_not_count_for_their_units(
     assert [age for epoch in people.stored_rows(installation, dataset) for _, age in epoch] == [0, 3]
 
 
+@on_one_database
 @pytest.mark.parametrize("point", ["admitted", "book-closed"])
 def test_rows_of_an_uncommitted_upload_do_not_outlive_the_erasure_of_their_unit(
     scene: Scene, point: str, kill_request: KillRequest

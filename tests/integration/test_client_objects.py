@@ -14,6 +14,7 @@ import pytest
 
 from grovekeeper_client import Dataset, Grovekeeper, Refused, Unreachable
 from grovekeeper_client.client import Client
+from tests.support.databases import on_one_server
 from tests.support.server import Server
 
 SMALL = {"n_estimators": 2, "max_depth": 2}
@@ -34,6 +35,7 @@ def dataset(gk: Grovekeeper, server: Server) -> Dataset:
     return gk.dataset(name["name"])
 
 
+@on_one_server
 def test_a_model_is_quoted_trained_used_and_measured(
     gk: Grovekeeper, dataset: Dataset, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,6 +85,7 @@ def test_a_model_is_quoted_trained_used_and_measured(
     assert (balance.charged, balance.reserved, balance.remaining) == (50, 0, 40)
 
 
+@on_one_server
 def test_a_refusal_carries_its_numbers(dataset: Dataset) -> None:
     before = dataset.balance()
     with pytest.raises(Refused) as caught:
@@ -143,6 +146,7 @@ def test_a_call_that_got_no_answer_is_continued_with_the_key_of_its_error(server
         assert job.price.amount == 1
 
 
+@on_one_server
 def test_a_pickled_connection_holds_no_key(gk: Grovekeeper, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = pickle.dumps(gk)
     assert server.admin.key.encode() not in stored
@@ -154,6 +158,7 @@ def test_a_pickled_connection_holds_no_key(gk: Grovekeeper, server: Server, monk
         assert next(again.datasets()).name
 
 
+@on_one_server
 def test_what_the_objects_take_is_what_the_service_takes(dataset: Dataset) -> None:
     scope: dict[str, Any] = {}
     body = dataset._training("auto", np.float64(0.25), {"delta": 1e-6, "scope": scope, "unlabelled": {"epsilon": 1}})
@@ -163,6 +168,7 @@ def test_what_the_objects_take_is_what_the_service_takes(dataset: Dataset) -> No
     }  # fmt: skip
 
 
+@on_one_server
 def test_frames_and_files_of_tables_are_uploaded_as_rows(gk: Grovekeeper, server: Server, tmp_path: Path) -> None:
     dataset = gk.dataset(server.declared()["id"])
     frame = pd.DataFrame(

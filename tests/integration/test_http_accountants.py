@@ -9,7 +9,7 @@ import pytest
 
 from app.privacy import accountants
 from app.verifier.dataset_replay import verify
-from tests.support.databases import on_one_idle_server
+from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.server import Server, training
 
 DELTA = "1e-6"
@@ -40,6 +40,7 @@ def test_declared_budget_becomes_a_cap_in_the_accounts_unit(server: Server, acco
     }  # fmt: skip
 
 
+@on_one_server
 @approximate
 @pytest.mark.parametrize("algorithm", ["mrf", "rdt-mv", "rpf", "nbrt"])
 def test_job_for_all_of_a_fresh_account_fits_it_exactly(server: Server, accountant: str, algorithm: str) -> None:
@@ -61,6 +62,7 @@ def test_job_for_all_of_a_fresh_account_fits_it_exactly(server: Server, accounta
     assert (quote["fits"], quote["largest_that_fits"]) == (False, "0")
 
 
+@on_one_server
 @approximate
 def test_model_adds_its_price_and_is_covered_by_the_accounts_cap(server: Server, accountant: str) -> None:
     dataset = server.uploaded(budget=budget(accountant))
@@ -98,6 +100,7 @@ def test_refusal_says_what_fits_and_it_fits(server: Server, accountant: str) -> 
     assert server.trained(dataset["id"], epsilon=fits, delta=DELTA)["state"] == "succeeded"
 
 
+@on_one_server
 @approximate
 def test_jobs_may_name_another_delta_and_are_priced_at_it(server: Server, accountant: str) -> None:
     dataset = server.uploaded(budget=budget(accountant, "2"))
@@ -111,6 +114,7 @@ def test_jobs_may_name_another_delta_and_are_priced_at_it(server: Server, accoun
     assert prices[1] == CAPS[accountant]
 
 
+@on_one_server
 @pytest.mark.parametrize(("size", "delta", "warned"), [
     (200, "1e-6", False), (200, "1e-5", True), (1_000_000, "1e-6", True), (1_000_000, "1e-7", False),
     (None, "1e-6", False),
@@ -143,6 +147,7 @@ def test_history_is_exported_in_the_unit_and_verified(server: Server, accountant
     assert summary.tightest.cell == {"shard": 0}
 
 
+@on_one_server
 def test_delta_of_a_request_is_the_accounts_by_default(server: Server) -> None:
     dataset = server.uploaded(budget=budget("gdp"))
     without, with_delta = (
@@ -156,6 +161,7 @@ def test_delta_of_a_request_is_the_accounts_by_default(server: Server) -> None:
     assert server.trained(dataset["id"], epsilon="0.25")["price"]["delta"] == "0.000001"
 
 
+@on_one_server
 def test_delta_is_refused_without_a_delta_account_and_above_one(server: Server) -> None:
     rules = [
         ({"accountant": "pure", "epsilon": "1"}, {"delta": DELTA}, "not-for-pure"),
@@ -171,6 +177,7 @@ def test_delta_is_refused_without_a_delta_account_and_above_one(server: Server) 
             assert refused.json()["errors"] == [{"at": "/delta", "problem": problem}]
 
 
+@on_one_server
 @approximate
 def test_numbers_that_no_account_can_hold_are_refused(server: Server, accountant: str) -> None:
     dataset = server.uploaded(budget=budget(accountant))
@@ -182,6 +189,7 @@ def test_numbers_that_no_account_can_hold_are_refused(server: Server, accountant
         assert refused.json()["errors"] == [{"at": "/epsilon", "problem": problem}]
 
 
+@on_one_server
 def test_algorithm_without_a_pure_price_is_refused_on_a_pure_account(server: Server) -> None:
     dataset = server.uploaded()
     before = server.footprint()
@@ -195,6 +203,7 @@ def test_algorithm_without_a_pure_price_is_refused_on_a_pure_account(server: Ser
     assert server.footprint() == before
 
 
+@on_one_server
 def test_algorithms_say_which_accounts_take_them(server: Server) -> None:
     listed = {item["slug"]: item for item in server.admin.http.get("/algorithms").json()["algorithms"]}
 
@@ -202,6 +211,7 @@ def test_algorithms_say_which_accounts_take_them(server: Server) -> None:
     assert sorted(listed["nbrt"]["accountants"]) == ["gdp", "zcdp"]
 
 
+@on_one_server
 @approximate
 def test_cards_and_ledgers_tell_the_highest_cap_that_outputs_were_released_under(
     server: Server, accountant: str
@@ -239,6 +249,7 @@ def test_cards_and_ledgers_tell_the_highest_cap_that_outputs_were_released_under
     verify(server.admin.http.get(f"/ledger/{dataset['id']}/export").content.splitlines(keepends=True))
 
 
+@on_one_server
 def test_a_changed_cap_reaches_the_cards_of_a_pure_account_and_no_addition(server: Server) -> None:
     dataset = server.uploaded(budget={"accountant": "pure", "epsilon": "2"})
     model = f"/models/{server.trained(dataset['id'], epsilon='1')['model_id']}"
@@ -255,6 +266,7 @@ def test_a_changed_cap_reaches_the_cards_of_a_pure_account_and_no_addition(serve
     assert (added["add_remove"], added["replace_one"]) == ("1", "2")
 
 
+@on_one_server
 def test_an_epsilon_above_ten_is_warned_of_at_declaration_and_in_quotes(server: Server) -> None:
     warned = server.declared(budget={"accountant": "pure", "epsilon": "11"})
     assert [warning.partition(":")[0] for warning in warned["warnings"]] == ["ε is above 10"]
@@ -283,6 +295,7 @@ def test_an_expected_accuracy_is_stated_at_a_large_and_at_a_small_epsilon(
     assert quoted.json()["expected_accuracy"]["band"]["epsilon"] == epsilon
 
 
+@on_one_idle_server
 def test_a_quote_names_the_nearest_measurement_where_nothing_similar_was_measured(idle_server: Server) -> None:
     """At another δ than that of the measurements, ε are compared at equal μ²."""
 

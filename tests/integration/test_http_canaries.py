@@ -299,6 +299,7 @@ def _temporary_files_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     tempfile.tempdir = None
 
 
+@pytest.mark.parametrize("idle_server", [pytest.param("sqlite", marks=pytest.mark.long), "postgresql"], indirect=True)
 @pytest.mark.parametrize(
     "algorithms", [SHORT, pytest.param(OF_ROWS, marks=pytest.mark.long)], ids=["some algorithms", "every algorithm"]
 )

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from app.verifier.dataset_replay import verify
+from tests.support.databases import on_one_server
 from tests.support.server import SCHEMA, Server, new_idempotency_key
 
 DELTA = "0.000001"
@@ -80,6 +81,7 @@ def test_an_evaluation_costs_the_held_out_cells_what_was_quoted(server: Server, 
     verify(export.splitlines(keepends=True))
 
 
+@on_one_server
 def test_the_majority_is_told_by_a_profile_of_the_same_rows_alone(server: Server) -> None:
     dataset, (model,) = _trained(server, "pure")
     released = server.admin.http.post(
@@ -97,6 +99,7 @@ def test_the_majority_is_told_by_a_profile_of_the_same_rows_alone(server: Server
     assert 0.5 <= majority["share"] <= 1
 
 
+@on_one_server
 def test_a_scope_that_was_trained_on_is_named(server: Server) -> None:
     _, (model,) = _trained(server, "pure")
     path = f"/models/{model}/evaluations"
@@ -112,6 +115,7 @@ def test_a_scope_that_was_trained_on_is_named(server: Server) -> None:
     assert evaluation["guarantee"]["adds"]["add_remove"] == "5", "given the model, like everything before it"
 
 
+@on_one_server
 @pytest.mark.parametrize("accountant", ["pure", "gdp"])
 def test_the_best_of_several_is_one_charge(server: Server, accountant: str) -> None:
     dataset, good = _trained(server, accountant, 1, epsilon="60")
@@ -135,6 +139,7 @@ def test_the_best_of_several_is_one_charge(server: Server, accountant: str) -> N
     assert (alone["releases"], alone["accuracy"]) == (["best"], None)
 
 
+@on_one_server
 def test_refusals_charge_nothing_and_name_the_rule(server: Server) -> None:
     dataset, (model,) = _trained(server, "pure")
     twin = server.declared(
@@ -173,6 +178,7 @@ def test_refusals_charge_nothing_and_name_the_rule(server: Server) -> None:
     assert server.footprint() == before
 
 
+@on_one_server
 def test_evaluations_need_the_role_analyst_on_the_dataset(server: Server) -> None:
     dataset, (model,) = _trained(server, "pure")
     evaluation = _evaluated(server, f"/models/{model}/evaluations", epsilon="1")

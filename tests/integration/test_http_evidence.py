@@ -10,6 +10,7 @@ import pytest
 from app.api.main import create_app
 from app.cli.serve import ApiThread, bound
 from app.ledger.notes import Checkpoint, Signer
+from tests.support.databases import on_one_idle_server
 from tests.support.server import Server
 from tests.support.standalone import verified_alone
 
@@ -76,6 +77,7 @@ def test_proofs_of_every_entry_and_every_beginning_hold(ledger: tuple[Server, st
     assert verified_alone(proof, *evidence)["exit"] == 0
 
 
+@on_one_idle_server
 @pytest.mark.parametrize(
     ("query", "at", "problem"),
     [
@@ -98,6 +100,7 @@ def test_a_proof_of_a_missing_entry_is_an_invalid_request(
     assert (answer.status_code, answer.json()["errors"]) == (422, [{"at": at, "problem": problem}])
 
 
+@on_one_idle_server
 @pytest.mark.parametrize("query", ["?sequence=0", "?sequence=-1", "?sequence=x", f"?size={'9' * 30}&sequence=1"])
 def test_a_count_out_of_form_is_a_broken_rule(ledger: tuple[Server, str], query: str) -> None:
     server, dataset = ledger

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from app.core import limits
+from tests.support.databases import on_one_idle_server
 from tests.support.server import Caller, Server, csv_rows, training
 
 JSON, CSV = "application/json", "text/csv"
@@ -77,6 +78,7 @@ def test_a_body_that_arrives_after_the_revocation_has_no_effect(idle_server: Ser
     assert idle_server.footprint() == before
 
 
+@on_one_idle_server
 def test_the_text_of_an_upload_that_arrives_has_no_name_in_the_home(idle_server: Server) -> None:
     rows = f"/datasets/{idle_server.uploaded()['id']}/rows"
     text = csv_rows(50_000).encode()
@@ -113,6 +115,7 @@ def test_a_key_is_read_again_after_a_long_wait_also_where_a_request_only_reads(
         assert request.answer()[0] == 401
 
 
+@on_one_idle_server
 @pytest.mark.parametrize(("path", "media"), [("/train", JSON), ("/datasets/{}/rows", CSV), ("/models/x/predict", JSON)])
 @pytest.mark.parametrize("trickles", [False, True], ids=["silent", "trickling"])
 def test_a_body_that_does_not_arrive_in_time_ends_the_request(
@@ -130,6 +133,7 @@ def test_a_body_that_does_not_arrive_in_time_ends_the_request(
     assert idle_server.footprint() == before
 
 
+@on_one_idle_server
 def test_a_long_body_at_a_good_rate_has_more_time(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "BODY_WAIT_S", 0.5)
     monkeypatch.setattr(limits, "MIN_BODY_BYTES_PER_S", 100)

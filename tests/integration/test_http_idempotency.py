@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.server import (
     CSV,
     Server,
@@ -46,6 +47,7 @@ def test_a_replay_gets_the_same_bytes_for_ever(server: Server) -> None:
     assert server.footprint()["jobs"] == before["jobs"]
 
 
+@on_one_server
 @pytest.mark.parametrize(
     "spelling",
     [
@@ -94,6 +96,7 @@ def test_a_refusal_leaves_the_key_free(server: Server) -> None:
     assert accepted.status_code == 202
 
 
+@on_one_server
 def test_a_spending_request_needs_a_key(server: Server) -> None:
     dataset = server.uploaded()["id"]
     before = server.footprint()
@@ -182,6 +185,7 @@ def test_a_replay_outlives_the_server(database_url: str, tmp_path: Path) -> None
         assert _same(first, server.client(admin).post("/train", json=body, headers=headers))
 
 
+@on_one_server
 def test_an_upload_key_belongs_to_the_dataset_under_its_name_and_under_its_id(server: Server) -> None:
     dataset = server.uploaded()
     headers, rows = new_idempotency_key() | CSV, csv_rows(7)
@@ -198,6 +202,7 @@ def test_an_upload_key_belongs_to_the_dataset_under_its_name_and_under_its_id(se
     assert fresh.json()["epoch"] != first.json()["epoch"], "another dataset of that name gets its own rows"
 
 
+@on_one_idle_server
 @pytest.mark.parametrize("keys", [("one", "two"), ("two", "one"), ("one", "one")])
 def test_of_several_keys_none_counts(idle_server: Server, keys: tuple[str, str]) -> None:
     """A retry through another proxy may carry another of the keys first, and would spend budget again."""

@@ -7,6 +7,7 @@ from html import unescape
 from typing import Any
 
 from app.core import limits
+from tests.support.databases import on_one_idle_server
 from tests.support.operations import EXTERNAL
 from tests.support.pages import section, signed_in
 from tests.support.server import Server, new_idempotency_key
@@ -133,6 +134,7 @@ def test_the_load_of_all_members_runs_beside_the_entries_of_a_population(idle_se
     assert admin.get(f"/ledger/{population}/entries", params={"scope": '{"shard": [0]}'}).status_code == 422
 
 
+@on_one_idle_server
 def test_an_entry_is_shown_in_words_and_as_it_was_hashed(idle_server: Server) -> None:
     dataset, job = _busy(idle_server)
     browser = signed_in(idle_server, idle_server.granted(dataset, "owner"))
@@ -161,6 +163,7 @@ def test_an_entry_is_shown_in_words_and_as_it_was_hashed(idle_server: Server) ->
     )
 
 
+@on_one_idle_server
 def test_names_of_keys_are_shown_to_those_who_may_know_them(idle_server: Server) -> None:
     """An owner knows the keys with a grant on the dataset; an auditor of all datasets knows every key."""
     dataset = idle_server.declared()["id"]

@@ -16,6 +16,7 @@ from sqlalchemy import text
 
 from app.db.base import Base
 from tests.support.columnar import stream_of
+from tests.support.databases import on_one_server
 from tests.support.server import CSV, Server, csv_rows, events_of, new_idempotency_key, running_server, training, worker
 
 ROWS = {"rows": [{"age": 20, "height": 1.5, "sex": "Female"}, {"age": 90, "height": None, "sex": "other"}]}
@@ -82,6 +83,7 @@ def test_a_quote_costs_nothing_and_the_job_costs_what_was_quoted(server: Server)
     )  # fmt: skip
 
 
+@on_one_server
 @pytest.mark.parametrize("algorithm", ["rdt-mv", "rdt-ta", "rdt-pa", "mrf", "spe", "srt"])
 def test_a_job_runs_to_a_model_that_predicts(server: Server, algorithm: str) -> None:
     dataset = server.uploaded(400)
@@ -116,6 +118,7 @@ def test_a_job_runs_to_a_model_that_predicts(server: Server, algorithm: str) -> 
     assert (none["labels"], none["probabilities"]) == ([], [])
 
 
+@on_one_server
 def test_a_separable_class_is_learnt_at_a_generous_price(server: Server) -> None:
     dataset = server.uploaded(2_000, public_size=2_000)
     job = server.trained(dataset["id"], algorithm="mrf", epsilon="50", parameters={"n_estimators": 1, "max_depth": 3})
@@ -292,6 +295,7 @@ def test_a_deleted_model_is_gone_and_its_spend_stays(server: Server) -> None:
     assert server.admin.http.get(f"/ledger/{dataset['id']}").json()["charged"] == "1"
 
 
+@on_one_server
 def test_an_artifact_is_taken_away_whole(server: Server) -> None:
     job = server.trained(server.uploaded()["id"])
     taken = server.admin.http.get(f"/models/{job['model_id']}/artifact")

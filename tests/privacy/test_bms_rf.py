@@ -201,21 +201,20 @@ def stack_of(n_rows: int) -> tuple[Dataset, Dataset]:
 def test_votes_by_exact_frequencies_cost_more_the_more_rows_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """A21: one label moves the second layer's features of every row in its leaf."""
     settled = planned("bms-rf", TWO_SPLITS, "1", **{**LABELS, "structure_share": "0.01"})
-    honest = [Laws(settled, TWO_SPLITS).worst([stack_of(n_rows)]) for n_rows in (1, 3, 6)]
+    honest = [Laws(settled, TWO_SPLITS).worst([stack_of(n_rows)]) for n_rows in (1, 6)]
 
     def leaking(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> object:
         with monkeypatch.context() as patched:
             patched.setattr(grow, "votes_of", exact_frequencies(rows))
             return production(plan, schema, rows, randomness)
 
-    # Above ¾ of the votes a row passes the cut at half of its range; 1/2, 3/4 and 6/7 of its leaf are of class 1.
+    # Above ¾ of the votes a row passes the cut at half of its range; 1/2 and 6/7 of its leaf are of class 1.
     monkeypatch.setattr(grow, "draw_projection", lambda *_: np.array([[[0, 0], [0, 36_000]]], dtype=np.uint16))
-    leaks = [Laws(settled, TWO_SPLITS, grow=leaking).worst([stack_of(n_rows)]) for n_rows in (1, 3, 6)]
+    leaks = [Laws(settled, TWO_SPLITS, grow=leaking).worst([stack_of(n_rows)]) for n_rows in (1, 6)]
 
     assert max(honest) <= 1.0 + TOLERANCE
     assert leaks[0] > 0.9
-    assert leaks[1] > 1.4
-    assert leaks[2] > 2.9
+    assert leaks[1] > 2.9
 
 
 def test_a_stack_that_stops_growing_by_exact_accuracy_is_an_infinite_loss() -> None:

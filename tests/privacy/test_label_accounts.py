@@ -23,6 +23,7 @@ from tests.privacy.universe import TWO_SPLITS, Laws, datasets, label_pairs, mult
 
 SEQUENTIAL = {"assignment": "sequential"}
 UNKNOWN = -1
+TWO_TEACHERS = {**SEQUENTIAL, "n_estimators": 3, "n_teachers": 2}
 STOPS_NOWHERE = {"min_rows": 2}
 FEATURES = ((0, 0.0), (0, 1.0), (1, 1.0))
 
@@ -62,7 +63,7 @@ CASES = [
     pytest.param("sspe-2", {**SEQUENTIAL, "leaf": "label"}, "1", 4, 3, 0.75, id="sspe-2-label"),
     pytest.param("sspe-2", {**SEQUENTIAL, "leaf": "label", "n_estimators": 2}, "2", 3, 2, 0.75, id="sspe-2-labels"),
     pytest.param("pte", {**SEQUENTIAL, "n_estimators": 2, "n_teachers": 1}, "1", 2, 2, 1.0, id="pte"),
-    pytest.param("pte", {**SEQUENTIAL, "n_estimators": 3, "n_teachers": 2}, "1", 2, 1, 1.0, id="pte-two-teachers"),
+    pytest.param("pte", TWO_TEACHERS, "1", 2, 1, 1.0, id="pte-two-teachers", marks=pytest.mark.long),
     pytest.param("pte", {**SEQUENTIAL, "n_teachers": 1}, "1", 3, 3, 1.0, id="pte-no-pupils"),
 ]
 

@@ -34,7 +34,7 @@ SCHEMA = schema_of(
     {"name": "city", "type": "categorical", "categories": ["a", "b", "c"]},
     classes=["common", "rare"],
 )
-N_RUNS = 300
+N_RUNS = 200
 DELTA = Fraction(1, 10**3)
 CANARY = (97.0, 2, 1)
 """An outlier, and the only row of its class."""
