@@ -8,9 +8,9 @@ import typer
 
 from app.cli.arguments import DeltaOption, ModelArgument, ReceiptOption, ScopeOption, as_typed, read_scope
 from app.cli.command import Remote, command, one_attempt
-from app.cli.output import Output, amount
+from app.cli.output import Output
 from app.cli.quotes import show_quote
-from app.cli.training import show_accepted
+from app.cli.training import price_of, show_accepted
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
     from grovekeeper_client.client import Client
@@ -181,17 +181,17 @@ def _show_made(client: "Client", output: Output, job: dict[str, Any]) -> None:
 
 
 def _show(output: Output, evaluation: dict[str, Any], *, receipt: bool) -> None:
-    auroc = evaluation["auroc"] or {"estimate": None}
+    is_exact = evaluation["price"] is None
     output.facts(
         {
             "evaluation": evaluation["id"],
             "models": ", ".join(evaluation["models"]),
             "best": evaluation["best"],
             "dataset": evaluation["dataset_name"],
-            "price": amount(evaluation["price"]),
+            "price": price_of(evaluation),
             **_percent(evaluation["accuracy"]),
-            "largest class alone": _majority(evaluation["majority"]),
-            "AUROC": None if auroc["estimate"] is None else f"{auroc['estimate']:.3f} (± {auroc['noise_sd']:.3f})",
+            "largest class alone": _majority(evaluation["majority"], is_exact=is_exact),
+            "AUROC": _auroc(evaluation["auroc"], is_exact=is_exact),
         }
     )
     if evaluation["confusion"]:
@@ -209,12 +209,18 @@ def _show(output: Output, evaluation: dict[str, Any], *, receipt: bool) -> None:
     output.warnings(evaluation)
 
 
-def _majority(majority: dict[str, Any] | None) -> str:
+def _auroc(auroc: dict[str, Any] | None, *, is_exact: bool) -> str | None:
+    if auroc is None or auroc["estimate"] is None:
+        return None
+    return f"{auroc['estimate']:.3f}" + ("" if is_exact else f" (± {auroc['noise_sd']:.3f})")
+
+
+def _majority(majority: dict[str, Any] | None, *, is_exact: bool) -> str:
     """The accuracy of always answering the largest class, beside which the model's accuracy is read."""
     if majority is None:
         return "not released (a confusion matrix, or a profile of the same rows, would tell)"
     source = "the confusion matrix" if majority["source"] == "confusion" else f"profile {majority['source']}"
-    return f"{majority['share']:.1%} ({majority['label']}; noisy, from {source})"
+    return f"{majority['share']:.1%} ({majority['label']}; {'' if is_exact else 'noisy, '}from {source})"
 
 
 def _percent(accuracy: dict[str, Any] | None) -> dict[str, str]:

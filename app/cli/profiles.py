@@ -8,9 +8,8 @@ import typer
 
 from app.cli.arguments import DatasetArgument, DeltaOption, ReceiptOption, ScopeOption, as_typed, read_scope
 from app.cli.command import Remote, command, one_attempt
-from app.cli.output import amount
 from app.cli.quotes import show_quote
-from app.cli.training import read_parameters, show_accepted
+from app.cli.training import price_of, read_parameters, show_accepted
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
     from grovekeeper_client.client import Client
@@ -85,7 +84,7 @@ def list_profiles(call: Remote, dataset: DatasetArgument) -> None:
     if call.as_json:
         call.output.json({"profiles": profiles})
         return
-    rows = [[item["id"], item["name"], amount(item["price"]), item["created_at"]] for item in profiles]
+    rows = [[item["id"], item["name"], price_of(item), item["created_at"]] for item in profiles]
     call.output.table(["id", "name", "price", "released"], rows, empty="no profiles")
 
 
@@ -109,7 +108,7 @@ def show(
             "name": profile["name"],
             "dataset": profile["dataset_name"],
             "released": profile["created_at"],
-            "price": amount(profile["price"]),
+            "price": price_of(profile),
         }
     )
     counts = [*profile["class_counts"], {"label": "(all rows)", **profile["size"]}]

@@ -292,14 +292,14 @@ def ended(job: Mapping[str, Any]) -> str:
     return f"job {job['id']} {job['state']}: {why}; {spent}"
 
 
-def price_of(job: Mapping[str, Any]) -> str:
-    """The price of a job on each account that pays."""
-    if job["privacy"] == "none":
+def price_of(paid: Mapping[str, Any]) -> str:
+    """The price of a job or of its output, on each account that pays."""
+    if paid["privacy"] == "none":
         return NO_PRIVACY
-    price, second = amount(job["price"]), job["unlabelled"]
+    price, second = amount(paid["price"]), paid.get("unlabelled")
     if second is None:
         return price
-    return f"{price} on {job['dataset_name']}, {amount(second['price'])} on {second['dataset_name']}"
+    return f"{price} on {paid['dataset_name']}, {amount(second['price'])} on {second['dataset_name']}"
 
 
 def made(job: dict[str, Any]) -> str | None:

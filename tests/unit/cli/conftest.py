@@ -238,7 +238,7 @@ _QUOTED = {
 _RELEASED = {
     "dataset": "ds_1", "dataset_name": "census", "name": None, "scope": {}, "epochs": ["ep_1"], "price": PRICE,
     "created_at": "2026-11-20T09:00:00.000000Z", "job_id": "jb_1", "guarantee": MODEL["guarantee"],
-    "receipt": "2 counts", "event": {}, "ledger": {},
+    "receipt": "2 counts", "event": {}, "ledger": {}, "privacy": "differential",
 }  # fmt: skip
 PROFILE = {
     **_RELEASED, "id": "pf_1", "parameters": {"bins": "16"}, "features": [{"name": "age", "edges": [17.5, 40]}],
