@@ -1,9 +1,8 @@
-"""Makes the OpenAPI document once per test process."""
+"""Reads the committed OpenAPI document, which ``tests/architecture/test_openapi.py`` compares with the code."""
 
 import json
+from pathlib import Path
 from typing import Any
 
-from app.api.main import openapi_text
-
-TEXT = openapi_text()
-DOCUMENT: dict[str, Any] = json.loads(TEXT)
+COMMITTED = Path(__file__).parents[2] / "openapi" / "openapi.json"
+DOCUMENT: dict[str, Any] = json.loads(COMMITTED.read_text(encoding="utf-8"))
