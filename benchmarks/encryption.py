@@ -14,9 +14,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from app.core import durable
 from app.core.data_keys import DataKey
 from app.core.sealed_files import SealedFile, Spool
+from app.core.stores import StoredFile
 from app.datasets import private_rows
 from app.datasets.body_forms import BodyForm
 from app.datasets.fingerprints import Fingerprints
@@ -42,16 +42,16 @@ class _PlainFile:
     """A file with the methods of an encrypted one."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.file = StoredFile.at(path)
 
     @contextmanager
     def new(self, *, existing: Any) -> Iterator[BinaryIO]:
-        with durable.new_file(self.path, existing=existing) as file:
-            file.finish = file.flush  # type: ignore[attr-defined]
-            yield file  # type: ignore[misc]
+        with self.file.new(existing=existing) as file:
+            file.finish, file.size_bytes = file.flush, 0  # type: ignore[attr-defined]
+            yield file
 
     def open(self) -> BinaryIO:
-        return self.path.open("rb")
+        return self.file.open()
 
 
 def main() -> None:
@@ -72,7 +72,7 @@ def _seconds(text: bytes, *, is_sealed: bool) -> tuple[float, float]:
     """Processor time of an upload (spool and ingestion) and of reading its rows."""
     with tempfile.TemporaryDirectory() as name, tempfile.TemporaryFile() as file:
         paths = Path(name) / "rows", Path(name) / "prints"
-        rows, prints = (SealedFile(path, _KEY) if is_sealed else _PlainFile(path) for path in paths)
+        rows, prints = (SealedFile.at(path, _KEY) if is_sealed else _PlainFile(path) for path in paths)
         start = time.process_time()
         spool: Any = Spool(file) if is_sealed else file
         for at in range(0, len(text), _PIECE_BYTES):

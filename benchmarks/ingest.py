@@ -85,7 +85,7 @@ def _cpu_s(side: Callable[[Path, BodyForm, Path], None], file: Path, form: BodyF
 
 
 def _ingest(file: Path, form: BodyForm, folder: Path) -> None:
-    rows, prints = (SealedFile(folder / name / "epoch", DataKey(bytes(32))) for name in ("rows", "prints"))
+    rows, prints = (SealedFile.at(folder / name / "epoch", DataKey(bytes(32))) for name in ("rows", "prints"))
     with file.open("rb") as body:
         ingest_rows(
             body,

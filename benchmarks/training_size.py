@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from app.core.child_processes import scrubbed_environment
 from app.core.data_keys import DataKey
+from app.core.stores import Directory
 from app.datasets import row_files, row_layout
 from app.datasets.cells import ROW_ID_BYTES
 from app.forests.data.schema import Feature, Label, Schema
@@ -115,15 +116,14 @@ def _groups(declared: Schema, n_rows: int) -> Iterator[pa.Table]:
 def store(home: Path, n_rows: int, key: DataKey) -> Path:
     """Writes an upload of so many rows; returns its path."""
     declared = schema()
-    file = row_files.sealed_rows(home, "ds_size", f"ep_{n_rows}", key=key)
-    file.path.parent.mkdir(parents=True, exist_ok=True)
+    file = row_files.sealed_rows(Directory(home), "ds_size", f"ep_{n_rows}", key=key)
     with (
         file.new(existing="replace") as written,
         row_layout.writer(written, row_layout.arrow_schema(declared, _PARTITIONS)) as writer,
     ):
         for table in _groups(declared, n_rows):
             writer.write_table(table)
-    return file.path
+    return file.file.local()
 
 
 def run(job: Job, rows: Path, key: DataKey, *, public_size: int, threads: int) -> Measured:

@@ -317,6 +317,12 @@ MAX_REFERENCE_STRENGTH = 1_000
 """B1 and B2 of multinomial splits without privacy."""
 MAX_TREE_LEAF_CELLS = 2**26
 """Trees × leaves × classes of a model: bounds memory, artifact and prediction by public numbers."""
+MAX_CACHED_OBJECT_BYTES = 16 * 1024**3
+"""Bytes of the copies of stored objects on the disk of a machine, beyond copies that were used within the hour."""
+CACHED_OBJECT_STAYS_S = 3_600
+"""Seconds since its last use for which a copy of a stored object stays, because a running job may still open it."""
+OBJECT_STORE_WAIT_S = 20
+"""Seconds that a request to an object store may take, with its repetitions."""
 MAX_CACHED_ARTIFACT_BYTES = 512 * 1024 * 1024
 """Bytes of memory for the artifacts that one process keeps loaded."""
 MAX_CONFUSION_CLASSES = 100

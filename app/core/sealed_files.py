@@ -19,14 +19,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal, cast
+from typing import BinaryIO, cast
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from app.core import durable
 from app.core.data_keys import KEY_ID_BYTES, DataKey, SealBroken
 from app.core.seekable_reader import SeekableReader
+from app.core.stores import Existing, StoredFile
 
 CHUNK_BYTES = 2**16
 """Text of a chunk. AES-GCM is as fast with larger chunks, and a reader of a few bytes decrypts one chunk."""
@@ -42,15 +42,20 @@ _KEY_ID = b"grovekeeper/data-key-id/1"
 
 @dataclass(frozen=True)
 class SealedFile:
-    """A path, and the key that encrypts the file at the path."""
+    """A stored file, and the key that encrypts it."""
 
-    path: Path
+    file: StoredFile
     key: DataKey = field(repr=False)
 
+    @classmethod
+    def at(cls, path: Path, key: DataKey) -> "SealedFile":
+        """The file at a path of this machine."""
+        return cls(StoredFile.at(path), key)
+
     @contextmanager
-    def new(self, *, existing: Literal["replace", "refuse"]) -> Iterator["Writer"]:
-        """Opens a file that gets its name when the block ends well; see :func:`app.core.durable.new_file`."""
-        with durable.new_file(self.path, existing=existing) as file:
+    def new(self, *, existing: Existing) -> Iterator["Writer"]:
+        """Opens a file that gets its name when the block ends well; see :meth:`app.core.stores.Store.new`."""
+        with self.file.new(existing=existing) as file:
             writer = Writer(file, self.key)
             yield writer
             if not writer.closed:
@@ -62,8 +67,9 @@ class SealedFile:
         Raises:
             FileNotFoundError: no such file.
             SealBroken: the file is damaged, incomplete or of another key.
+            OSError: the store does not answer.
         """
-        file = self.path.open("rb", buffering=0)
+        file = self.file.open()
         try:
             return Reader(file, self.key)
         except BaseException:
@@ -79,6 +85,9 @@ class Writer:
     Args:
         file: empty; stays open.
         key: of the dataset.
+
+    Attributes:
+        size_bytes: bytes of the file so far.
     """
 
     def __init__(self, file: BinaryIO, key: DataKey) -> None:
@@ -87,7 +96,7 @@ class Writer:
         self._waiting = bytearray()
         self._n_chunks = 0
         self.closed = False
-        file.write(self._seal.header)
+        self.size_bytes = file.write(self._seal.header)
 
     def write(self, text: bytes | bytearray | memoryview) -> int:
         """Takes all bytes of ``text``."""
@@ -112,7 +121,7 @@ class Writer:
 
     def _put(self, *, is_last: bool) -> None:
         assert not self.closed, "no chunk follows the last"
-        self._file.write(self._seal.encrypted(self._waiting, self._n_chunks, is_last=is_last))
+        self.size_bytes += self._file.write(self._seal.encrypted(self._waiting, self._n_chunks, is_last=is_last))
         self._n_chunks += 1
         self._waiting.clear()
 

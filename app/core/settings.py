@@ -93,6 +93,13 @@ SETTINGS: tuple[Setting, ...] = (
         secret=True,
     ),
     Setting(
+        "store",
+        "",
+        "Address of the object store for rows, artifacts and heads, which machines of one installation share: "
+        "`s3://bucket/prefix`, `gs://…`, `az://…`. Credentials come from the provider's usual variables. Needs the "
+        "extra `objectstore`, and a storage key that exists. When unset, they are in the home.",
+    ),
+    Setting(
         "migration_url",
         "",
         "Address for `grovekeeper db upgrade`, as the PostgreSQL role that owns the tables. "
@@ -228,6 +235,7 @@ class Settings:
 
     home: Path
     database_url: str = field(repr=False)
+    store: str | None = None
     migration_url: str | None = field(default=None, repr=False)
     admin_key: str | None = field(default=None, repr=False)
     workers: int = 1

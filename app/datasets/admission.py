@@ -18,6 +18,7 @@ import struct
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -47,13 +48,13 @@ _seats = threading.BoundedSemaphore(limits.MAX_WAITING_UPLOADS)
 _DOMAIN = b"grovekeeper/unit-id/1\0"
 """Longer than a row id, so that a unit's digest and a row's hash cell never have the same input."""
 
-_TABLES = (
+TABLES = (
     "CREATE TABLE IF NOT EXISTS epochs (ordinal INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE)",
     "CREATE TABLE IF NOT EXISTS units (unit BLOB PRIMARY KEY, counts BLOB NOT NULL) WITHOUT ROWID",
 )
 _READ = "SELECT unit, counts FROM units WHERE unit IN ({})"
 _READ_AT_ONCE = 500
-_WRITE = "INSERT INTO units VALUES (?, ?) ON CONFLICT (unit) DO UPDATE SET counts = excluded.counts"
+WRITE = "INSERT INTO units VALUES (?, ?) ON CONFLICT (unit) DO UPDATE SET counts = excluded.counts"
 
 _PURPOSE = b"grovekeeper/admission-book/1"
 _NONCE_BYTES = 12
@@ -101,13 +102,26 @@ class _SealedCounts:
         return {epoch: n for epoch, n in struct.iter_unpack(">II", text) if n}
 
 
+@dataclass(frozen=True)
+class BookRules:
+    """The facts of a dataset that its book depends on.
+
+    Attributes:
+        max_rows: most rows of a unit.
+        key: of the dataset.
+    """
+
+    max_rows: int
+    key: DataKey = field(repr=False)
+
+
 class AdmissionBook:
     """The admission counts of one dataset, open for one upload in one SQLite transaction. Made by :func:`opened`."""
 
-    def __init__(self, connection: sqlite3.Connection, counts: _SealedCounts, *, max_rows: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, rules: BookRules) -> None:
         self._connection = connection
-        self._counts = counts
-        self._max_rows = max_rows
+        self._counts = _SealedCounts(rules.key, max_rows=rules.max_rows)
+        self._max_rows = rules.max_rows
         self._epoch = 0
         self._counted: set[int] = set()
 
@@ -152,7 +166,7 @@ class AdmissionBook:
                 by_epoch[self._epoch] = by_epoch.get(self._epoch, 0) + 1
                 changed.add(unit)
         sealed = ((unit, self._counts.sealed(unit, counts[unit])) for unit in sorted(changed))
-        self._connection.executemany(_WRITE, sealed)
+        self._connection.executemany(WRITE, sealed)
         return admitted
 
     def _read(self, units: Sequence[bytes]) -> dict[bytes, dict[int, int]]:
@@ -165,9 +179,16 @@ class AdmissionBook:
                 counts[unit] = {epoch: n for epoch, n in by_epoch.items() if epoch in self._counted}
         return counts
 
+    def store(self) -> None:
+        """Makes the upload's counts known to other machines, for the case that it is committed. Call it before the
+        transaction of the epoch."""
+
     def commit(self) -> None:
         """Makes the upload's counts durable. Call it right before the epoch commits."""
         self._connection.execute("COMMIT")
+
+    def forget_older(self) -> None:
+        """Removes what the counts of the committed upload replace."""
 
 
 def copy_book(home: Path, dataset_id: str, destination: Path) -> None:
@@ -180,7 +201,7 @@ def copy_book(home: Path, dataset_id: str, destination: Path) -> None:
         FileNotFoundError: the dataset has no book, or was erased.
         Unavailable: an upload holds the book for too long.
     """
-    file = row_files.admission_file(home, dataset_id)
+    file = home / row_files.admission_name(dataset_id)
     file.stat()
     source = sqlite3.connect(f"{file.as_uri()}?mode=rw", uri=True, timeout=COPY_WAIT_S, isolation_level=None)
     try:
@@ -207,7 +228,7 @@ def is_complete(book: Path, *, epoch_ids: Collection[str]) -> bool:
 
 
 @contextmanager
-def opened(home: Path, dataset_id: str, *, max_rows: int, key: DataKey) -> Iterator[AdmissionBook]:
+def opened(home: Path, dataset_id: str, rules: BookRules) -> Iterator[AdmissionBook]:
     """Opens the admission book of a dataset for one upload; other uploads to the dataset wait until the block ends.
 
     Counts that were not committed are rolled back when the block ends.
@@ -217,17 +238,17 @@ def opened(home: Path, dataset_id: str, *, max_rows: int, key: DataKey) -> Itera
             written.
         FileNotFoundError: the dataset was erased during the upload.
     """
-    file = row_files.admission_file(home, dataset_id)
+    file = home / row_files.admission_name(dataset_id)
     durable.make_folder(file.parent)
     file.touch(mode=0o600)
     connection = sqlite3.connect(file, timeout=0, isolation_level=None)
     try:
         _take(connection)
-        counts = _SealedCounts(key, max_rows=max_rows)
-        for statement in _TABLES:
+        counts = _SealedCounts(rules.key, max_rows=rules.max_rows)
+        for statement in TABLES:
             connection.execute(statement)
         _seal_plain_counts(connection, counts)
-        yield AdmissionBook(connection, counts, max_rows=max_rows)
+        yield AdmissionBook(connection, rules)
     except sqlite3.Error as error:
         if not file.exists():
             raise FileNotFoundError(file.name) from None
@@ -246,7 +267,7 @@ def _seal_plain_counts(connection: sqlite3.Connection, counts: _SealedCounts) ->
     plain = connection.execute("SELECT unit, epoch, n FROM admitted ORDER BY unit")
     by_unit = groupby(plain, key=itemgetter(0))
     sealed = ((unit, counts.sealed(unit, {epoch: n for _, epoch, n in rows})) for unit, rows in by_unit)
-    connection.executemany(_WRITE, sealed)
+    connection.executemany(WRITE, sealed)
     connection.execute("DROP TABLE admitted")
 
 
@@ -262,14 +283,25 @@ def _take(connection: sqlite3.Connection) -> None:
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
             raise
-        if not _seats.acquire(blocking=False):
-            raise Unavailable("too many uploads wait for one another", RETRY_AFTER_S) from None
-        try:
+        with waiting_seat():
             _wait_when_busy(connection)
             _begin(connection)
-        finally:
-            _seats.release()
     _wait_when_busy(connection)  # the next upload reads the file, and may do so during our commit
+
+
+@contextmanager
+def waiting_seat() -> Iterator[None]:
+    """Counts an upload that may wait for another one.
+
+    Raises:
+        Unavailable: too many uploads of this process wait.
+    """
+    if not _seats.acquire(blocking=False):
+        raise Unavailable("too many uploads wait for one another", RETRY_AFTER_S)
+    try:
+        yield
+    finally:
+        _seats.release()
 
 
 def _begin(connection: sqlite3.Connection) -> None:

@@ -17,9 +17,9 @@ from typing import Final
 
 import numpy as np
 
-from app.core import durable
 from app.core.data_keys import DataKey, SealBroken
 from app.core.sealed_files import Reader, SealedFile
+from app.core.stores import StoredFile
 from app.datasets import row_files
 from app.forests.data.coded_rows import CodedBlock
 from app.forests.data.encoding import Encoding
@@ -37,13 +37,13 @@ def file_of(rows: SealedFile, rows_id: bytes, public: Encoding) -> SealedFile:
     """The sealed file of the codes of an upload.
 
     Args:
-        rows: the file of the rows.
+        rows: the file of the rows, on this machine.
         rows_id: the id in its header, as the rows were opened.
         public: the bins.
     """
-    digest = _digest(public)
-    path = row_files.codes_folder(rows.path) / f"{rows.path.stem}.{digest.hex()[:16]}.codes"
-    return SealedFile(path, DataKey(rows.key.derived(_PURPOSE + digest, salt=rows_id)))
+    digest, path = _digest(public), rows.file.local()
+    path = row_files.codes_folder(path) / f"{path.stem}.{digest.hex()[:16]}.codes"
+    return SealedFile.at(path, DataKey(rows.key.derived(_PURPOSE + digest, salt=rows_id)))
 
 
 def _digest(public: Encoding) -> bytes:
@@ -117,8 +117,7 @@ class CodeWriter:
     def __enter__(self) -> "CodeWriter":
         if self._file is not None and self._unfinished is not None:
             try:
-                durable.make_folder(self._file.path.parent)
-                _make_room(self._file)
+                _make_room(self._file.file)
                 self._writer = self._unfinished.__enter__()
             except OSError:
                 self._unfinished = None
@@ -144,8 +143,9 @@ class CodeWriter:
                 unfinished.__exit__(kind, error, traceback)
 
 
-def _make_room(file: SealedFile) -> None:
+def _make_room(file: StoredFile) -> None:
     """Removes the oldest files of codes of the same upload, so that at most :data:`MAX_FILES` stay with this one."""
-    others = [path for path in file.path.parent.glob(f"{file.path.name.partition('.')[0]}.*") if path != file.path]
-    for path in sorted(others, key=lambda path: path.stat().st_mtime)[: -(MAX_FILES - 1)]:
-        path.unlink(missing_ok=True)
+    upload = f"{file.name.partition('.')[0]}."
+    others = [other for other in file.store.files("") if other.name.startswith(upload) and other.name != file.name]
+    for other in sorted(others, key=lambda other: other.changed_at)[: -(MAX_FILES - 1)]:
+        file.store.delete(other.name)

@@ -6,7 +6,6 @@ open keeps reading it. The admission book keeps its counts: an erased row does n
 """
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,17 +14,18 @@ import pyarrow.parquet as pq
 
 from app.core.data_keys import DataKey
 from app.core.sealed_files import SealedFile, Writer
+from app.core.stores import Store
 from app.datasets import row_files, row_layout
 from app.datasets.fingerprints import FINGERPRINT_BYTES
 
 
-def erase_rows(home: Path, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey, row_id: bytes) -> int:
+def erase_rows(store: Store, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey, row_id: bytes) -> int:
     """Erases the rows with one row id from some uploads. Safe to repeat: a second call finishes an interrupted erasure.
 
     The caller holds the dataset's admission book, so that no two erasures write the same file.
 
     Args:
-        home: the service's folder.
+        store: of the installation.
         dataset_id: the dataset.
         epoch_ids: uploads of the dataset.
         key: of the dataset.
@@ -38,17 +38,17 @@ def erase_rows(home: Path, dataset_id: str, epoch_ids: Iterable[str], *, key: Da
         FileNotFoundError: the dataset was erased during the call.
         InstallationError: a file is damaged.
     """
-    return sum(
-        _erase_from(
-            row_files.sealed_rows(home, dataset_id, epoch_id, key=key),
-            row_files.sealed_prints(home, dataset_id, epoch_id, key=key),
-            row_id=row_id,
-        )
-        for epoch_id in epoch_ids
-    )
+    n_erased = 0
+    for epoch_id in epoch_ids:
+        file = row_files.sealed_rows(store, dataset_id, epoch_id, key=key)
+        n_rows = _erase_from(file, row_files.sealed_prints(store, dataset_id, epoch_id, key=key), row_id=row_id)
+        if n_rows:
+            row_files.erase_codes(store, dataset_id, epoch_id)
+        n_erased += n_rows
+    return n_erased
 
 
-def erase_upload(home: Path, dataset_id: str, epoch_id: str, *, key: DataKey) -> None:
+def erase_upload(store: Store, dataset_id: str, epoch_id: str, *, key: DataKey) -> None:
     """Replaces the rows of one upload by none, in one step, and erases their fingerprints. Safe to repeat.
 
     The file stays, so that a job that reads the upload finds what it finds in an empty upload.
@@ -57,13 +57,13 @@ def erase_upload(home: Path, dataset_id: str, epoch_id: str, *, key: DataKey) ->
         FileNotFoundError: the dataset was erased during the call.
         InstallationError: the file is damaged.
     """
-    file = row_files.sealed_rows(home, dataset_id, epoch_id, key=key)
+    file = row_files.sealed_rows(store, dataset_id, epoch_id, key=key)
     with row_layout.reading(file) as stored:
         form = row_layout.without_body(stored.schema_arrow)
     with file.new(existing="replace") as written, row_layout.writer(written, form):
         pass  # no rows: the writer makes a complete file when it is closed
-    row_files.erase_codes(file.path)
-    row_files.sealed_prints(home, dataset_id, epoch_id, key=key).path.unlink(missing_ok=True)
+    row_files.erase_codes(store, dataset_id, epoch_id)
+    store.delete(row_files.prints_name(dataset_id, epoch_id))
 
 
 def _erase_from(file: SealedFile, prints: SealedFile, *, row_id: bytes) -> int:
@@ -75,7 +75,6 @@ def _erase_from(file: SealedFile, prints: SealedFile, *, row_id: bytes) -> int:
         _keep(stays, prints)
         with file.new(existing="replace") as written:
             _copy(stored, stays, written)
-    row_files.erase_codes(file.path)
     return int(np.count_nonzero(~stays))
 
 
@@ -95,12 +94,13 @@ def _keep(stays: np.ndarray[tuple[int], np.dtype[np.bool_]], prints: SealedFile)
 
     If a crash left another number of fingerprints than rows, they cannot be matched, and the whole file is erased.
     """
-    if not prints.path.is_file():
+    try:
+        with prints.open() as reader:
+            fingerprints = np.frombuffer(reader.read(), dtype=f"V{FINGERPRINT_BYTES}")
+    except FileNotFoundError:
         return
-    with prints.open() as reader:
-        fingerprints = np.frombuffer(reader.read(), dtype=f"V{FINGERPRINT_BYTES}")
     if len(fingerprints) != len(stays):
-        prints.path.unlink()
+        prints.file.delete()
         return
     with prints.new(existing="replace") as written:
         written.write(fingerprints[stays].tobytes())

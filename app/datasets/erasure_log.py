@@ -16,10 +16,9 @@ import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
-from app.core import durable
 from app.core.data_keys import DataKey
+from app.core.stores import Store, StoredFile
 
 _FOLDER = "erasures"
 _DATASET, _UPLOAD, _UNIT = ".dataset", ".upload", ".unit"
@@ -43,39 +42,35 @@ class ErasureLog:
     """The erasures of an installation; several machines may share it.
 
     Args:
-        folder: of the heads; made by the first use.
+        store: of the heads.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / _FOLDER
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     def record_dataset(self, dataset_id: str) -> None:
         """Records durably that a dataset was deleted, and forgets what was erased of it before. Safe to repeat."""
-        durable.make_folder(self._folder)
-        durable.write(self._folder / f"{dataset_id}{_DATASET}", b"")
+        self._write(f"{dataset_id}{_DATASET}", b"")
         for kind in (_UPLOAD, _UNIT):
-            for file in self._folder.glob(f"{dataset_id}.*{kind}"):
-                file.unlink(missing_ok=True)
+            for name in self._named(dataset_id, kind):
+                self._store.delete(f"{_FOLDER}/{name}")
 
     def record_upload(self, dataset_id: str, epoch_id: str) -> None:
         """Records durably that an upload was erased. Safe to repeat."""
-        durable.make_folder(self._folder)
-        durable.write(self._folder / f"{dataset_id}.{epoch_id}{_UPLOAD}", b"")
+        self._write(f"{dataset_id}.{epoch_id}{_UPLOAD}", b"")
 
     def record_unit(self, dataset_id: str, unit: ErasedUnit, *, key: DataKey) -> None:
         """Records durably that a unit was erased. ``key`` is the data key of the dataset."""
         value = {"last_upload": unit.last_upload, "row_id": key.seal(unit.row_id, purpose=_PURPOSE).hex()}
-        durable.make_folder(self._folder)
-        name = f"{dataset_id}.{secrets.token_hex(8)}{_UNIT}"
-        durable.write(self._folder / name, json.dumps(value).encode("ascii"))
+        self._write(f"{dataset_id}.{secrets.token_hex(8)}{_UNIT}", json.dumps(value).encode("ascii"))
 
     def is_deleted(self, dataset_id: str) -> bool:
         """Whether a dataset was deleted."""
-        return (self._folder / f"{dataset_id}{_DATASET}").exists()
+        return f"{dataset_id}{_DATASET}" in self._named(dataset_id, _DATASET)
 
     def uploads(self, dataset_id: str) -> set[str]:
         """Ids of the erased uploads of a dataset."""
-        names = (file.name for file in self._folder.glob(f"{dataset_id}.*{_UPLOAD}"))
+        names = self._named(dataset_id, _UPLOAD)
         return {name.removeprefix(f"{dataset_id}.").removesuffix(_UPLOAD) for name in names}
 
     def units(self, dataset_id: str, *, key: DataKey) -> Iterator[ErasedUnit]:
@@ -84,7 +79,16 @@ class ErasureLog:
         Raises:
             SealBroken: a record is damaged, or of another data key.
         """
-        for file in sorted(self._folder.glob(f"{dataset_id}.*{_UNIT}")):
+        for name in self._named(dataset_id, _UNIT):
             with suppress(FileNotFoundError):  # the dataset is being deleted
-                value = json.loads(file.read_bytes())
+                value = json.loads(StoredFile(self._store, f"{_FOLDER}/{name}").read_bytes())
                 yield ErasedUnit(key.open(bytes.fromhex(value["row_id"]), purpose=_PURPOSE), value["last_upload"])
+
+    def _write(self, name: str, content: bytes) -> None:
+        with self._store.new(f"{_FOLDER}/{name}", existing="keep") as file:
+            file.write(content)
+
+    def _named(self, dataset_id: str, ending: str) -> list[str]:
+        """Names of the records of one kind about a dataset."""
+        names = (file.basename for file in self._store.files(_FOLDER))
+        return sorted(name for name in names if name.startswith(f"{dataset_id}.") and name.endswith(ending))

@@ -16,10 +16,10 @@ with other datasets of the same owner (docs/adr/0011-overlap-is-shown-not-held.m
 """
 
 import hmac
+import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,10 +28,10 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from numpy.typing import NDArray
 
-from app.core import durable
 from app.core.data_keys import SealBroken
 from app.core.errors import InstallationError
 from app.core.sealed_files import SealedFile, Writer
+from app.core.stores import Store, StoredFile
 
 if TYPE_CHECKING:  # pyarrow takes 0.2 s of CPU and 40 MB to import
     import pyarrow as pa
@@ -40,7 +40,9 @@ KEY_BYTES = 32
 FINGERPRINT_BYTES = 8
 """Two different rows share a fingerprint once in 2⁶⁴ pairs: enough for a hint."""
 
-_KEY_FILE = "fingerprint.key"
+KEY_FILE = "fingerprint.key"
+"""Name in the store of the key of all fingerprints of an installation."""
+
 _BLOCK_KEY = b"grovekeeper/fingerprint-block/1"
 _MASK_KEY = b"grovekeeper/fingerprint-mask/1"
 _SUM_KEY = b"grovekeeper/fingerprint-sum/1"
@@ -88,23 +90,21 @@ class Overlap:
     shared: Mapping[str, int] = field(repr=False)
 
 
-def key_file(home: Path) -> Path:
-    """The file of the key of all fingerprints of an installation."""
-    return home / _KEY_FILE
-
-
-def installation_key(home: Path) -> bytes:
-    """The key of an installation's fingerprints and digests of uploads. Created on first use; never leaves the home.
+def installation_key(store: Store) -> bytes:
+    """The key of an installation's fingerprints and digests of uploads. Created on first use; never leaves the store.
 
     Raises:
         InstallationError: the key file is damaged.
     """
-    file = key_file(home)
-    if not file.exists():
-        durable.write(file, secrets.token_bytes(KEY_BYTES), existing="keep")  # the first of several processes wins
-    key = file.read_bytes()
+    file = StoredFile(store, KEY_FILE)
+    try:
+        key = file.read_bytes()
+    except FileNotFoundError:
+        with file.new(existing="keep") as written:  # the first of several processes wins
+            written.write(secrets.token_bytes(KEY_BYTES))
+        key = file.read_bytes()
     if len(key) != KEY_BYTES:
-        raise InstallationError(f"{_KEY_FILE} in the home is damaged; restore it, or remove it to begin anew")
+        raise InstallationError(f"{KEY_FILE} in the store is damaged; restore it, or remove it to begin anew")
     return key
 
 
@@ -124,7 +124,7 @@ def compare(uploads: Mapping[str, SealedFile], others: Mapping[str, Mapping[str,
         InstallationError: a file is damaged.
     """
     files = {*uploads.values(), *(file for named in others.values() for file in named.values())}
-    n_parts = sum(file.path.stat().st_size for file in files) // _PASS_BYTES + 1
+    n_parts = sum(map(_size_bytes, files)) // _PASS_BYTES + 1
     rows, distinct = dict.fromkeys(uploads, 0), dict.fromkeys(uploads, 0)
     shared = {upload: dict.fromkeys(others, 0) for upload in uploads}
     for part in range(n_parts):
@@ -140,6 +140,11 @@ def compare(uploads: Mapping[str, SealedFile], others: Mapping[str, Mapping[str,
             for upload, part_prints in parts.items():
                 shared[upload][name] += _n_within(part_prints, in_several if upload in theirs else in_any)
     return {upload: Overlap(rows[upload], distinct[upload], shared[upload]) for upload in uploads}
+
+
+def _size_bytes(file: SealedFile) -> int:
+    with file.file.open() as stored:
+        return stored.seek(0, os.SEEK_END)
 
 
 class _Mac:

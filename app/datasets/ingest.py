@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
@@ -24,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from app.core import durable, limits
+from app.core import limits
 from app.core.errors import ColumnProblem, RowsInvalid, TooLarge
 from app.core.sealed_files import SealedFile, Writer
 from app.datasets import row_files, row_layout
@@ -127,19 +126,18 @@ def ingest_rows(
     """
     with _opened(source, form, rules) as body:
         body.place_columns(_positions(body.read_header(), rules))
-        durable.make_folder(destination.path.parent)
-        durable.make_folder(prints.destination.path.parent)
+        stored_bytes = _bytes_beside(destination, prints)
         with (
             destination.new(existing="refuse") as file,
             prints.destination.new(existing="refuse") as printed,
         ):
             upload = _Upload(rules, book, prints.body, on_stored=partial(prints.write, printed))
             for _ in upload.store(body, file):
-                _refuse_when_full(destination.path, prints)
-            # After the last byte was written: of uploads at the same time, at least the last one counts all.
+                _refuse_when_full(stored_bytes, file, printed)
+            # After the last byte was written: of uploads to one folder at the same time, the last one counts all.
             file.finish()
             printed.finish()
-            _refuse_when_full(destination.path, prints)
+            _refuse_when_full(_bytes_beside(destination, prints), file, printed)
         reports = tuple(column.report for column in upload.columns)
         return IngestReport(reports, upload.n_rows, upload.dropped)
 
@@ -159,14 +157,18 @@ def _opened(source: BinaryIO, form: BodyForm, rules: RowRules) -> Iterator[CsvSo
             yield text
 
 
-def _refuse_when_full(destination: Path, prints: Fingerprints) -> None:
+def _bytes_beside(destination: SealedFile, prints: Fingerprints) -> int:
+    """Bytes of the other uploads to the dataset."""
+    return sum(map(row_files.bytes_beside, (destination.file, prints.destination.file)))
+
+
+def _refuse_when_full(others: int, *written: Writer) -> None:
     """Tests the limit on the bytes of a dataset.
 
     Raises:
-        TooLarge: the files in the dataset's folders have more bytes.
+        TooLarge: the other uploads, and what was written of this one, have more bytes.
     """
-    folders = (destination.parent, prints.destination.path.parent)
-    if sum(map(row_files.size_bytes, folders)) > limits.MAX_DATASET_BYTES:
+    if others + sum(file.size_bytes for file in written) > limits.MAX_DATASET_BYTES:
         raise TooLarge("the stored bytes of the dataset", limits.MAX_DATASET_BYTES)
 
 

@@ -2,177 +2,172 @@
 
 ::
 
-    <home>/rows/<dataset id>/<epoch id>.parquet
-    <home>/prints/<dataset id>/<epoch id>.prints      keyed fingerprints of the same rows, in the same order
-    <home>/codes/<dataset id>/<epoch id>.<bins>.codes  codes of the same rows by public bins (app.datasets.code_files)
-
-Where the privacy unit is a column, the admission book (:mod:`app.datasets.admission`) is in the same folder.
+    rows/<dataset id>/<epoch id>.parquet
+    rows/<dataset id>/<epoch id>.units           admission book as of the upload (app.datasets.stored_books)
+    prints/<dataset id>/<epoch id>.prints        keyed fingerprints of the same rows, in the same order
+    codes/<dataset id>/<epoch id>.<bins>.codes   codes of the same rows by public bins (app.datasets.code_files)
 
 All kinds of files are encrypted under the dataset's data key (:mod:`app.core.sealed_files`), which refuses a damaged
-file. Folders have mode 0700 and files 0600.
+file. Codes are on the machines that read rows, beside the file of rows or its copy.
 """
 
-import errno
 import re
-import secrets
-import shutil
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from pathlib import Path
 
 from app.core import durable
 from app.core.data_keys import DataKey
 from app.core.sealed_files import SealedFile
+from app.core.stores import Listed, Store, StoredFile
 
 ROWS_FOLDER = "rows"
 PRINTS_FOLDER = "prints"
 CODES_FOLDER = "codes"
 _FOLDERS = (CODES_FOLDER, PRINTS_FOLDER, ROWS_FOLDER)
-_DOOMED = ".erased"
+_ENDINGS = (".codes", ".prints", ".parquet", ".units")
 _ID = re.compile(r"[a-z0-9_]{1,64}", re.ASCII)
 
 
-def sealed_rows(home: Path, dataset_id: str, epoch_id: str, *, key: DataKey) -> SealedFile:
-    """The encrypted file of the rows of one upload; raises what :func:`epoch_file` raises."""
-    return SealedFile(epoch_file(home, dataset_id, epoch_id), key)
+def sealed_rows(store: Store, dataset_id: str, epoch_id: str, *, key: DataKey) -> SealedFile:
+    """The encrypted file of the rows of one upload; raises what :func:`rows_name` raises."""
+    return SealedFile(StoredFile(store, rows_name(dataset_id, epoch_id)), key)
 
 
-def sealed_prints(home: Path, dataset_id: str, epoch_id: str, *, key: DataKey) -> SealedFile:
-    """The encrypted file of the fingerprints of one upload; raises what :func:`prints_file` raises."""
-    return SealedFile(prints_file(home, dataset_id, epoch_id), key)
+def sealed_prints(store: Store, dataset_id: str, epoch_id: str, *, key: DataKey) -> SealedFile:
+    """The encrypted file of the fingerprints of one upload; raises what :func:`prints_name` raises."""
+    return SealedFile(StoredFile(store, prints_name(dataset_id, epoch_id)), key)
 
 
-def epoch_file(home: Path, dataset_id: str, epoch_id: str) -> Path:
-    """The path of the rows of one upload.
+def rows_name(dataset_id: str, epoch_id: str) -> str:
+    """The name of the rows of one upload.
 
     Raises:
-        ValueError: the id does not have the form of our ids. No text from outside becomes a path.
+        ValueError: the id does not have the form of our ids. No text from outside becomes a name.
     """
-    if not _ID.fullmatch(epoch_id):
-        raise ValueError("not an epoch id")
-    return _dataset_folder(home, dataset_id) / f"{epoch_id}.parquet"
+    return f"{_folder(dataset_id, kind=ROWS_FOLDER)}/{_epoch(epoch_id)}.parquet"
 
 
-def prints_file(home: Path, dataset_id: str, epoch_id: str) -> Path:
-    """The path of the fingerprints of one upload.
+def prints_name(dataset_id: str, epoch_id: str) -> str:
+    """The name of the fingerprints of one upload.
 
     Raises:
         ValueError: the id does not have the form of our ids.
     """
-    if not _ID.fullmatch(epoch_id):
-        raise ValueError("not an epoch id")
-    return _dataset_folder(home, dataset_id, kind=PRINTS_FOLDER) / f"{epoch_id}.prints"
+    return f"{_folder(dataset_id, kind=PRINTS_FOLDER)}/{_epoch(epoch_id)}.prints"
+
+
+def admission_name(dataset_id: str) -> str:
+    """The name of the admission book of a dataset whose privacy unit is a column."""
+    return f"{_folder(dataset_id, kind=ROWS_FOLDER)}/units.sqlite3"
+
+
+def book_name(dataset_id: str, epoch_id: str) -> str:
+    """The name of the admission book as of one upload, in a store that machines share (app.datasets.stored_books)."""
+    return f"{_folder(dataset_id, kind=ROWS_FOLDER)}/{_epoch(epoch_id)}.units"
 
 
 def codes_folder(rows: Path) -> Path:
-    """The folder of the codes of a dataset, given the path of the rows of one upload."""
+    """The folder of the codes of a dataset, given the path of the rows of one upload on this machine."""
     dataset = rows.parent
     return dataset.parent.with_name(CODES_FOLDER) / dataset.name
 
 
-def erase_codes(rows: Path) -> None:
-    """Erases the codes of the rows of one upload, durably. Safe to repeat."""
-    folder = codes_folder(rows)
-    for file in folder.glob(f"{rows.stem}.*"):
-        file.unlink(missing_ok=True)
-        durable.sync_folder(folder)
+def printed(store: Store, dataset_id: str) -> set[str]:
+    """Ids of the uploads that have fingerprints."""
+    return {file.basename.removesuffix(".prints") for file in store.files(_folder(dataset_id, kind=PRINTS_FOLDER))}
 
 
-def admission_file(home: Path, dataset_id: str) -> Path:
-    """The admission book of a dataset whose privacy unit is a column."""
-    return _dataset_folder(home, dataset_id) / "units.sqlite3"
+def bytes_beside(file: StoredFile) -> int:
+    """PRIVATE: bytes of the other files in the folder of a file, unfinished ones included.
+
+    For limits only; never part of an answer.
+    """
+    folder, _, basename = file.name.rpartition("/")
+    return sum(other.size_bytes for other in file.store.files(folder) if basename not in other.basename)
 
 
-def size_bytes(folder: Path) -> int:
-    """PRIVATE: bytes of all files in a folder, unfinished ones included. For limits only; never part of an answer."""
-    size = 0
-    for file in folder.iterdir():
-        with suppress(FileNotFoundError):  # an upload that ended meanwhile
-            size += file.stat().st_size
-    return size
+def erase_codes(store: Store, dataset_id: str, epoch_id: str) -> None:
+    """Erases the codes of the rows of one upload, durably, where they are beside the rows. Safe to repeat."""
+    for file in list(store.files(_folder(dataset_id, kind=CODES_FOLDER))):
+        if file.basename.startswith(f"{epoch_id}."):
+            store.delete(file.name)
 
 
-def erase_epoch(home: Path, dataset_id: str, epoch_id: str) -> None:
+def erase_epoch(store: Store, dataset_id: str, epoch_id: str) -> None:
     """Erases the rows of one upload, durably, after its transaction failed. Safe to repeat."""
-    erase_codes(epoch_file(home, dataset_id, epoch_id))
-    for file in (epoch_file(home, dataset_id, epoch_id), prints_file(home, dataset_id, epoch_id)):
-        with suppress(FileNotFoundError):
-            file.unlink()
-            durable.sync_folder(file.parent)
+    for name_of in (rows_name, prints_name, book_name):
+        store.delete(name_of(dataset_id, epoch_id))
+    erase_codes(store, dataset_id, epoch_id)
 
 
-def erase_dataset(home: Path, dataset_id: str) -> None:
+def erase_dataset(store: Store, dataset_id: str) -> None:
     """Erases all rows of a dataset, durably, unfinished uploads included. Safe to repeat.
 
-    The folder is renamed first, so that an upload that still runs fails to write. The file system forgets the files;
-    blocks on the medium are not overwritten.
+    An upload that still runs cannot be committed any more, and erases what it wrote meanwhile.
     """
     for kind in _FOLDERS:
-        folder = _dataset_folder(home, dataset_id, kind=kind)
-        with suppress(FileNotFoundError):
-            folder.rename(folder.with_name(f".{dataset_id}.{secrets.token_hex(8)}{_DOOMED}"))
-        for doomed in folder.parent.glob(f".{dataset_id}.*{_DOOMED}"):  # with folders that a killed erasure left
-            _erase_folder(doomed)
+        for file in list(store.files(_folder(dataset_id, kind=kind))):
+            store.delete(file.name)
 
 
-def erase_remains(home: Path) -> None:
-    """Completes erasures of datasets that were killed."""
+def files_of_datasets(store: Store) -> Iterator[tuple[str, Listed]]:
+    """Every file in the folder of a dataset, with the id of the dataset."""
     for kind in _FOLDERS:
-        for doomed in (home / kind).glob(f".*{_DOOMED}"):
-            _erase_folder(doomed)
+        for file in store.files(kind):
+            dataset_id = file.name.split("/")[1]
+            if _ID.fullmatch(dataset_id):
+                yield dataset_id, file
 
 
-def _erase_folder(doomed: Path) -> None:
-    """Erases a renamed folder, to which only calls in flight can still add files."""
-    while doomed.exists():
-        try:
-            shutil.rmtree(doomed)
-        except FileNotFoundError:  # a writer removed its file in the meantime
-            continue
-        except OSError as error:
-            if error.errno != errno.ENOTEMPTY:
-                raise
-    durable.sync_folder(doomed.parent)
+def upload_of(file: Listed) -> str | None:
+    """The id of the upload whose rows, fingerprints or codes a file has; ``None`` for other files."""
+    epoch_id = file.basename.partition(".")[0]
+    return epoch_id if file.basename.endswith(_ENDINGS) and _ID.fullmatch(epoch_id) else None
 
 
-def erase_unfinished(home: Path, *, before: datetime) -> int:
+def erase_unfinished(store: Store, *, before: datetime) -> int:
     """Erases unfinished files of killed uploads that were last written before a time.
 
     Args:
-        home: the service's folder.
+        store: of the installation.
         before: aware; earlier than the start of any upload that may still run.
 
     Returns:
         The number of files erased.
     """
-    erased = 0
-    unfinished = f"*/.*{durable.UNFINISHED}"
-    for file in [file for kind in _FOLDERS for file in (home / kind).glob(unfinished)]:
-        with suppress(FileNotFoundError):
-            if file.stat().st_mtime < before.timestamp():
-                file.unlink()
-                erased += 1
-    return erased
+    files = (file for kind in _FOLDERS for file in store.files(kind) if _is_unfinished(file))
+    left = [file for file in files if file.changed_at < before]
+    for file in left:
+        store.delete(file.name)
+    return len(left)
 
 
-def erase_uncommitted(home: Path, dataset_id: str, *, committed: Collection[str]) -> None:
+def erase_uncommitted(store: Store, dataset_id: str, *, committed: Collection[str]) -> None:
     """Erases the files of a dataset's killed uploads, durably, while no upload to the dataset runs. Safe to repeat.
 
     Args:
-        home: the service's folder.
+        store: of the installation.
         dataset_id: the dataset.
         committed: ids of all its uploads.
     """
-    for kind, ending in ((PRINTS_FOLDER, ".prints"), (ROWS_FOLDER, ".parquet")):
-        folder = _dataset_folder(home, dataset_id, kind=kind)
-        dead = [file for file in folder.glob(f"*{ending}") if _ID.fullmatch(file.stem) and file.stem not in committed]
-        for file in [*dead, *folder.glob(f".*{durable.UNFINISHED}")]:
-            file.unlink(missing_ok=True)
-            durable.sync_folder(folder)
+    for kind in (PRINTS_FOLDER, ROWS_FOLDER):
+        for file in list(store.files(_folder(dataset_id, kind=kind))):
+            if upload_of(file) not in {None, *committed} or _is_unfinished(file):
+                store.delete(file.name)
 
 
-def _dataset_folder(home: Path, dataset_id: str, *, kind: str = ROWS_FOLDER) -> Path:
+def _is_unfinished(file: Listed) -> bool:
+    return file.basename.startswith(".") and file.basename.endswith(durable.UNFINISHED)
+
+
+def _folder(dataset_id: str, *, kind: str) -> str:
     if not _ID.fullmatch(dataset_id):
         raise ValueError("not a dataset id")
-    return home / kind / dataset_id
+    return f"{kind}/{dataset_id}"
+
+
+def _epoch(epoch_id: str) -> str:
+    if not _ID.fullmatch(epoch_id):
+        raise ValueError("not an epoch id")
+    return epoch_id

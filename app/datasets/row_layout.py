@@ -18,7 +18,6 @@ column         type                   content
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +25,7 @@ import pyarrow.parquet as pq
 from app.core.data_keys import DataKey, SealBroken
 from app.core.errors import InstallationError
 from app.core.sealed_files import SealedFile, Writer
+from app.core.stores import Store
 from app.datasets import row_files
 from app.datasets.cells import ROW_ID_BYTES
 from app.datasets.partition_columns import stored_columns
@@ -107,7 +107,7 @@ def without_body(form: pa.Schema) -> pa.Schema:
     return form.with_metadata({name: value for name, value in (form.metadata or {}).items() if name != _BODY})
 
 
-def stored_uploads(home: Path, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey) -> dict[str, StoredUpload]:
+def stored_uploads(store: Store, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey) -> dict[str, StoredUpload]:
     """PRIVATE: what the footers of some uploads' files say, by epoch; uploads without a file are left out.
 
     Raises:
@@ -115,7 +115,7 @@ def stored_uploads(home: Path, dataset_id: str, epoch_ids: Iterable[str], *, key
     """
     uploads: dict[str, StoredUpload] = {}
     for epoch in epoch_ids:
-        with suppress(FileNotFoundError), reading(row_files.sealed_rows(home, dataset_id, epoch, key=key)) as stored:
+        with suppress(FileNotFoundError), reading(row_files.sealed_rows(store, dataset_id, epoch, key=key)) as stored:
             body = (stored.schema_arrow.metadata or {}).get(_BODY)
             uploads[epoch] = StoredUpload(
                 stored.metadata.num_rows, None if body is None else bytes.fromhex(body.decode())

@@ -7,7 +7,7 @@ a row that is in use all the time is never changed. On SQLite, the only write tr
 import hashlib
 from collections.abc import Collection
 
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select, text
 from sqlalchemy.orm import Session
 
 
@@ -25,6 +25,18 @@ def lock(session: Session, *, shared: Collection[str] = (), exclusive: Collectio
     names = sorted({*shared, *exclusive})
     if names:  # the columns of a row are computed from the first to the last
         session.execute(select(*(acquire[name in exclusive](number(name)) for name in names)))
+
+
+def take(connection: Connection, name: str, *, wait_s: float) -> None:
+    """Locks a name until the transaction of a connection to PostgreSQL ends, which may be idle for as long as it likes.
+
+    Raises:
+        OperationalError: the name was locked for longer than ``wait_s``.
+    """
+    connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+    connection.execute(text("SET LOCAL statement_timeout = 0"))
+    connection.execute(text(f"SET LOCAL lock_timeout = {int(wait_s * 1000)}"))
+    connection.execute(select(func.pg_advisory_xact_lock(number(name))))
 
 
 def number(name: str) -> int:

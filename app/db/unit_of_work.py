@@ -2,11 +2,11 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import Self
 
-from sqlalchemy import URL, Engine, func, select
+from sqlalchemy import URL, Engine, NullPool, create_engine, func, select
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.orm import Session, sessionmaker
@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from app.core import clock, limits
 from app.core.errors import Unavailable
 from app.core.tally import Tally
-from app.db import snapshots
+from app.db import name_locks, snapshots
 from app.db.engine import ACCESS, DialectName, database_file, dialect_of, open_engine, parse_url
 from app.db.locks import WriteLock
 
@@ -50,6 +50,7 @@ class Database:
         self.errors: Tally[str] = Tally()
         self._write_lock = WriteLock.of(database_file(url)) if self.dialect == "sqlite" else None
         self._writers = sessionmaker(self.engine.execution_options(**{ACCESS: "write"}), expire_on_commit=False)
+        self._beside = create_engine(self.engine.url, poolclass=NullPool, hide_parameters=True)
         self._readers = sessionmaker(self._reading(), expire_on_commit=False)
 
     @classmethod
@@ -86,6 +87,27 @@ class Database:
             Unavailable: the database cannot be reached or is too busy.
         """
         return self._read()
+
+    @contextmanager
+    def named_lock(self, name: str, *, wait_s: float) -> Iterator[None]:
+        """Locks a name on all machines until the block ends; transactions may begin and end meanwhile.
+
+        On PostgreSQL, a connection beside the pool has the lock for as long as the block takes. If that connection
+        breaks, the lock is free. On SQLite, whose file one machine uses, all names are one lock.
+
+        Raises:
+            Unavailable: the name was locked for too long, or the database cannot be reached.
+        """
+        if self.dialect == "sqlite":
+            file = database_file(self.engine.url)
+            with WriteLock.of(file.with_name(f"{file.name}.names")).locked():
+                yield
+            return
+        with ExitStack() as closes:
+            with self._unavailable_if_unreachable(writes=True):
+                connection = closes.enter_context(self._beside.connect())
+                name_locks.take(connection, name, wait_s=wait_s)
+            yield
 
     def now(self, session: Session) -> datetime:
         """The current time in UTC by the clock that all processes on this database share.

@@ -3,93 +3,126 @@
 A database that was restored from an older backup has fewer entries than a head states, or other entries, so the restore
 is noticed. A head is written after the commit of the entries that it covers. So an intact database is never behind a
 head, even if a process is killed.
+
+::
+
+    <account id>.<number of entries>.checkpoint    a head; the one with the most entries counts
+    <account id>.checkpoint                        a head that another version wrote, or that an operator brought
+    <account id>.<number of entries>.lost          a head that was set aside
+
+No file is written twice, so processes and machines write heads without a lock, and none replaces a newer head.
 """
 
-import fcntl
-import os
+import logging
+from collections import defaultdict
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
-from app.core import durable, ids
-from app.core.errors import HeadNotSigned, InstallationError
+from app.core import ids
+from app.core.errors import HeadNotSigned, InstallationError, LedgerRewound
+from app.core.stores import Store, StoredFile
 from app.ledger import notes
 from app.ledger.notes import Checkpoint
 
-SUFFIX = ".checkpoint"
+_log = logging.getLogger(__name__)
+_SUFFIX = ".checkpoint"
+_PROBE = "writable"
+_READ_AT_ONCE = 8
 
 
 class HeadFolder:
-    """The folder of an installation's heads; several machines may share it.
+    """The heads of an installation; several machines may share them.
 
     Args:
-        folder: made by the first use.
+        store: of heads alone.
         signers: verifier keys whose signatures are believed.
     """
 
-    def __init__(self, folder: Path, signers: Collection[str]) -> None:
-        self._folder = folder
+    def __init__(self, store: Store, signers: Collection[str]) -> None:
+        self._store = store
         self._signers = signers
+        self._names: dict[str, dict[str, int]] = defaultdict(dict)
+        """Names of known heads by account, with their number of entries."""
 
     def read_all(self) -> list[Checkpoint]:
-        """Every head that was written.
+        """The newest head of every account.
 
         Raises:
             InstallationError: a file in the folder is not a head (the file is damaged, or the folder belongs to another
                 program), or no head can be written there, so that a restore would go unnoticed.
             HeadNotSigned: a head has no valid signature of a signer.
+            LedgerRewound: two heads state different histories of an account.
         """
         try:
-            with self._locked():
-                files = sorted(self._folder.glob(f"*{SUFFIX}"))
+            with self._store.new(_PROBE, existing="keep"):
+                pass
+            names = sorted(names_in(self._store))
         except OSError as error:
-            raise InstallationError(f"heads cannot be kept in {self._folder}: {error.strerror}") from None
-        return [self._read(file) for file in files]
+            raise InstallationError(f"heads cannot be kept: {error.strerror}") from None
+        newest: dict[str, Checkpoint] = {}
+        with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+            for name, head in zip(names, pool.map(self._read, names), strict=True):
+                if head is None:
+                    continue
+                self._names[head.account_id][name] = head.size
+                other = newest.setdefault(head.account_id, head)
+                if other.size == head.size and other.root != head.root:
+                    raise LedgerRewound(head.account_id)
+                if other.size < head.size:
+                    newest[head.account_id] = head
+        return [newest[account_id] for account_id in sorted(newest)]
 
     def write(self, checkpoint: Checkpoint, note: str) -> None:
-        """Writes a head durably, unless the folder has a head of the account with as many entries.
+        """Writes a head durably, and then removes older heads of the account.
 
         Raises:
-            InstallationError: the file of the account is not a head, or is not signed.
             OSError: the folder cannot be written.
         """
-        file = self._folder / f"{checkpoint.account_id}{SUFFIX}"
-        with self._locked():
-            if file.exists() and self._read(file).size >= checkpoint.size:
-                return
-            durable.write(file, note.encode("utf-8"))
+        name = f"{checkpoint.account_id}.{checkpoint.size}{_SUFFIX}"
+        with self._store.new(name, existing="keep") as file:
+            file.write(note.encode("utf-8"))
+        known = self._names[checkpoint.account_id]
+        for older in [known_name for known_name, size in known.items() if size < checkpoint.size]:
+            try:
+                self._read(older)
+                self._store.delete(older)
+            except InstallationError:  # the head stays as evidence
+                _log.error("a head is damaged or forged; the next start refuses it", extra={"head": older})
+            del known[older]
+        known[name] = checkpoint.size
 
     def set_aside(self, head: Checkpoint) -> None:
-        """Renames the file of a head whose entries were lost for good, as evidence that no comparison reads.
+        """Renames the files of an account whose entries were lost for good, as evidence that no comparison reads.
 
         Raises:
             OSError: the folder cannot be written.
         """
-        file = self._folder / f"{head.account_id}{SUFFIX}"
-        with self._locked():
-            file.rename(file.with_suffix(f".{head.size}.lost"))
-            durable.sync_folder(self._folder)
+        for name, size in self._names.pop(head.account_id).items():
+            content = StoredFile(self._store, name).read_bytes()
+            with self._store.new(f"{head.account_id}.{size}.lost", existing="keep") as file:
+                file.write(content)
+            self._store.delete(name)
 
-    def _read(self, file: Path) -> Checkpoint:
-        account_id = file.name.removesuffix(SUFFIX)
+    def _read(self, name: str) -> Checkpoint | None:
+        """A head; ``None`` if another process has just replaced it by a newer one."""
+        account_id = name.partition(".")[0]
         try:
-            note = file.read_text(encoding="utf-8")
+            note = StoredFile(self._store, name).read_bytes().decode("utf-8")
+        except FileNotFoundError:
+            return None
         except (OSError, UnicodeDecodeError):
             note = ""
         head = notes.read(account_id, note)
+        not_ours = InstallationError(f"{name} is not a head that this program wrote; see the operator's guide")
         if head is None or not ids.is_reference(account_id):
-            raise InstallationError(f"{file} is not a head that this program wrote; see the operator's guide")
+            raise not_ours
         if not notes.is_signed(note, self._signers):
-            raise HeadNotSigned(str(file))
+            raise HeadNotSigned(name)
+        if name not in (f"{account_id}{_SUFFIX}", f"{account_id}.{head.size}{_SUFFIX}"):
+            raise not_ours
         return head
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # by name: a child between fork and exec may hold a copy
-        finally:
-            os.close(descriptor)
+
+def names_in(store: Store) -> Iterator[str]:
+    """Names of all heads in a store."""
+    return (file.name for file in store.files("") if file.name.endswith(_SUFFIX) and "/" not in file.name)

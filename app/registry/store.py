@@ -1,13 +1,15 @@
 """Stores artifacts as files that are named by their SHA-256. A file is written once and never changed."""
 
 import hashlib
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from datetime import datetime
-from pathlib import Path
 from typing import BinaryIO
 
-from app.core import durable
 from app.core.errors import Unavailable
+from app.core.stores import Store
+
+FOLDER = "artifacts"
+_ENDING = ".safetensors"
 
 
 class ArtifactLost(Unavailable):
@@ -18,19 +20,16 @@ class ArtifactLost(Unavailable):
 
 
 class ArtifactStore:
-    """The artifacts below one folder. Two writers of equal bytes write the same file."""
+    """The artifacts of an installation. Two writers of equal bytes write the same file."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, files: Store) -> None:
+        self._files = files
 
     def put(self, data: bytes) -> str:
-        """Stores bytes and returns their digest; the file and its folders are synced before it returns."""
+        """Stores bytes durably and returns their digest."""
         digest = hashlib.sha256(data).hexdigest()
-        path = self.path(digest)
-        if path.exists():
-            return digest
-        durable.make_folder(path.parent)
-        durable.write(path, data)
+        with self._files.new(name_of(digest), existing="keep") as file:
+            file.write(data)
         return digest
 
     def get(self, digest: str) -> bytes:
@@ -40,7 +39,7 @@ class ArtifactStore:
             ArtifactLost: the file is absent, or its bytes have changed.
         """
         try:
-            data = self.path(digest).read_bytes()
+            data = self._files.local(name_of(digest)).read_bytes()
         except FileNotFoundError:
             raise ArtifactLost from None
         if hashlib.sha256(data).hexdigest() != digest:
@@ -55,7 +54,7 @@ class ArtifactStore:
         """
         with ExitStack() as closes:
             try:
-                file = closes.enter_context(self.path(digest).open("rb"))
+                file = closes.enter_context(self._files.local(name_of(digest)).open("rb"))
             except FileNotFoundError:
                 raise ArtifactLost from None
             if hashlib.file_digest(file, "sha256").hexdigest() != digest:
@@ -66,20 +65,19 @@ class ArtifactStore:
 
     def remove(self, digest: str) -> None:
         """Removes the file of an artifact that no model refers to, and unfinished files of killed writers, if any."""
-        path = self.path(digest)
-        path.unlink(missing_ok=True)
-        for unfinished in path.parent.glob(f".{digest}.*"):
-            unfinished.unlink(missing_ok=True)
+        name = name_of(digest)
+        self._files.delete(name)
+        for listed in list(self._files.files(name.rpartition("/")[0])):
+            if listed.basename.startswith(f".{digest}."):
+                self._files.delete(listed.name)
 
     def digests(self, *, before: datetime) -> list[str]:
         """Digests of the artifacts that were stored before a time and have not been changed since."""
-        digests = []
-        for file in self._folder.glob("*/*.safetensors"):
-            with suppress(FileNotFoundError):  # removed since the listing
-                if file.stat().st_mtime < before.timestamp() and self.path(file.stem) == file:
-                    digests.append(file.stem)
-        return digests
+        old = (file for file in self._files.files(FOLDER) if file.changed_at < before)
+        stored = {file.name: file.basename.removesuffix(_ENDING) for file in old}
+        return [digest for name, digest in stored.items() if name_of(digest) == name]
 
-    def path(self, digest: str) -> Path:
-        """The path of an artifact, which need not exist."""
-        return self._folder / digest[:2] / f"{digest}.safetensors"
+
+def name_of(digest: str) -> str:
+    """The name of an artifact in the store."""
+    return f"{FOLDER}/{digest[:2]}/{digest}{_ENDING}"

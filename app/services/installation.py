@@ -13,6 +13,7 @@ from app.core.errors import GrovekeeperError, InstallationError
 from app.core.groups import Groups
 from app.core.private_files import close_to_others
 from app.core.settings import Settings
+from app.core.stores import Directory, Store
 from app.core.tally import Tally
 from app.db.engine import database_file, dialect_of, parse_url
 from app.db.unit_of_work import Database
@@ -22,7 +23,17 @@ from app.registry.store import ArtifactStore
 UNFINISHED_RESTORE = "restore.unfinished"
 """File in the home that marks a restore until it is complete."""
 
-PRIVATE_NAMES = ("rows", "prints", "jobs", "artifacts", "storage.key", "signing.key", "fingerprint.key", "admin.key")
+PRIVATE_NAMES = (
+    "rows",
+    "prints",
+    "cache",
+    "jobs",
+    "artifacts",
+    "storage.key",
+    "signing.key",
+    "fingerprint.key",
+    "admin.key",
+)
 """Names in the home that hold rows, keys or releases. A folder of mode 0700 closes everything in it."""
 
 
@@ -31,6 +42,8 @@ class Installation:
     """One installation, opened once per process and shared by its threads.
 
     Attributes:
+        files: rows, artifacts and what belongs to them; machines of one installation share it.
+        store: the artifacts among the files.
         admissions: requests that spend budget, by outcome: ``True`` admitted, ``False`` answered from an earlier
             request, or the kind of the error.
         last_uses: uses of keys that are not written yet.
@@ -40,6 +53,7 @@ class Installation:
 
     settings: Settings
     database: Database
+    files: Store
     store: ArtifactStore
     cache: ArtifactCache
     admissions: Tally[bool | type[GrovekeeperError]] = field(default_factory=Tally)
@@ -58,13 +72,19 @@ class Installation:
         refuse_unfinished_restore(settings)
         settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         close_to_others(_private_paths(settings))
-        store = ArtifactStore(settings.home / "artifacts")
+        files = open_store(settings)
+        store = ArtifactStore(files)
         database = Database.open(settings.database_url, pool_size=pool_size)
-        return cls(settings, database, store, ArtifactCache(store))
+        return cls(settings, database, files, store, ArtifactCache(store))
 
     @property
     def home(self) -> Path:
         return self.settings.home
+
+    @cached_property
+    def heads(self) -> Store:
+        """The heads of accounts, and the records of erasures."""
+        return open_heads(self.settings)
 
     @cached_property
     def storage_keys(self) -> StorageKeys:
@@ -90,6 +110,24 @@ class Installation:
     def close(self) -> None:
         """Closes the database."""
         self.database.close()
+
+
+def open_store(settings: Settings) -> Store:
+    """The store of the rows and artifacts of an installation: its home, unless a setting names another one."""
+    return Directory(settings.home) if settings.store is None else _object_store(settings, settings.store)
+
+
+def open_heads(settings: Settings) -> Store:
+    """The store of the heads of an installation."""
+    if settings.checkpoint_dir is not None or settings.store is None:
+        return Directory(settings.checkpoint_dir or settings.home / "checkpoints")
+    return _object_store(settings, f"{settings.store.rstrip('/')}/checkpoints")
+
+
+def _object_store(settings: Settings, address: str) -> Store:
+    from app.core.object_store import ObjectStore
+
+    return ObjectStore(address, settings.home / "cache")
 
 
 def refuse_unfinished_restore(settings: Settings) -> None:

@@ -14,7 +14,7 @@ def confirm_storage_keys(installation: Installation) -> None:
     """Checks that this process can read every data key in the database. Makes a key at the first start.
 
     A key is made in the home if no setting names one and the database has no data key. If several processes make one at
-    once, they share the key of the first.
+    once, they share the key of the first. Where machines share a store, no key is made: each would make another one.
 
     Raises:
         InstallationError: a storage key is missing or cannot be read.
@@ -22,8 +22,8 @@ def confirm_storage_keys(installation: Installation) -> None:
     """
     with installation.database.read() as session:
         wrapped = catalog.wrapped_keys(session)
-    file = storage_key_file(installation.settings)
-    if installation.settings.storage_key is None and not wrapped and not file.exists():
+    settings, file = installation.settings, storage_key_file(installation.settings)
+    if settings.storage_key is None and settings.store is None and not wrapped and not file.exists():
         durable.write(file, StorageKeys.new_text().encode(), existing="keep")
     installation.storage_keys.require(wrapped)
 

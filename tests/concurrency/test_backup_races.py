@@ -94,7 +94,7 @@ def _assert_consistent(installation: Installation, patients: str) -> None:
     ann, rows = people.id_of(installation, patients, "ann"), people.stored_rows(installation, patients)
     with installation.database.read() as session:
         key = catalog.find(session, patients).data_key(installation.storage_keys)
-    erasures = list(ErasureLog(installation.home / "checkpoints").units(patients, key=key))
+    erasures = list(ErasureLog(installation.heads).units(patients, key=key))
     assert {unit.row_id for unit in erasures} <= {ann}
     erased_until = max((unit.last_upload for unit in erasures), default=0)
     assert [row for upload in rows[:erased_until] for row in upload if row[0] == ann] == []

@@ -13,11 +13,13 @@ from app.core.sealed_files import SealedFile
 from app.datasets import ingest, row_files
 from app.datasets.body_forms import BodyForm
 from app.registry import models
+from app.registry.store import name_of
 from app.registry.tables import ModelRow
 from app.services.datasets import upload_rows
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.execution.sweep import STALE_UPLOAD, tidy_artifacts, tidy_jobs, tidy_rows
 from tests.support.crash_scene import OWNER, Scene, opened
+from tests.support.uploads import path_of
 
 LONG_AGO = STALE_UPLOAD + timedelta(hours=1)
 JUST_NOW = STALE_UPLOAD - timedelta(hours=1)
@@ -71,7 +73,7 @@ def test_rows_of_a_deleted_dataset_go_at_once(scene: Scene, monkeypatch: pytest.
             delete_dataset(scene.installation, OWNER, scene.dataset_id)
     assert len(_rows(scene)) == 1
     tidy_rows(scene.installation)
-    assert not (scene.installation.home / "rows" / scene.dataset_id).exists()
+    assert _rows(scene) == []
 
 
 def test_a_file_that_disappears_during_tidying_is_ignored(scene: Scene) -> None:
@@ -99,8 +101,7 @@ def test_rows_that_arrive_while_their_dataset_is_deleted_are_not_kept(
     def delete_after(body: BinaryIO, destination: SealedFile, **named: Any) -> ingest.IngestReport:
         report = ingest_rows(body, destination, **named)
         delete_dataset(scene.installation, OWNER, scene.dataset_id)
-        row_files.epoch_file(scene.installation.home, scene.dataset_id, "ep_other").parent.mkdir()
-        destination.path.write_bytes(b"rows")  # a slower disk shows the file only at this moment
+        path_of(destination).write_bytes(b"rows")  # a slower disk shows the file only at this moment
         return report
 
     monkeypatch.setattr(ingest, "ingest_rows", delete_after)
@@ -121,11 +122,13 @@ def test_an_unreferenced_artifact_is_removed_once_no_registration_can_be_pending
             privacy="differential", digest=needed, size_bytes=6, created_at=datetime.now(UTC),
         )  # fmt: skip
         models.add(session, row)
+    home = scene.installation.home
+    files = {digest: home / name_of(digest) for digest in (needed, orphan, young)}
     for digest in (needed, orphan):
-        _aged(store.path(digest), LONG_AGO)
-    _aged(store.path(young), JUST_NOW)
-    stray = _aged(store.path(orphan).with_name("notes.safetensors"), LONG_AGO)
+        _aged(files[digest], LONG_AGO)
+    _aged(files[young], JUST_NOW)
+    stray = _aged(files[orphan].with_name("notes.safetensors"), LONG_AGO)
     tidy_artifacts(scene.installation)
-    assert [store.path(digest).exists() for digest in (needed, orphan, young)] == [True, False, True]
+    assert [file.exists() for file in files.values()] == [True, False, True]
     assert stray.exists(), "the home may hold files that are not ours"
     tidy_artifacts(scene.installation)

@@ -25,6 +25,7 @@ from app.services.installation import PRIVATE_NAMES, Installation
 from app.services.storage_keys import confirm_storage_keys, rewrap_data_keys
 from tests.support import people
 from tests.support.crash_scene import OWNER, Scene
+from tests.support.uploads import path_of
 
 CANARY_AGES = (611, 613, 617)
 VISITS = [(f"canary-{age}", age) for age in CANARY_AGES]
@@ -101,7 +102,7 @@ def test_rows_of_one_dataset_are_not_read_as_rows_of_another(installation: Insta
     for dataset in datasets:
         people.upload(installation, dataset, b"age,income\n1,low\n")
     ((one,), (other,)) = (people.files(installation, dataset) for dataset in datasets)
-    one.path.write_bytes(other.path.read_bytes())
+    path_of(one).write_bytes(other.file.read_bytes())
     schema = Schema.from_json(people.SCHEMA)
     with pytest.raises(InstallationError, match="absent, damaged"):
         private_rows.read([one], schema=schema, partitions=Partitions(()), scope={})

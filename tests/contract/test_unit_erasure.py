@@ -42,7 +42,7 @@ def ages(installation: Installation, dataset: str) -> list[list[int]]:
 
 def prints(installation: Installation, dataset: str, epoch: str) -> list[int]:
     key = people.data_key(installation, dataset)
-    with row_files.sealed_prints(installation.home, dataset, epoch, key=key).open() as reader:
+    with row_files.sealed_prints(installation.files, dataset, epoch, key=key).open() as reader:
         return np.frombuffer(reader.read(), dtype="<u8").tolist()
 
 
@@ -88,7 +88,7 @@ def test_an_upload_that_left_the_book_and_has_not_committed_is_waited_for(
 def test_it_may_be_repeated_and_a_unit_that_is_not_there_changes_nothing(
     installation: Installation, dataset: str
 ) -> None:
-    files = [file.path for file in people.files(installation, dataset)]
+    files = [file.file for file in people.files(installation, dataset)]
     before = [file.read_bytes() for file in files]
     assert erase_unit(installation, OWNER, dataset, unit="nobody").erased == 0
     assert [file.read_bytes() for file in files] == before
@@ -139,7 +139,7 @@ def test_repeating_an_erasure_finishes_an_interrupted_erasure(
     assert len(prints(installation, dataset, first)) == (3 if point == "before-prints" else 1)
     assert erase_unit(installation, OWNER, dataset, unit="ann").erased == 3
     assert ages(installation, dataset) == [[2], [4], [6]]
-    file = row_files.prints_file(installation.home, dataset, first)
+    file = installation.home / row_files.prints_name(dataset, first)
     assert file.exists() is (point == "before-prints"), "prints whose rows nobody can tell are gone"
     assert list(file.parent.glob(".*")) == []
 

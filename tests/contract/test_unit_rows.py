@@ -31,7 +31,7 @@ def test_order_of_arrival_decides_over_all_epochs_and_the_owner_is_told(installa
     assert [len(epoch) for epoch in people.stored_rows(installation, dataset)] == [3, 2]
     with installation.database.read() as session:
         epochs = [epoch.id for epoch in catalog.epochs(session, dataset)]
-    stored = row_layout.stored_uploads(installation.home, dataset, epochs, key=people.data_key(installation, dataset))
+    stored = row_layout.stored_uploads(installation.files, dataset, epochs, key=people.data_key(installation, dataset))
     assert sum(upload.n_rows for upload in stored.values()) == 5
     assert [first["rows"], second["rows"]] == [upload.n_rows for upload in stored.values()]
 
@@ -102,13 +102,13 @@ def test_an_epoch_that_came_in_between_is_noticed_without_locks(
     monkeypatch.setattr(catalog, "epochs", then_another_ends)
     with pytest.raises(Unavailable):
         people.upload(installation, dataset, people.visits([("ben", 1)]))
-    files = {file.name for file in row_files.admission_file(installation.home, dataset).parent.iterdir()}
+    files = {file.name for file in (installation.home / row_files.admission_name(dataset)).parent.iterdir()}
     assert files == {"units.sqlite3"}, "its rows are gone"
 
 
 def test_deletion_takes_the_book_with_the_rows(installation: Installation) -> None:
     dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
     people.upload(installation, dataset, people.visits([("ann", 1)]))
-    assert row_files.admission_file(installation.home, dataset).exists()
+    assert (installation.home / row_files.admission_name(dataset)).exists()
     delete_dataset(installation, OWNER, dataset)
-    assert not row_files.admission_file(installation.home, dataset).parent.exists()
+    assert list((installation.home / row_files.admission_name(dataset)).parent.iterdir()) == []

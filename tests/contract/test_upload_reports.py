@@ -89,7 +89,7 @@ def test_fingerprints_of_bodies_are_keyed_by_dataset_and_by_sender(installation:
         put_grant(installation, OWNER, dataset, STRANGER.key_id, role=Role.OWNER.value)
         epochs = [people.upload(installation, dataset, ROWS, principal=who)["epoch"] for who in (OWNER, STRANGER)]
         key = people.data_key(installation, dataset)
-        stored = row_layout.stored_uploads(installation.home, dataset, epochs, key=key)
+        stored = row_layout.stored_uploads(installation.files, dataset, epochs, key=key)
         bodies |= {upload.body for upload in stored.values()}
         assert all(str(upload) == "StoredUpload()" for upload in stored.values())
     assert len(bodies) == 4
@@ -100,7 +100,7 @@ def test_the_database_has_no_count_and_no_fingerprint_of_a_body(installation: In
     first = people.upload(installation, dataset, ROWS)
     people.upload(installation, dataset, ROWS, key="k")
     key = people.data_key(installation, dataset)
-    (stored,) = row_layout.stored_uploads(installation.home, dataset, [first["epoch"]], key=key).values()
+    (stored,) = row_layout.stored_uploads(installation.files, dataset, [first["epoch"]], key=key).values()
     assert stored.body is not None
     with installation.database.read() as session:
         rows = [str(row) for table in Base.metadata.sorted_tables for row in session.execute(select(table))]

@@ -1,11 +1,10 @@
 """The bounds on rows and bytes cover all uploads of a dataset together; jobs read all rows."""
 
-from pathlib import Path
-
 import pytest
 
 from app.core import limits
 from app.core.errors import TooLarge
+from app.core.stores import StoredFile
 from app.datasets import catalog, row_files, row_layout
 from tests.support import people
 from tests.support.crash_scene import Scene
@@ -18,14 +17,16 @@ def test_no_number_of_uploads_passes_the_bound_on_rows(scene: Scene, monkeypatch
     scene.upload()
     with pytest.raises(TooLarge):
         scene.upload()
-    home = scene.installation.home
+    store = scene.installation.files
     with scene.installation.database.read() as session:
         epochs = [epoch.id for epoch in catalog.epochs(session, scene.dataset_id)]
     assert len(epochs) == 2
     key = people.data_key(scene.installation, scene.dataset_id)
-    stored = row_layout.stored_uploads(home, scene.dataset_id, epochs, key=key)
+    stored = row_layout.stored_uploads(store, scene.dataset_id, epochs, key=key)
     assert sum(upload.n_rows for upload in stored.values()) == 2 * ROWS_OF_AN_UPLOAD
-    assert {file.stem for file in (home / "rows").glob("*/*")} == set(epochs), "the refused rows are gone"
+    assert {file.stem for file in (scene.installation.home / "rows").glob("*/*")} == set(epochs), (
+        "the refused rows are gone"
+    )
 
 
 def test_no_number_of_uploads_passes_the_bound_on_bytes(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,24 +45,24 @@ def test_no_number_of_uploads_passes_the_bound_on_bytes(scene: Scene, monkeypatc
 def test_of_two_uploads_at_once_only_those_that_fit_are_stored(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second upload begins and ends after the first one has written its rows, and before it is committed."""
     monkeypatch.setattr(limits, "MAX_DATASET_BYTES", 2 * _size_bytes(scene) + 500)
-    sizes, size_bytes = list[int](), row_files.size_bytes
+    sizes, bytes_beside = list[int](), row_files.bytes_beside
 
-    def with_another(folder: Path) -> int:
-        sizes.append(size_bytes(folder))
+    def with_another(file: StoredFile) -> int:
+        sizes.append(bytes_beside(file))
         if len(sizes) == 4:  # two folders before the rows are written, and two afterwards
             with pytest.raises(TooLarge):
                 scene.upload()
-        return sizes[-1] if len(sizes) < 4 else size_bytes(folder)
+        return sizes[-1] if len(sizes) < 4 else bytes_beside(file)
 
-    monkeypatch.setattr(row_files, "size_bytes", with_another)
+    monkeypatch.setattr(row_files, "bytes_beside", with_another)
     scene.upload()
-    monkeypatch.setattr(row_files, "size_bytes", size_bytes)
+    monkeypatch.setattr(row_files, "bytes_beside", bytes_beside)
     assert _is_within_the_bound(scene, n_uploads=2)
 
 
 def _size_bytes(scene: Scene) -> int:
-    home = scene.installation.home
-    return sum(row_files.size_bytes(home / kind / scene.dataset_id) for kind in ("rows", "prints"))
+    files = scene.installation.files
+    return sum(file.size_bytes for kind in ("rows", "prints") for file in files.files(f"{kind}/{scene.dataset_id}"))
 
 
 def _epochs(scene: Scene) -> list[str]:

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from app.core import limits
-from app.datasets import row_files
+from app.core.stores import Directory
 from tests.support.server import CSV, Server, csv_rows, declaration, new_idempotency_key, training
 
 AS_JSON = {"Content-Type": "application/json"}
@@ -133,8 +133,8 @@ def test_an_upload_fits_its_limit_exactly(server: Server, monkeypatch: pytest.Mo
 
 def test_uploads_of_a_dataset_end_at_the_limit_of_their_files(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     full, other, rows = server.uploaded()["id"], server.declared()["id"], csv_rows(200)
-    home = server.settings.home
-    limit = sum(row_files.size_bytes(home / kind / full) for kind in ("rows", "prints")) * 3 // 2
+    store = Directory(server.settings.home)
+    limit = sum(file.size_bytes for kind in ("rows", "prints") for file in store.files(f"{kind}/{full}")) * 3 // 2
     monkeypatch.setattr(limits, "MAX_DATASET_BYTES", limit)
     before = server.footprint()
     assert _is_too_large(server.admin.http.post(f"/datasets/{full}/rows", content=rows, headers=CSV), limit)

@@ -12,6 +12,7 @@ from app.api.capacity import THREADS
 from app.core import limits
 from app.core.data_keys import DataKey
 from app.datasets import admission
+from app.datasets.admission import BookRules
 from app.verifier.dataset_replay import verify
 from tests.support.server import CSV, Server, csv_rows, new_idempotency_key, training
 
@@ -85,7 +86,7 @@ def test_uploads_that_wait_for_one_another_stop_nobody_else(server: Server) -> N
         return server.admin.http.post(f"/datasets/{dataset}/rows", content=visits(8), headers=CSV | key)
 
     with ThreadPoolExecutor(len(keys)) as callers:
-        with admission.opened(server.settings.home, dataset, max_rows=K, key=DataKey.random()):
+        with admission.opened(server.settings.home, dataset, BookRules(K, DataKey.random())):
             sent = {callers.submit(upload, key): key for key in keys}
             refused = list(islice(as_completed(sent), len(keys) - limits.MAX_WAITING_UPLOADS))
             assert server.admin.http.get(f"/datasets/{dataset}").json()["epochs"] == []

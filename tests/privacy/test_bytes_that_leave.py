@@ -26,6 +26,7 @@ from app.access.roles import Role
 from app.api.main import create_app
 from app.core import clock
 from app.core.data_keys import StorageKeys
+from app.core.stores import Directory
 from app.datasets import catalog, private_rows, row_files
 from app.db import migrate
 from app.forests.data.schema import Schema
@@ -232,7 +233,10 @@ def test_a_count_of_rows_in_the_metadata_of_a_job_is_detected(tmp_path: Path, mo
         dataset = catalog.find(session, row.dataset_id)
         keys = StorageKeys.from_text((homes[-1] / "home" / "storage.key").read_text())
         key = dataset.data_key(keys)
-        files = [row_files.sealed_rows(homes[-1] / "home", dataset.id, epoch, key=key) for epoch in row.parts[0].epochs]
+        files = [
+            row_files.sealed_rows(Directory(homes[-1] / "home"), dataset.id, epoch, key=key)
+            for epoch in row.parts[0].epochs
+        ]
         schema, partitions = Schema.from_json(dataset.row.schema), Partitions.from_json(dataset.row.partitions)
         rows = private_rows.read(files, schema=schema, partitions=partitions, scope={})
         return {**honest(session, row), "n_rows": len(rows.y)}

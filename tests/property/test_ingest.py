@@ -19,7 +19,7 @@ from app.core import limits
 from app.core.errors import InstallationError, RowsInvalid
 from app.forests.data.sanitiser import sanitise_prediction_rows
 from app.forests.data.schema import Feature, Label, Schema
-from tests.support.uploads import Ingestion
+from tests.support.uploads import Ingestion, path_of
 
 NUMBER = re.compile(
     r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE
@@ -211,9 +211,9 @@ def test_a_damaged_file_is_refused(position, flips):
     )
 
     def then(ingestion, _):
-        content = bytearray(ingestion.destination.path.read_bytes())
+        content = bytearray(path_of(ingestion.destination).read_bytes())
         content[position % len(content)] ^= flips
-        ingestion.destination.path.write_bytes(content)
+        path_of(ingestion.destination).write_bytes(content)
         with pytest.raises(InstallationError):
             ingestion.read()
 

@@ -68,6 +68,13 @@ class Scene:
     installation: Installation
     dataset_id: str
 
+    @classmethod
+    def declared(cls, installation: Installation, *, epsilon: str = "3") -> "Scene":
+        """A scene on an open installation; its dataset has one upload."""
+        scene = cls(installation, _declare(installation, epsilon))
+        scene.upload()
+        return scene
+
     def upload(self) -> None:
         """Uploads forty rows as a new epoch."""
         with self.installation.spool() as file:
@@ -168,9 +175,7 @@ def opened(url: str, home: Path, *, epsilon: str = "3", lease_ttl_s: int = 3) ->
     """Opens a scene on a migrated, empty database."""
     installation = open_installation(url, home, lease_ttl_s=lease_ttl_s)
     try:
-        scene = Scene(installation, _declare(installation, epsilon))
-        scene.upload()
-        yield scene
+        yield Scene.declared(installation, epsilon=epsilon)
     finally:
         installation.close()
 
@@ -178,6 +183,11 @@ def opened(url: str, home: Path, *, epsilon: str = "3", lease_ttl_s: int = 3) ->
 def open_installation(url: str, home: Path, *, lease_ttl_s: int = 3, pool_size: int = 8) -> Installation:
     """Opens an installation with short leases and polls, in which the callers of the tests have their keys."""
     settings = Settings(home=home, database_url=url, lease_ttl_s=lease_ttl_s, poll_interval_s=0.05)
+    return open_with(settings, pool_size=pool_size)
+
+
+def open_with(settings: Settings, *, pool_size: int = 8) -> Installation:
+    """Opens an installation in which the callers of the tests have their keys."""
     installation = Installation.open(settings, pool_size=pool_size)
     confirm_storage_keys(installation)
     with installation.database.write() as session:

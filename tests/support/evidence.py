@@ -17,7 +17,7 @@ _ALL = 1_000_000
 def head_folder(installation: Installation) -> HeadFolder:
     """The folder of heads, as a process opens it that has the signing keys of the database."""
     with installation.database.read() as session:
-        return HeadFolder(installation.home / "checkpoints", signers.pinned(session))
+        return HeadFolder(installation.heads, signers.pinned(session))
 
 
 def export(session: Session, account_id: str) -> Iterator[bytes]:

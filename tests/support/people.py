@@ -77,7 +77,7 @@ def files(installation: Installation, dataset_id: str) -> list[SealedFile]:
     key = data_key(installation, dataset_id)
     with installation.database.read() as session:
         epochs = [epoch.id for epoch in catalog.epochs(session, dataset_id)]
-    return [row_files.sealed_rows(installation.home, dataset_id, epoch, key=key) for epoch in epochs]
+    return [row_files.sealed_rows(installation.files, dataset_id, epoch, key=key) for epoch in epochs]
 
 
 def stored_rows(installation: Installation, dataset_id: str) -> list[list[tuple[bytes, int]]]:

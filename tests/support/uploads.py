@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from app.core.data_keys import DataKey
 from app.core.sealed_files import SealedFile
+from app.core.stores import Directory
 from app.datasets import private_rows, row_files
 from app.datasets.body_forms import BodyForm
 from app.datasets.fingerprints import Fingerprints
@@ -38,9 +39,14 @@ def stored_table(file: SealedFile) -> pa.Table:
         return pq.read_table(reader)
 
 
+def path_of(file: SealedFile) -> Path:
+    """The path of a file in a folder of this machine; the file need not exist."""
+    assert isinstance(file.file.store, Directory)
+    return file.file.store.path(file.file.name)
+
+
 def store_table(table: pa.Table, file: SealedFile, *, group_rows: int | None = None) -> None:
     """Replaces an encrypted file by one with other rows."""
-    file.path.parent.mkdir(parents=True, exist_ok=True)
     with file.new(existing="replace") as writer:
         pq.write_table(table, writer, row_group_size=group_rows)
 
@@ -50,18 +56,19 @@ class Ingestion:
 
     def __init__(self, home: Path, schema: Schema = SCHEMA) -> None:
         self.home = home
+        self.store = Directory(home)
         self.schema = schema
         self.partitions = Partitions((HashPartition("shard", 4),))
-        self.destination = row_files.sealed_rows(home, "ds_a", "ep_a", key=DATA_KEY)
+        self.destination = row_files.sealed_rows(self.store, "ds_a", "ep_a", key=DATA_KEY)
 
     def __call__(
         self, body: str | bytes | BinaryIO, *, gzip: bool = False, form: BodyForm = BodyForm.CSV
     ) -> IngestReport:
         if isinstance(body, str):
             body = body.encode()
-        prints = row_files.sealed_prints(self.home, "ds_a", "ep_a", key=DATA_KEY)
-        if not self.destination.path.exists():  # a test that ingests a second body has removed the rows
-            prints.path.unlink(missing_ok=True)
+        prints = row_files.sealed_prints(self.store, "ds_a", "ep_a", key=DATA_KEY)
+        if not path_of(self.destination).exists():  # a test that ingests a second body has removed the rows
+            prints.file.delete()
         return ingest_rows(
             io.BytesIO(body) if isinstance(body, bytes) else body,
             self.destination,

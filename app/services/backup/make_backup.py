@@ -18,9 +18,10 @@ from sqlalchemy.orm import Session
 
 from app.core import clock, durable
 from app.core.errors import InstallationError, Unavailable
+from app.core.stores import Directory, StoredFile
 from app.datasets import admission, catalog, fingerprints, row_files
 from app.db import revisions, table_files
-from app.registry import models
+from app.registry import models, store
 from app.services.backup import manifest
 from app.services.backup.manifest import DATABASE, FileFacts, Manifest
 from app.services.installation import Installation
@@ -82,7 +83,11 @@ class _Backup:
             made_at = clock.to_text(clock.now())
             with self._installation.database.read() as session:
                 self._write_database(session)
-                files, books = list(_files(self._installation, session)), list(_books(session))
+                files, books = list(_files(self._installation, session)), list[str]()
+                if isinstance(self._installation.files, Directory):
+                    books = list(_books(session))
+                else:
+                    files += [_stored_book(session, dataset_id) for dataset_id in _books(session)]
             with suppress(_FileGone):
                 copied = [self._copied(file) for file in files]
                 copied += [self._copied_book(dataset_id) for dataset_id in books]
@@ -99,25 +104,26 @@ class _Backup:
             lines.detach()
         self._files[DATABASE] = manifest.facts_of(file)
 
-    def _copied(self, source: Path) -> str:
-        """Copies a file of the home, unless an earlier attempt did; returns its name in the backup."""
-        name = manifest.home_name(source, home=self._installation.home)
+    def _copied(self, source: str) -> str:
+        """Copies a file of the store, unless an earlier attempt did; returns its name in the backup."""
+        name = f"{manifest.HOME}/{source}"
         if name not in self._files:
+            target = StoredFile(Directory(self._folder), name)
             try:
-                self._files[name] = manifest.copy(source, self._folder / name)
+                self._files[name] = manifest.copy(StoredFile(self._installation.files, source), target)
             except FileNotFoundError:
                 raise _FileGone from None
         return name
 
     def _copied_book(self, dataset_id: str) -> str:
-        """Copies an admission book. Every attempt copies it anew: it has to have the uploads of the transaction."""
-        home = self._installation.home
-        name = manifest.home_name(row_files.admission_file(home, dataset_id), home=home)
+        """Copies the admission book of this machine. Every attempt copies it anew: it has to have the uploads of the
+        transaction."""
+        name = f"{manifest.HOME}/{row_files.admission_name(dataset_id)}"
         file = self._folder / name
         file.unlink(missing_ok=True)
         try:
             durable.make_folder(file.parent)
-            admission.copy_book(home, dataset_id, file)
+            admission.copy_book(self._installation.home, dataset_id, file)
         except FileNotFoundError:
             raise _FileGone from None
         file.chmod(0o600)
@@ -132,18 +138,18 @@ class _Backup:
             (self._folder / name).unlink()
 
 
-def _files(installation: Installation, session: Session) -> Iterator[Path]:
-    """The files that the database needs, and fingerprints, which uploads that were killed may lack."""
-    home = installation.home
+def _files(installation: Installation, session: Session) -> Iterator[str]:
+    """Names of the files that the database needs, and of fingerprints, which erased uploads lack."""
     for dataset_id in catalog.living_ids(session):
+        printed = row_files.printed(installation.files, dataset_id)
         for epoch in catalog.epochs(session, dataset_id):
-            yield row_files.epoch_file(home, dataset_id, epoch.id)
-            prints = row_files.prints_file(home, dataset_id, epoch.id)
-            if prints.exists():
-                yield prints
-    yield from (installation.store.path(digest) for digest in sorted(models.digests(session)))
-    if fingerprints.key_file(home).exists():
-        yield fingerprints.key_file(home)
+            yield row_files.rows_name(dataset_id, epoch.id)
+            if epoch.id in printed:
+                yield row_files.prints_name(dataset_id, epoch.id)
+    yield from (store.name_of(digest) for digest in sorted(models.digests(session)))
+    with suppress(FileNotFoundError):
+        installation.files.open(fingerprints.KEY_FILE).close()
+        yield fingerprints.KEY_FILE
 
 
 def _books(session: Session) -> Iterator[str]:
@@ -152,6 +158,11 @@ def _books(session: Session) -> Iterator[str]:
         is_of_units = catalog.find(session, dataset_id).unit_column is not None
         if is_of_units and catalog.epochs(session, dataset_id):
             yield dataset_id
+
+
+def _stored_book(session: Session, dataset_id: str) -> str:
+    """The name of the admission book of a dataset in a store that machines share: the one of the newest upload."""
+    return row_files.book_name(dataset_id, catalog.epochs(session, dataset_id)[-1].id)
 
 
 def _sync(file: Path) -> None:

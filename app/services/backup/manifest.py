@@ -14,11 +14,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from app.core import durable
 from app.core.errors import InstallationError
+from app.core.stores import StoredFile
 from app.ledger import notes
 from app.ledger.notes import Signer
 
@@ -97,15 +98,9 @@ class Manifest:
         return cls(value["made_at"], value["revision"], files)
 
 
-def home_name(path: Path, *, home: Path) -> str:
-    """The name in a backup of a file of the home."""
-    return str(PurePosixPath(HOME, path.relative_to(home)))
-
-
-def copy(source: Path, target: Path) -> FileFacts:
-    """Copies a file durably, as its owner's alone, and returns the facts of the copied bytes."""
-    durable.make_folder(target.parent)
-    with source.open("rb") as reader, durable.new_file(target, existing="refuse") as writer:
+def copy(source: StoredFile, target: StoredFile) -> FileFacts:
+    """Copies a file durably and returns the facts of the copied bytes."""
+    with source.open() as reader, target.new(existing="refuse") as writer:
         return _pump(reader, writer)
 
 

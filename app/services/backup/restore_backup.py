@@ -5,8 +5,7 @@ restore. Before it commits, all files of the home are in place and durable. A ki
 no process serves an installation with the mark, and the same command begins again or finishes.
 """
 
-import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -18,22 +17,23 @@ from app.core import clock, durable
 from app.core.data_keys import SealBroken
 from app.core.errors import BalanceMismatch, GrovekeeperError, InstallationError
 from app.core.settings import Settings
+from app.core.stores import Directory, StoredFile
 from app.datasets import admission, catalog, erasure, fingerprints, row_files
 from app.datasets.erasure_log import ErasureLog
 from app.db import migrate, table_files
 from app.ledger import chain, control, reconciliation, repository, signers
 from app.ledger.heads import HeadFolder
 from app.ledger.reconciliation import Unverified
+from app.registry import store
 from app.services.backup import lost_history, manifest
 from app.services.backup.lost_history import EntriesMissing, Loss
 from app.services.backup.manifest import DATABASE, HOME, BackupDamaged, Manifest
 from app.services.datasets.delete_dataset import mark_deleted
 from app.services.datasets.erase_upload import mark_upload_erased
-from app.services.installation import UNFINISHED_RESTORE, read_storage_keys
-from app.services.ledger.heads import heads_path
+from app.services.installation import UNFINISHED_RESTORE, open_heads, open_store, read_storage_keys
 from app.services.ledger.signer import open_signer
 
-_FOLDERS = (row_files.ROWS_FOLDER, row_files.PRINTS_FOLDER, "artifacts")
+_FOLDERS = (row_files.ROWS_FOLDER, row_files.PRINTS_FOLDER, store.FOLDER)
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,10 @@ def restore_backup(settings: Settings, source: Path, *, accept_loss: bool) -> Re
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     mark = settings.home / UNFINISHED_RESTORE
     is_marked = mark.exists()
-    _require_unused(settings.home, is_marked=is_marked)
-    durable.write(mark, listed.made_at.encode())
     restore = _Restore(settings, source, listed, accept_loss=accept_loss)
+    if not is_marked:
+        restore.require_unused()
+    durable.write(mark, listed.made_at.encode())
     try:
         with _transaction(settings) as connection:
             restored = restore.run(connection)
@@ -82,7 +83,7 @@ def restore_backup(settings: Settings, source: Path, *, accept_loss: bool) -> Re
             raise
         restored = Restored(listed.made_at, [], ["a killed restore was completed; `audit list` shows lost entries"])
     except GrovekeeperError:
-        _remove_files(settings.home)
+        restore.remove_files()
         mark.unlink()
         raise
     with _transaction(settings) as connection:
@@ -108,7 +109,7 @@ class _Restore:
 
     def __init__(self, settings: Settings, source: Path, listed: Manifest, *, accept_loss: bool) -> None:
         self._settings = settings
-        self._home = settings.home
+        self._files = open_store(settings)
         self._source = source
         self._manifest = listed
         self._accept_loss = accept_loss
@@ -117,7 +118,7 @@ class _Restore:
         """Restores everything; the caller commits."""
         if table_files.has_tables(connection):
             raise _NotEmpty
-        _remove_files(self._home)  # of a killed restore
+        self.remove_files()  # of a killed restore
         self._check_database_file()
         migrate.run_migrations(connection, self._manifest.revision)
         with (self._source / DATABASE).open(encoding="utf-8") as lines:
@@ -138,6 +139,27 @@ class _Restore:
             session.commit()
         return Restored(self._manifest.made_at, losses, problems)
 
+    def require_unused(self) -> None:
+        """Checks that the store has no file of those that a backup brings."""
+        present = sorted({name.partition("/")[0] for name in self._brought()})
+        if present:
+            raise InstallationError(
+                f"{self._settings.home} has {', '.join(present)} already, which the backup brings; move them away and "
+                "restore again"
+            )
+
+    def remove_files(self) -> None:
+        """Removes every file that a backup brings."""
+        for name in list(self._brought()):
+            self._files.delete(name)
+
+    def _brought(self) -> Iterator[str]:
+        for folder in _FOLDERS:
+            yield from (file.name for file in self._files.files(folder))
+        with suppress(FileNotFoundError):
+            self._files.open(fingerprints.KEY_FILE).close()
+            yield fingerprints.KEY_FILE
+
     def set_heads_aside(self, connection: Connection) -> None:
         """Sets aside the heads of entries that the committed control chain records as lost."""
         with Session(connection) as session:
@@ -147,7 +169,7 @@ class _Restore:
                     folder.set_aside(head)
 
     def _heads(self, session: Session) -> HeadFolder:
-        return HeadFolder(heads_path(self._settings), signers.pinned(session))
+        return HeadFolder(open_heads(self._settings), signers.pinned(session))
 
     def _check_database_file(self) -> None:
         try:
@@ -165,7 +187,8 @@ class _Restore:
             if path.parts[0] != HOME or ".." in path.parts:
                 raise BackupDamaged(name, "is not a file of a home")
             try:
-                copied = manifest.copy(self._source / name, self._home.joinpath(*path.parts[1:]))
+                stored = StoredFile(self._files, str(path.relative_to(HOME)))
+                copied = manifest.copy(StoredFile(Directory(self._source), name), stored)
             except FileNotFoundError:
                 raise BackupDamaged(name, "is missing") from None
             if copied != facts:
@@ -173,55 +196,44 @@ class _Restore:
 
     def _erase_again(self, session: Session) -> None:
         """Applies every recorded erasure to the restored rows; most of them change nothing."""
-        log = ErasureLog(heads_path(self._settings))
+        log = ErasureLog(open_heads(self._settings))
         for dataset_id in catalog.living_ids(session):
             if log.is_deleted(dataset_id):
                 mark_deleted(session, dataset_id, actor=control.OPERATOR, at=clock.now())
-                row_files.erase_dataset(self._home, dataset_id)
+                row_files.erase_dataset(self._files, dataset_id)
                 continue
             key = catalog.find(session, dataset_id).data_key(read_storage_keys(self._settings))
             epochs = catalog.epochs(session, dataset_id)
             for epoch in epochs:
                 if epoch.id in log.uploads(dataset_id):
                     mark_upload_erased(session, epoch, actor=control.OPERATOR, at=clock.now())
-                    erasure.erase_upload(self._home, dataset_id, epoch.id, key=key)
+                    erasure.erase_upload(self._files, dataset_id, epoch.id, key=key)
             try:
                 units = list(log.units(dataset_id, key=key))
             except SealBroken:
                 raise InstallationError(f"a record of an erased unit of {dataset_id} is damaged") from None
             for unit in units:
                 affected = [epoch.id for epoch in epochs if epoch.ordinal <= unit.last_upload]
-                erasure.erase_rows(self._home, dataset_id, affected, key=key, row_id=unit.row_id)
+                erasure.erase_rows(self._files, dataset_id, affected, key=key, row_id=unit.row_id)
+
+    def _has_book(self, dataset_id: str, epochs: Sequence[str]) -> bool:
+        """Whether there is an admission book with all uploads. A stored one names its newest upload."""
+        with suppress(FileNotFoundError):
+            book = self._files.local(row_files.admission_name(dataset_id))
+            return admission.is_complete(book, epoch_ids=epochs)
+        with suppress(FileNotFoundError):
+            self._files.open(row_files.book_name(dataset_id, epochs[-1])).close()
+            return not isinstance(self._files, Directory)
+        return False
 
     def _incomplete_books(self, session: Session) -> list[str]:
         problems = []
         for dataset_id in catalog.living_ids(session):
             epochs = [epoch.id for epoch in catalog.epochs(session, dataset_id)]
-            if epochs and catalog.find(session, dataset_id).unit_column is not None:
-                book = row_files.admission_file(self._home, dataset_id)
-                if not book.is_file() or not admission.is_complete(book, epoch_ids=epochs):
-                    problems.append(f"the admission book of {dataset_id} lacks uploads; it takes no more uploads")
+            has_units = catalog.find(session, dataset_id).unit_column is not None
+            if epochs and has_units and not self._has_book(dataset_id, epochs):
+                problems.append(f"the admission book of {dataset_id} lacks uploads; it takes no more uploads")
         return problems
-
-
-def _require_unused(home: Path, *, is_marked: bool) -> None:
-    present = [path.name for path in _files_of_restores(home) if path.exists()]
-    if present and not is_marked:
-        raise InstallationError(
-            f"{home} has {', '.join(present)} already, which the backup brings; move them away and restore again"
-        )
-
-
-def _remove_files(home: Path) -> None:
-    for path in _files_of_restores(home):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-
-
-def _files_of_restores(home: Path) -> list[Path]:
-    return [*(home / folder for folder in _FOLDERS), fingerprints.key_file(home)]
 
 
 def _wrong_balances(session: Session) -> list[str]:

@@ -15,7 +15,6 @@ from app.ledger.entries import EntryKind
 from app.services.authorization import acting, authorized_dataset
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
-from app.services.ledger.heads import heads_path
 from app.webhooks import outbox
 
 
@@ -57,7 +56,7 @@ def erase_remains(installation: Installation, dataset_id: str) -> None:
 
     The deletion is recorded first, so that no restore of an older backup brings the rows back.
     """
-    ErasureLog(heads_path(installation.settings)).record_dataset(dataset_id)
-    row_files.erase_dataset(installation.home, dataset_id)
+    ErasureLog(installation.heads).record_dataset(dataset_id)
+    row_files.erase_dataset(installation.files, dataset_id)
     with suppress(Unavailable):
         installation.database.forget_deleted()

@@ -8,8 +8,8 @@ from app.datasets.erasure_log import ErasedUnit, ErasureLog
 from app.ledger import control
 from app.ledger.entries import EntryKind
 from app.services.authorization import acting, authorized_dataset
+from app.services.datasets.books import opened_book
 from app.services.installation import Installation
-from app.services.ledger.heads import heads_path
 from app.wire.datasets import ErasureOut
 
 
@@ -39,7 +39,7 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
     key = dataset.data_key(installation.storage_keys)
     (row_id,) = admission.unit_row_ids([unit], dataset_key=digest_key(key))
     try:
-        with admission.opened(installation.home, dataset.id, max_rows=dataset.max_rows, key=key):
+        with opened_book(installation, dataset, key):
             # Under the dataset's lock: the last upload may have closed the book without having committed yet.
             with acting(installation, principal) as (session, principal):
                 authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
@@ -49,9 +49,9 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
                 control.record(session, EntryKind.UNIT_ERASED, actor=principal.key_id, dataset=dataset.id)
             if uploads:
                 erased = ErasedUnit(row_id, last_upload=uploads[-1].ordinal)
-                ErasureLog(heads_path(installation.settings)).record_unit(dataset.id, erased, key=key)
-            row_files.erase_uncommitted(installation.home, dataset.id, committed=epochs)
-            n_erased = erasure.erase_rows(installation.home, dataset.id, epochs, key=key, row_id=row_id)
+                ErasureLog(installation.heads).record_unit(dataset.id, erased, key=key)
+            row_files.erase_uncommitted(installation.files, dataset.id, committed=epochs)
+            n_erased = erasure.erase_rows(installation.files, dataset.id, epochs, key=key, row_id=row_id)
     except FileNotFoundError:  # the dataset was erased meanwhile
         raise DatasetDeleted from None
     return ErasureOut(dataset=dataset.id, dataset_name=dataset.name, erased=n_erased)

@@ -9,14 +9,14 @@ from app.access.roles import MANAGE_DATASET, Principal
 from app.core import clock
 from app.core.data_keys import DataKey
 from app.core.errors import Unavailable
-from app.datasets import admission, catalog
+from app.datasets import catalog
 from app.datasets.erasure_log import ErasureLog
 from app.datasets.tables import EpochRow
 from app.ledger import control
 from app.ledger.entries import EntryKind
 from app.services.authorization import acting, authorized_dataset
+from app.services.datasets.books import opened_book
 from app.services.installation import Installation
-from app.services.ledger.heads import heads_path
 from app.wire.datasets import UploadErasureOut
 
 STAYS = (
@@ -55,8 +55,8 @@ def erase_upload(installation: Installation, principal: Principal, reference: st
                 erased_at = mark_upload_erased(
                     session, row, actor=principal.key_id, at=installation.database.now(session)
                 )
-            ErasureLog(heads_path(installation.settings)).record_upload(dataset.id, upload)
-            erasure.erase_upload(installation.home, dataset.id, upload, key=key)
+            ErasureLog(installation.heads).record_upload(dataset.id, upload)
+            erasure.erase_upload(installation.files, dataset.id, upload, key=key)
     except FileNotFoundError:
         with installation.database.read() as session:
             catalog.find(session, dataset.id).living()  # if the dataset was erased meanwhile, this is the error
@@ -85,12 +85,12 @@ def complete_erasures(installation: Installation) -> None:
     for dataset, uploads in erased:
         key = dataset.data_key(installation.storage_keys)
         with suppress(FileNotFoundError, Unavailable):  # the dataset was erased, or the next search completes it
-            stored = row_layout.stored_uploads(installation.home, dataset.id, uploads, key=key)
+            stored = row_layout.stored_uploads(installation.files, dataset.id, uploads, key=key)
             remaining = [upload for upload, facts in stored.items() if facts.n_rows]
             if remaining:
                 with _without_uploads(installation, dataset, key):
                     for upload in remaining:
-                        erasure.erase_upload(installation.home, dataset.id, upload, key=key)
+                        erasure.erase_upload(installation.files, dataset.id, upload, key=key)
 
 
 def _without_uploads(
@@ -99,4 +99,4 @@ def _without_uploads(
     """Where units have books, holds the dataset's book: an erasure of a unit writes the same files."""
     if dataset.unit_column is None:
         return nullcontext()
-    return admission.opened(installation.home, dataset.id, max_rows=dataset.max_rows, key=key)
+    return opened_book(installation, dataset, key)

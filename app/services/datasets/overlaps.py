@@ -58,12 +58,12 @@ def _files(
     installation: Installation, session: Session, dataset: catalog.Dataset, keys: StorageKeys
 ) -> dict[str, SealedFile]:
     """Fingerprint files by epoch, without epochs whose file is missing."""
-    key = dataset.data_key(keys)
-    files = {
-        epoch.id: row_files.sealed_prints(installation.home, dataset.id, epoch.id, key=key)
+    key, printed = dataset.data_key(keys), row_files.printed(installation.files, dataset.id)
+    return {
+        epoch.id: row_files.sealed_prints(installation.files, dataset.id, epoch.id, key=key)
         for epoch in catalog.epochs(session, dataset.id)
+        if epoch.id in printed
     }
-    return {epoch: file for epoch, file in files.items() if file.path.is_file()}
 
 
 def _epoch(epoch: EpochRow, overlap: Overlap | None, facts: Mapping[str, catalog.Dataset]) -> EpochOverlap:

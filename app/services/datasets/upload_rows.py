@@ -15,12 +15,13 @@ from app.access.roles import MANAGE_DATASET, Principal, Role
 from app.core import ids, limits
 from app.core.data_keys import DataKey
 from app.core.errors import TooLarge, Unavailable
-from app.datasets import admission, catalog, fingerprints, row_files
+from app.datasets import catalog, fingerprints, row_files
 from app.datasets.admission import AdmissionBook
 from app.datasets.body_forms import BodyForm
 from app.datasets.cells import digest_key
 from app.datasets.fingerprints import Fingerprints
 from app.services.authorization import acting, authorized_dataset, present
+from app.services.datasets.books import opened_book
 from app.services.installation import Installation
 from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
 
@@ -79,7 +80,7 @@ def upload_rows(
     try:
         if dataset.unit_column is None:
             return _opened(_Upload(installation, principal, dataset, key, book=None).run(body, request), key)
-        with admission.opened(installation.home, dataset.id, max_rows=dataset.max_rows, key=key) as book:
+        with opened_book(installation, dataset, key) as book:
             return _opened(_Upload(installation, principal, dataset, key, book).run(body, request), key)
     except FileNotFoundError:
         with installation.database.read() as session:
@@ -120,8 +121,10 @@ class _Upload:
         """
         if self._book is not None:
             self._begin(self._book)
-        report = self._ingest(body)
         try:
+            report = self._ingest(body)
+            if self._book is not None:
+                self._book.store()
             with self._acting() as session:
                 at = self._installation.database.now(session)
                 reply = once(session, request, at=at, work=lambda: self._add_epoch(session, body, report, at=at))
@@ -131,7 +134,9 @@ class _Upload:
             self._discard_unless_committed()
             raise
         if not self._is_added:
-            row_files.erase_epoch(self._installation.home, self._dataset.id, self._epoch_id)
+            row_files.erase_epoch(self._installation.files, self._dataset.id, self._epoch_id)
+        elif self._book is not None:
+            self._book.forget_older()
         return reply
 
     @contextmanager
@@ -159,11 +164,11 @@ class _Upload:
             dataset.unit_column,
             is_public=dataset.is_public,
         )
-        home = self._installation.home
-        destination = row_files.sealed_rows(home, dataset.id, self._epoch_id, key=self._key)
+        store = self._installation.files
+        destination = row_files.sealed_rows(store, dataset.id, self._epoch_id, key=self._key)
         prints = Fingerprints(
-            row_files.sealed_prints(home, dataset.id, self._epoch_id, key=self._key),
-            fingerprints.installation_key(home),
+            row_files.sealed_prints(store, dataset.id, self._epoch_id, key=self._key),
+            fingerprints.installation_key(store),
             body=self._fingerprint(body),
         )
         return ingest.ingest_rows(body.file, destination, rules=rules, book=self._book, prints=prints, form=body.form)
@@ -183,7 +188,7 @@ class _Upload:
             raise Unavailable("another upload to this dataset ended meanwhile")
         if self._dataset.partitions.epoch_partition is not None and len(epochs) >= limits.MAX_UPLOAD_CELLS:
             raise TooLarge("the number of uploads to a dataset with a partition by upload", limits.MAX_UPLOAD_CELLS)
-        earlier = row_layout.stored_uploads(self._installation.home, dataset_id, epochs, key=self._key)
+        earlier = row_layout.stored_uploads(self._installation.files, dataset_id, epochs, key=self._key)
         if (
             report.n_rows + sum(upload.n_rows for upload in earlier.values()) > limits.MAX_ROWS_PER_DATASET
         ):  # over all uploads, since a job reads all uploads
@@ -201,7 +206,7 @@ class _Upload:
         database, dataset_id = self._installation.database, self._dataset.id
         with suppress(Unavailable), database.read() as session:  # otherwise the sweeper decides
             if all(epoch.id != self._epoch_id for epoch in catalog.epochs(session, dataset_id)):
-                row_files.erase_epoch(self._installation.home, dataset_id, self._epoch_id)
+                row_files.erase_epoch(self._installation.files, dataset_id, self._epoch_id)
 
 
 def _sealed(answer: Answer, key: DataKey) -> Answer:

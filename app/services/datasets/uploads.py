@@ -29,7 +29,7 @@ def list_uploads(installation: Installation, principal: Principal, reference: st
         key = dataset.data_key(installation.storage_keys)
         from app.datasets import row_layout  # pyarrow takes 0.2 s of CPU and 40 MB to import
 
-        stored = row_layout.stored_uploads(installation.home, dataset.id, ids, key=key)
+        stored = row_layout.stored_uploads(installation.files, dataset.id, ids, key=key)
         rows = {epoch: upload.n_rows for epoch, upload in stored.items()}
     return UploadList(
         dataset=dataset.id,

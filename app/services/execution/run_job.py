@@ -8,8 +8,10 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from types import MappingProxyType
 
 from sqlalchemy.orm import Session
@@ -98,10 +100,12 @@ def run_job(installation: Installation, claim: Claim, run: Callable[[JobTask], N
 
     Raises:
         LeaseLost: another worker has the job, or the job ended; nothing was written afterwards.
-        Unavailable: the database or the home is unreachable; a charged job stays charged, an uncharged job waits.
+        Unavailable: the database, the home or the store is unreachable; a charged job stays charged, an uncharged job
+            waits.
     """
     if not _lay_out_inputs(installation, claim):
         return
+    _bring_rows(installation, claim)
     try:
         task = charge_job(installation, claim)
     except TaskNotPaid:
@@ -133,7 +137,7 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
         LeaseLost: another worker has the job, or the job ended; nothing was charged.
         SubmitterRevoked: the submitter may not train on a dataset of the job any more; nothing was charged.
         TaskNotPaid: the job's reservations do not pay for the job's task; nothing was charged.
-        Unavailable: the database or a file of rows cannot be read now; nothing was charged.
+        Unavailable: the database cannot be read now; nothing was charged.
         DatasetDeleted: the data key of a dataset was destroyed; nothing was charged.
         Frozen: a dataset of the job was frozen since the claim; nothing was charged.
     """
@@ -240,7 +244,7 @@ def _task(installation: Installation, session: Session, row: JobRow) -> JobTask:
         folder=installation.job_folder(row.id),
         work=row.task["work"],
         n_trees=row.n_trees,
-        parts=tuple(_rows(installation, session, part, job_id=row.id) for part in row.parts),
+        parts=tuple(_rows(installation, session, part) for part in row.parts),
         metadata=KINDS[row.kind].public_facts(session, row),
         cluster=_cluster(installation, session, row),
     )
@@ -253,29 +257,73 @@ def _cluster(installation: Installation, session: Session, row: JobRow) -> DaskC
     return cluster if row.kind == "train" and is_large else None
 
 
-def _rows(installation: Installation, session: Session, part: JobPart, *, job_id: str) -> PartRows:
-    """The files of one part, all of which exist. An upload is a public event, so this check reveals nothing private."""
+def _rows(installation: Installation, session: Session, part: JobPart) -> PartRows:
     dataset = catalog.find(session, part.dataset)
-    files = tuple(row_files.epoch_file(installation.home, dataset.id, epoch) for epoch in part.epochs)
-    if not all(file.is_file() for file in files):
-        _log.error(
-            "a job waits, uncharged, because a file of its rows is absent; bring the file back, or cancel the job",
-            extra={"job_id": job_id, "dataset_id": dataset.id},
-        )
-        raise Unavailable("the rows of a job cannot be read")
     return PartRows(
         schema=dataset.row.schema,
-        row_files=files,
+        row_files=_names(part),
         partitions=dataset.row.partitions,
         scope={name: tuple(cells) for name, cells in part.scope.items()},
         data_key=dataset.data_key(installation.storage_keys),
     )
 
 
+def _names(part: JobPart) -> tuple[Path, ...]:
+    """The names in the store of the rows of one part."""
+    return tuple(Path(row_files.rows_name(part.dataset, epoch)) for epoch in part.epochs)
+
+
+def _bring_rows(installation: Installation, claim: Claim) -> None:
+    """Copies the files of a job's rows to this machine, unless they are on it, while the lease is extended.
+
+    An upload is a public event, so a file that is absent reveals nothing private. The time of a copy depends on the
+    size of a file: with public times, files are copied after the charge, and here only looked up.
+
+    Raises:
+        LeaseLost: the job was cancelled meanwhile.
+        Unavailable: a file cannot be read now.
+    """
+    with installation.database.read() as session:
+        parts = queue.job(session, claim.job_id).parts
+        living = [part for part in parts if not catalog.find(session, part.dataset).is_deleted]
+    store, is_timed = installation.files, installation.settings.release_interval_s > 0
+
+    def bring() -> None:
+        for name in (name.as_posix() for part in living for name in _names(part)):
+            if is_timed:
+                store.open(name).close()
+            else:
+                store.local(name)
+
+    with ThreadPoolExecutor(1) as pool:
+        brought = pool.submit(bring)
+        while wait([brought], timeout=installation.settings.lease_ttl_s / 4).not_done:
+            heartbeat(installation, claim, trees_done=0)
+    try:
+        brought.result()
+    except FileNotFoundError:
+        _log.error(
+            "a job waits, uncharged, because a file of its rows is absent; bring the file back, or cancel the job",
+            extra={"job_id": claim.job_id},
+        )
+        raise Unavailable("the rows of a job cannot be read") from None
+    except OSError:  # nothing was charged, and the job goes back to the queue with its lease
+        raise Unavailable("the rows of a job cannot be read") from None
+
+
+def located(installation: Installation, task: JobTask) -> JobTask:
+    """The task with the paths of its rows on this machine, as they are now: an erasure may have replaced a file."""
+    parts = (
+        replace(part, row_files=tuple(installation.files.local(name.as_posix()) for name in part.row_files))
+        for part in task.parts
+    )
+    return replace(task, parts=tuple(parts))
+
+
 def _run_and_settle(installation: Installation, claim: Claim, *, task: JobTask, run: Callable[[JobTask], None]) -> None:
     try:
         durable.make_folder(task.folder)
-        run(task)
+        run(located(installation, task))
         output = KINDS[task.kind].keep(installation, task, task.output_path.read_bytes())
     except JobFailed as failure:
         _fail(installation, claim, reason=failure.reason)

@@ -92,18 +92,17 @@ def tidy_rows(installation: Installation) -> None:
     stale_before = clock.now() - STALE_UPLOAD
     with installation.database.read() as session:
         epochs, deleted = catalog.epoch_ids(session), catalog.deleted_ids(session)
-    kinds = (row_files.ROWS_FOLDER, row_files.PRINTS_FOLDER, row_files.CODES_FOLDER)
-    for folder in (path for kind in kinds for path in (installation.home / kind).glob("*")):
-        if folder.name in deleted:
-            erase_remains(installation, folder.name)
-        for file in (file for ending in ("parquet", "prints", "codes") for file in folder.glob(f"*.{ending}")):
-            epoch = file.name.partition(".")[0]
-            if epoch not in epochs and _is_older(file, stale_before):
-                with suppress(ValueError):  # the name is not the id of an epoch
-                    row_files.erase_epoch(installation.home, folder.name, epoch)
-    row_files.erase_remains(installation.home)
+    store = installation.files
+    files = list(row_files.files_of_datasets(store))
+    for dataset_id in {dataset_id for dataset_id, _ in files} & deleted:
+        erase_remains(installation, dataset_id)
+    for dataset_id, file in files:
+        epoch_id = row_files.upload_of(file)
+        if epoch_id is not None and epoch_id not in epochs and file.changed_at < stale_before:
+            row_files.erase_epoch(store, dataset_id, epoch_id)
     installation.database.forget_deleted()
-    row_files.erase_unfinished(installation.home, before=stale_before)
+    row_files.erase_unfinished(store, before=stale_before)
+    store.tidy()
 
 
 def tidy_artifacts(installation: Installation) -> None:
@@ -118,13 +117,6 @@ def tidy_artifacts(installation: Installation) -> None:
         needed = models.digests(session)
     for digest in set(stored) - needed:
         installation.store.remove(digest)
-
-
-def _is_older(file: Path, than: datetime) -> bool:
-    try:
-        return file.stat().st_mtime < than.timestamp()
-    except FileNotFoundError:
-        return False
 
 
 def _settle(session: Session, row: JobRow, *, at: datetime, closed: Collection[str]) -> bool:

@@ -26,7 +26,7 @@ class PartRows:
 
     Attributes:
         schema: the dataset's public declaration, JSON form.
-        row_files: encrypted files of the uploads in the scope.
+        row_files: encrypted files of the uploads in the scope: names in the store, and paths for the child.
         data_key: of the dataset.
         partitions: how the dataset is cut, JSON form.
         scope: the scope that was charged; ``row_files`` holds its uploads.
@@ -41,7 +41,7 @@ class PartRows:
     @property
     def files(self) -> list[SealedFile]:
         """The files with their key."""
-        return [SealedFile(path, self.data_key) for path in self.row_files]
+        return [SealedFile.at(path, self.data_key) for path in self.row_files]
 
     def to_json(self) -> dict[str, Any]:
         """For the child's standard input."""

@@ -4,16 +4,14 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from sqlalchemy.orm import Session
 
 from app.core import clock
-from app.core.errors import InstallationError, LedgerRewound
-from app.core.settings import Settings
+from app.core.errors import LedgerRewound
 from app.db import revisions
 from app.ledger import repository, signers
-from app.ledger.heads import SUFFIX, HeadFolder
+from app.ledger.heads import HeadFolder, names_in
 from app.ledger.log import Log
 from app.ledger.notes import Checkpoint, Signer
 from app.services.installation import Installation
@@ -89,11 +87,9 @@ class Heads:
 
         Raises:
             LedgerRewound: an account is shorter than before, or its earlier entries differ.
-            InstallationError: the file of a head is not a head; the heads of other accounts were written.
-            OSError: the folder cannot be written; the next call writes the missing heads.
+            OSError: heads cannot be written; the next call writes the missing heads.
         """
         confirmed = self._confirmation()
-        damaged: InstallationError | None = None
         with self._lock:
             with self._database.read() as session:
                 sizes = repository.sizes(session)
@@ -103,12 +99,7 @@ class Heads:
             for account_id, size in sizes.items():
                 before = confirmed.heads.get(account_id)
                 if before is None or size > before.size:
-                    try:
-                        confirmed.heads[account_id] = self._write(confirmed, account_id, size)
-                    except InstallationError as error:
-                        damaged = damaged or error
-        if damaged is not None:
-            raise damaged
+                    confirmed.heads[account_id] = self._write(confirmed, account_id, size)
 
     def _write(self, confirmed: "_Confirmed", account_id: str, size: int) -> Checkpoint:
         """Compares with the last head again: a restored database may already have grown beyond the head."""
@@ -133,12 +124,12 @@ class Heads:
 
     def _compare(self) -> "_Confirmed":
         """Compares with the heads of pinned signers. The first key is made where no head is, and pinned at the end."""
-        path = heads_path(self._settings)
+        store = self._installation.heads
         with self._database.read() as session:
             pinned = signers.pinned(session)
-        has_heads = any(path.glob(f"*{SUFFIX}"))
+        has_heads = any(names_in(store))
         signer = open_signer(self._settings, pinned, make=not pinned and not has_heads)
-        folder = HeadFolder(path, pinned or [signer.verifier_key])
+        folder = HeadFolder(store, pinned or [signer.verifier_key])
         try:
             heads = folder.read_all()
         except LedgerRewound as error:
@@ -199,11 +190,6 @@ class HeadWriter:
                 self._heads.publish()
         except Exception:  # noqa: BLE001 - no database or no disk space now; the next turn tries again
             _log.exception("heads were not written; will try again")
-
-
-def heads_path(settings: Settings) -> Path:
-    """The folder of the heads of an installation."""
-    return settings.checkpoint_dir or settings.home / "checkpoints"
 
 
 def checkpoint_of(session: Session, account_id: str, size: int) -> Checkpoint:

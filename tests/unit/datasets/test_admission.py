@@ -13,7 +13,9 @@ import pytest
 from app.core import limits
 from app.core.data_keys import DataKey
 from app.core.errors import InstallationError, Unavailable
+from app.core.stores import Directory
 from app.datasets import admission, row_files
+from app.datasets.admission import BookRules
 from app.datasets.cells import hash_cells
 from app.privacy.composition import HashPartition
 
@@ -30,7 +32,7 @@ class Book:
 
     def upload(self, *units: bytes, commits: bool = True, becomes_an_epoch: bool = True) -> list[bool]:
         epoch = f"ep_{len(self.committed)}_{os.urandom(4).hex()}"
-        with admission.opened(self._home, "ds_a", max_rows=self._max_rows, key=KEY) as book:
+        with admission.opened(self._home, "ds_a", BookRules(self._max_rows, KEY)) as book:
             book.begin(epoch, committed=self.committed)
             admitted = book.admit(units).tolist()
             if commits:
@@ -58,7 +60,7 @@ def test_an_upload_that_never_became_an_epoch_does_not_count(tmp_path: Path, los
 
 
 def test_blocks_of_one_upload_count_together(tmp_path: Path) -> None:
-    with admission.opened(tmp_path, "ds_a", max_rows=3, key=KEY) as book:
+    with admission.opened(tmp_path, "ds_a", BookRules(3, KEY)) as book:
         book.begin("ep_a", committed=[])
         admitted = [book.admit([ANN] * 2).tolist() for _ in range(3)]
     assert admitted == [[True, True], [True, False], [False, False]]
@@ -67,7 +69,7 @@ def test_blocks_of_one_upload_count_together(tmp_path: Path) -> None:
 def test_a_lost_book_is_an_error_and_not_an_empty_book(tmp_path: Path) -> None:
     book = Book(tmp_path, max_rows=1)
     book.upload(ANN)
-    row_files.admission_file(tmp_path, "ds_a").unlink()
+    (tmp_path / row_files.admission_name("ds_a")).unlink()
 
     with pytest.raises(InstallationError):
         book.upload(ANN)
@@ -75,17 +77,17 @@ def test_a_lost_book_is_an_error_and_not_an_empty_book(tmp_path: Path) -> None:
 
 def test_a_second_upload_waits_for_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "WAIT_S", 0.05)
-    with admission.opened(tmp_path, "ds_a", max_rows=1, key=KEY), pytest.raises(Unavailable):  # noqa: SIM117 - in this order
-        with admission.opened(tmp_path, "ds_a", max_rows=1, key=KEY):
+    with admission.opened(tmp_path, "ds_a", BookRules(1, KEY)), pytest.raises(Unavailable):  # noqa: SIM117 - in this order
+        with admission.opened(tmp_path, "ds_a", BookRules(1, KEY)):
             pytest.fail("two uploads decide at once")
     monkeypatch.setattr(admission, "WAIT_S", 60.0)
     seen: list[str] = []
 
     def second() -> None:
-        with admission.opened(tmp_path, "ds_a", max_rows=1, key=KEY):
+        with admission.opened(tmp_path, "ds_a", BookRules(1, KEY)):
             seen.append("second")
 
-    with admission.opened(tmp_path, "ds_a", max_rows=1, key=KEY):
+    with admission.opened(tmp_path, "ds_a", BookRules(1, KEY)):
         waiting = threading.Thread(target=second)
         waiting.start()
         waiting.join(0.2)
@@ -97,13 +99,13 @@ def test_a_second_upload_waits_for_the_first(tmp_path: Path, monkeypatch: pytest
 def test_an_upload_waits_for_another_that_commits(tmp_path: Path) -> None:
     """During a commit the book cannot be read, either."""
     Book(tmp_path, max_rows=1).upload(ANN)
-    file = row_files.admission_file(tmp_path, "ds_a")
+    file = tmp_path / row_files.admission_name("ds_a")
     committing = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
     committing.execute("BEGIN EXCLUSIVE")
     ends = threading.Timer(0.2, committing.execute, ["COMMIT"])
     ends.start()
 
-    with admission.opened(tmp_path, "ds_a", max_rows=1, key=KEY):
+    with admission.opened(tmp_path, "ds_a", BookRules(1, KEY)):
         ends.join(30)
     committing.close()
 
@@ -115,18 +117,18 @@ def test_uploads_over_the_limit_of_waiting_uploads_are_refused_at_once(tmp_path:
 
     def upload() -> None:
         try:
-            with admission.opened(tmp_path, "ds_a", max_rows=1, key=KEY):
+            with admission.opened(tmp_path, "ds_a", BookRules(1, KEY)):
                 admitted.append("")
         except Unavailable as error:
             answered.put(error)
 
     for _ in range(2):
         uploads = [threading.Thread(target=upload) for _ in range(limits.MAX_WAITING_UPLOADS + 3)]
-        with admission.opened(tmp_path, "ds_a", max_rows=1, key=KEY):
+        with admission.opened(tmp_path, "ds_a", BookRules(1, KEY)):
             for thread in uploads:
                 thread.start()
             refused = [answered.get(timeout=admission.WAIT_S / 2) for _ in range(3)]
-            with admission.opened(tmp_path, "ds_b", max_rows=1, key=KEY):
+            with admission.opened(tmp_path, "ds_b", BookRules(1, KEY)):
                 assert not admitted, "an upload that need not wait is not refused"
         for thread in uploads:
             thread.join(30)
@@ -136,23 +138,23 @@ def test_uploads_over_the_limit_of_waiting_uploads_are_refused_at_once(tmp_path:
 
 
 def test_an_erased_dataset_is_distinguished_from_a_busy_book(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), admission.opened(tmp_path, "ds_a", max_rows=1, key=KEY) as book:
+    with pytest.raises(FileNotFoundError), admission.opened(tmp_path, "ds_a", BookRules(1, KEY)) as book:
         book.begin("ep_a", committed=[])
-        row_files.erase_dataset(tmp_path, "ds_a")
+        row_files.erase_dataset(Directory(tmp_path), "ds_a")
         raise sqlite3.OperationalError("disk I/O error")
 
 
 def test_the_book_contains_no_value_and_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     book = Book(tmp_path, max_rows=1)
     book.upload(*admission.unit_row_ids(["Canary7Q"], dataset_key=KEY.secret))
-    file = row_files.admission_file(tmp_path, "ds_a")
+    file = tmp_path / row_files.admission_name("ds_a")
 
     assert b"Canary7Q" not in file.read_bytes()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def _stored(home: Path) -> dict[bytes, bytes]:
-    with closing(sqlite3.connect(row_files.admission_file(home, "ds_a"))) as connection:
+    with closing(sqlite3.connect(home / row_files.admission_name("ds_a"))) as connection:
         return dict(connection.execute("SELECT unit, counts FROM units").fetchall())
 
 
@@ -174,16 +176,16 @@ def test_a_unit_with_rows_in_many_uploads_is_counted(tmp_path: Path) -> None:
 
 def test_counts_of_another_unit_or_another_dataset_are_refused(tmp_path: Path) -> None:
     Book(tmp_path, max_rows=2).upload(ANN, BEN, BEN)
-    with closing(sqlite3.connect(row_files.admission_file(tmp_path, "ds_a"))) as connection, connection:
+    with closing(sqlite3.connect(tmp_path / row_files.admission_name("ds_a"))) as connection, connection:
         connection.execute("UPDATE units SET counts = (SELECT counts FROM units WHERE unit = ?)", (ANN,))
 
     for key, unit in ((KEY, BEN), (DataKey(bytes(32)), ANN)):
-        with admission.opened(tmp_path, "ds_a", max_rows=2, key=key) as book, pytest.raises(InstallationError):
+        with admission.opened(tmp_path, "ds_a", BookRules(2, key)) as book, pytest.raises(InstallationError):
             book.admit([unit])
 
 
 def test_counts_without_encryption_of_a_version_before_are_encrypted_and_still_count(tmp_path: Path) -> None:
-    file = row_files.admission_file(tmp_path, "ds_a")
+    file = tmp_path / row_files.admission_name("ds_a")
     file.parent.mkdir(parents=True)
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("CREATE TABLE epochs (ordinal INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE)")

@@ -14,7 +14,7 @@ from app.datasets import code_files, erasure, private_rows, row_files
 from app.forests.bins import quantile_bins
 from app.forests.data.coded_rows import CodedRows, CodeRequest
 from app.forests.data.encoding import Encoding
-from tests.support.uploads import DATA_KEY, HEADER, SCHEMA, Ingestion
+from tests.support.uploads import DATA_KEY, HEADER, SCHEMA, Ingestion, path_of
 from tests.support.wide_codes import wide_codes
 
 GRID = quantile_bins.public_grid(SCHEMA)
@@ -85,7 +85,7 @@ def test_the_file_is_sealed_and_for_its_owner_alone(ingest):
     plain = wide_codes(GRID, ingest.read().features).astype(np.uint8)
     assert plain[0, :40].tobytes() not in file.read_bytes()
     with pytest.raises(SealBroken):  # not even under the data key itself
-        SealedFile(file, DATA_KEY).open()
+        SealedFile.at(file, DATA_KEY).open()
 
 
 def test_codes_of_rows_that_were_erased_can_not_be_read(ingest):
@@ -97,14 +97,14 @@ def test_codes_of_rows_that_were_erased_can_not_be_read(ingest):
     with ingest.destination.open() as reader:
         key_of_erased_rows = code_files.file_of(ingest.destination, reader.file_id, GRID)
 
-    erasure.erase_upload(ingest.home, "ds_a", "ep_a", key=DATA_KEY)
+    erasure.erase_upload(ingest.store, "ds_a", "ep_a", key=DATA_KEY)
     assert stored(ingest) == []
 
     file.write_bytes(late)
     assert read(ingest).y.size == 0
     with ingest.destination.open() as reader:
         current = code_files.file_of(ingest.destination, reader.file_id, GRID)
-    assert current.path == key_of_erased_rows.path
+    assert current.file == key_of_erased_rows.file
     file.write_bytes(late)
     with pytest.raises(SealBroken):
         current.open()
@@ -114,16 +114,16 @@ def test_the_erasure_of_a_unit_erases_the_codes(ingest):
     ingest(BODY)
     row_id = ingest.read().row_ids[7].tobytes()
     n_rows = read(ingest).y.size
-    assert erasure.erase_rows(ingest.home, "ds_a", ["ep_a"], key=DATA_KEY, row_id=row_id) == 1
+    assert erasure.erase_rows(ingest.store, "ds_a", ["ep_a"], key=DATA_KEY, row_id=row_id) == 1
     assert stored(ingest) == []
     assert read(ingest).y.size == n_rows - 1
 
 
-@pytest.mark.parametrize("erase", [row_files.erase_dataset, lambda home, ds: row_files.erase_epoch(home, ds, "ep_a")])
+@pytest.mark.parametrize("erase", [row_files.erase_dataset, lambda store, ds: row_files.erase_epoch(store, ds, "ep_a")])
 def test_codes_are_gone_with_the_upload_and_with_the_dataset(ingest, erase):
     ingest(BODY)
     read(ingest)
-    erase(ingest.home, "ds_a")
+    erase(ingest.store, "ds_a")
     assert not [path for path in ingest.home.rglob("*") if path.is_file()]
 
 
@@ -176,12 +176,12 @@ def test_other_rows_other_bins_and_other_keys_have_other_codes(ingest):
     ingest(BODY)
     rows_id, other_id = bytes(32), bytes([1]) * 32
     files = {
-        (file.path, file.key.secret)
+        (file.file, file.key.secret)
         for file in (
             code_files.file_of(ingest.destination, rows_id, GRID),
             code_files.file_of(ingest.destination, other_id, GRID),
             code_files.file_of(ingest.destination, rows_id, Encoding.of(SCHEMA, 9)),
-            code_files.file_of(SealedFile(ingest.destination.path, DataKey(bytes(32))), rows_id, GRID),
+            code_files.file_of(SealedFile.at(path_of(ingest.destination), DataKey(bytes(32))), rows_id, GRID),
         )
     }
     assert len({secret for _, secret in files}) == 4

@@ -14,12 +14,13 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from app.core.data_keys import DataKey
 from app.core.errors import InstallationError
 from app.core.sealed_files import SealedFile
+from app.core.stores import Directory
 from app.datasets import fingerprints, row_files
-from tests.support.uploads import DATA_KEY, GOOD_ROW, HEADER, KEY, Ingestion
+from tests.support.uploads import DATA_KEY, GOOD_ROW, HEADER, KEY, Ingestion, path_of
 
 
 def printed(ingest: Ingestion) -> list[int]:
-    return values(row_files.sealed_prints(ingest.home, "ds_a", "ep_a", key=DATA_KEY))
+    return values(row_files.sealed_prints(ingest.store, "ds_a", "ep_a", key=DATA_KEY))
 
 
 def values(file: SealedFile) -> list[int]:
@@ -28,7 +29,7 @@ def values(file: SealedFile) -> list[int]:
 
 
 def stored(folder: Path, name: str, values: list[int]) -> SealedFile:
-    file = SealedFile(folder / name, DataKey(name.encode().ljust(32, b".")))
+    file = SealedFile.at(folder / name, DataKey(name.encode().ljust(32, b".")))
     with file.new(existing="refuse") as writer:
         writer.write(np.array(values, dtype="<u8").tobytes())
     return file
@@ -62,7 +63,7 @@ _CELLS = [["Male", "", "x" * 40], ["", "Bern", "y" * 16], ["Mal", "eBern", ""], 
     "numbers", [[], [[1.5, 0.0, -2.0, np.nan]], [[1.5, -0.0, 7.0, 1e300], [0.0] * 4, [np.inf] * 4]]
 )
 def test_fingerprints_are_pmac_of_numbers_and_texts(tmp_path: Path, numbers: list[list[float]]) -> None:
-    destination = SealedFile(tmp_path / "x", DATA_KEY)
+    destination = SealedFile.at(tmp_path / "x", DATA_KEY)
     columns = [pa.array(column, pa.float64()) for column in numbers]
     columns += [pa.array(cells, pa.string()) for cells in zip(*_CELLS, strict=True)]
     with destination.new(existing="refuse") as file:
@@ -97,7 +98,7 @@ def _aes(key: bytes, block: bytes) -> bytes:
 def test_without_the_key_a_guess_cannot_be_tested(tmp_path: Path) -> None:
     columns = Ingestion(tmp_path)
     columns(HEADER + GOOD_ROW)
-    destination = SealedFile(tmp_path / "x", DATA_KEY)
+    destination = SealedFile.at(tmp_path / "x", DATA_KEY)
 
     with destination.new(existing="refuse") as file:
         cells = (39.0, 1.75, "Male", "Bern, BE", ">50K")
@@ -115,11 +116,11 @@ def test_a_refused_upload_leaves_no_fingerprint(ingest: Ingestion) -> None:
 
 def test_erasing_rows_erases_their_fingerprints(ingest: Ingestion) -> None:
     ingest(HEADER + GOOD_ROW)
-    row_files.erase_epoch(ingest.home, "ds_a", "ep_a")
+    row_files.erase_epoch(ingest.store, "ds_a", "ep_a")
     assert ingest.files() == []
     ingest(HEADER + GOOD_ROW)
-    row_files.erase_dataset(ingest.home, "ds_a")
-    assert list(ingest.home.glob("*/*")) == []
+    row_files.erase_dataset(ingest.store, "ds_a")
+    assert ingest.files() == []
 
 
 @pytest.mark.parametrize("pass_bytes", [64 * 1024 * 1024, 64, 8], ids=["one-part", "some-parts", "many-parts"])
@@ -139,7 +140,7 @@ def test_overlaps_do_not_depend_on_the_size_of_passes(
 
 def test_damaged_fingerprints_are_refused(tmp_path: Path) -> None:
     uploads = {"ep_1": stored(tmp_path, "1", [1, 2]), "ep_2": stored(tmp_path, "2", [3])}
-    uploads["ep_2"].path.write_bytes(uploads["ep_1"].path.read_bytes())
+    path_of(uploads["ep_2"]).write_bytes(uploads["ep_1"].file.read_bytes())
     with pytest.raises(InstallationError, match="fingerprints is damaged"):
         fingerprints.compare(uploads, {"own": uploads})
 
@@ -165,12 +166,15 @@ def test_many_uploads_are_sorted_together_and_not_compared_pairwise(
 def test_counts_and_keys_are_not_in_the_repr() -> None:
     overlap = fingerprints.Overlap(123456, 1234567, {"ds_a": 12345678})
     assert "12345" not in repr(overlap)
-    assert "12345" not in repr(fingerprints.Fingerprints(SealedFile(Path("x"), DATA_KEY), b"12345"))
+    assert "12345" not in repr(fingerprints.Fingerprints(SealedFile.at(Path("x"), DATA_KEY), b"12345"))
 
 
 def test_the_key_is_made_once_and_kept(tmp_path: Path) -> None:
     keys: list[bytes] = []
-    threads = [threading.Thread(target=lambda: keys.append(fingerprints.installation_key(tmp_path))) for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda: keys.append(fingerprints.installation_key(Directory(tmp_path))))
+        for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -181,4 +185,4 @@ def test_the_key_is_made_once_and_kept(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     file.write_bytes(b"short")
     with pytest.raises(InstallationError):
-        fingerprints.installation_key(tmp_path)
+        fingerprints.installation_key(Directory(tmp_path))

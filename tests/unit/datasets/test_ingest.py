@@ -17,7 +17,7 @@ from app.datasets.cells import hash_cells, hash_keys
 from app.datasets.csv_columns import ColumnReport
 from app.forests.data.schema import Feature, Label, Schema
 from app.privacy.composition import HashPartition, Partitions
-from tests.support.uploads import GOOD_ROW, HEADER, KEY, Ingestion, stored_table
+from tests.support.uploads import GOOD_ROW, HEADER, KEY, Ingestion, path_of, stored_table
 
 CANARY = "Canary7Q"
 
@@ -287,7 +287,7 @@ def test_a_line_over_the_limit_is_refused(ingest):
     row = "1,2,Male,0,"
     longest = limits.MAX_CSV_LINE_BYTES - len(row)
     ingest(good + row + "x" * longest + "\n" + GOOD_ROW)
-    ingest.destination.path.unlink()
+    path_of(ingest.destination).unlink()
     assert problems(ingest, good + row + CANARY + "x" * longest + "\n") == [("", "line-too-long", 1)]
 
 

@@ -8,10 +8,11 @@ import pytest
 from app.core.data_keys import DataKey
 from app.core.errors import InstallationError
 from app.core.sealed_files import SealedFile
+from app.core.stores import Directory
 from app.datasets import private_rows, row_files, row_layout
 from app.forests.data.schema import Feature, Schema
 from app.privacy.composition import HashPartition, Partitions
-from tests.support.uploads import DATA_KEY, GOOD_ROW, HEADER, SCHEMA, Ingestion, store_table, stored_table
+from tests.support.uploads import DATA_KEY, GOOD_ROW, HEADER, SCHEMA, Ingestion, path_of, store_table, stored_table
 
 NUMBERED = HEADER + "".join(f"{index % 120},1,Male,0,>50K\n" for index in range(200))
 
@@ -73,7 +74,7 @@ def test_an_empty_scope_and_an_empty_list_of_files_have_no_rows(ingest):
 def test_epochs_are_read_in_the_order_of_files(tmp_path, ingest):
     ingest(HEADER + GOOD_ROW * 2)
     other = Ingestion(tmp_path)
-    other.destination = row_files.sealed_rows(tmp_path, "ds_a", "ep_b", key=DATA_KEY)
+    other.destination = row_files.sealed_rows(Directory(tmp_path), "ds_a", "ep_b", key=DATA_KEY)
     other(HEADER + GOOD_ROW.replace("39", "40") * 3)
     files = [other.destination, ingest.destination]
     rows = private_rows.read(files, schema=SCHEMA, partitions=ingest.partitions, scope={})
@@ -126,22 +127,22 @@ def test_rows_with_labels_or_cells_out_of_range_are_dropped(ingest):
 
 
 def replace_bytes(change):
-    return lambda file: file.path.write_bytes(change(file.path.read_bytes()))
+    return lambda file: path_of(file).write_bytes(change(path_of(file).read_bytes()))
 
 
 def flip_a_bit(file):
-    content = bytearray(file.path.read_bytes())
+    content = bytearray(path_of(file).read_bytes())
     content[len(content) // 2] ^= 1
-    file.path.write_bytes(content)
+    path_of(file).write_bytes(content)
 
 
 def store_without_encryption(file):
     table = stored_table(file)
-    pq.write_table(table, file.path)
+    pq.write_table(table, path_of(file))
 
 
 def encrypt_with_another_key(file):
-    store_table(stored_table(file), SealedFile(file.path, DataKey(bytes(32))))
+    store_table(stored_table(file), SealedFile.at(path_of(file), DataKey(bytes(32))))
 
 
 def state_a_newer_format(file):
@@ -149,7 +150,7 @@ def state_a_newer_format(file):
 
 
 DAMAGES = {
-    "absent": lambda file: file.path.unlink(),
+    "absent": lambda file: path_of(file).unlink(),
     "empty": replace_bytes(lambda content: b""),
     "cut in half": replace_bytes(lambda content: content[: len(content) // 2]),
     "wrong footer": replace_bytes(lambda content: content[:-8] + b"\xff" * 8),

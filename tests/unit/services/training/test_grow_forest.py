@@ -50,5 +50,5 @@ def test_rows_without_a_label_are_read_exactly_where_labels_are_protected(
 def test_of_two_datasets_each_is_read_by_its_own_box(monkeypatch: pytest.MonkeyPatch) -> None:
     own, other = reads(monkeypatch, "sspe-1", LABELLED, UNLABELLED)
 
-    assert (own["files"][0].path, own["scope"], own["keep_unlabelled"]) == (Path("own"), {"shard": (0,)}, False)
-    assert (other["files"][0].path, other["scope"], other["keep_unlabelled"]) == (Path("other"), {"shard": (1,)}, True)
+    assert (own["files"][0].file.name, own["scope"], own["keep_unlabelled"]) == ("own", {"shard": (0,)}, False)
+    assert (other["files"][0].file.name, other["scope"], other["keep_unlabelled"]) == ("other", {"shard": (1,)}, True)

@@ -1,0 +1,175 @@
+"""Tests the stores of files: one suite for a folder of this machine and for an object store."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import obstore
+import pytest
+from obstore.exceptions import GenericError
+
+from app.core import limits
+from app.core.errors import InstallationError
+from app.core.object_store import ObjectStore, StoreUnreachable
+from app.core.stores import Directory, Store, StoredFile
+
+LARGE = 32 * 1024 * 1024 + 5
+"""Bytes that take several requests."""
+
+
+@pytest.fixture(params=["directory", "objects"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return Directory(tmp_path / "home") if request.param == "directory" else objects(tmp_path)
+
+
+def objects(folder: Path, *, machine: str = "one") -> ObjectStore:
+    return ObjectStore(f"file://{folder / 'bucket'}", folder / machine)
+
+
+def write(store: Store, name: str, content: bytes, *, existing: str = "refuse") -> None:
+    with store.new(name, existing=existing) as file:  # type: ignore[arg-type]
+        file.write(content)
+
+
+def names(store: Store, folder: str) -> list[str]:
+    return sorted(file.name for file in store.files(folder))
+
+
+def test_a_file_is_read_as_it_was_written(store: Store) -> None:
+    write(store, "rows/ds_a/ep_a.parquet", b"0123456789")
+    with store.open("rows/ds_a/ep_a.parquet") as file:
+        file.seek(4)
+        assert file.read(3) == b"456"
+        assert file.seek(-2, os.SEEK_END) == 8
+        assert file.read() == b"89"
+    assert store.local("rows/ds_a/ep_a.parquet").read_bytes() == b"0123456789"
+
+
+def test_names_are_listed_by_folder(store: Store) -> None:
+    for name in ("rows/ds_a/ep_a.parquet", "rows/ds_ab/ep_b.parquet", "prints/ds_a/ep_a.prints"):
+        write(store, name, b"12345")
+    assert names(store, "rows/ds_a") == ["rows/ds_a/ep_a.parquet"]
+    assert names(store, "rows") == ["rows/ds_a/ep_a.parquet", "rows/ds_ab/ep_b.parquet"]
+    assert names(store, "codes") == []
+    (listed,) = store.files("prints")
+    assert (listed.basename, listed.size_bytes) == ("ep_a.prints", 5)
+    assert abs(listed.changed_at.timestamp() - time.time()) < 60
+
+
+@pytest.mark.parametrize(("existing", "kept"), [("keep", b"first"), ("replace", b"second")])
+def test_a_second_file_of_a_name(store: Store, existing: str, kept: bytes) -> None:
+    write(store, "a/b", b"first")
+    write(store, "a/b", b"second", existing=existing)
+    assert StoredFile(store, "a/b").read_bytes() == kept
+    with pytest.raises(FileExistsError):
+        write(store, "a/b", b"third")
+    assert StoredFile(store, "a/b").read_bytes() == kept
+
+
+def test_a_writer_that_fails_leaves_nothing(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(KeyError), store.new("a/b", existing="refuse") as file:
+        file.write(b"half")
+        raise KeyError
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_deleted_file_is_gone_and_may_be_deleted_again(store: Store) -> None:
+    write(store, "a/b", b"content")
+    for _ in range(2):
+        store.delete("a/b")
+        with pytest.raises(FileNotFoundError):
+            store.open("a/b")
+        with pytest.raises(FileNotFoundError):
+            store.local("a/b")
+
+
+def test_a_large_object_is_written_and_read_in_parts_and_refuses_a_second_one(tmp_path: Path) -> None:
+    store, content = objects(tmp_path), os.urandom(LARGE)
+    write(store, "a/b", content)
+    with pytest.raises(FileExistsError):
+        write(store, "a/b", bytes(LARGE))
+    assert objects(tmp_path, machine="two").local("a/b").read_bytes() == content
+
+
+def test_a_copy_is_read_without_the_store_until_the_object_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = objects(tmp_path), objects(tmp_path, machine="two")
+    write(one, "rows/a", b"first")
+    copy = two.local("rows/a")
+    with monkeypatch.context() as patched:
+        patched.setattr(obstore, "get", None)
+        assert two.local("rows/a") == copy
+        assert StoredFile(two, "rows/a").read_bytes() == b"first"
+    write(one, "rows/a", b"second", existing="replace")
+    assert two.local("rows/a").read_bytes() == b"second"
+    assert copy.read_bytes() == b"first", "a job that has not opened its copy yet still finds it"
+
+
+def test_a_reader_never_mixes_two_objects(tmp_path: Path) -> None:
+    store = objects(tmp_path)
+    write(store, "a", b"first")
+    with store.open("a") as file:
+        assert file.read(2) == b"fi"
+        write(store, "a", b"other", existing="replace")
+        with pytest.raises(OSError, match="object store"):
+            file.read()
+
+
+def test_copies_of_replaced_and_deleted_objects_go_an_hour_after_their_use(tmp_path: Path) -> None:
+    store = objects(tmp_path)
+    for name in ("stays", "replaced", "deleted", "young"):
+        write(store, name, b"content")
+    copies = {name: store.local(name) for name in ("stays", "replaced", "deleted", "young")}
+    long_ago = time.time() - limits.CACHED_OBJECT_STAYS_S - 1
+    for name in ("stays", "replaced", "deleted"):
+        os.utime(copies[name].parent, (long_ago, long_ago))
+    write(store, "replaced", b"new", existing="replace")
+    for name in ("deleted", "young"):
+        store.delete(name)
+    store.tidy()
+    assert {name for name, copy in copies.items() if copy.exists()} == {"stays", "young"}
+
+
+def test_the_copies_that_were_not_used_for_longest_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, copies = objects(tmp_path), dict[str, Path]()
+    for age, name in enumerate(("newest", "older", "oldest")):
+        write(store, name, bytes(1000))
+        copies[name] = store.local(name)
+        at = time.time() - limits.CACHED_OBJECT_STAYS_S - 1 - age
+        os.utime(copies[name].parent, (at, at))
+    monkeypatch.setattr(limits, "MAX_CACHED_OBJECT_BYTES", 3_100)
+    write(store, "another", bytes(1000))
+    store.local("another")
+    assert {name for name, copy in copies.items() if copy.exists()} == {"newest", "older"}
+
+
+CALLS: dict[str, Callable[[ObjectStore], object]] = {
+    "new": lambda store: write(store, "a/b", b"content"),
+    "large": lambda store: write(store, "a/b", bytes(LARGE)),
+    "open": lambda store: store.open("a/b"),
+    "local": lambda store: store.local("a/b"),
+    "files": lambda store: list(store.files("a")),
+    "delete": lambda store: store.delete("a/b"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_outage_is_one_error_that_quotes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    def fails(*_: object, **__: object) -> object:
+        raise GenericError("PUT https://canary.example/bucket?signature=canary")
+
+    for name in ("put", "get", "head", "list", "delete"):
+        monkeypatch.setattr(obstore, name, fails)
+    with pytest.raises(StoreUnreachable) as refused:
+        CALLS[call](objects(tmp_path))
+    assert refused.value.strerror == "the object store does not answer (GenericError)"
+    assert refused.value.__cause__ is None
+    assert refused.value.__suppress_context__
+
+
+@pytest.mark.parametrize("address", ["nowhere", "ftp://host/path", "s3://"])
+def test_an_address_that_is_no_store_is_refused(tmp_path: Path, address: str) -> None:
+    with pytest.raises(InstallationError, match="GROVEKEEPER_STORE cannot be used"):
+        ObjectStore(address, tmp_path)
