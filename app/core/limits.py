@@ -322,7 +322,7 @@ MAX_CACHED_OBJECT_BYTES = 16 * 1024**3
 CACHED_OBJECT_STAYS_S = 3_600
 """Seconds since its last use for which a copy of a stored object stays, because a running job may still open it."""
 OBJECT_STORE_WAIT_S = 20
-"""Seconds that a request to an object store may take, with its repetitions."""
+"""Seconds within which a request to an object store is repeated."""
 MAX_CACHED_ARTIFACT_BYTES = 512 * 1024 * 1024
 """Bytes of memory for the artifacts that one process keeps loaded."""
 MAX_CONFUSION_CLASSES = 100

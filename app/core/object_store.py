@@ -221,12 +221,9 @@ def _remote(address: str) -> "Remote":
 
     if address.startswith("file://"):
         return from_url(address, mkdir=True)
+    # Options of the client would replace those of the provider's variables, such as AWS_ALLOW_HTTP.
     patience = timedelta(seconds=limits.OBJECT_STORE_WAIT_S)
-    return from_url(
-        address,
-        client_options={"timeout": patience, "connect_timeout": timedelta(seconds=5)},
-        retry_config={"max_retries": 3, "retry_timeout": patience},
-    )
+    return from_url(address, retry_config={"max_retries": 3, "retry_timeout": patience})
 
 
 def _size_bytes(folder: Path) -> int:
