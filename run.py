@@ -149,10 +149,11 @@ def _renew_locks() -> None:
     test = str(LOCKS / "test.lock")
     for lock, arguments in (
         ("test", ("--extra", "test", "pyproject.toml")),
-        ("runtime", ("--constraint", test, "pyproject.toml")),
+        ("runtime", ("--extra", "objectstore", "--constraint", test, "pyproject.toml")),
         ("build", ("--constraint", test, str(LOCKS / "build.in"))),
         ("generator", (str(LOCKS / "generator.in"),)),
         ("inference", (str(LOCKS / "inference.in"),)),
+        ("objectstore", (str(LOCKS / "objectstore.in"),)),
     ):
         subprocess.run([*common, str(LOCKS / f"{lock}.lock"), *arguments], cwd=ROOT, check=True)
 

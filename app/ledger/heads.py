@@ -87,7 +87,10 @@ class HeadFolder:
                 self._read(older)
                 self._store.delete(older)
             except InstallationError:  # the head stays as evidence
-                _log.error("a head is damaged or forged; the next start refuses it", extra={"head": older})
+                _log.error(
+                    "a head is damaged or forged; the next start refuses it",
+                    extra={"account_id": checkpoint.account_id},
+                )
             del known[older]
         known[name] = checkpoint.size
 

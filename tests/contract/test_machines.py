@@ -132,6 +132,19 @@ def test_places_of_units_hold_over_machines(first: Installation, second: Install
 
 
 @on_one_database
+def test_no_object_and_no_copy_shows_a_row_or_a_unit(
+    machines: Machines, first: Installation, second: Installation
+) -> None:
+    dataset = people.declared(first, privacy_unit=people.per_patient(2))["id"]
+    upload = people.upload(first, dataset, people.visits([("canary-patient", 1)] * 2))["epoch"]
+    second.files.local(row_files.rows_name(dataset, upload))
+    stored = [path.read_bytes() for path in machines.bucket.parent.rglob("*") if path.is_file()]
+    unit = people.id_of(first, dataset, "canary-patient")
+    assert len(stored) > 5
+    assert not [content for content in stored if b"canary-patient" in content or b"PAR1" in content or unit in content]
+
+
+@on_one_database
 def test_an_upload_without_the_book_of_the_upload_before_is_refused(first: Installation, second: Installation) -> None:
     dataset = people.declared(first, privacy_unit=people.per_patient(2))["id"]
     epoch = people.upload(first, dataset, people.visits([("ann", 1)]))["epoch"]

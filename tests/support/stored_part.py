@@ -8,7 +8,7 @@ from app.forests.data.coded_rows import CodedRows
 from app.forests.grow import code_request
 from app.privacy.composition import Scope
 from app.services.jobs.task import PartRows
-from tests.support.uploads import DATA_KEY, HEADER, SCHEMA, Ingestion, store_table, stored_table
+from tests.support.uploads import DATA_KEY, HEADER, SCHEMA, Ingestion, path_of, store_table, stored_table
 
 SCOPE: Scope = {"shard": (0, 1, 3)}
 
@@ -30,7 +30,7 @@ def stored_part(home: Path, *, n_rows: int = 800, group_rows: int = 100) -> Part
     store_table(stored_table(ingest.destination), ingest.destination, group_rows=group_rows)
     return PartRows(
         schema=SCHEMA.to_json(),
-        row_files=(ingest.destination.path,),
+        row_files=(path_of(ingest.destination),),
         partitions=ingest.partitions.to_json(),
         scope=SCOPE,
         data_key=DATA_KEY,

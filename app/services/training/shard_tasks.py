@@ -42,7 +42,7 @@ class Order:
     @classmethod
     def of(cls, job_id: str, shard: RowGroups) -> Self:
         """The order of a shard."""
-        place = (str(shard.file.path), shard.file_id, shard.start, shard.stop)
+        place = (str(shard.file.file.local()), shard.file_id, shard.start, shard.stop)
         return cls(f"rows-{job_id}-{hashlib.sha256(messages.dumps(place)).hexdigest()}", *place)
 
     def to_tuple(self) -> tuple[str | bytes | int, ...]:
@@ -53,7 +53,7 @@ class Order:
         """Reads the PRIVATE rows of the shard."""
         read = messages.loads(rows)
         return private_rows.read_shard(
-            RowGroups(SealedFile(Path(self.path), DataKey(read["data_key"])), self.file_id, self.start, self.stop),
+            RowGroups(SealedFile.at(Path(self.path), DataKey(read["data_key"])), self.file_id, self.start, self.stop),
             schema=read["public"].schema,
             partitions=Partitions.from_json(read["partitions"].value),
             scope={name: tuple(cells) for name, cells in read["scope"].value.items()},

@@ -1,0 +1,198 @@
+"""Machines with nothing in common but PostgreSQL and a server that speaks S3: processes, and homes of their own.
+
+The rules of the store and of its copies are tested in one process (tests/contract/test_machines.py).
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.cli import own_process
+from app.cli.prepare import register_configured_admin
+from app.core.data_keys import StorageKeys
+from app.core.settings import Settings
+from app.ledger.notes import Signer
+from grovekeeper_client.client import Client
+from grovekeeper_client.errors import ApiProblem
+from tests.faults.proxy import Proxy, proxies
+from tests.support.forked_program import ForkedProgram
+from tests.support.forked_program import start as fork
+from tests.support.ports import free_port
+
+_ROOT = Path(__file__).parents[2]
+_GIVE_UP_S = 300
+_ADMIN_KEY = "key_admin." + "k" * 43
+_DECLARATION = {
+    "name": "visits",
+    "schema": {
+        "features": [{"name": "age", "type": "integer", "lower": 0, "upper": 120}],
+        "label": {"name": "income", "classes": ["low", "high"]},
+    },
+    "budget": {"accountant": "pure", "epsilon": "100"},
+    "privacy_unit": {"column": "patient", "max_rows": 2},
+}
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def s3_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of a server that speaks S3, from its own lock: it weighs more than all other test tools of this kind."""
+    folder = tmp_path_factory.mktemp("s3")
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    bin_folder, lock = folder / "venv" / "bin", _ROOT / "requirements" / "objectstore.lock"
+    install = ("install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--requirement", lock)
+    subprocess.run([bin_folder / "python", "-m", "pip", *install], check=True)
+    port = free_port()
+    with (
+        (folder / "log").open("w") as log,
+        subprocess.Popen(
+            [bin_folder / "moto_server", "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log
+        ) as server,
+    ):
+        _wait(lambda: httpx.put(f"http://127.0.0.1:{port}/bucket", trust_env=False).status_code == 200)
+        yield port
+        server.kill()
+
+
+def _wait(is_true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _GIVE_UP_S
+    while time.monotonic() < deadline:
+        try:
+            if is_true():
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    raise TimeoutError
+
+
+class Machines:
+    """Starts processes of machines, each with a home of its own."""
+
+    def __init__(self, folder: Path, database_url: str, store: Proxy) -> None:
+        self._folder = folder
+        self.started: list[ForkedProgram] = []
+        self.settings = Settings(
+            home=folder / "keys",
+            database_url=database_url,
+            storage_key=StorageKeys.new_text(),
+            signing_key_file=folder / "keys" / "signing.key",
+            admin_key=_ADMIN_KEY,
+        )
+        self.settings.home.mkdir()
+        Signer.open(folder / "keys" / "signing.key", make=True)
+        register_configured_admin(self.settings)
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("GROVEKEEPER_", "AWS_"))}
+        self._environ = own_process.environment(
+            clean
+            | {
+                "GROVEKEEPER_DATABASE_URL": database_url,
+                "GROVEKEEPER_STORE": f"s3://bucket/{folder.name}",
+                "GROVEKEEPER_STORAGE_KEY": str(self.settings.storage_key),
+                "GROVEKEEPER_SIGNING_KEY_FILE": str(self.settings.signing_key_file),
+                "GROVEKEEPER_LEASE_TTL_S": "3",
+                "GROVEKEEPER_POLL_INTERVAL_S": "0.1",
+                "AWS_ACCESS_KEY_ID": "test",
+                "AWS_SECRET_ACCESS_KEY": "test",
+                "AWS_REGION": "us-east-1",
+                "AWS_ENDPOINT_URL": f"http://127.0.0.1:{store.port}",
+                "AWS_ALLOW_HTTP": "true",
+            }
+        )
+
+    def home(self, name: str) -> Path:
+        return self._folder / name
+
+    def log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
+
+    def start(self, name: str, *arguments: str) -> ForkedProgram:
+        environ = self._environ | {"GROVEKEEPER_HOME": str(self.home(name))}
+        process = fork("app.cli.main", *arguments, folder=self._folder, environ=environ, log=self.log(name))
+        self.started.append(process)
+        return process
+
+    def api(self, name: str) -> Client:
+        port = free_port()
+        self.start(name, "api", "--port", str(port))
+        url = f"http://127.0.0.1:{port}"
+        _wait(lambda: httpx.get(f"{url}/readyz", trust_env=False).status_code == 200)
+        return Client(url, _ADMIN_KEY)
+
+
+@pytest.fixture
+def store(s3_port: int) -> Iterator[Proxy]:
+    with proxies(s3_port, 1) as [proxy]:
+        yield proxy
+
+
+@pytest.fixture
+def machines(postgresql_database_url: str, store: Proxy, tmp_path: Path) -> Iterator[Machines]:
+    machines = Machines(tmp_path, postgresql_database_url, store)
+    yield machines
+    for process in machines.started:
+        process.end()
+
+
+def _upload(client: Client, file: Path, rows: list[tuple[str, int]]) -> dict[str, Any]:
+    lines = [f"{patient},{age},{('low', 'high')[age % 2]}" for patient, age in rows]
+    file.write_text("\n".join(["patient,age,income", *lines, ""]))
+    return dict(client.upload_rows("visits", file))
+
+
+def _train(client: Client) -> str:
+    parameters = {"n_estimators": 2, "max_depth": 2}
+    request = {"dataset": "visits", "algorithm": "rdt-ta", "epsilon": "1", "parameters": parameters}
+    return str(client.train(request)["job_id"])
+
+
+def _predict(client: Client, model: str) -> Any:
+    return client.predict(model, {"rows": [{"age": 41}]})
+
+
+def test_machines_share_nothing_but_the_database_and_the_store(
+    machines: Machines, store: Proxy, tmp_path: Path
+) -> None:
+    first, second = machines.api("first"), machines.api("second")
+    worker = machines.start("worker", "worker")
+    first.declare_dataset(_DECLARATION)
+    people = [(f"p{number}", number % 90) for number in range(100)]
+    _upload(first, tmp_path / "rows.csv", people)
+    again = _upload(second, tmp_path / "rows.csv", [*people, *people])
+    assert again["dropped"] == {"without_unit": 0, "over_bound": 100}
+
+    job = second.wait_for_job(_train(first))
+    assert job["state"] == "succeeded"
+    assert _predict(first, job["model_id"]) == _predict(second, job["model_id"])
+    assert second.erase_unit("visits", "p7")["erased"] == 2
+    assert first.wait_for_job(_train(second))["state"] == "succeeded"
+
+    worker.kill()
+    waiting = _train(first)
+    store.disconnect()
+    with pytest.raises(ApiProblem) as refused:
+        _upload(second, tmp_path / "rows.csv", people)
+    assert refused.value.status == 503
+    machines.start("another worker", "worker")
+    time.sleep(2)
+    assert first.job(waiting)["state"] in ("queued", "running")
+    assert _predict(first, job["model_id"]), "a model in memory needs no store"
+    store.heal()
+    assert first.wait_for_job(waiting)["state"] == "succeeded", "the outage cost nothing"
+    balance = first.balance("visits")
+    assert balance["charged"] == "3", balance
+
+    first.delete_dataset("visits")
+    assert _predict(machines.api("third"), job["model_id"])
+    for name in ("first", "second", "worker", "another worker", "third"):
+        files = {path.relative_to(machines.home(name)).parts[0] for path in machines.home(name).rglob("*")}
+        assert files <= {"cache", "jobs"}, "a machine has copies only"
+        assert "p7" not in machines.log(name).read_text(), "no log has a private value"
