@@ -125,6 +125,9 @@ def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
     def erase(_: threading.Event) -> None:
         erase_due(installation)
 
+    def tidy(_: threading.Event) -> None:
+        installation.files.tidy()
+
     def load(_: threading.Event) -> None:
         prepare_newest(installation)
 
@@ -140,6 +143,7 @@ def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
         Periodic("webhooks", when_current(deliver, confirms=True), interval_s=limits.WEBHOOK_INTERVAL_S),
         Periodic("last uses", when_current(record), interval_s=limits.LAST_USES_INTERVAL_S),
         Periodic("balances", when_current(check), interval_s=limits.BALANCE_CHECK_INTERVAL_S),
+        Periodic("copies", when_current(tidy), interval_s=limits.COPIES_INTERVAL_S),
         Periodic("erasures", when_current(erase, confirms=True), interval_s=limits.ERASURE_INTERVAL_S),
     ]
 

@@ -321,6 +321,8 @@ MAX_CACHED_OBJECT_BYTES = 16 * 1024**3
 """Bytes of the copies of stored objects on the disk of a machine, beyond copies that were used within the hour."""
 CACHED_OBJECT_STAYS_S = 3_600
 """Seconds since its last use for which a copy of a stored object stays, because a running job may still open it."""
+COPIES_INTERVAL_S = 600.0
+"""Seconds between two searches of an API process for copies of objects that were deleted or replaced."""
 OBJECT_STORE_WAIT_S = 20
 """Seconds within which a request to an object store is repeated."""
 MAX_CACHED_ARTIFACT_BYTES = 512 * 1024 * 1024

@@ -56,7 +56,7 @@ class HeadFolder:
         try:
             with self._store.new(_PROBE, existing="keep"):
                 pass
-            names = sorted(names_in(self._store))
+            names = sorted(_names_in(self._store))
         except OSError as error:
             raise InstallationError(f"heads cannot be kept: {error.strerror}") from None
         newest: dict[str, Checkpoint] = {}
@@ -126,6 +126,17 @@ class HeadFolder:
         return head
 
 
-def names_in(store: Store) -> Iterator[str]:
-    """Names of all heads in a store."""
+def has_any(store: Store) -> bool:
+    """Whether a store has a head.
+
+    Raises:
+        InstallationError: the store does not answer.
+    """
+    try:
+        return any(_names_in(store))
+    except OSError as error:
+        raise InstallationError(f"heads cannot be read: {error.strerror}") from None
+
+
+def _names_in(store: Store) -> Iterator[str]:
     return (file.name for file in store.files("") if file.name.endswith(_SUFFIX) and "/" not in file.name)

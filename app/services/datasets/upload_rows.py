@@ -27,6 +27,7 @@ from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
 
 if TYPE_CHECKING:  # pyarrow takes 0.2 s of CPU and 40 MB to import, which a service without uploads need not spend
     from app.datasets.ingest import IngestReport
+    from app.datasets.row_layout import StoredUpload
 
 _BODY_DIGEST = b"grovekeeper/upload-digest/1"
 _BODY_FINGERPRINT = b"grovekeeper/upload-body/1"
@@ -111,6 +112,7 @@ class _Upload:
         self._book = book
         self._epoch_id = ids.new(ids.EPOCH)
         self._before: list[str] = []
+        self._earlier: dict[str, StoredUpload] = {}
         self._is_added = False
 
     def run(self, body: SpooledBody, request: IdempotentRequest | None) -> Answer:
@@ -121,10 +123,11 @@ class _Upload:
         """
         if self._book is not None:
             self._begin(self._book)
+        report = self._ingest(body)
         try:
-            report = self._ingest(body)
             if self._book is not None:
                 self._book.store()
+            self._read_earlier()
             with self._acting() as session:
                 at = self._installation.database.now(session)
                 reply = once(session, request, at=at, work=lambda: self._add_epoch(session, body, report, at=at))
@@ -178,6 +181,14 @@ class _Upload:
         sent = self._caller.key_id.encode() + b"\0" + body.sha256
         return hmac.digest(self._key.derived(_BODY_FINGERPRINT), sent, "sha256")
 
+    def _read_earlier(self) -> None:
+        """Reads facts of the committed uploads before the transaction, which other requests wait for."""
+        from app.datasets import row_layout
+
+        with self._installation.database.read() as session:
+            epochs = [epoch.id for epoch in catalog.epochs(session, self._dataset.id)]
+        self._earlier = row_layout.stored_uploads(self._installation.files, self._dataset.id, epochs, key=self._key)
+
     def _add_epoch(self, session: Session, body: SpooledBody, report: "IngestReport", *, at: datetime) -> Answer:
         from app.datasets import row_layout
 
@@ -188,7 +199,8 @@ class _Upload:
             raise Unavailable("another upload to this dataset ended meanwhile")
         if self._dataset.partitions.epoch_partition is not None and len(epochs) >= limits.MAX_UPLOAD_CELLS:
             raise TooLarge("the number of uploads to a dataset with a partition by upload", limits.MAX_UPLOAD_CELLS)
-        earlier = row_layout.stored_uploads(self._installation.files, dataset_id, epochs, key=self._key)
+        new = [epoch for epoch in epochs if epoch not in self._earlier]
+        earlier = self._earlier | row_layout.stored_uploads(self._installation.files, dataset_id, new, key=self._key)
         if (
             report.n_rows + sum(upload.n_rows for upload in earlier.values()) > limits.MAX_ROWS_PER_DATASET
         ):  # over all uploads, since a job reads all uploads
@@ -204,7 +216,7 @@ class _Upload:
     def _discard_unless_committed(self) -> None:
         """Erases the file of an epoch whose commit failed. After a lost connection it first reads the database."""
         database, dataset_id = self._installation.database, self._dataset.id
-        with suppress(Unavailable), database.read() as session:  # otherwise the sweeper decides
+        with suppress(Unavailable, OSError), database.read() as session:  # otherwise the sweeper decides
             if all(epoch.id != self._epoch_id for epoch in catalog.epochs(session, dataset_id)):
                 row_files.erase_epoch(self._installation.files, dataset_id, self._epoch_id)
 

@@ -11,7 +11,7 @@ from app.core import clock
 from app.core.errors import LedgerRewound
 from app.db import revisions
 from app.ledger import repository, signers
-from app.ledger.heads import HeadFolder, names_in
+from app.ledger.heads import HeadFolder, has_any
 from app.ledger.log import Log
 from app.ledger.notes import Checkpoint, Signer
 from app.services.installation import Installation
@@ -127,7 +127,7 @@ class Heads:
         store = self._installation.heads
         with self._database.read() as session:
             pinned = signers.pinned(session)
-        has_heads = any(names_in(store))
+        has_heads = has_any(store)
         signer = open_signer(self._settings, pinned, make=not pinned and not has_heads)
         folder = HeadFolder(store, pinned or [signer.verifier_key])
         try:
