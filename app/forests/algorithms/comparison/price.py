@@ -27,8 +27,7 @@ class ConsistentComparisons(_Forest):
     about = without_privacy(
         f"{_DISTANCE} The pivots are any two structure points of the node. A split leaves the smallest number of "
         "estimation points on both sides, and a node of one class is a leaf. The parts and the smallest leaf are those "
-        "of Bai et al. (2022), section 5.1; the authors of the forest prove consistency for pivots that no label "
-        "chooses."
+        "of Bai et al. (2022), section 5.1."
     )
     parameters = (
         reference_parameters.N_ESTIMATORS,
