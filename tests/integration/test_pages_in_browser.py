@@ -84,7 +84,7 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
         page.get_by_label("age", exact=True).fill("39")
         page.get_by_role("button", name="Predict").click()
         expect(page.get_by_role("status")).to_contain_text("the label")
-        model = page.url
+        model = page.url.partition("#")[0]
         alias = f"/datasets/{dataset['id']}/aliases/{'a' * limits.MAX_ALIAS_CHARS}"
         idle_server.admin.http.put(alias, json={"model": model.rpartition("/")[2]}).raise_for_status()
         page.goto(f"{idle_server.url}/ui/datasets/{dataset['id']}")
