@@ -79,8 +79,8 @@ def labels(
     return np.array(drawn, dtype=np.int32)
 
 
-def read_request(forest: Forest, schema: Schema, body: bytes) -> SanitisedColumns | None:
-    """Reads the rows of a prediction request, if the body has the usual form; see :class:`RequestText`."""
+def read_request(forest: Forest, schema: Schema, body: bytes) -> tuple[SanitisedColumns, str | None] | None:
+    """Reads rows and read-out of a prediction request, if the body has a usual form; see :class:`RequestText`."""
     known = _texts.get(forest)
     if known is None or known[0] != schema:
         known = _texts[forest] = schema, RequestText(schema)
@@ -92,9 +92,10 @@ def prepare(forest: Forest, schema: Schema) -> None:
     _reader(forest, schema, _settled(forest, None))
 
 
-def is_prepared(forest: Forest) -> bool:
-    """Whether a forest has predicted by its default read-out, so that another prediction takes microseconds."""
-    return _shared(catalogue.read_outs(forest.plan.algorithm)[0]) in _readers.get(forest, {})
+def is_prepared(forest: Forest, *, read_out: str | None = None) -> bool:
+    """Whether a forest has predicted by a read-out (default its own), so that another prediction takes microseconds."""
+    named = catalogue.read_outs(forest.plan.algorithm)[0] if read_out is None else read_out
+    return _shared(named) in _readers.get(forest, {})
 
 
 def _shared(read_out: str) -> str:

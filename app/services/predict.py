@@ -173,10 +173,13 @@ def predict_at_once(installation: Installation, principal: Principal, address: s
     artifact = None if addressed is None else installation.cache.loaded(addressed.digest)
     if addressed is None or artifact is None or not forests.is_prepared(artifact.forest):
         return None
-    columns = forests.read_request(artifact.forest, artifact.schema, body)
-    if columns is None:
+    known = forests.read_request(artifact.forest, artifact.schema, body)
+    if known is None:
         return None
-    return PredictingModel(addressed.model_id, artifact).predict(columns, read_out=None).answer(Form.JSON)
+    columns, read_out = known
+    if columns.n_rows > limits.MAX_ROWS_AT_ONCE or not forests.is_prepared(artifact.forest, read_out=read_out):
+        return None
+    return PredictingModel(addressed.model_id, artifact).predict(columns, read_out=read_out).answer(Form.JSON)
 
 
 def predicting_model(installation: Installation, principal: Principal, address: str) -> PredictingModel:
@@ -234,9 +237,9 @@ def decode(body: bytes) -> PredictBody:
 def _read(model: PredictingModel, body: bytes, form: Form) -> tuple[SanitisedColumns, str | None]:
     """The sanitised rows and the read-out of a request."""
     schema = model.schema
-    columns = forests.read_request(model.artifact.forest, schema, body) if form is Form.JSON else None
-    if columns is not None:
-        return columns, None
+    known = forests.read_request(model.artifact.forest, schema, body) if form is Form.JSON else None
+    if known is not None:
+        return known
     request = _decode(body, form, [feature.name for feature in schema.features])
     if isinstance(request, PredictBody):
         return _sanitised(schema, request), request.read_out

@@ -1,9 +1,16 @@
 """Reads the usual form of a prediction request from its JSON text, to the columns that the sanitiser would make."""
 
+import re
+
 from app.core import limits
 from app.forests.data.rows import SanitisedColumns
 from app.forests.data.schema import Feature, Schema
 from app.forests.kernels.json_rows import ColumnText, RowText
+
+_READ_OUT = re.compile(rb',[ \t\r\n]*"read_out"[ \t\r\n]*:[ \t\r\n]*"([a-z]{1,8})"[ \t\r\n]*\}[ \t\r\n]*\Z')
+_TAIL_BYTES = 64
+_BEGIN_BYTES = 32
+_NODES_OF_THE_FRAME = 6
 
 
 class RequestText:
@@ -13,23 +20,35 @@ class RequestText:
         self._n_features = len(schema.features)
         self._rows = RowText([_column(feature) for feature in schema.features])
 
-    def read(self, body: bytes) -> SanitisedColumns | None:
-        """Reads ``{"rows": [{name: value, …}, …]}``.
+    def read(self, body: bytes) -> tuple[SanitisedColumns, str | None] | None:
+        """Reads ``{"rows": [{name: value, …}, …]}`` or ``{"columns": {name: [value, …], …}}``; ``read_out`` may follow.
 
         Args:
             body: of a request, of any content.
 
         Returns:
-            What :func:`app.forests.data.sanitiser.sanitise_prediction_rows` returns for the rows; ``None`` for every
+            What :mod:`app.forests.data.sanitiser` returns for the rows or columns, and the read-out; ``None`` for every
             text that the sanitiser or a limit refuses, and for some that they accept.
         """
-        n_rows = body.count(b"{") - 1
+        read_out = None
+        tail = _READ_OUT.search(body, max(len(body) - _TAIL_BYTES, 0))
+        if tail is not None:  # without this member, the rest is a whole request or is not read
+            body, read_out = body[: tail.start()] + b"}", tail[1].decode("ascii")
+        by_columns = b'"columns"' in body[:_BEGIN_BYTES]
+        n_rows = _n_listed(body) if by_columns else body.count(b"{") - 1
+        n_values = (n_rows + 2) * self._n_features if by_columns else n_rows * (2 * self._n_features + 1)
         if not 0 < n_rows <= limits.MAX_PREDICTION_ROWS:
             return None
-        if n_rows * (2 * self._n_features + 1) > limits.MAX_PREDICTION_BODY_NODES - 4:
+        if n_values > limits.MAX_PREDICTION_BODY_NODES - _NODES_OF_THE_FRAME:
             return None
-        columns = self._rows.read(body, n_rows)
-        return None if columns is None else SanitisedColumns(columns, n_rows)
+        columns = self._rows.read(body, n_rows, by_columns=by_columns)
+        return None if columns is None else (SanitisedColumns(columns, n_rows), read_out)
+
+
+def _n_listed(body: bytes) -> int:
+    """The number of values in the first list of a text, if none of them is a string with a comma or a bracket."""
+    first = body.find(b"[")
+    return body.count(b",", first, body.find(b"]", first)) + 1
 
 
 def _column(feature: Feature) -> ColumnText:

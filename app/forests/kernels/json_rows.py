@@ -55,12 +55,15 @@ class RowText:
         self._is_categorical = tuple(column.categories is not None for column in columns)
         self._missing = tuple(column.missing for column in columns)
 
-    def read(self, text: bytes, n_rows: int) -> tuple[NDArray[np.float64] | NDArray[np.int32], ...] | None:
-        """Reads ``{"rows": [{name: value, …}, …]}``.
+    def read(
+        self, text: bytes, n_rows: int, *, by_columns: bool = False
+    ) -> tuple[NDArray[np.float64] | NDArray[np.int32], ...] | None:
+        """Reads ``{"rows": [{name: value, …}, …]}`` or ``{"columns": {name: [value, …], …}}``.
 
         Args:
             text: of any content.
             n_rows: the number of rows that the text has if it is such a request; at least 1.
+            by_columns: which of the two forms is read.
 
         Returns:
             Sanitised columns; ``None`` if the text is not read, which says nothing about its validity.
@@ -71,7 +74,8 @@ class RowText:
         numbers, codes = np.empty(shape, dtype=np.float64), np.empty(shape, dtype=np.int32)
         members = np.empty(len(self._missing), dtype=np.int64)
         body = np.frombuffer(b"\0%b\0" % text, dtype=np.uint8)
-        n_members = loops.scan_rows(body, self._texts, self._rules, members, (numbers, codes))
+        scan = loops.scan_columns if by_columns else loops.scan_rows
+        n_members = scan(body, self._texts, self._rules, members, (numbers, codes))
         if n_members < 0:
             return None
         if n_members < len(members):

@@ -25,10 +25,11 @@ _NOT_READ = np.uint64(0)
 _UNKNOWN = -1
 _QUOTE, _COMMA, _COLON, _MINUS, _PLUS, _POINT = 34, 44, 58, 45, 43, 46
 _ZERO, _NINE, _LARGE_E, _SMALL_E, _SMALL_N = 48, 57, 69, 101, 110
+_ROWS, _COLUMNS = np.frombuffer(b"rows", np.uint8).copy(), np.frombuffer(b"columns", np.uint8).copy()
 _OPEN_LIST, _BACKSLASH, _CLOSE_LIST, _OPEN, _CLOSE = 91, 92, 93, 123, 125
 _HASH_START, _HASH_FACTOR = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 _HALF, _LOW_HALF = np.uint64(32), np.uint64(0xFFFFFFFF)
-_ONE, _TWO, _THREE, _FOUR, _SIX = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4), np.uint64(6)
+_ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 _TEN = np.uint64(10)
 _TOP_BIT = np.uint64(63)
 _UNSURE = np.uint64(0x1FF)
@@ -255,6 +256,15 @@ def _fill_cell(
     return at
 
 
+@compiled
+def _after_name(text: NDArray[np.uint8], at: np.uint64, name: NDArray[np.uint8]) -> np.uint64:
+    """Where the text goes on behind the name of a member, which begins at ``at``, and its colon."""
+    end = at + _ONE + np.uint64(name.size)
+    if text[at] != _QUOTE or not _is_at(text, at + _ONE, name, 0, name.size) or text[end] != _QUOTE:
+        return _NOT_READ
+    return _after(text, end + _ONE, _COLON)
+
+
 @compiled_for(
     read("uint8", 1),
     triple(read("uint8", 1), read("int64", 1), read("uint64", 1)),
@@ -277,12 +287,7 @@ def scan_rows(text: NDArray[np.uint8], texts: Texts, rules: Rules, columns: NDAr
     """
     n_columns, n_rows = values[0].shape
     content, starts, _ = texts
-    at = _after(text, _ONE, _OPEN)
-    if at == _NOT_READ or text[at] != _QUOTE or text[at + _ONE] != 114 or text[at + _TWO] != 111:
-        return _UNKNOWN
-    if text[at + _THREE] != 119 or text[at + _FOUR] != 115 or text[at + _FOUR + _ONE] != _QUOTE:
-        return _UNKNOWN
-    at = _after(text, _after(text, at + _SIX, _COLON), _OPEN_LIST)
+    at = _after(text, _after_name(text, _after(text, _ONE, _OPEN), _ROWS), _OPEN_LIST)
     n_members = _fill_members(text, _after(text, at, _OPEN), texts, n_columns, columns)
     for row in range(n_rows):
         at = _after(text, at, _OPEN)
@@ -304,3 +309,39 @@ def scan_rows(text: NDArray[np.uint8], texts: Texts, rules: Rules, columns: NDAr
             return _UNKNOWN
     at = _after(text, at, _CLOSE)
     return n_members if at + _ONE == np.uint64(text.size) else _UNKNOWN
+
+
+@compiled_for(
+    read("uint8", 1),
+    triple(read("uint8", 1), read("int64", 1), read("uint64", 1)),
+    pair(read("int64", 1), read("float64", 2)),
+    written("int64", 1),
+    pair(written("float64", 2), written("int32", 2)),
+)
+def scan_columns(
+    text: NDArray[np.uint8], texts: Texts, rules: Rules, columns: NDArray[np.int64], values: Values
+) -> int:
+    """Reads ``{"columns": {name: [value, …], …}}``; otherwise as :func:`scan_rows`."""
+    n_columns, n_rows = values[0].shape
+    is_seen = np.zeros(n_columns, dtype=np.bool_)
+    at = _after(text, _after_name(text, _after(text, _ONE, _OPEN), _COLUMNS), _OPEN)
+    for member in range(n_columns):
+        if text[at] != _QUOTE:
+            return _UNKNOWN
+        end, key, _ = _string_end(text, at + _ONE)
+        column = _position(text, at + _ONE, end, key, texts, (0, n_columns))
+        if end == _NOT_READ or column < 0 or is_seen[column]:
+            return _UNKNOWN
+        is_seen[column] = True
+        columns[member] = column
+        at = _after(text, _after(text, end + _ONE, _COLON), _OPEN_LIST)
+        for row in range(n_rows):
+            at = _fill_cell(text, at, texts, rules, (column, row), values)
+            at = _after(text, at, _COMMA if row < n_rows - 1 else _CLOSE_LIST)
+            if at == _NOT_READ:
+                return _UNKNOWN
+        if text[at] != _COMMA:
+            at = _after(text, _after(text, at, _CLOSE), _CLOSE)
+            return member + 1 if at + _ONE == np.uint64(text.size) else _UNKNOWN
+        at = _after_space(text, at + _ONE)
+    return _UNKNOWN

@@ -10,9 +10,10 @@ import pytest
 
 from app.core import limits
 from app.core.errors import GrovekeeperError
+from app.forests.data.request_cells import JsonCells
 from app.forests.data.request_text import RequestText
 from app.forests.data.rows import SanitisedColumns
-from app.forests.data.sanitiser import sanitise_prediction_rows
+from app.forests.data.sanitiser import sanitise_prediction_columns, sanitise_prediction_rows
 from app.forests.data.schema import Feature, Label, Schema
 from app.services import predict
 
@@ -38,11 +39,14 @@ CELLS = {
 """The first three cells of a column are usual."""
 
 
-def _general(body: bytes) -> SanitisedColumns | None:
-    """The columns of a body by the general reader, which refuses an invalid body."""
+def _general(body: bytes) -> tuple[SanitisedColumns, str | None] | None:
+    """Columns and read-out of a body by the general reader, which refuses an invalid body."""
     try:
         request = predict.decode(body)
-        return None if request.rows is None else sanitise_prediction_rows(SCHEMA, request.rows)
+        if request.rows is not None:
+            return sanitise_prediction_rows(SCHEMA, request.rows), request.read_out
+        cells = {name: JsonCells(values) for name, values in (request.columns or {}).items()}
+        return sanitise_prediction_columns(SCHEMA, cells), request.read_out
     except GrovekeeperError:
         return None
 
@@ -61,11 +65,24 @@ def _row(rng: random.Random, names: list[str]) -> str:
     return "{" + space + ",".join(members) + "}"
 
 
+def _column(rng: random.Random, name: str, n_rows: int) -> str:
+    usual = CELLS[name] if rng.random() < 0.1 else CELLS[name][:3]
+    space = rng.choice(["", " ", "\n\t"])
+    listed = f"{space},{space}".join(rng.choice(usual) for _ in range(n_rows - (rng.random() < 0.03)))
+    return f'"{name}"{space}:{space}[{space}{listed}{space}]{space}'
+
+
 def _body(rng: random.Random) -> bytes:
     """A request of a few rows, often with a cell or a character that does not belong there."""
     names = rng.sample(list(CELLS), rng.choice([1, 3, 4, 4, 4, 4]))
     rows = [_row(rng, names) for _ in range(rng.randrange(4))]
-    text = rng.choice(['{"rows": [', '{"rows":[', ' { "rows" : [ ', '{"row": [']) + ", ".join(rows) + " ] }\n"
+    end = rng.choice(["}\n", "} ", ' , "read_out" : "ta" } ', ',"read_out":"mv"}', ', "read_out": null}'])
+    if rng.random() < 0.5:
+        n_rows = rng.randrange(4)
+        columns = ",".join(_column(rng, name, n_rows) for name in names)
+        text = rng.choice(['{"columns": {', '{"columns":{', ' { "columns" : { ', '{"column": {']) + columns + "}" + end
+    else:
+        text = rng.choice(['{"rows": [', '{"rows":[', ' { "rows" : [ ', '{"row": [']) + ", ".join(rows) + " ] " + end
     if rng.random() < 0.3:
         at = rng.randrange(len(text))
         text = text[:at] + rng.choice(["", *',}{"[]1\0']) + text[at + rng.randrange(3) :]
@@ -74,16 +91,19 @@ def _body(rng: random.Random) -> bytes:
 
 def test_what_is_read_equals_the_general_reader() -> None:
     rng = random.Random(0)
-    n_read = 0
+    n_read, forms = 0, set[tuple[bool, str | None]]()
     for _ in range(4_000):
         body = _body(rng)
-        columns = READER.read(body)
-        if columns is not None:
+        read = READER.read(body)
+        if read is not None:
             general = _general(body)
             assert general is not None, body
-            assert _is_equal(columns, general), body
+            assert _is_equal(read[0], general[0]), body
+            assert read[1] == general[1], body
+            forms.add((b"columns" in body, read[1]))
             n_read += 1
     assert n_read > 300
+    assert forms >= {(by_columns, read_out) for by_columns in (False, True) for read_out in (None, "ta", "mv")}
 
 
 @pytest.mark.parametrize(
@@ -91,7 +111,13 @@ def test_what_is_read_equals_the_general_reader() -> None:
     [
         b"", b"{", b'{"rows": []}', b'{"rows": [{}]}', b'{"rows":"{"}]}', b'{"rows":[{"age":1}',
         b'{"rows": [{"age": 1, "rows": "b", "age": 2}]}', b'{"rows": [{"age": 1, "rows": "b"}], "rows": []}',
-        b'{"rows": [{"age": 1, "rows": "b"}], "read_out": "ta"}', b'{"rows": [{"rows": "b"}]}',
+        b'{"rows": [{"age": 1, "rows": "b"}], "read_out": "ta", "read_out": "ta"}', b'{"rows": [{"rows": "b"}]}',
+        b'{"read_out": "ta", "rows": [{"age": 1, "rows": "b"}]}',
+        b'{"rows": [{"age": 1, "rows": "b", "read_out": "ta"}', b'{"columns": {" age": [1], "rows": ["b"]}}',
+        b'{"columns": {}}', b'{"columns": {"age": [], "rows": []}}', b'{"columns": {"age": [1], "rows": ["b", "b"]}}',
+        b'{"columns": {"age": [1, 2], "rows": ["b"]}}', b'{"columns": {"age": [1]}}',
+        b'{"columns": {"age": [1], "rows": ["b"], "age": [1]}}',
+        b'{"columns": {"age": [1], "rows": ["b"]}, "columns": null}',
         b'{"rows": [{"age": 1, "rows": "b", "other": 2}]}', b'{"rows": [{"age": 1, "rows": "\xff"}]}',
         b'{"rows": [{"age": 1, "rows": "b"}]}}', b'{"rows": [{"age": 1, "rows": "b"}, {"rows": "b", "age": 1}]}',
     ],
@@ -106,7 +132,7 @@ def test_a_body_over_a_limit_is_left_to_the_general_reader(monkeypatch: pytest.M
     monkeypatch.setattr(limits, "MAX_PREDICTION_ROWS", 2)
     assert READER.read(body) is None
     monkeypatch.undo()
-    monkeypatch.setattr(limits, "MAX_PREDICTION_BODY_NODES", 17)
+    monkeypatch.setattr(limits, "MAX_PREDICTION_BODY_NODES", 32)
     assert READER.read(body) is None
 
 
@@ -130,8 +156,8 @@ def test_numbers_are_rounded_as_python_rounds_them() -> None:
     reader = RequestText(Schema((number,), Label("y", ("0", "1"))))
     texts = _numbers(random.Random(1), 1_000)
     body = '{"rows": [' + ",".join(f'{{"x": {text}}}' for text in texts) + "]}"
-    columns = reader.read(body.encode("ascii"))
-    assert columns is not None, "every number is read"
+    read = reader.read(body.encode("ascii"))
+    assert read is not None, "every number is read"
     expected = np.array([float(text) for text in texts]) + 0.0
-    np.testing.assert_array_equal(columns.columns[0], expected)
+    np.testing.assert_array_equal(read[0].columns[0], expected)
     assert math.isclose(expected.min(), min(map(float, texts)))
