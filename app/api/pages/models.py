@@ -19,7 +19,6 @@ from app.api.pages.routing import PageRoute
 from app.api.pages.words import unit_of
 from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, RoleMissing
-from app.forests import catalogue
 from app.registry.models import ModelFilter
 from app.services import aliases, grants, models
 from app.services import predict as predictions
@@ -157,7 +156,6 @@ def _card(
         may_evaluate=has_role(installation, caller, model["dataset"], TRAIN),
         aliases=named.aliases,
         names=_names(installation, caller, model["dataset"]),
-        has_onnx=not catalogue.is_reference(model["algorithm"]),
         may_take=has_role(installation, caller, model["dataset"], TAKE_MODEL),
         may_name=has_role(installation, caller, model["dataset"], NAME_MODEL),
         history=history,
