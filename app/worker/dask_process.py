@@ -55,8 +55,8 @@ class RowsKept(WorkerPlugin):
             shard_tasks.forget(key)
 
 
-async def run_scheduler(cluster: DaskCluster) -> None:
-    """Schedules until a signal."""
+async def run_scheduler(cluster: DaskCluster) -> bool:
+    """Schedules until a signal; returns whether there was one."""
     address = urlsplit(cluster.scheduler)
     scheduler = QuietScheduler(
         protocol=f"{address.scheme}://",
@@ -66,11 +66,15 @@ async def run_scheduler(cluster: DaskCluster) -> None:
         dashboard=False,
     )
     async with scheduler:
-        await _until_stopped(scheduler)
+        return await _until_stopped(scheduler)
 
 
-async def run_worker(cluster: DaskCluster, *, host: str | None, memory_limit: str) -> None:
-    """Reads and counts rows until a signal, in a process that is replaced when it ends or takes too much memory."""
+async def run_worker(cluster: DaskCluster, *, host: str | None, memory_limit: str) -> bool:
+    """Reads and counts rows until a signal, in a process that is replaced when it ends or takes too much memory.
+
+    Returns:
+        Whether there was a signal; if not, the scheduler is gone.
+    """
     with tempfile.TemporaryDirectory() as folder:
         nanny = Nanny(
             cluster.scheduler,
@@ -83,35 +87,40 @@ async def run_worker(cluster: DaskCluster, *, host: str | None, memory_limit: st
             plugins=(RowsKept(),),
         )
         async with nanny:
-            await _until_stopped(nanny)
+            return await _until_stopped(nanny)
 
 
-async def _until_stopped(server: Any) -> None:
-    """Waits for a signal, or for the end of a server whose scheduler is gone."""
+async def _until_stopped(server: Any) -> bool:
+    """Waits for a signal, or for the end of a server whose scheduler is gone; returns whether there was a signal."""
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     _log.info("a process of the cluster is ready")
     ended = [asyncio.ensure_future(stopped.wait()), asyncio.ensure_future(server.finished())]
     await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
+    return stopped.is_set()
 
 
-def main(kind: str, options: dict[str, Any]) -> None:
+def main(kind: str, options: dict[str, Any]) -> int:
     """Runs a process of the cluster.
 
     Args:
         kind: ``scheduler`` or ``worker``.
         options: the cluster in JSON form, and of a worker its ``host`` and ``memory_limit``.
+
+    Returns:
+        The exit code: 0 after a signal, 1 if the scheduler is gone.
     """
     configure("INFO")
     forbid_core_dumps()
     dask.config.set(CONFIG)
     cluster = DaskCluster.from_json(options["cluster"])
     if kind == "scheduler":
-        asyncio.run(run_scheduler(cluster))
+        was_stopped = asyncio.run(run_scheduler(cluster))
     else:
-        asyncio.run(run_worker(cluster, host=options["host"], memory_limit=options["memory_limit"]))
+        was_stopped = asyncio.run(run_worker(cluster, host=options["host"], memory_limit=options["memory_limit"]))
+    return 0 if was_stopped else 1
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]))
+    sys.exit(main(sys.argv[1], json.loads(sys.argv[2])))

@@ -168,6 +168,7 @@ def test_a_scheduler_that_is_gone_fails_the_job_and_keeps_the_charge(
         cluster.scheduler.kill()
         cluster.scheduler.wait()
         jobs.append(run_one(scene, installation, key="after"))
+        assert [worker.wait(timeout=120) for worker in cluster.workers] == [1, 1], "workers end with their scheduler"
 
         assert [scene.end(job) for job in jobs] == [
             (JobState.SUCCEEDED, None, ["reserve", "charge"]),
