@@ -9,13 +9,19 @@ import obstore
 import pytest
 from obstore.exceptions import GenericError
 
-from app.core import limits
+from app.core import limits, object_store
 from app.core.errors import InstallationError
 from app.core.object_store import ObjectStore, StoreUnreachable
 from app.core.stores import Directory, Store, StoredFile
 
-LARGE = 32 * 1024 * 1024 + 5
+WHOLE = 64 * 1024
+LARGE = 3 * WHOLE + 5
 """Bytes that take several requests."""
+
+
+@pytest.fixture(autouse=True)
+def _small_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_store, "_WHOLE_BYTES", WHOLE)
 
 
 @pytest.fixture(params=["directory", "objects"])
