@@ -30,9 +30,13 @@ class InThisProcess(Worker):
 
 
 @pytest.fixture(scope="module")
-def scheduler() -> Iterator[str]:
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = str(tmp_path_factory.mktemp("dask"))
     inside = {"protocol": "inproc://"}
-    worker = {"cls": InThisProcess, "options": {**inside, "nthreads": 1, "plugins": (RowsKept(),)}}
+    worker = {
+        "cls": InThisProcess,
+        "options": {**inside, "nthreads": 1, "local_directory": folder, "plugins": (RowsKept(),)},
+    }
     with (
         dask.config.set(CONFIG),
         SpecCluster({0: worker}, {"cls": QuietScheduler, "options": {**inside, "dashboard": False}}) as cluster,
