@@ -58,15 +58,17 @@ class RowsKept(WorkerPlugin):
 async def run_scheduler(cluster: DaskCluster) -> bool:
     """Schedules until a signal; returns whether there was one."""
     address = urlsplit(cluster.scheduler)
-    scheduler = QuietScheduler(
-        protocol=f"{address.scheme}://",
-        host=address.hostname,
-        port=address.port or 0,
-        security=cluster.security(),
-        dashboard=False,
-    )
-    async with scheduler:
-        return await _until_stopped(scheduler)
+    with tempfile.TemporaryDirectory() as folder:
+        scheduler = QuietScheduler(
+            protocol=f"{address.scheme}://",
+            host=address.hostname,
+            port=address.port or 0,
+            local_directory=folder,
+            security=cluster.security(),
+            dashboard=False,
+        )
+        async with scheduler:
+            return await _until_stopped(scheduler)
 
 
 async def run_worker(cluster: DaskCluster, *, host: str | None, memory_limit: str) -> bool:

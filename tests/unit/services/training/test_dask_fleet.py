@@ -31,12 +31,8 @@ class InThisProcess(Worker):
 
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = str(tmp_path_factory.mktemp("dask"))
-    inside = {"protocol": "inproc://"}
-    worker = {
-        "cls": InThisProcess,
-        "options": {**inside, "nthreads": 1, "local_directory": folder, "plugins": (RowsKept(),)},
-    }
+    inside = {"protocol": "inproc://", "local_directory": str(tmp_path_factory.mktemp("dask"))}
+    worker = {"cls": InThisProcess, "options": {**inside, "nthreads": 1, "plugins": (RowsKept(),)}}
     with (
         dask.config.set(CONFIG),
         SpecCluster({0: worker}, {"cls": QuietScheduler, "options": {**inside, "dashboard": False}}) as cluster,
