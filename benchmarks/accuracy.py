@@ -92,7 +92,7 @@ def _dataset(folder: Path, name: str) -> Dataset:
 
 def complete(folder: Path, tasks: Sequence[Task], path: Path, *, n_jobs: int) -> list[Outcome]:
     """Runs the tasks that the CSV lacks, appends their runs to the CSV, and returns the refused tasks."""
-    todo = unfinished(tasks, load(path))
+    todo = unfinished(tasks, load(path, Run))
     refused: list[Outcome] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(file=sys.stderr)) as progress:
@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         refused = complete(options.folder, tasks, options.csv, n_jobs=options.jobs)
     except RunsUnreadable as error:
         parser.error(str(error))
-    runs = runs_of(tasks, load(options.csv))
+    runs = runs_of(tasks, load(options.csv, Run))
     text = report(runs, options.references)
     if options.markdown:
         options.markdown.write_text(text, encoding="utf-8")

@@ -8,24 +8,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from app.forests import artifacts, catalogue, predict
+from app.forests import artifacts, catalogue, grow_references, predict
 from app.forests.algorithms.auto import Auto
 from app.forests.contract.algorithm import Algorithm, TwoDatasetAlgorithm
+from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedRows
+from app.forests.data.rows import PublicRows, SanitisedRows
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import AccountRequest, PlanRequest, plan
+from app.forests.planning import AccountRequest, PlanRequest, plan, plan_reference
 from app.privacy import accountants
 from benchmarks.datasets import Dataset, split_of
 
 LABELLED = 5
 """If an algorithm learns from two datasets, the labelled dataset gets one row in so many; the other gets the rest."""
+
+UNKNOWN = -1
+"""Code of an unknown label."""
 
 N_BINS = 10
 """Bins of the reliability table: equal widths of the largest probability."""
@@ -42,7 +47,7 @@ class Task:
         dataset: name of the dataset's files.
         algorithm: ``slug``, ``slug@accountant`` or either with ``:name=value,name=value`` after it. The default
             accountant is the algorithm's first; parameters that are not named follow the public rules.
-        epsilon: decimal text.
+        epsilon: decimal text; empty for an algorithm without privacy.
         delta: decimal text; used only by accounts with a δ.
         repeat: number of the seeded split.
     """
@@ -71,26 +76,51 @@ class Task:
     @property
     def key(self) -> tuple[object, ...]:
         """A key that is equal for tasks whose numbers are equal; it has δ only if the account has a δ."""
+        if catalogue.is_reference(self.slug):
+            return self.dataset, self.algorithm, self.repeat
         return self.dataset, self.algorithm, Fraction(self.epsilon), self._delta, self.repeat
 
     @property
     def _delta(self) -> Fraction | None:
         return Fraction(self.delta) if accountants.by_name(self.accountant).TAKES_DELTA else None
 
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        """The named parameters."""
+        pairs = (pair.partition("=") for pair in self.algorithm.partition(":")[2].split(",") if pair)
+        return {name: int(value) if value.isdigit() else value for name, _, value in pairs}
+
     def request(self, public_size: int) -> PlanRequest:
         """The task as an analyst's request, on an account with the algorithm's adjacency."""
-        pairs = (pair.partition("=") for pair in self.algorithm.partition(":")[2].split(",") if pair)
-        parameters = {name: int(value) if value.isdigit() else value for name, _, value in pairs}
         needs_two = isinstance(self._described, TwoDatasetAlgorithm)
         labelled = public_size // LABELLED if needs_two else public_size
         terms = (self.accountant, self._delta, self._described.adjacency, 1)
         epsilon = Fraction(self.epsilon)
         unlabelled = AccountRequest(epsilon, public_size - labelled, *terms) if needs_two else None
-        return PlanRequest(self.slug, parameters, epsilon, labelled, *terms, unlabelled=unlabelled)
+        return PlanRequest(self.slug, self.parameters, epsilon, labelled, *terms, unlabelled=unlabelled)
 
 
 @dataclass(frozen=True)
-class Run:
+class Measured:
+    """The specification of a task as the first columns of its result."""
+
+    dataset: str
+    algorithm: str
+    epsilon: str
+    delta: str
+    repeat: int
+
+    @property
+    def task(self) -> Task:
+        """The task of this run."""
+        return Task(self.dataset, self.algorithm, self.epsilon, self.delta, self.repeat)
+
+
+RunType = TypeVar("RunType", bound=Measured)
+
+
+@dataclass(frozen=True)
+class Run(Measured):
     """The result of a task: one line of the CSV.
 
     Attributes:
@@ -104,11 +134,6 @@ class Run:
         seconds: wall-clock time from plan to prediction.
     """
 
-    dataset: str
-    algorithm: str
-    epsilon: str
-    delta: str
-    repeat: int
     n_trees: int
     depth: int
     accuracy: float
@@ -117,55 +142,85 @@ class Run:
     reliability: str
     seconds: float
 
-    @property
-    def task(self) -> Task:
-        """The task of this run."""
-        return Task(self.dataset, self.algorithm, self.epsilon, self.delta, self.repeat)
 
-
-FIELDS = tuple(field.name for field in fields(Run))
 _TYPES = {"repeat": int, "n_trees": int, "depth": int} | dict.fromkeys(
     ("accuracy", "auroc", "log_loss", "seconds"), float
 )
 
 
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """The answers of an artifact to test rows.
+
+    Attributes:
+        forest: as read from the artifact.
+        probabilities: float64 ``(n_rows, n_classes)``, by the default read-out.
+        labels: int32 ``(n_rows,)``, by the default read-out.
+        seconds: wall-clock time from plan to prediction.
+    """
+
+    forest: Forest
+    probabilities: NDArray[np.float64]
+    labels: NDArray[np.int32]
+    seconds: float
+
+
 def measure(dataset: Dataset, task: Task) -> Run:
     """Trains on nine tenths of a split, and predicts the rest with the artifact that a client would download."""
     train, test = split_of(len(dataset.y), task.repeat)
+    answers = predictions(dataset, task, train, test)
+    probabilities, truth = answers.probabilities, dataset.y[test]
+    return Run(
+        **vars(task),
+        n_trees=answers.forest.plan.n_trees,
+        depth=answers.forest.depth,
+        accuracy=float(np.mean(answers.labels == truth)),
+        auroc=auroc(probabilities, truth),
+        log_loss=log_loss(probabilities, truth),
+        reliability=json.dumps(reliability(probabilities, truth)),
+        seconds=answers.seconds,
+    )
+
+
+def predictions(dataset: Dataset, task: Task, train: NDArray[np.int64], test: NDArray[np.int64]) -> Predictions:
+    """Trains the algorithm of a task on the training rows, and predicts the test rows with its artifact."""
     began = time.perf_counter()
-    training_plan = plan(task.request(dataset.public_size), dataset.schema)
+    if catalogue.is_reference(task.slug):
+        training_plan = plan_reference(task.slug, task.parameters)
+    else:
+        training_plan = plan(task.request(dataset.public_size), dataset.schema)
     artifact = artifacts.loads(artifact_of(dataset, training_plan, train))
     columns = dataset.features(test)
     probabilities = predict.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
     labels = predict.labels(artifact.forest, artifact.schema, columns, probabilities, read_out=None)
-    seconds = time.perf_counter() - began
-    truth = dataset.y[test]
-    return Run(
-        **vars(task),
-        n_trees=training_plan.n_trees,
-        depth=artifact.forest.depth,
-        accuracy=float(np.mean(labels == truth)),
-        auroc=auroc(probabilities, truth),
-        log_loss=log_loss(probabilities, truth),
-        reliability=json.dumps(reliability(probabilities, truth)),
-        seconds=seconds,
-    )
+    return Predictions(artifact.forest, probabilities, labels, time.perf_counter() - began)
 
 
 def artifact_of(dataset: Dataset, training_plan: Plan, train: NDArray[np.int64]) -> bytes:
     """Grows a plan on the training rows and returns the bytes that a client would download."""
+    return artifacts.dumps(_grown(dataset, training_plan, train), {"schema": dataset.schema.to_json()})
+
+
+def _grown(dataset: Dataset, training_plan: Plan, train: NDArray[np.int64]) -> Forest:
+    """The forest of a plan; an algorithm whose parameter ``labelled_share`` is below 1 sees so many labels only."""
+    if catalogue.is_reference(training_plan.algorithm):
+        rows = _rows(dataset, train)
+        public = PublicRows(rows.features, rows.y, rows.row_ids)
+        return grow_references.grow(training_plan, dataset.schema, public, on_tree_done=lambda: None)
     labelled, unlabelled = train, None
     if training_plan.unlabelled is not None:
         labelled, unlabelled = np.split(train, [len(train) // LABELLED])
-    forest = grow(
+    rows = _rows(dataset, labelled)
+    n_labels = round(len(train) * Fraction(str(training_plan.parameters.get("labelled_share", 1))))
+    rows.y[n_labels:] = UNKNOWN
+    return grow(
         training_plan,
         dataset.schema,
-        _rows(dataset, labelled),
+        rows,
         SystemRandomness(),
         on_tree_done=lambda: None,
         unlabelled=None if unlabelled is None else _rows(dataset, unlabelled),
     )
-    return artifacts.dumps(forest, {"schema": dataset.schema.to_json()})
 
 
 def _rows(dataset: Dataset, which: NDArray[np.int64]) -> SanitisedRows:
@@ -201,41 +256,45 @@ class RunsUnreadable(Exception):
     """This program did not write the CSV, which therefore stays unchanged."""
 
 
-def load(path: Path) -> list[Run]:
+def load(path: Path, kind: type[RunType]) -> list[RunType]:
     """Reads the runs of a CSV, if it exists. An incomplete last line of a killed program is removed from the file.
 
     Raises:
-        RunsUnreadable: the columns are not those of :class:`Run`.
+        RunsUnreadable: the columns are not those of ``kind``.
     """
     if not path.exists():
         return []
     text = path.read_text(encoding="utf-8")
     complete_lines = text[: text.rfind("\n") + 1]
     reader = csv.DictReader(complete_lines.splitlines())
-    if complete_lines and tuple(reader.fieldnames or ()) != FIELDS:
-        raise RunsUnreadable(f"{path} has other columns than {', '.join(FIELDS)}")
+    if complete_lines and tuple(reader.fieldnames or ()) != _columns(kind):
+        raise RunsUnreadable(f"{path} has other columns than {', '.join(_columns(kind))}")
     if complete_lines != text:
         path.write_text(complete_lines, encoding="utf-8")
-    return [Run(**{name: _TYPES.get(name, str)(value) for name, value in line.items()}) for line in reader]
+    return [kind(**{name: _TYPES.get(name, str)(value) for name, value in line.items()}) for line in reader]
 
 
-def append(path: Path, run: Run) -> None:
+def _columns(kind: type[Measured]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def append(path: Path, run: Measured) -> None:
     """Appends a run to a CSV in one write; a new file begins with the header."""
     is_new = not path.exists() or path.stat().st_size == 0
     with path.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer = csv.DictWriter(file, _columns(type(run)), lineterminator="\n")
         if is_new:
             writer.writeheader()
         writer.writerow(vars(run))
 
 
-def unfinished(tasks: Iterable[Task], runs: Iterable[Run]) -> list[Task]:
+def unfinished(tasks: Iterable[Task], runs: Iterable[Measured]) -> list[Task]:
     """The tasks without a run, in their order."""
     finished = {run.task.key for run in runs}
     return [task for task in tasks if task.key not in finished]
 
 
-def runs_of(tasks: Iterable[Task], runs: Iterable[Run]) -> list[Run]:
+def runs_of(tasks: Iterable[Task], runs: Iterable[RunType]) -> list[RunType]:
     """The newest run of each task that has a run, in the order of the tasks."""
     by_key = {run.task.key: run for run in runs}
     return [by_key[task.key] for task in tasks if task.key in by_key]

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from benchmarks import accuracy, runs
-from benchmarks.runs import Task
+from benchmarks.runs import Run, Task
 
 
 def test_several_processes_find_the_same_tasks(tmp_path: Path) -> None:
@@ -22,4 +22,4 @@ def test_several_processes_find_the_same_tasks(tmp_path: Path) -> None:
     tasks = [Task("toy", "rdt-ta:n_estimators=1,max_depth=1", "1", "1e-6", repeat) for repeat in range(4)]
 
     assert accuracy.complete(tmp_path, tasks, tmp_path / "runs.csv", n_jobs=2) == []
-    assert sorted(each.task for each in runs.load(tmp_path / "runs.csv")) == tasks
+    assert sorted(each.task for each in runs.load(tmp_path / "runs.csv", Run)) == tasks

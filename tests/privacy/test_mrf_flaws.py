@@ -9,7 +9,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from app.forests.contract.plan import Plan
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
@@ -18,6 +17,7 @@ from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees.grow import greedy, selecting
+from benchmarks.reference.literal_rules import vote_ceiling
 from tests.privacy.enumeration import TOLERANCE
 from tests.privacy.universe import THREE_SPLITS, TWO_SPLITS, Laws, add_remove_pairs, multisets, planned
 from tests.support.schemas import schema_of
@@ -119,20 +119,9 @@ def test_a_sensitivity_that_shrinks_with_the_count_of_the_node_costs_more(
     assert Laws(settled, TWO_SPLITS).worst(pairs) > 1.2
 
 
-def vote_of_the_papers(n_trees: int, epsilon: float) -> float:
-    """Accuracy of the papers' labels on two classes if every leaf is perfectly pure: no data can exceed it.
-
-    Each tree is right with probability e^{B/2}/(1 + e^{B/2}), B = ε/T, as its utility is at most 1; ties count half.
-    """
-    right = 1 / (1 + math.exp(-epsilon / n_trees / 2))
-    votes = stats.binom(n_trees, right)
-    tie = votes.pmf(n_trees // 2) / 2 if n_trees % 2 == 0 else 0.0
-    return float(votes.sf(n_trees // 2) + tie)
-
-
 def test_the_papers_labels_are_nearly_coins_and_counts_are_not() -> None:
     """A7: at most 62.3 % with one tree and 51.2 % with 64, falling with their number; the repaired label is right."""
-    ceilings = [vote_of_the_papers(n_trees, 1.0) for n_trees in (1, 8, 64)]
+    ceilings = [vote_ceiling(n_trees, 1.0) for n_trees in (1, 8, 64)]
     assert ceilings == pytest.approx([0.6225, 0.534, 0.5124], abs=0.0006)
 
     schema = schema_of({"name": "fixed", "type": "numeric", "lower": 0, "upper": 0}, classes=["no", "yes"])

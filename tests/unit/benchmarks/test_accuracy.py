@@ -122,7 +122,7 @@ def test_a_stopped_benchmark_continues_without_repeating_runs(folder: Path, tmp_
     assert accuracy.complete(folder, tasks, path, n_jobs=1) == []
 
     assert path.read_text().startswith(first), "finished runs are kept: new noise would change them"
-    done = runs.load(path)
+    done = runs.load(path, Run)
     assert [run.task for run in done] == tasks
     assert all(0 <= run.accuracy <= 1 and run.seconds > 0 for run in done)
     assert {(run.n_trees, run.depth) for run in done} == {(1, 1)}
@@ -134,7 +134,7 @@ def test_a_refused_task_is_reported_and_the_others_run(folder: Path, tmp_path: P
 
     assert refused == tasks[0]
     assert reason == "/parameters/max_depth: too-large"
-    assert [run.task for run in runs.load(tmp_path / "runs.csv")] == tasks[1:]
+    assert [run.task for run in runs.load(tmp_path / "runs.csv", Run)] == tasks[1:]
 
 
 def test_tasks_with_equal_numbers_in_other_notation_are_equal() -> None:
@@ -155,7 +155,7 @@ def test_a_csv_of_another_program_is_unchanged(tmp_path: Path) -> None:
     path.write_text("dataset,accuracy\ntoy,0.5\n")
 
     with pytest.raises(RunsUnreadable):
-        runs.load(path)
+        runs.load(path, Run)
     assert path.read_text() == "dataset,accuracy\ntoy,0.5\n"
 
 
@@ -164,10 +164,10 @@ def test_runs_survive_writing_and_reading_the_csv(tmp_path: Path) -> None:
     for written_run in written:
         runs.append(tmp_path / "runs.csv", written_run)
 
-    first, second = runs.load(tmp_path / "runs.csv")
+    first, second = runs.load(tmp_path / "runs.csv", Run)
     assert first == written[0]
     assert math.isnan(second.auroc)
-    assert runs.load(tmp_path / "none.csv") == []
+    assert runs.load(tmp_path / "none.csv", Run) == []
 
 
 def test_tables_show_means_and_standard_deviations() -> None:

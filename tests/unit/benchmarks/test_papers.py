@@ -1,0 +1,74 @@
+"""Tests the benchmark of the papers' tables: printed numbers, folds, continuing, pages, bounds of printed rules."""
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.forests import catalogue
+from benchmarks import paper_tables, papers
+from benchmarks.reference.literal_rules import TRUE_LOSS, vote_ceiling
+
+
+def test_every_printed_number_has_a_dataset_and_a_method_or_a_reason() -> None:
+    for cell in paper_tables.cells():
+        source, method = paper_tables.sources()[cell.dataset], paper_tables.TABLES[cell.table].methods[cell.method]
+        assert bool(source.file) != bool(source.missing)
+        assert bool(method.absent) != bool(method.plain or method.private)
+        assert 0 < cell.printed <= 100
+        assert bool(cell.private) <= bool(cell.epsilon)
+        for task in (cell.plain, cell.private):
+            if task is not None:
+                assert task.epsilon == ("" if catalogue.is_reference(task.slug) else cell.epsilon)
+        if cell.private is not None:
+            assert cell.private.slug in TRUE_LOSS
+
+
+def test_errors_become_accuracies_and_printed_sizes_become_parameters() -> None:
+    by_place = {(cell.table, cell.dataset, cell.method): cell for cell in paper_tables.cells()}
+    cell = by_place["dprf-1", "Mushroom", "dpRFTA"]
+    assert (cell.printed, cell.private) == (95.84, papers.Task(
+        "mushroom", "rdt-ta:n_estimators=3,max_depth=12", "0.1368", "0", 0
+    ))  # fmt: skip
+    stacked = by_place["bms-3", "Vehicle", "BMS-RF"]
+    assert stacked.plain is not None
+    assert stacked.private is not None
+    assert stacked.plain.parameters == {"n_estimators": 20, "n_layers": 3, "p1": "0.6", "p2": "0.2"}
+    assert stacked.private.algorithm == "bms-rf"
+
+
+def test_ten_folds_test_every_row_once() -> None:
+    tests = [papers.fold_of(23, repeat)[1] for repeat in range(10)]
+    assert sorted(np.concatenate(tests)) == list(range(23))
+    train, test = papers.fold_of(23, 13)
+    assert sorted([*train, *test]) == list(range(23))
+    assert not np.array_equal(test, tests[3])
+
+
+def test_the_command_runs_bundled_tables_continues_and_writes_pages(tmp_path: Path) -> None:
+    command = ["--tables", "spe-1", "--datasets", "iris", "--repeats", "1", "--results", str(tmp_path)]
+    assert papers.main(command) == 0
+    runs = (tmp_path / "runs.csv").read_text()
+    assert len(runs.splitlines()) == 6, "a header and five methods"
+    assert papers.main(command) == 0
+    assert (tmp_path / "runs.csv").read_text() == runs
+
+    page = (tmp_path / "spe-1.md").read_text()
+    assert "| Iris | RF | 95.33 | " in page
+    assert "| `spe` | no bound | Medians are drawn" in page
+    assert "Syn5d" in page
+    assert "| Iris |" not in (tmp_path / "spe-2.md").read_text()
+
+
+@pytest.mark.parametrize(("n_trees", "n_classes"), [(1, 3), (3, 3), (4, 4), (5, 2)])
+def test_the_ceiling_is_the_sum_over_all_labels(n_trees: int, n_classes: int) -> None:
+    odds = np.exp(2.0 / n_trees / 2)
+    right = odds / (odds + n_classes - 1)
+    total = 0.0
+    for labels in product(range(n_classes), repeat=n_trees):
+        votes = np.bincount(labels, minlength=n_classes)
+        chance = np.prod([right if label == 0 else (1 - right) / (n_classes - 1) for label in labels])
+        if votes[0] == votes.max():
+            total += chance / np.count_nonzero(votes == votes.max())
+    assert vote_ceiling(n_trees, 2.0, n_classes) == pytest.approx(total)
