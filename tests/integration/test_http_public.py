@@ -28,6 +28,17 @@ def model(server: Server, dataset: dict[str, Any]) -> str:
     return str(server.trained(dataset["id"], **CART)["model_id"])
 
 
+@pytest.fixture(scope="module")
+def evaluation(server: Server, model: str) -> dict[str, Any]:
+    http, body = server.admin.http, {"metrics": ["accuracy", "confusion", "auroc"]}
+    quote = http.post(f"/models/{model}/evaluations/quote", json=body)
+    assert (quote.status_code, quote.json()["price"]) == (200, None)
+    answer = http.post(f"/models/{model}/evaluations", json=body, headers=new_idempotency_key())
+    assert answer.status_code == 202, answer.text
+    job = server.ended(answer.json()["job_id"])
+    return dict(http.get(f"/evaluations/{job['evaluation_id']}").json())
+
+
 def test_a_public_dataset_has_no_account_and_no_ledger(server: Server, dataset: dict[str, Any]) -> None:
     assert (dataset["account"], dataset["visibility"]) == (None, "public")
     assert "No privacy" in dataset["warnings"][0]
@@ -90,17 +101,7 @@ def test_a_private_algorithm_runs_on_public_rows_at_any_epsilon(server: Server, 
     assert b"No privacy" in onnx.content
 
 
-def test_an_evaluation_on_public_rows_is_exact_without_an_epsilon(
-    server: Server, dataset: dict[str, Any], model: str
-) -> None:
-    http = server.admin.http
-    body = {"metrics": ["accuracy", "confusion", "auroc"]}
-    quote = http.post(f"/models/{model}/evaluations/quote", json=body)
-    assert (quote.status_code, quote.json()["price"]) == (200, None)
-    answer = http.post(f"/models/{model}/evaluations", json=body, headers=new_idempotency_key())
-    assert answer.status_code == 202, answer.text
-    job = server.ended(answer.json()["job_id"])
-    evaluation = http.get(f"/evaluations/{job['evaluation_id']}").json()
+def test_an_evaluation_on_public_rows_is_exact_without_an_epsilon(evaluation: dict[str, Any]) -> None:
     assert (evaluation["privacy"], evaluation["price"], evaluation["ledger"]) == ("none", None, None)
     assert sum(map(sum, evaluation["confusion"]["counts"])) == 200
     assert evaluation["accuracy"]["estimate"] == 1.0 == evaluation["auroc"]["estimate"]
@@ -143,7 +144,9 @@ def test_the_accountant_of_a_private_dataset_is_that_of_its_account(server: Serv
 
 
 @on_one_server
-def test_pages_say_public_plainly(server: Server, dataset: dict[str, Any], model: str) -> None:
+def test_pages_say_public_plainly(
+    server: Server, dataset: dict[str, Any], model: str, evaluation: dict[str, Any]
+) -> None:
     browser = signed_in(server, server.admin)
     job = server.admin.http.get(f"/models/{model}").json()["job_id"]
     train, plainly = f"/ui/datasets/{dataset['id']}/train", "Public, no privacy"
@@ -162,7 +165,6 @@ def test_pages_say_public_plainly(server: Server, dataset: dict[str, Any], model
     form = {"algorithm": "cart", "epsilon": "", "once": "0123456789abcdef"}
     sent = browser.post(train, data=form)
     assert (sent.status_code, sent.headers["Location"][:9]) == (303, "/ui/jobs/")
-    [evaluation] = server.admin.http.get(f"/models/{model}/evaluations").json()["evaluations"]
     assert plainly in browser.get(f"/ui/evaluations/{evaluation['id']}").text
 
 
