@@ -3,8 +3,13 @@
 import importlib
 import inspect
 import pkgutil
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 import app.wire
 from app.wire.base import Answer, Problem, Request
@@ -53,3 +58,35 @@ def test_optional_fields_of_a_training_request_have_the_published_defaults() -> 
 def test_a_problem_keeps_members_of_its_type() -> None:
     problem = Problem.model_validate({"type": "t", "title": "T", "status": 409, "detail": "d", "cap": "3"})
     assert problem.model_dump()["cap"] == "3"
+
+
+@pytest.fixture
+def frequent_switches() -> Iterator[None]:
+    """Lets the interpreter change between threads as often as it can."""
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval_s)
+
+
+@pytest.mark.usefixtures("frequent_switches")
+def test_threads_that_use_an_answer_first_validate_and_write_it_in_full() -> None:
+    """Before 2.14, pydantic let the others use the validator of the base class while one of them built the class."""
+
+    class Part(Answer):
+        name: str
+
+    class Whole(Answer):
+        parts: list[Part]
+
+    assert not Whole.__pydantic_complete__, "built before its first use"
+    written, start = TypeAdapter(Whole), threading.Barrier(8)
+
+    def use(_: int) -> bytes:
+        start.wait()
+        with pytest.raises(ValidationError):
+            Whole.model_validate({"parts": [{"name": "a", "hidden": 1}]})
+        return written.dump_json(written.validate_python(Whole(parts=[Part(name="a")])))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(use, range(8))) == {b'{"parts":[{"name":"a"}]}'}
