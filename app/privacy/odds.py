@@ -7,13 +7,15 @@ probability at most (1 + t) / 2. Theorem and formulas: docs/proofs/accounting.md
 
 from fractions import Fraction
 from functools import lru_cache
-
-from flint import arb
+from typing import TYPE_CHECKING
 
 from app.core import amounts
 from app.privacy import accountants
 from app.privacy.accountants import gdp, pure, zcdp
 from app.privacy.accountants.enclosures import enclosure, normal_lower_tail, upper_end
+
+if TYPE_CHECKING:  # imported at the first computation
+    from flint import arb
 
 _PLACES = 10**4
 
@@ -35,15 +37,15 @@ def right_guesses(accountant: str, amount: int, *, set_aside: Fraction = Fractio
     return amounts.to_text(min(Fraction(-(-highest * _PLACES // 1), _PLACES), Fraction(1)))
 
 
-def _of_pure(epsilon: arb) -> arb:
+def _of_pure(epsilon: "arb") -> "arb":
     return (epsilon / 2).tanh()
 
 
-def _of_gdp(mu_squared: arb) -> arb:
+def _of_gdp(mu_squared: "arb") -> "arb":
     return 1 - 2 * normal_lower_tail(mu_squared.sqrt() / 2)
 
 
-def _of_zcdp(rho: arb) -> arb:
+def _of_zcdp(rho: "arb") -> "arb":
     """The smaller of Pinsker's bound, for small ρ, and that of Bretagnolle and Huber."""
     return ((rho / 2).sqrt()).min((1 - (-rho).exp()).sqrt())
 

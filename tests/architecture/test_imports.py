@@ -15,8 +15,8 @@ def test_import_contracts_hold() -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-_SERVER = {"numba", "pyarrow", "pandas", "sklearn", "alembic", "httpx", "rich", "psycopg", "yaml"}
-"""Libraries that a process of the service loads when it needs them: an upload, a prediction, an upgrade, PostgreSQL."""
+_SERVER = {"numba", "pyarrow", "pandas", "sklearn", "alembic", "httpx", "rich", "psycopg", "yaml", "flint"}
+"""Libraries that a process of the service loads when it needs them: an upload, a price, an upgrade, PostgreSQL."""
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ enclosure of δ(ε, μ) is certainly at most the owner's δ.
 
 from fractions import Fraction
 from functools import lru_cache, partial
-
-from flint import arb
+from typing import TYPE_CHECKING
 
 from app.privacy.accountants.accountant import (
     COARSE_ABOVE,
@@ -27,9 +26,12 @@ from app.privacy.accountants.accountant import (
     largest_epsilon,
     pure_loss,
 )
-from app.privacy.accountants.enclosures import enclosure, largest_holding, normal_lower_tail, upper_end
+from app.privacy.accountants.enclosures import enclosure, largest_holding, normal_lower_tail, pi, upper_end
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event, ExponentialMechanism, RoundedGaussian
+
+if TYPE_CHECKING:  # imported at the first computation
+    from flint import arb
 
 NAME = "gdp"
 UNIT = "mu_squared"
@@ -73,13 +75,13 @@ def of_pure(epsilon: Fraction) -> Fraction:
     if epsilon > COARSE_ABOVE:
         return 8 * epsilon
     if epsilon < COARSE_BELOW:
-        return upper_end(arb.pi() / 2) * epsilon**2 * VERIFIABLE
+        return upper_end(pi() / 2) * epsilon**2 * VERIFIABLE
     exact = enclosure(epsilon)
     inverse = (exact / 2).tanh().erfinv() if epsilon < 1 else (2 / (1 + exact.exp())).erfcinv()
     return upper_end(8 * inverse**2) * VERIFIABLE
 
 
-def delta_of(epsilon: Fraction, mu_squared: Fraction) -> arb:
+def delta_of(epsilon: Fraction, mu_squared: Fraction) -> "arb":
     """δ(ε, μ), for ε ≥ 0 and μ > 0."""
     mu, exact = enclosure(mu_squared).sqrt(), enclosure(epsilon)
     near, far = exact / mu - mu / 2, exact / mu + mu / 2

@@ -15,8 +15,7 @@ be an enclosure. Solved for ρ and for ε, with c(α) = ln δ − α·ln(1 − 1
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache, partial
-
-from flint import arb
+from typing import TYPE_CHECKING
 
 from app.privacy.accountants.accountant import (
     COARSE_BELOW,
@@ -33,6 +32,9 @@ from app.privacy.accountants.accountant import (
 from app.privacy.accountants.enclosures import enclosure, lower_end, upper_end
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event, ExponentialMechanism, RoundedGaussian
+
+if TYPE_CHECKING:  # imported at the first computation
+    from flint import arb
 
 NAME = "zcdp"
 UNIT = "rho"
@@ -95,7 +97,7 @@ def largest_pure(amount: int) -> Fraction:
     return high
 
 
-def _tanh_cost(epsilon: Fraction) -> arb:
+def _tanh_cost(epsilon: Fraction) -> "arb":
     exact = enclosure(epsilon)
     return exact * (exact / 2).tanh()
 
@@ -109,7 +111,7 @@ def cap(epsilon: Fraction, delta: Fraction | None) -> int:
     """
     epsilon_ball, log_delta = enclosure(epsilon), enclosure(checked_delta(delta)).log()
 
-    def rho(alpha: "_Order") -> arb:
+    def rho(alpha: "_Order") -> "arb":
         return (alpha.constant(log_delta) + alpha.less_one * epsilon_ball) / (alpha.value * alpha.less_one)
 
     def still_rising(alpha: "_Order") -> bool:
@@ -155,21 +157,21 @@ def replace_one(amount: int) -> int:
 class _Order:
     """A Rényi order α, given by α − 1 > 0, with the terms that both formulas share."""
 
-    def __init__(self, less_one: arb) -> None:
+    def __init__(self, less_one: "arb") -> None:
         self.less_one = less_one
         self.value = less_one + 1
         self._log_less_one = less_one.log()
         self.log = self._log_less_one - self.value.log()
         """ln(1 − 1/α)"""
 
-    def constant(self, log_delta: arb) -> arb:
+    def constant(self, log_delta: "arb") -> "arb":
         """c(α) of the module's formulas."""
         return log_delta - self.value * self.log + self._log_less_one
 
 
 def _best(better_above: Callable[[_Order], bool]) -> _Order:
     """Finds the order where ``better_above`` turns false, by halving the range of orders on a logarithmic scale."""
-    low, high = arb(10) ** -_ORDERS, arb(10) ** _ORDERS
+    low, high = enclosure(10) ** -_ORDERS, enclosure(10) ** _ORDERS
     for _ in range(_HALVINGS):
         middle = (low * high).sqrt().mid()
         low, high = (middle, high) if better_above(_Order(middle)) else (low, middle)
