@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.errors import GrovekeeperError
-from benchmarks import bundled, datasets, paper_pages, paper_tables
+from benchmarks import bundled, datasets, printed_pages, printed_tables
 from benchmarks.datasets import Dataset
-from benchmarks.paper_tables import Cell
+from benchmarks.printed_tables import Cell
 from benchmarks.runs import Measured, Task, append, load, predictions, unfinished
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "papers"
@@ -59,7 +59,7 @@ def tasks_of(cells: Iterable[Cell], figures: Iterable[Task], *, repeats: int, si
         repeats: number of folds.
         sizes: number of rows of every dataset that is there.
     """
-    first = [task for cell in cells for task in (cell.plain, cell.private) if task is not None]
+    first = [task for cell in cells for task in (cell.plain, cell.private, cell.check) if task is not None]
     distinct = dict.fromkeys(task for task in (*first, *figures) if task.dataset in sizes)
     by_size = sorted(distinct, key=lambda task: (sizes[task.dataset], task.dataset))
     return [replace(task, repeat=repeat) for task in by_size for repeat in range(repeats)]
@@ -102,26 +102,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     present = bundled.LOADERS if options.folder is None else datasets.names(options.folder)
     wanted = options.datasets or present
-    cells = [cell for cell in paper_tables.cells() if cell.table in options.tables]
-    files = {paper_tables.sources()[cell.dataset].file for cell in cells}
+    cells = [cell for cell in printed_tables.cells() if cell.table in options.tables]
+    files = {printed_tables.sources()[cell.dataset].file for cell in cells}
     figures: list[Task] = []
     if options.figures:
-        from benchmarks import paper_figures  # imported here, because Matplotlib is in the optional extra ``bench``
+        from benchmarks import printed_figures  # imported here, because Matplotlib is in the optional extra ``bench``
 
-        figures = list(paper_figures.tasks())
+        figures = list(printed_figures.tasks())
         files |= {task.dataset for task in figures}
     sizes = {name: len(read(options.folder, name).y) for name in wanted if name in files and name in present}
     options.results.mkdir(parents=True, exist_ok=True)
     tasks = tasks_of(cells, figures, repeats=options.repeats, sizes=sizes)
     by_task = accuracies(run_all(options.folder, tasks, options.results / "runs.csv"))
-    paper_pages.write(options.results, by_task, with_plots=options.figures)
+    printed_pages.write(options.results, by_task, with_plots=options.figures)
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.papers", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("folder", type=Path, nargs="?", help="folder with <name>.csv.gz and <name>.json")
-    parser.add_argument("--tables", nargs="+", default=list(paper_tables.TABLES), choices=paper_tables.TABLES)
+    parser.add_argument("--tables", nargs="+", default=list(printed_tables.TABLES), choices=printed_tables.TABLES)
     parser.add_argument("--datasets", nargs="+", help="names of files; default: all")
     parser.add_argument("--repeats", type=int, default=N_FOLDS, help="folds; the papers have 50 or 100")
     parser.add_argument("--figures", action="store_true", help="figures 5 and 6, and plots (needs the extra ``bench``)")

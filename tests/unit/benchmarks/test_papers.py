@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from app.forests import catalogue
-from benchmarks import paper_tables, papers
+from benchmarks import papers, printed_pages, printed_tables
 from benchmarks.reference.literal_rules import TRUE_LOSS, vote_ceiling
+from benchmarks.runs import load
 
 
 def test_every_printed_number_has_a_dataset_and_a_method_or_a_reason() -> None:
-    for cell in paper_tables.cells():
-        source, method = paper_tables.sources()[cell.dataset], paper_tables.TABLES[cell.table].methods[cell.method]
+    for cell in printed_tables.cells():
+        source, method = printed_tables.sources()[cell.dataset], printed_tables.TABLES[cell.table].methods[cell.method]
         assert bool(source.file) != bool(source.missing)
         assert bool(method.absent) != bool(method.plain or method.private)
         assert 0 < cell.printed <= 100
@@ -26,7 +27,7 @@ def test_every_printed_number_has_a_dataset_and_a_method_or_a_reason() -> None:
 
 
 def test_errors_become_accuracies_and_printed_sizes_become_parameters() -> None:
-    by_place = {(cell.table, cell.dataset, cell.method): cell for cell in paper_tables.cells()}
+    by_place = {(cell.table, cell.dataset, cell.method): cell for cell in printed_tables.cells()}
     cell = by_place["dprf-1", "Mushroom", "dpRFTA"]
     assert (cell.printed, cell.private) == (95.84, papers.Task(
         "mushroom", "rdt-ta:n_estimators=3,max_depth=12", "0.1368", "0", 0
@@ -59,6 +60,12 @@ def test_the_command_runs_bundled_tables_continues_and_writes_pages(tmp_path: Pa
     assert "| `spe` | no bound | Medians are drawn" in page
     assert "Syn5d" in page
     assert "| Iris |" not in (tmp_path / "spe-2.md").read_text()
+
+
+def test_the_committed_pages_are_those_of_the_committed_runs() -> None:
+    by_task = papers.accuracies(load(papers.RESULTS / "runs.csv", papers.PaperRun))
+    for name in printed_tables.TABLES:
+        assert (papers.RESULTS / f"{name}.md").read_text(encoding="utf-8") == printed_pages.page(name, by_task)
 
 
 @pytest.mark.parametrize(("n_trees", "n_classes"), [(1, 3), (3, 3), (4, 4), (5, 2)])

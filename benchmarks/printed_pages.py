@@ -7,8 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from scipy import stats
+
 from app.forests import catalogue
-from benchmarks.paper_tables import TABLES, Cell, Table, cells, sources
+from benchmarks.printed_tables import TABLES, Cell, Table, cells, sources
 from benchmarks.reference.literal_rules import TRUE_LOSS, vote_ceiling
 from benchmarks.runs import Task
 
@@ -27,34 +29,39 @@ Accuracy in percent: mean ± standard deviation over folds of 10-fold cross-vali
 difference is ours − printed, in bold above two points: ours without privacy, or private where only that exists.
 
 ![Our accuracy against the printed one](plots/{name}.svg)
-
-| dataset | method | printed | without privacy | private, repaired | ε | difference |
-|---|---|---|---|---|---|---|
 """
-_CHANCE = "Within two standard errors of our mean: chance on the folds that ran is enough."
+_COLUMNS = ("dataset", "method", "printed", "without privacy", "private, repaired", "ε", "difference")
+_CHANCE = "Inside a 95 % interval of our mean, by Student's t over the folds that ran: chance is enough."
 _UNEXPLAINED = "Not explained."
+_TOO_FEW = "Not explained; fewer than five folds ran, too few to tell the difference from chance."
+
+FEWEST_FOLDS = 5
+"""Folds below which no interval is computed."""
 
 
 def write(folder: Path, accuracies: Accuracies, *, with_plots: bool) -> None:
     """Writes the pages ``<table>.md``, and the plots if Matplotlib may be used."""
-    for table in TABLES.values():
-        printed = [cell for cell in cells() if cell.table == table.name]
-        (folder / f"{table.name}.md").write_text(_page(table, printed, accuracies), encoding="utf-8")
+    for name in TABLES:
+        (folder / f"{name}.md").write_text(page(name, accuracies), encoding="utf-8")
     if with_plots:
-        from benchmarks import paper_figures  # imported here, because Matplotlib is in the optional extra ``bench``
+        from benchmarks import printed_figures  # imported here, because Matplotlib is in the optional extra ``bench``
 
         plots = folder / "plots"
         plots.mkdir(exist_ok=True)
         means = {key: _mean(values) for key, values in accuracies.items()}
-        paper_figures.draw(plots, means)
+        printed_figures.draw(plots, means)
         for name in TABLES:
             rows = [(cell, _of(cell.plain, means), _of(cell.private, means)) for cell in cells() if cell.table == name]
-            paper_figures.draw_table(plots / f"{name}.svg", rows)
+            printed_figures.draw_table(plots / f"{name}.svg", rows)
 
 
-def _page(table: Table, printed: Sequence[Cell], accuracies: Accuracies) -> str:
+def page(name: str, accuracies: Accuracies) -> str:
+    """The page of a table."""
+    table, printed = TABLES[name], [cell for cell in cells() if cell.table == name]
     measured = [cell for cell in printed if _runs(cell.plain, accuracies) or _runs(cell.private, accuracies)]
-    lines = [_HEAD.format(title=table.title, about=table.about, name=table.name).rstrip("\n")]
+    columns = (*_COLUMNS, table.check) if table.check else _COLUMNS
+    lines = [_HEAD.format(title=table.title, about=table.about, name=name)]
+    lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     lines += [_row(cell, accuracies) for cell in measured]
     lines += ["", *_literal(table, measured), "", *_differences(measured, accuracies), "", *_missing(table, printed)]
     return "\n".join(lines) + "\n"
@@ -66,6 +73,8 @@ def _row(cell: Cell, accuracies: Accuracies) -> str:
     shown = f"{gap:+.1f}" if abs(gap) <= 2 else f"**{gap:+.1f}**"
     epsilon = cell.epsilon if private else ""
     columns = (cell.dataset, cell.method, f"{cell.printed:.2f}", _text(plain), _text(private), epsilon or "–", shown)
+    if TABLES[cell.table].check:
+        columns = (*columns, _text(_runs(cell.check, accuracies)))
     return f"| {' | '.join(columns)} |"
 
 
@@ -113,14 +122,23 @@ def _differences(measured: Sequence[Cell], accuracies: Accuracies) -> Iterator[s
         gap = _gap(cell, accuracies)
         if abs(gap) > 2:
             values = _compared(cell, accuracies)
-            error = 100 * statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf
-            reason = _CHANCE if abs(gap) < 2 * error else _reason(cell)
+            reason = _reason(cell)
+            if len(values) < FEWEST_FOLDS:
+                reason = _TOO_FEW if reason == _UNEXPLAINED else reason
+            elif abs(gap) < _half_width(values):
+                reason = _CHANCE
             by_reason[reason].append(f"{cell.dataset} {cell.method} {gap:+.1f}")
     yield "## Differences above two points\n"
     if not by_reason:
         yield "None."
     for reason, names in by_reason.items():
         yield f"* {reason} {'; '.join(names)}."
+
+
+def _half_width(values: Sequence[float]) -> float:
+    """Half of a 95 % confidence interval of our mean, in points, by Student's t over folds."""
+    error = 100 * statistics.stdev(values) / math.sqrt(len(values))
+    return float(stats.t.ppf(0.975, len(values) - 1)) * error
 
 
 def _reason(cell: Cell) -> str:

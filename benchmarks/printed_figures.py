@@ -9,7 +9,7 @@ mpl.use("svg")
 
 from matplotlib import pyplot
 
-from benchmarks.paper_tables import Cell
+from benchmarks.printed_tables import Cell
 from benchmarks.reference.literal_rules import vote_ceiling
 from benchmarks.runs import Task
 

@@ -21,11 +21,15 @@ class Method:
     Attributes:
         plain: algorithm without privacy; empty: none.
         private: repaired algorithm, which runs at the printed ε; empty: none.
+        check: algorithm of the table's check, which tests a reason of a difference; empty: none.
+        check_epsilon: its ε; empty: without privacy.
         absent: why neither is there; empty otherwise.
     """
 
     plain: str = ""
     private: str = ""
+    check: str = ""
+    check_epsilon: str = ""
     absent: str = ""
 
 
@@ -39,6 +43,7 @@ class Table:
         measures_error: whether the paper prints 100 − accuracy.
         about: the paper's protocol, and what is otherwise here.
         methods: by printed name.
+        check: what the checks of the methods are; empty: there are none.
     """
 
     name: str
@@ -46,6 +51,7 @@ class Table:
     about: str
     methods: Mapping[str, Method]
     measures_error: bool = False
+    check: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,13 @@ class Cell:
         # Only random trees take the sizes of the paper: elsewhere the parameters belong to the run without privacy.
         parameters = self.parameters if algorithm.startswith("rdt-") else ""
         return self._task(algorithm, _cut(parameters), self.epsilon) if algorithm else None
+
+    @property
+    def check(self) -> Task | None:
+        """Specification of the run that tests a reason of a difference, on the first split."""
+        method = TABLES[self.table].methods[self.method]
+        parameters = "" if method.check_epsilon else self.parameters
+        return self._task(method.check, parameters, method.check_epsilon) if method.check else None
 
     def _task(self, algorithm: str, parameters: str, epsilon: str) -> Task | None:
         file = sources()[self.dataset].file
@@ -176,7 +189,11 @@ TABLES: Mapping[str, Table] = {
             "Preprint of the multinomial forest, table 3: one tree at a budget",
             "The paper: one tree, B1 = B2 = B3/20, depth 10, for a claim of ε = B3. Without privacy: one tree with the "
             "paper's B1 and B2 and B3 → ∞. Private: one tree of `mrf` at ε = B3.",
-            {f"B3 = {b3}": Method("mrf-plain:n_estimators=1", "mrf:n_estimators=1") for b3 in (1, 5, 10, 20)},
+            {
+                f"B3 = {b3}": Method("mrf-plain:n_estimators=1", "mrf:n_estimators=1", check="mrf-plain")
+                for b3 in (1, 5, 10, 20)
+            },
+            check="100 trees with labels by majority",
         ),
         Table(
             "spe-1",
@@ -198,11 +215,14 @@ TABLES: Mapping[str, Table] = {
             "the others labels only.",
             {
                 "SSPE-1": Method(private="sspe-1"),
-                "SSPE-2": Method(private="sspe-2:labelled_share=0.2"),
-                "PTE": Method(private="pte:labelled_share=0.2"),
+                **{
+                    name: Method(private=algorithm, check=algorithm, check_epsilon="4")
+                    for name, algorithm in (("SSPE-2", "sspe-2:labelled_share=0.2"), ("PTE", "pte:labelled_share=0.2"))
+                },
                 "SSRDT": Method(absent=_NO_DEFINITION),
                 "TOP": Method(absent=_NO_DEFINITION),
             },
+            check="ε = 4, the true loss of the printed noise",
         ),
         Table(
             "dprf-1",
