@@ -108,6 +108,7 @@ def test_answers_name_the_account_and_its_kind(calls: AccountCalls) -> None:
     named = {"account": calls.id, "account_name": "patients", "kind": calls.kind}
     dataset = (calls.id, "patients") if calls.kind == "dataset" else (None, None)
     lowered = json.loads(calls.cap("2").body)
+    assert lowered.pop("warnings") == []
     assert lowered == named | {
         "dataset": dataset[0], "dataset_name": dataset[1], "accountant": "pure", "unit": "epsilon",
         "deleted_at": None, "cap": "2", "charged": "0", "reserved": "0", "remaining": "2", "available": "2",

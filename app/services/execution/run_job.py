@@ -58,6 +58,7 @@ KINDS: Mapping[str, JobKind] = MappingProxyType(
 COMMIT_RETRY_S = (0.25, 0.5, 1.0)
 """Pauses between attempts of the last commit, in seconds."""
 
+_ABSENT = "a job waits, uncharged, because a file of its rows is absent; bring the file back, or cancel the job"
 WORKER = "worker"
 """The actor of entries that no key caused."""
 
@@ -289,11 +290,16 @@ def _bring_rows(installation: Installation, claim: Claim) -> None:
     store, is_timed = installation.files, installation.settings.release_interval_s > 0
 
     def bring() -> None:
-        for name in (name.as_posix() for part in living for name in _names(part)):
-            if is_timed:
-                store.open(name).close()
-            else:
-                store.local(name)
+        for part in living:
+            try:
+                for name in _names(part):
+                    if is_timed:
+                        store.open(name.as_posix()).close()
+                    else:
+                        store.local(name.as_posix())
+            except FileNotFoundError:
+                _log.error(_ABSENT, extra={"job_id": claim.job_id, "dataset_id": part.dataset})
+                raise
 
     with ThreadPoolExecutor(1) as pool:
         brought = pool.submit(bring)
@@ -301,12 +307,6 @@ def _bring_rows(installation: Installation, claim: Claim) -> None:
             heartbeat(installation, claim, trees_done=0)
     try:
         brought.result()
-    except FileNotFoundError:
-        _log.error(
-            "a job waits, uncharged, because a file of its rows is absent; bring the file back, or cancel the job",
-            extra={"job_id": claim.job_id},
-        )
-        raise Unavailable("the rows of a job cannot be read") from None
     except OSError:  # nothing was charged, and the job goes back to the queue with its lease
         raise Unavailable("the rows of a job cannot be read") from None
 
