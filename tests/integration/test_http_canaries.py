@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import httpx
 import numpy as np
 import psutil
+import pyarrow as pa
 import pytest
 from safetensors.numpy import load
 
@@ -33,6 +34,7 @@ from app.privacy.adjacency import Adjacency
 from tests.support.canaries import Canaries
 from tests.support.canary_search import Search
 from tests.support.canary_walk import DECLARATION, HEADER, Walk
+from tests.support.columnar import stream_of
 from tests.support.forked_program import ForkedProgram
 from tests.support.server import CSV, Caller, Server, declaration, new_idempotency_key, training, worker
 
@@ -172,7 +174,10 @@ def _predictions(walk: Walk, caller: Caller, model: str) -> None:
         walk.ask(caller, "POST", path, json=body)
     many = {"rows": [row] * (limits.MAX_PREDICTION_ROWS + 1)}
     walk.ask(caller, "POST", path, 413, json=many)
-    walk.ask(caller, "POST", path, 415, content=odd, headers={"Content-Type": "application/vnd.apache.arrow.stream"})
+    walk.ask(caller, "POST", path, 415, content=odd, headers={"Content-Type": f"text/{odd}"})
+    arrow = {"Content-Type": "application/vnd.apache.arrow.stream"}
+    for content in (odd.encode(), *(stream_of(pa.Table.from_pylist([cells])) for cells in (row, {**row, odd: odd}))):
+        walk.ask(caller, "POST", path, 200, 400, 422, content=content, headers=arrow)
     walk.ask(caller, "POST", path, 400, content=f'{{"rows": [{{"amount": {odd}')
 
 
