@@ -68,7 +68,7 @@ def jobs(draw: st.DrawFn) -> list[tuple[dict[str, Any], list[str]]]:
     return listed
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     listed=jobs(), closed=st.sampled_from([(), ("ds_closed",)]), ends=st.lists(st.booleans(), min_size=14, max_size=14)
 )

@@ -24,6 +24,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from app.verifier import control_export, dataset_replay, population_replay
+from tests.support.databases import on_one_idle_server
 from tests.support.estate import built_estate
 from tests.support.generated_requests import Sender, each_case, operations
 from tests.support.openapi import DOCUMENT
@@ -41,6 +42,7 @@ LONG_CASES = 48
 """Cases of each operation in a round; each case is sent in three forms: about 5,000 requests in a round."""
 
 
+@on_one_idle_server
 def test_every_answer_is_a_declared_one(idle_server: Server, tmp_path: Path) -> None:
     statuses = _fuzz(idle_server, tmp_path, n_cases=2, n_forms=2, number=0)
     assert sum(n for status, n in statuses.items() if status < 300) > 50, "many requests are accepted"

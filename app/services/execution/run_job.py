@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
@@ -47,6 +49,8 @@ from app.services.jobs.kind import JobKind, Output, OutputInvalid
 from app.services.jobs.task import JobTask, PartRows, input_path
 from app.services.profiles.released_profile import ProfileKind
 from app.services.training.trained_model import TrainKind
+
+Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
 
@@ -301,14 +305,26 @@ def _bring_rows(installation: Installation, claim: Claim) -> None:
                 _log.error(_ABSENT, extra={"job_id": claim.job_id, "dataset_id": part.dataset})
                 raise
 
-    with ThreadPoolExecutor(1) as pool:
-        brought = pool.submit(bring)
-        while wait([brought], timeout=installation.settings.lease_ttl_s / 4).not_done:
-            heartbeat(installation, claim, trees_done=0)
     try:
-        brought.result()
+        _while_leased(installation, claim, bring)
     except OSError:  # nothing was charged, and the job goes back to the queue with its lease
         raise Unavailable("the rows of a job cannot be read") from None
+
+
+def _while_leased(installation: Installation, claim: Claim, work: Callable[[], Result]) -> Result:
+    """Does work that may take longer than a lease, and extends the lease meanwhile; returns or raises what it does.
+
+    Raises:
+        LeaseLost: the job was cancelled, or another worker has it.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(work)
+        while wait([done], timeout=installation.settings.lease_ttl_s / 4).not_done:
+            try:
+                heartbeat(installation, claim, trees_done=0)
+            except Unavailable:
+                _log.warning("a heartbeat was missed")
+    return done.result()
 
 
 def located(installation: Installation, task: JobTask) -> JobTask:
@@ -323,7 +339,7 @@ def located(installation: Installation, task: JobTask) -> JobTask:
 def _run_and_settle(installation: Installation, claim: Claim, *, task: JobTask, run: Callable[[JobTask], None]) -> None:
     try:
         durable.make_folder(task.folder)
-        run(located(installation, task))
+        run(_while_leased(installation, claim, partial(located, installation, task)))
         output = KINDS[task.kind].keep(installation, task, task.output_path.read_bytes())
     except JobFailed as failure:
         _fail(installation, claim, reason=failure.reason)
