@@ -62,7 +62,6 @@ KINDS: Mapping[str, JobKind] = MappingProxyType(
 COMMIT_RETRY_S = (0.25, 0.5, 1.0)
 """Pauses between attempts of the last commit, in seconds."""
 
-_ABSENT = "a job waits, uncharged, because a file of its rows is absent; bring the file back, or cancel the job"
 WORKER = "worker"
 """The actor of entries that no key caused."""
 
@@ -302,7 +301,10 @@ def _bring_rows(installation: Installation, claim: Claim) -> None:
                     else:
                         store.local(name.as_posix())
             except FileNotFoundError:
-                _log.error(_ABSENT, extra={"job_id": claim.job_id, "dataset_id": part.dataset})
+                _log.error(
+                    "a job waits, uncharged: a file of its rows is absent; bring the file back, or cancel the job",
+                    extra={"job_id": claim.job_id, "dataset_id": part.dataset},
+                )
                 raise
 
     try:
