@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from app.core import durable, limits
 from app.core.errors import InstallationError
 from app.core.seekable_reader import SeekableReader
-from app.core.stores import Existing, Listed
+from app.core.stores import Existing, Listed, StoreUnreachable
 
 if TYPE_CHECKING:  # loaded only where a store is configured
     from obstore import ObjectMeta
@@ -33,13 +33,6 @@ _WHOLE_BYTES = 32 * 1024 * 1024
 
 _NAME = "name"
 """File in the folder of a copy: the name of the object."""
-
-
-class StoreUnreachable(OSError):
-    """The object store does not answer, or refuses the request."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(errno.EIO, f"the object store does not answer ({kind})")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ one step. Names have no meaning to a store.
 A store that cannot answer raises ``OSError``, as a broken disk does, so callers have one rule for both.
 """
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -19,6 +20,17 @@ from app.core import durable
 
 Existing = Literal["replace", "keep", "refuse"]
 """What to do when a file of that name exists; see :func:`app.core.durable.new_file`."""
+
+
+class StoreUnreachable(OSError):
+    """A store on other machines does not answer, or refuses the request.
+
+    Args:
+        kind: the kind of the error, without its text.
+    """
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(errno.EIO, f"the object store does not answer ({kind})")
 
 
 @dataclass(frozen=True)

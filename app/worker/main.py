@@ -105,7 +105,7 @@ class _Loop:
         supervisor = Supervisor(self._installation, claim, stopping=self._stopping)
         with about(job_id=claim.job_id):
             _log.info("job claimed")
-            run_job(self._installation, claim, supervisor.run)
+            run_job(self._installation, claim, supervisor.run, stopping=self._stopping)
             _log.info("job ended")
         CHILDREN.prepare()
         return True

@@ -17,7 +17,7 @@ from app.core import limits
 from app.core.errors import Unavailable
 from app.jobs.queue import Claim
 from app.jobs.states import EndReason
-from app.services.execution import run_job
+from app.services.execution import lease
 from app.services.execution.run_job import JobFailed
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
@@ -126,7 +126,7 @@ class Supervisor:
         interval = min(self._installation.settings.lease_ttl_s / 4, 1.0)
         if waited >= interval or (has_news and is_time_for_news):
             try:
-                run_job.heartbeat(self._installation, self._claim, trees_done=trees_done)
+                lease.heartbeat(self._installation, self._claim, trees_done=trees_done)
                 self._written_trees = trees_done
             except Unavailable:
                 _log.warning("a heartbeat was missed")

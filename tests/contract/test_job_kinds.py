@@ -2,11 +2,8 @@
 
 import shutil
 import stat
-import threading
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,31 +45,6 @@ def test_laying_out_models_keeps_the_lease_alive_and_the_models_unreadable_to_ot
     run_job.run_job(scene.installation, claim, perform_later)
     assert seen[0] > soon
     assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
-
-
-@on_one_database
-def test_copying_rows_to_the_machine_keeps_the_lease_alive_before_and_after_the_charge(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    installation = scene.installation
-    job_id = profile(scene)
-    claim = claimed(installation)
-    beats, kinds, store = threading.Semaphore(0), list[list[str]](), type(installation.files)
-    local = store.local
-
-    def beat(*_args: object, **_named: object) -> None:
-        beats.release()
-
-    def copied_slowly(files: Any, name: str) -> Path:
-        kinds.append(scene.kinds_of(job_id))
-        is_worker = len(kinds) <= 2  # then the child of the job opens its file
-        assert not is_worker or beats.acquire(timeout=60), "the lease ends during a long copy"
-        return local(files, name)
-
-    monkeypatch.setattr(run_job, "heartbeat", beat)
-    monkeypatch.setattr(store, "local", copied_slowly)
-    run_job.run_job(replace(installation, settings=replace(installation.settings, lease_ttl_s=3)), claim, perform_here)
-    assert kinds[:2] == [["reserve"], ["reserve", "charge"]]
 
 
 def test_the_newest_model_is_prepared_before_a_request_needs_it(scene: Scene) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from app.core.errors import LeaseLost, NotFound
 from app.jobs import queue
-from app.services.execution import run_job
+from app.services.execution import lease, run_job
 from tests.support.crash_scene import Scene, opened
 from tests.support.job_kinds import claimed
 from tests.support.sweeping import expired_at
@@ -56,7 +56,7 @@ def test_a_token_that_is_not_the_jobs_own_writes_nothing(scene: Scene) -> None:
     stranger = queue.Claim(job_id, "0" * 32)
     before = scene.job(job_id).lease_until
     with pytest.raises(LeaseLost):
-        run_job.heartbeat(scene.installation, stranger, trees_done=1)
+        lease.heartbeat(scene.installation, stranger, trees_done=1)
     with pytest.raises(LeaseLost):
         run_job.charge_job(scene.installation, stranger)
     after = scene.job(job_id)
@@ -68,7 +68,7 @@ def test_a_heartbeat_extends_the_lease_and_notes_progress(scene: Scene) -> None:
     job_id = scene.submit_job(key="k")
     claim = claimed(scene.installation)
     before = scene.job(job_id).lease_until
-    run_job.heartbeat(scene.installation, claim, trees_done=1)
+    lease.heartbeat(scene.installation, claim, trees_done=1)
     after = scene.job(job_id)
     assert before is not None
     assert after.lease_until is not None

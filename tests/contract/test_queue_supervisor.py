@@ -15,7 +15,7 @@ import pytest
 from app.core import limits
 from app.core.child_processes import scrubbed_environment
 from app.core.errors import LeaseLost, Unavailable
-from app.services.execution import run_job
+from app.services.execution import lease, run_job
 from app.services.execution.run_job import JobFailed
 from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
@@ -89,14 +89,14 @@ def test_a_child_that_does_not_read_its_task_causes_no_worker_error(job: Job, mo
 
 
 def test_progress_never_passes_the_number_of_trees(job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    told, heartbeat = tmp_path / "told", run_job.heartbeat
+    told, heartbeat = tmp_path / "told", lease.heartbeat
 
     def beat(*arguments: Any, trees_done: int) -> None:
         heartbeat(*arguments, trees_done=trees_done)
         if trees_done >= 2:
             told.touch()
 
-    monkeypatch.setattr(run_job, "heartbeat", beat)
+    monkeypatch.setattr(lease, "heartbeat", beat)
     job.train(monkeypatch, f"{TREE * 9} {until(told)}")
     assert job.scene.job(job.id).trees_done == job.scene.job(job.id).n_trees == 2
 
@@ -135,7 +135,7 @@ def test_a_lost_lease_kills_the_child(job: Job, monkeypatch: pytest.MonkeyPatch)
 def test_a_charged_job_outlives_a_database_that_is_away_for_a_while(
     job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    told, heartbeat, asked = tmp_path / "told", run_job.heartbeat, list[float]()
+    told, heartbeat, asked = tmp_path / "told", lease.heartbeat, list[float]()
 
     def away_at_first(*arguments: Any, **named: Any) -> None:
         asked.append(time.monotonic())
@@ -145,7 +145,7 @@ def test_a_charged_job_outlives_a_database_that_is_away_for_a_while(
         if named["trees_done"]:
             told.touch()
 
-    monkeypatch.setattr(run_job, "heartbeat", away_at_first)
+    monkeypatch.setattr(lease, "heartbeat", away_at_first)
     before = job.scene.job(job.id).lease_until
     job.train(monkeypatch, f"{TREE} {until(told)}")
     after = job.scene.job(job.id)

@@ -19,7 +19,7 @@ from sqlalchemy import select
 from app.core import clock
 from app.jobs.queue import Claim
 from app.ledger.tables import EntryRow
-from app.services.execution import run_job
+from app.services.execution import lease
 from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
 from app.worker import main, supervise
@@ -91,7 +91,7 @@ def run(sqlite_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with opened(sqlite_database_url, tmp_path / "home", lease_ttl_s=600) as scene:
         settings = replace(scene.installation.settings, release_interval_s=INTERVAL_S)
         scene = replace(scene, installation=replace(scene.installation, settings=settings))
-        run, heartbeat = Run(scene, test_clock, [], []), run_job.heartbeat
+        run, heartbeat = Run(scene, test_clock, [], []), lease.heartbeat
 
         def start(task: JobTask) -> "subprocess.Popen[bytes]":
             perform_here(task)
@@ -105,7 +105,7 @@ def run(sqlite_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
         monkeypatch.setattr(supervise, "_start", start)
         monkeypatch.setattr(supervise, "time", SimpleNamespace(monotonic=lambda: test_clock.time))
-        monkeypatch.setattr(run_job, "heartbeat", beat)
+        monkeypatch.setattr(lease, "heartbeat", beat)
         yield run
 
 

@@ -6,15 +6,13 @@ Transaction 1 charges and commits; only then are rows read. Transaction 2 checks
 
 import logging
 import shutil
+import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
@@ -32,7 +30,8 @@ from app.core.errors import (
     Unauthenticated,
     Unavailable,
 )
-from app.datasets import catalog, row_files
+from app.core.stores import StoreUnreachable
+from app.datasets import catalog
 from app.jobs import queue
 from app.jobs.queue import Claim
 from app.jobs.states import EndReason, JobState
@@ -42,15 +41,16 @@ from app.ledger import stored_rules
 from app.registry import models
 from app.registry.store import ArtifactLost
 from app.services.evaluations.released_evaluation import EvaluationKind
+from app.services.execution import job_files, lease
+from app.services.execution.job_files import located, row_names
+from app.services.execution.lease import Stopped
 from app.services.execution.paid import TaskNotPaid, require_paid
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.jobs.kind import JobKind, Output, OutputInvalid
-from app.services.jobs.task import JobTask, PartRows, input_path
+from app.services.jobs.task import JobTask, PartRows
 from app.services.profiles.released_profile import ProfileKind
 from app.services.training.trained_model import TrainKind
-
-Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +61,9 @@ KINDS: Mapping[str, JobKind] = MappingProxyType(
 
 COMMIT_RETRY_S = (0.25, 0.5, 1.0)
 """Pauses between attempts of the last commit, in seconds."""
+
+STORE_RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+"""Pauses between attempts to store an output in a store that does not answer, in seconds: its budget is spent."""
 
 WORKER = "worker"
 """The actor of entries that no key caused."""
@@ -96,11 +99,20 @@ def claim_next(installation: Installation) -> Claim | None:
         return queue.claim(session, at=at, ttl_s=installation.settings.lease_ttl_s, closed=closed)
 
 
-def run_job(installation: Installation, claim: Claim, run: Callable[[JobTask], None]) -> None:
+def run_job(
+    installation: Installation,
+    claim: Claim,
+    run: Callable[[JobTask], None],
+    *,
+    stopping: threading.Event | None = None,
+) -> None:
     """Charges the job, runs its child, and registers the output.
 
     Args:
+        installation: of this machine.
+        claim: of the job.
         run: starts the child and waits for it, outside any transaction; extends the lease meanwhile.
+        stopping: set by a signal to stop. Then an uncharged job returns to the queue, and a charged job fails as lost.
 
     Raises:
         LeaseLost: another worker has the job, or the job ended; nothing was written afterwards.
@@ -109,8 +121,9 @@ def run_job(installation: Installation, claim: Claim, run: Callable[[JobTask], N
     """
     if not _lay_out_inputs(installation, claim):
         return
-    _bring_rows(installation, claim)
+    stopping = stopping or threading.Event()
     try:
+        _bring_rows(installation, claim, stopping=stopping)
         task = charge_job(installation, claim)
     except TaskNotPaid:
         _log.error("a job's task is not what its reservations pay for")
@@ -122,11 +135,11 @@ def run_job(installation: Installation, claim: Claim, run: Callable[[JobTask], N
     except DatasetDeleted:
         _give_back(installation, claim, reason=EndReason.FAILED)
         return
-    except Frozen:
+    except (Frozen, Stopped):
         _put_back(installation, claim)
         return
     try:
-        _run_and_settle(installation, claim, task=task, run=run)
+        _run_and_settle(installation, claim, task=task, run=run, stopping=stopping)
     except LeaseLost:
         shutil.rmtree(task.folder, ignore_errors=True)
         raise
@@ -179,7 +192,7 @@ def _require_open(session: Session, row: JobRow, *, at: datetime) -> None:
 
 
 def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
-    """Copies the artifacts that a job reads to its folder, so that nobody can remove them after the charge.
+    """Copies the models that a job reads to its folder.
 
     Returns:
         Whether every model exists. If not, the job has failed and its reservations were given back: no row was read.
@@ -189,22 +202,15 @@ def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
     """
     with installation.database.read() as session:
         row = queue.job(session, claim.job_id)
-    folder = installation.job_folder(claim.job_id)
+        digests = KINDS[row.kind].inputs(row)
     try:
-        for digest in KINDS[row.kind].inputs(row):
-            path = input_path(folder, digest)
-            durable.make_folder(path.parent)
-            path.touch(mode=0o600)
-            path.write_bytes(installation.store.get(digest))
-            heartbeat(installation, claim, trees_done=0)  # the copy of many large models outlasts a lease
+        job_files.lay_out_inputs(installation, claim, digests)
     except ArtifactLost:
         with installation.database.read() as session:
-            if all(models.is_referenced(session, digest) for digest in KINDS[row.kind].inputs(row)):
+            if all(models.is_referenced(session, digest) for digest in digests):
                 raise
         _give_back(installation, claim, reason=EndReason.FAILED)
         return False
-    except OSError:  # the disk is full: nothing was charged, and the job goes back to the queue with its lease
-        raise Unavailable("the home cannot be written") from None
     return True
 
 
@@ -218,26 +224,10 @@ def _give_back(installation: Installation, claim: Claim, *, reason: EndReason) -
 
 
 def _put_back(installation: Installation, claim: Claim) -> None:
-    """Returns a job of a frozen dataset to the queue before its charge."""
+    """Returns a job to the queue before its charge: its dataset is frozen, or this process stops."""
     with installation.database.write() as session:
         queue.requeue(queue.leased(session, claim))
     shutil.rmtree(installation.job_folder(claim.job_id), ignore_errors=True)
-
-
-def heartbeat(installation: Installation, claim: Claim, *, trees_done: int) -> None:
-    """Extends the lease and stores the number of finished trees.
-
-    Raises:
-        LeaseLost: the job was cancelled or another worker has it; the caller stops and writes nothing.
-    """
-    with installation.database.write() as session:
-        queue.heartbeat(
-            session,
-            claim,
-            at=installation.database.now(session),
-            ttl_s=installation.settings.lease_ttl_s,
-            trees_done=trees_done,
-        )
 
 
 def _task(installation: Installation, session: Session, row: JobRow) -> JobTask:
@@ -265,90 +255,65 @@ def _rows(installation: Installation, session: Session, part: JobPart) -> PartRo
     dataset = catalog.find(session, part.dataset)
     return PartRows(
         schema=dataset.row.schema,
-        row_files=_names(part),
+        row_files=row_names(part),
         partitions=dataset.row.partitions,
         scope={name: tuple(cells) for name, cells in part.scope.items()},
         data_key=dataset.data_key(installation.storage_keys),
     )
 
 
-def _names(part: JobPart) -> tuple[Path, ...]:
-    """The names in the store of the rows of one part."""
-    return tuple(Path(row_files.rows_name(part.dataset, epoch)) for epoch in part.epochs)
-
-
-def _bring_rows(installation: Installation, claim: Claim) -> None:
-    """Copies the files of a job's rows to this machine, unless they are on it, while the lease is extended.
-
-    An upload is a public event, so a file that is absent reveals nothing private. The time of a copy depends on the
-    size of a file: with public times, files are copied after the charge, and here only looked up.
+def _bring_rows(installation: Installation, claim: Claim, *, stopping: threading.Event) -> None:
+    """Copies the files of a job's rows to this machine while the lease is extended.
 
     Raises:
         LeaseLost: the job was cancelled meanwhile.
+        Stopped: this process is to stop.
         Unavailable: a file cannot be read now.
     """
-    with installation.database.read() as session:
-        parts = queue.job(session, claim.job_id).parts
-        living = [part for part in parts if not catalog.find(session, part.dataset).is_deleted]
-    store, is_timed = installation.files, installation.settings.release_interval_s > 0
-
-    def bring() -> None:
-        for part in living:
-            try:
-                for name in _names(part):
-                    if is_timed:
-                        store.open(name.as_posix()).close()
-                    else:
-                        store.local(name.as_posix())
-            except FileNotFoundError:
-                _log.error(
-                    "a job waits, uncharged: a file of its rows is absent; bring the file back, or cancel the job",
-                    extra={"job_id": claim.job_id, "dataset_id": part.dataset},
-                )
-                raise
-
     try:
-        _while_leased(installation, claim, bring)
+        lease.while_leased(installation, claim, partial(job_files.bring_rows, installation, claim), stopping=stopping)
     except OSError:  # nothing was charged, and the job goes back to the queue with its lease
         raise Unavailable("the rows of a job cannot be read") from None
 
 
-def _while_leased(installation: Installation, claim: Claim, work: Callable[[], Result]) -> Result:
-    """Does work that may take longer than a lease, and extends the lease meanwhile; returns or raises what it does.
-
-    Raises:
-        LeaseLost: the job was cancelled, or another worker has it.
-    """
-    with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(work)
-        while wait([done], timeout=installation.settings.lease_ttl_s / 4).not_done:
-            try:
-                heartbeat(installation, claim, trees_done=0)
-            except Unavailable:
-                _log.warning("a heartbeat was missed")
-    return done.result()
-
-
-def located(installation: Installation, task: JobTask) -> JobTask:
-    """The task with the paths of its rows on this machine, as they are now: an erasure may have replaced a file."""
-    parts = (
-        replace(part, row_files=tuple(installation.files.local(name.as_posix()) for name in part.row_files))
-        for part in task.parts
-    )
-    return replace(task, parts=tuple(parts))
-
-
-def _run_and_settle(installation: Installation, claim: Claim, *, task: JobTask, run: Callable[[JobTask], None]) -> None:
+def _run_and_settle(
+    installation: Installation,
+    claim: Claim,
+    *,
+    task: JobTask,
+    run: Callable[[JobTask], None],
+    stopping: threading.Event,
+) -> None:
     try:
         durable.make_folder(task.folder)
-        run(_while_leased(installation, claim, partial(located, installation, task)))
-        output = KINDS[task.kind].keep(installation, task, task.output_path.read_bytes())
+        run(lease.while_leased(installation, claim, partial(located, installation, task), stopping=stopping))
+        output = _kept(installation, claim, task, stopping=stopping)
+    except Stopped:
+        _fail(installation, claim, reason=EndReason.LOST)
     except JobFailed as failure:
         _fail(installation, claim, reason=failure.reason)
     except (OutputInvalid, OSError):
         _fail(installation, claim, reason=EndReason.FAILED)
     else:
         _succeed(installation, claim, output)
+
+
+def _kept(installation: Installation, claim: Claim, task: JobTask, *, stopping: threading.Event) -> Output:
+    """Stores the child's output while the lease is extended; tries again while the store does not answer.
+
+    Raises:
+        OutputInvalid: the child left no output of its kind.
+        OSError: the child left no output, or the output cannot be stored.
+    """
+    data = task.output_path.read_bytes()
+    with lease.extended(installation, claim, trees_done=task.n_trees):
+        for wait_s in STORE_RETRY_S:
+            try:
+                return KINDS[task.kind].keep(installation, task, data)
+            except StoreUnreachable:
+                if stopping.wait(wait_s):
+                    raise
+        return KINDS[task.kind].keep(installation, task, data)
 
 
 def _fail(installation: Installation, claim: Claim, *, reason: EndReason) -> None:

@@ -1,0 +1,90 @@
+"""Brings the files of a job to this machine: models before its charge, rows before and after it."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from app.core import durable
+from app.core.errors import Unavailable
+from app.datasets import catalog, row_files
+from app.jobs import queue
+from app.jobs.queue import Claim
+from app.jobs.tables import JobPart
+from app.services.execution import lease
+from app.services.installation import Installation
+from app.services.jobs.task import JobTask, PartRows, input_path
+
+_log = logging.getLogger(__name__)
+
+
+def lay_out_inputs(installation: Installation, claim: Claim, digests: Sequence[str]) -> None:
+    """Copies the artifacts that a job reads to its folder, so that nobody can remove them after the charge.
+
+    Raises:
+        ArtifactLost: the file of a model is absent or damaged.
+        LeaseLost: the job was cancelled, or another worker has it.
+        Unavailable: the home cannot be written now.
+    """
+    folder = installation.job_folder(claim.job_id)
+    try:
+        with lease.extended(installation, claim, trees_done=0):
+            for digest in digests:
+                path = input_path(folder, digest)
+                durable.make_folder(path.parent)
+                path.touch(mode=0o600)
+                path.write_bytes(installation.store.get(digest))
+                lease.heartbeat(installation, claim, trees_done=0)  # also notices a cancellation
+    except OSError:  # the disk is full: nothing was charged, and the job goes back to the queue with its lease
+        raise Unavailable("the home cannot be written") from None
+
+
+def row_names(part: JobPart) -> tuple[Path, ...]:
+    """The names in the store of the rows of one part."""
+    return tuple(Path(row_files.rows_name(part.dataset, epoch)) for epoch in part.epochs)
+
+
+def bring_rows(installation: Installation, claim: Claim) -> None:
+    """Copies the files of a job's rows to this machine, unless they are on it. Runs before the charge.
+
+    An upload is a public event, so a file that is absent reveals nothing private. The time of a copy depends on the
+    size of a file: with public times, files are copied after the charge, and here only looked up.
+
+    Raises:
+        OSError: a file cannot be read now.
+    """
+    with installation.database.read() as session:
+        parts = queue.job(session, claim.job_id).parts
+        living = [part for part in parts if not catalog.find(session, part.dataset).is_deleted]
+    store, is_timed = installation.files, installation.settings.release_interval_s > 0
+    for part in living:
+        try:
+            for name in row_names(part):
+                if is_timed:
+                    store.open(name.as_posix()).close()
+                else:
+                    store.local(name.as_posix())
+        except FileNotFoundError:
+            _log.error(
+                "a job waits, uncharged: a file of its rows is absent; bring the file back, or cancel the job",
+                extra={"job_id": claim.job_id, "dataset_id": part.dataset},
+            )
+            raise
+
+
+def located(installation: Installation, task: JobTask) -> JobTask:
+    """The task with the paths of its rows on this machine, as they are now: an erasure may have replaced a file.
+
+    A file that cannot be brought keeps its name, at which the child finds nothing. So the child fails as it does with a
+    broken disk, and the job ends when the end of a child shows (ADR 0030).
+    """
+    return replace(task, parts=tuple(_located(installation, part) for part in task.parts))
+
+
+def _located(installation: Installation, part: PartRows) -> PartRows:
+    try:
+        paths = tuple(installation.files.local(name.as_posix()) for name in part.row_files)
+    except OSError:
+        _log.warning("the rows of a charged job cannot be read")
+        return part
+    return replace(part, row_files=paths)
