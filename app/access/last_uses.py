@@ -5,7 +5,7 @@ A request does not write: it would wait for the write lock, and one key can send
 
 import threading
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 
 from sqlalchemy import or_, update
@@ -13,6 +13,8 @@ from sqlalchemy.orm import Session
 
 from app.access.tables import KeyRow
 from app.core import limits
+
+_HOUR = timedelta(hours=1)
 
 
 class LastUses:
@@ -25,6 +27,9 @@ class LastUses:
 
     def note(self, key_id: str, *, at: datetime) -> None:
         """Notes a use of a key at the beginning of its hour."""
+        last = self._noted.get(key_id) or self._written.get(key_id)
+        if last is not None and last <= at < last + _HOUR:
+            return
         hour = at.replace(minute=0, second=0, microsecond=0)
         with self._lock:
             if self._written.get(key_id) != hour:

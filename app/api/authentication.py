@@ -31,8 +31,14 @@ class Authentication:
         self._capacities = capacities
         self._provider = provider
 
+    def known(self, scope: Scope) -> Principal | None:
+        """Return the caller of a prediction, if the process knows the caller under its lease. Reads no database."""
+        if scope["method"] != "POST" or self._heads.is_rewound or not _PREDICTION.fullmatch(scope["path"]):
+            return None
+        return cached(self._installation, _authorization(scope))
+
     async def principal(self, scope: Scope) -> Principal:
-        """Return the caller of a request; of a prediction, the caller that the process may know under its lease.
+        """Return the caller of a request.
 
         Raises:
             Unauthenticated: no valid key, token or session.
@@ -41,12 +47,8 @@ class Authentication:
         if is_page(scope["path"]):
             cookie = Request(scope).cookies.get(sessions.COOKIE)
             return await self._capacities.run(Work.AUTHENTICATION, lambda: self._signed_in(cookie))
-        keys = [value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"]
-        text = keys[0] if len(keys) == 1 else None  # with two keys the caller is ambiguous
+        text = _authorization(scope)
         predicts = scope["method"] == "POST" and _PREDICTION.fullmatch(scope["path"]) is not None
-        known = cached(self._installation, text) if predicts and not self._heads.is_rewound else None
-        if known is not None:
-            return known
         work = work_of_authentication(text, provider=self._provider)
         return await self._capacities.run(work, lambda: self._read(text, scope["path"], predicts=predicts))
 
@@ -58,3 +60,9 @@ class Authentication:
         (confirm_upgraded if _RELEASED_MODEL.fullmatch(path) else confirm_ready)(self._heads)
         read = authenticate_and_keep if predicts else authenticate
         return read(self._installation, authorization, provider=self._provider)
+
+
+def _authorization(scope: Scope) -> str | None:
+    """The field ``Authorization``; ``None`` if there are two, because then the caller is ambiguous."""
+    keys = [value for name, value in scope["headers"] if name == b"authorization"]
+    return keys[0].decode("latin-1") if len(keys) == 1 else None

@@ -2,7 +2,7 @@
 
 import re
 from asyncio import timeout
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
@@ -40,7 +40,6 @@ class Body(StrEnum):
     JSON = "json"
     DECLARATION = "declaration"
     ERASURE = "erasure"
-    PREDICTION = "prediction"
     INFERENCE = "inference"
     UPLOAD = "upload"
 
@@ -53,7 +52,7 @@ class Body(StrEnum):
                 return limits.MAX_DECLARATION_BODY_BYTES
             case Body.ERASURE:
                 return limits.MAX_ERASURE_BODY_BYTES
-            case Body.PREDICTION | Body.INFERENCE:
+            case Body.INFERENCE:
                 return limits.MAX_PREDICTION_BODY_BYTES
             case Body.UPLOAD:
                 return limits.MAX_UPLOAD_BODY_BYTES
@@ -121,10 +120,11 @@ class BodyRoute(APIRoute):
         async def handle(request: Request) -> Response:
             if limits_here.needs is not None:
                 request.state.principal.require(limits_here.needs)
-            _check_length(request.headers, body)
+            _check_length(request.headers.get("content-length"), body.max_bytes)
             counted = BodyRequest(request.scope, request.receive, max_bytes=body.max_bytes)
             if model is not None or body is Body.INFERENCE:
-                _check_media_type(counted.headers, _BINARY_TYPES if body is Body.INFERENCE else ())
+                fields = counted.headers.get("content-type"), counted.headers.get("content-encoding")
+                _check_media_type(*fields, _BINARY_TYPES if body is Body.INFERENCE else ())
                 text = await counted.body()
             async with nullcontext() if is_async else capacities(request).of(work):
                 if model is not None:
@@ -134,13 +134,15 @@ class BodyRoute(APIRoute):
         return handle
 
 
-async def read_body(scope: Scope, receive: Receive, body: Body, other_types: tuple[str, ...] = ()) -> tuple[str, bytes]:
-    """Reads a body within the limits of its kind, for a request that has no route of the framework.
+async def read_body(
+    scope: Scope, receive: Receive, max_bytes: int, other_types: tuple[str, ...] = ()
+) -> tuple[str, bytes]:
+    """Reads a body within its limits, for a request that has no route of the framework.
 
     Args:
         scope: of the request.
         receive: of the request.
-        body: the kind of the body.
+        max_bytes: the largest size.
         other_types: accepted media types besides JSON.
 
     Returns:
@@ -153,13 +155,13 @@ async def read_body(scope: Scope, receive: Receive, body: Body, other_types: tup
         Unauthenticated: the key was revoked while the request waited for its body.
     """
     # Starlette's Headers and Request take longer than a prediction. As there, the first field of a name counts.
-    fields: dict[str, str] = {}
+    fields: dict[bytes, str] = {}
     for name, value in scope["headers"]:
-        if name in _OF_BODIES:
-            fields.setdefault(name.decode("ascii"), value.decode("latin-1"))
-    _check_length(fields, body)
-    media_type = _check_media_type(fields, other_types)
-    incoming = _Incoming(scope, receive, body.max_bytes)
+        if name in _OF_BODIES and name not in fields:
+            fields[name] = value.decode("latin-1")
+    _check_length(fields.get(b"content-length"), max_bytes)
+    media_type = _check_media_type(fields.get(b"content-type"), fields.get(b"content-encoding"), other_types)
+    incoming = _Incoming(scope, receive, max_bytes)
     parts = []
     while True:
         message = await incoming()
@@ -170,24 +172,23 @@ async def read_body(scope: Scope, receive: Receive, body: Body, other_types: tup
             return media_type, b"".join(parts)
 
 
-def _check_length(headers: Mapping[str, str], body: Body) -> None:
-    declared = headers.get("content-length", "")
-    if _LENGTH.fullmatch(declared) and int(declared) > body.max_bytes:
-        raise TooLarge("the body", body.max_bytes)
+def _check_length(declared: str | None, max_bytes: int) -> None:
+    if declared is not None and _LENGTH.fullmatch(declared) and int(declared) > max_bytes:
+        raise TooLarge("the body", max_bytes)
 
 
-def _check_media_type(headers: Mapping[str, str], others: tuple[str, ...] = ()) -> str:
+def _check_media_type(declared: str | None, encoding: str | None, others: tuple[str, ...] = ()) -> str:
     """Reject a body that is neither plain JSON nor of another accepted type, and return its type.
 
     Raises:
         UnsupportedMediaType: another type, or an encoded body.
     """
-    media_type = _media_type(headers.get("content-type", "application/json"))
+    media_type = "application/json" if declared is None else _media_type(declared)
     if media_type not in ("application/json", *others) and not (
         media_type.startswith("application/") and media_type.endswith("+json")
     ):
         raise UnsupportedMediaType([*_JSON_TYPES, *others])
-    if headers.get("content-encoding", "identity").strip().lower() != "identity":
+    if encoding is not None and encoding.strip().lower() != "identity":
         raise UnsupportedMediaType([*_JSON_TYPES, *others])
     return media_type
 
@@ -220,7 +221,13 @@ class _Incoming:
     async def __call__(self) -> Message:
         if self._is_complete:
             return await self._receive()  # tells when the client goes away
-        message = await self._next()
+        steps = self._receive().__await__()
+        try:
+            first: Any = next(steps)
+        except StopIteration as arrived:  # no timer for what is there already: it takes longer than a prediction
+            message: Message = arrived.value
+        else:
+            message = await self._waited(first, steps)
         self._n_bytes += len(message.get("body", b""))
         if self._n_bytes > self._max_bytes:
             raise TooLarge("the body", self._max_bytes)
@@ -232,13 +239,8 @@ class _Incoming:
             )
         return message
 
-    async def _next(self) -> Message:
-        steps = self._receive().__await__()
-        try:
-            first: Any = next(steps)
-        except StopIteration as arrived:  # no timer for what is there already: it takes longer than a prediction
-            message: Message = arrived.value
-            return message
+    async def _waited(self, first: Any, steps: Generator[Any, Any, Message]) -> Message:
+        """A message that was not there when its receiving took its first step, which waits for ``first``."""
         in_all = limits.BODY_WAIT_S + self._n_bytes / limits.MIN_BODY_BYTES_PER_S
         begun = monotonic()
         try:

@@ -5,7 +5,6 @@ import errno
 import logging
 import secrets
 import time
-from collections import Counter
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -58,7 +57,7 @@ class EveryRequest:
         self._installation = installation
         self._predictions = predictions
         self._in_flight = 0
-        self._in_flight_of: Counter[str | None] = Counter()
+        self._in_flight_of: dict[str | None, int] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -115,27 +114,31 @@ class EveryRequest:
         """
         principal: Principal | None = scope["state"].get("principal")
         key_id = None if principal is None else principal.key_id
-        if key_id is not None and self._in_flight_of[key_id] >= limits.MAX_REQUESTS_PER_KEY:
+        n_in_flight = self._in_flight_of.get(key_id, 0)
+        if key_id is not None and n_in_flight >= limits.MAX_REQUESTS_PER_KEY:
             raise TooManyRequests
-        self._in_flight_of[key_id] += 1
+        self._in_flight_of[key_id] = n_in_flight + 1
         return key_id
 
     def _end(self, key_id: str | None) -> None:
-        self._in_flight_of[key_id] -= 1
-        if not self._in_flight_of[key_id]:
+        n_left = self._in_flight_of[key_id] - 1
+        if n_left:
+            self._in_flight_of[key_id] = n_left
+        else:
             del self._in_flight_of[key_id]
 
     async def _admit(self, scope: Scope) -> None:
-        if scope["path"] in PUBLIC_PATHS:
+        path = scope["path"]
+        if path in PUBLIC_PATHS:
             return
         if self._in_flight > limits.MAX_REQUESTS_IN_FLIGHT:
             raise TooManyRequests
-        if scope["path"] in WITHOUT_SESSION:
+        if path in WITHOUT_SESSION:
             return
-        principal = await self._authentication.principal(scope)
+        principal = self._authentication.known(scope) or await self._authentication.principal(scope)
         scope["state"]["principal"] = principal
         self._installation.last_uses.note(principal.key_id, at=clock.now())
-        if not scope["path"].isprintable():  # ids and names are printable, and PostgreSQL rejects a NUL in a query
+        if not path.isprintable():  # ids and names are printable, and PostgreSQL rejects a NUL in a query
             raise NotFound("path")
 
 

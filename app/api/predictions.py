@@ -5,15 +5,17 @@ documents the operation, and answers other methods.
 """
 
 import re
+from functools import lru_cache, partial
 
 from fastapi import Request
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from app.access.roles import Principal
-from app.api.bodies import Body, read_body
+from app.api.bodies import read_body
 from app.api.capacity import Capacities, Work
 from app.api.query_parameters import check_query
+from app.core import limits
 from app.services.installation import Installation
 from app.services.predict import Form, predict, predict_at_once
 
@@ -44,7 +46,7 @@ class Predictions:
     async def answer(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request whose caller is authenticated; see :func:`app.services.predict.predict` for the errors."""
         scope["route"] = self._route
-        media_type, body = await read_body(scope, receive, Body.PREDICTION, (Form.ARROW,))
+        media_type, body = await read_body(scope, receive, limits.MAX_PREDICTION_BODY_BYTES, (Form.ARROW,))
         if scope["query_string"]:
             await check_query(Request(scope))
         principal: Principal = scope["state"]["principal"]
@@ -54,10 +56,9 @@ class Predictions:
         if form is answer_form is Form.JSON:
             answer = predict_at_once(self._installation, principal, address, body)
         if answer is None:
-            answer = await self._capacities.run(
-                Work.PREDICTION,
-                lambda: predict(self._installation, principal, address, body, form=form, answer_form=answer_form),
-            )
+            forms = {"form": form, "answer_form": answer_form}
+            work = partial(predict, self._installation, principal, address, body, **forms)
+            answer = await self._capacities.run(Work.PREDICTION, work)
         headers = [(b"content-length", b"%d" % len(answer)), (b"content-type", answer_form.encode("ascii"))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
@@ -65,6 +66,12 @@ class Predictions:
 
 def _form_of_answer(scope: Scope, form: Form) -> Form:
     """The form of the request, unless the field ``Accept`` names the other form alone."""
-    accepted = b",".join(value for name, value in scope["headers"] if name == b"accept").lower()
-    named = [other for other in Form if other.encode("ascii") in accepted]
-    return named[0] if len(named) == 1 else form
+    accepted = [value for name, value in scope["headers"] if name == b"accept"]
+    return (_only_form(b",".join(accepted)) or form) if accepted else form
+
+
+@lru_cache(maxsize=64)
+def _only_form(accepted: bytes) -> Form | None:
+    """The form that a field names, unless it names both or none."""
+    named = [form for form in Form if form.encode("ascii") in accepted.lower()]
+    return named[0] if len(named) == 1 else None

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,9 +19,6 @@ from app.forests.trees import pooling
 
 COIN_BITS = 53
 """Probabilities are rounded to multiples of 2^-53 before a label is drawn from them."""
-
-_texts: WeakKeyDictionary[Forest, tuple[Schema, RequestText]] = WeakKeyDictionary()
-_readers: WeakKeyDictionary[Forest, dict[str, tuple[Schema, Reader]]] = WeakKeyDictionary()
 
 
 def probabilities(
@@ -71,20 +69,12 @@ def labels(
         InvalidRequest: the model offers no such read-out.
     """
     assert probabilities.shape == (columns.n_rows, schema.n_classes)
-    if _settled(forest, read_out) != pooling.DRAW:
-        most_probable: NDArray[np.int32] = probabilities.argmax(axis=1).astype(np.int32)
-        return most_probable
-    weights = np.floor(probabilities * 2**COIN_BITS).astype(np.uint64).cumsum(axis=1)
-    drawn = [int(np.searchsorted(row, below(int(row[-1])), side="right")) for row in weights]
-    return np.array(drawn, dtype=np.int32)
+    return _labels(probabilities, _settled(forest, read_out), below)
 
 
 def read_request(forest: Forest, schema: Schema, body: bytes) -> tuple[SanitisedColumns, str | None] | None:
     """Reads rows and read-out of a prediction request, if the body has a usual form; see :class:`RequestText`."""
-    known = _texts.get(forest)
-    if known is None or known[0] != schema:
-        known = _texts[forest] = schema, RequestText(schema)
-    return known[1].read(body)
+    return _predictor(forest, schema).text.read(body)
 
 
 def prepare(forest: Forest, schema: Schema) -> None:
@@ -92,10 +82,65 @@ def prepare(forest: Forest, schema: Schema) -> None:
     _reader(forest, schema, _settled(forest, None))
 
 
-def is_prepared(forest: Forest, *, read_out: str | None = None) -> bool:
-    """Whether a forest has predicted by a read-out (default its own), so that another prediction takes microseconds."""
-    named = catalogue.read_outs(forest.plan.algorithm)[0] if read_out is None else read_out
-    return _shared(named) in _readers.get(forest, {})
+def predict_at_once(
+    forest: Forest, schema: Schema, body: bytes, *, max_rows: int
+) -> tuple[NDArray[np.float64], NDArray[np.int32]] | None:
+    """Reads a request and predicts in microseconds: probabilities and labels.
+
+    Returns:
+        ``None`` if the body has another form or more than ``max_rows`` rows, or if the forest has not predicted by this
+        read-out yet: :func:`read_request`, :func:`probabilities` and :func:`labels` have to predict.
+    """
+    predictor = _predictors.get(forest)
+    if predictor is None or not predictor.readers or predictor.schema != schema:
+        return None
+    known = predictor.text.read(body)
+    if known is None or known[0].n_rows > max_rows:
+        return None
+    columns, read_out = known
+    settled = predictor.offered[0] if read_out is None else read_out
+    reader = predictor.readers.get(_shared(settled))
+    if reader is None or settled not in predictor.offered:
+        return None
+    shares = reader(columns)
+    return shares, _labels(shares, settled, secrets.randbelow)
+
+
+@dataclass(frozen=True)
+class _Predictor:
+    """What the predictions of a forest share. It holds no reference to the forest, so that the forest can be freed.
+
+    Attributes:
+        schema: public.
+        offered: read-outs, the default first.
+        text: reads requests.
+        readers: by read-out, those that have predicted.
+    """
+
+    schema: Schema
+    offered: tuple[str, ...]
+    text: RequestText
+    readers: dict[str, Reader] = field(default_factory=dict)
+
+
+_predictors: WeakKeyDictionary[Forest, _Predictor] = WeakKeyDictionary()
+
+
+def _predictor(forest: Forest, schema: Schema) -> _Predictor:
+    known = _predictors.get(forest)
+    if known is None or known.schema != schema:
+        offered = catalogue.read_outs(forest.plan.algorithm)
+        known = _predictors[forest] = _Predictor(schema, offered, RequestText(schema))
+    return known
+
+
+def _labels(probabilities: NDArray[np.float64], read_out: str, below: Callable[[int], int]) -> NDArray[np.int32]:
+    if read_out != pooling.DRAW:
+        most_probable: NDArray[np.int32] = probabilities.argmax(axis=1).astype(np.int32)
+        return most_probable
+    weights = np.floor(probabilities * 2**COIN_BITS).astype(np.uint64).cumsum(axis=1)
+    drawn = [int(np.searchsorted(row, below(int(row[-1])), side="right")) for row in weights]
+    return np.array(drawn, dtype=np.int32)
 
 
 def _shared(read_out: str) -> str:
@@ -123,14 +168,13 @@ def _one_row(schema: Schema) -> SanitisedColumns:
 
 def _reader(forest: Forest, schema: Schema, read_out: str) -> Reader:
     """The reader of a forest by a read-out, cached for the life of the forest."""
-    readers = _readers.setdefault(forest, {})
-    shared = _shared(read_out)
-    known = readers.get(shared)
-    if known is not None and known[0] == schema:
-        return known[1]
+    predictor, shared = _predictor(forest, schema), _shared(read_out)
+    known = predictor.readers.get(shared)
+    if known is not None:
+        return known
     reader = catalogue.family(forest.plan.algorithm).reader(forest, schema, shared)
     # Readers pack trees and load compiled code at their first use.
     reader(_one_row(schema))
-    read_request(forest, schema, b'{"rows": [{}]}')
-    readers[shared] = (schema, reader)
+    predictor.text.read(b'{"rows": [{}]}')
+    predictor.readers[shared] = reader
     return reader

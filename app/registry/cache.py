@@ -38,8 +38,11 @@ class ArtifactCache:
 
     def loaded(self, digest: str) -> Artifact | None:
         """Returns the artifact of a digest if it is cached."""
-        with self._lock:
-            return self._loaded[digest][0] if digest in self._loaded else None
+        try:
+            with self._lock:
+                return self._loaded[digest][0]
+        except KeyError:
+            return None
 
     def forget(self, digest: str) -> None:
         """Removes a deleted artifact from the cache."""

@@ -171,15 +171,14 @@ def predict_at_once(installation: Installation, principal: Principal, address: s
         return None
     addressed: Addressed | None = installation.authority.get((principal.key_id, address))
     artifact = None if addressed is None else installation.cache.loaded(addressed.digest)
-    if addressed is None or artifact is None or not forests.is_prepared(artifact.forest):
+    if artifact is None:
         return None
-    known = forests.read_request(artifact.forest, artifact.schema, body)
-    if known is None:
+    schema = artifact.schema
+    predicted = forests.predict_at_once(artifact.forest, schema, body, max_rows=limits.MAX_ROWS_AT_ONCE)
+    if predicted is None:
         return None
-    columns, read_out = known
-    if columns.n_rows > limits.MAX_ROWS_AT_ONCE or not forests.is_prepared(artifact.forest, read_out=read_out):
-        return None
-    return PredictingModel(addressed.model_id, artifact).predict(columns, read_out=read_out).answer(Form.JSON)
+    probabilities, codes = predicted
+    return Predicted(artifact.privacy, schema.label.classes, codes, probabilities).answer(Form.JSON)
 
 
 def predicting_model(installation: Installation, principal: Principal, address: str) -> PredictingModel:

@@ -31,7 +31,7 @@ class RequestText:
             text that the sanitiser or a limit refuses, and for some that they accept.
         """
         read_out = None
-        tail = _READ_OUT.search(body, max(len(body) - _TAIL_BYTES, 0))
+        tail = _READ_OUT.search(body, max(len(body) - _TAIL_BYTES, 0)) if b'"read_out"' in body[-_TAIL_BYTES:] else None
         if tail is not None:  # without this member, the rest is a whole request or is not read
             body, read_out = body[: tail.start()] + b"}", tail[1].decode("ascii")
         by_columns = b'"columns"' in body[:_BEGIN_BYTES]
@@ -41,8 +41,11 @@ class RequestText:
             return None
         if n_values > limits.MAX_PREDICTION_BODY_NODES - _NODES_OF_THE_FRAME:
             return None
-        columns = self._rows.read(body, n_rows, by_columns=by_columns)
-        return None if columns is None else (SanitisedColumns(columns, n_rows), read_out)
+        values = self._rows.read(body, n_rows, by_columns=by_columns)
+        if values is None:
+            return None
+        columns, table = values
+        return SanitisedColumns(columns, n_rows, table), read_out
 
 
 def _n_listed(body: bytes) -> int:

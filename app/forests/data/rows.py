@@ -15,10 +15,13 @@ class SanitisedColumns:
             NaN = MISSING (only where the schema allows it). Categories: int32 ``(n_rows,)`` codes, ``other_code`` for
             an undeclared value and ``missing_code`` for an empty cell.
         n_rows: number of rows, also where the schema has no features.
+        table: the columns once more, as one float64 array ``(n_features, n_rows)``, where a reader of requests made it:
+            a small prediction takes less time from one array than from many.
     """
 
     columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...]
     n_rows: int
+    table: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from types import ModuleType
 from typing import Final
 
 import numpy as np
@@ -137,6 +138,14 @@ def _turns(right: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.uin
     return np.concatenate(n_turns), np.concatenate(turns)
 
 
+@cache
+def _loops() -> ModuleType:
+    """The compiled loops, which load the compiler: 0.5 s of CPU."""
+    from app.forests.kernels.compiled import prediction_loops
+
+    return prediction_loops
+
+
 def sum_leaf_values(X: NDArray[np.uint8], trees: PackedTrees) -> NDArray[np.float64]:
     """Adds up, tree by tree, the values of the leaves that each row reaches.
 
@@ -152,12 +161,10 @@ def sum_leaf_values(X: NDArray[np.uint8], trees: PackedTrees) -> NDArray[np.floa
     Raises:
         ValueError: a wrong type or shape.
     """
-    from app.forests.kernels.compiled import prediction_loops as loops
-
     X = require(X, np.uint8, shape=(trees.n_features, None), name="X")
     sums = np.zeros((trees.values.shape[1], X.shape[1]), dtype=np.float64)
     splits, turns = (trees.feature, trees.right), (trees.first_turn, trees.turn)
-    loops.sum_leaf_values(X, trees.number, splits, turns, trees.values, sums)
+    _loops().sum_leaf_values(X, trees.number, splits, turns, trees.values, sums)
     return np.ascontiguousarray(sums.T)
 
 
@@ -178,26 +185,49 @@ def sum_leaf_values_of(
     Raises:
         ValueError: another number of columns, or a column of another length.
     """
-    from app.forests.kernels.compiled import prediction_loops as loops
-
     if len(columns) != trees.n_features:
         raise ValueError("another number of columns than the trees have")
+    blocks = (bins.block(columns, start, min(BLOCK, n_rows - start)) for start in range(0, n_rows, BLOCK) or (0,))
+    return np.concatenate([sum_leaf_values_of_table(block, bins, trees) for block in blocks])
+
+
+def sum_leaf_values_of_table(table: NDArray[np.float64], bins: CodeTables, trees: PackedTrees) -> NDArray[np.float64]:
+    """Adds up leaf values as :func:`sum_leaf_values_of` does, for rows in one array.
+
+    Args:
+        table: sanitised values of the caller's rows, contiguous ``(n_features, n_rows)``, in the order of the columns
+            of ``trees``; codes of categories as numbers.
+        bins: of these columns.
+        trees: public.
+
+    Returns:
+        float64 ``(n_rows, n_outputs)``.
+
+    Raises:
+        ValueError: another number of columns.
+        TypeError: an array of another type or layout.
+    """
+    if len(table) != trees.n_features:
+        raise ValueError("another number of columns than the trees have")
+    sums = np.zeros((trees.values.shape[1], table.shape[1]))
     splits, turns = (trees.feature, trees.right), (trees.first_turn, trees.turn)
-    results = []
-    for start in range(0, n_rows, BLOCK) or (0,):
-        block = bins.block(columns, start, min(BLOCK, n_rows - start))
-        sums = np.zeros((trees.values.shape[1], block.shape[1]), dtype=np.float64)
-        loops.sum_leaf_values_of(block, bins.bins, (trees.number, trees.values), splits, turns, sums)
-        results.append(sums.T)
-    return np.ascontiguousarray(results[0]) if len(results) == 1 else np.concatenate(results)
+    _loops().sum_leaf_values_of(table, bins.bins, (trees.number, trees.values), splits, turns, sums)
+    return np.ascontiguousarray(sums.T)
 
 
 def normalised(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
     """Divides by the sum over the last axis; uniform where the sum is not positive. Sums are added up in order."""
-    from app.forests.kernels.compiled import prediction_loops as loops
-
     shares = np.array(evidence, dtype=np.float64, order="C")
-    loops.normalise(shares.reshape(-1, shares.shape[-1]))
+    _loops().normalise(shares.reshape(-1, shares.shape[-1]))
+    return shares
+
+
+def softmax(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The shares of exponentials of numbers, float64 ``(n_rows, n_outputs)`` like ``sums``; rows sum to 1."""
+    shares = np.array(sums, dtype=np.float64, order="C")
+    _loops().subtract_largest(shares)
+    np.exp(shares, out=shares)  # one function for all paths, because libraries round exponentials differently
+    _loops().normalise(shares)
     return shares
 
 

@@ -49,8 +49,19 @@ class PackedForest:
         column = number[position].reshape(feature.shape).astype(np.int32)
         return cls(smaller, tuple(features.tolist()), pack(column, len(smaller.n_codes)))
 
+    @cached_property
+    def _rows_of_table(self) -> NDArray[np.int64] | slice:
+        """The rows of a table with the features that the trees use."""
+        first = slice(len(self.features))
+        is_first = self.features == tuple(range(len(self.features)))
+        return first if is_first else np.array(self.features, dtype=np.int64)
+
     def sums(self, columns: SanitisedColumns) -> NDArray[np.float64]:
         """Sums of leaf values of rows, float64 ``(n_rows, n_outputs)``."""
+        if columns.table is not None and not self.encoding.pairs:
+            return kernels.sum_leaf_values_of_table(
+                columns.table[self._rows_of_table], self.encoding.tables, self.trees
+            )
         used = tuple(columns.columns[feature] for feature in self.features)
         if self.encoding.pairs:
             codes = self.encoding.encode_all(SanitisedColumns(used, columns.n_rows))

@@ -14,7 +14,7 @@ read-out    a row's class probabilities, from the leaves it reaches in each tree
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.kernels.prediction import normalised
+from app.forests.kernels.prediction import normalised, softmax
 
 VOTE, AVERAGE, DRAW, SUM, LOGARITHMIC = "mv", "ta", "pa", "sum", "log"
 
@@ -50,9 +50,7 @@ def leaf_values(counts: NDArray[np.int64], read_out: str, *, noise_scale: float)
 
 def to_probabilities(sums: NDArray[np.float64], read_out: str) -> NDArray[np.float64]:
     """Class probabilities of rows from the sums of their leaves' values; rows sum to 1."""
-    if read_out == LOGARITHMIC:
-        sums = np.exp(sums - sums.max(axis=-1, keepdims=True, initial=-np.inf))
-    return normalised(sums)
+    return softmax(sums) if read_out == LOGARITHMIC else normalised(sums)
 
 
 def class_proportions(evidence: NDArray[np.float64], noise_scale: float) -> NDArray[np.float64]:

@@ -64,7 +64,7 @@ Rules: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float64]]
 """The first category of every column among the texts, and one number more; and per column the lower bound, the upper
 bound, whether numbers are whole, the code of a missing cell (−1: no cell may be missing), whether it has categories."""
 Values: TypeAlias = tuple[NDArray[np.float64], NDArray[np.int32]]
-"""Numbers and codes, ``(n_columns, n_rows)``."""
+"""The values of all columns as numbers, and the codes of categories; both ``(n_columns, n_rows)``."""
 
 
 @compiled
@@ -238,7 +238,7 @@ def _fill_cell(
     column, row = cell
     missing = rules[1][column, 3]
     if text[at] == 110 and text[at + _ONE] == 117 and text[at + _TWO] == 108 and text[at + _THREE] == 108:  # null
-        values[0][column, row] = np.nan
+        values[0][column, row] = missing if rules[1][column, 4] else np.nan
         values[1][column, row] = np.int32(missing)
         return at + _FOUR if missing >= 0 else _NOT_READ
     if rules[1][column, 4]:
@@ -246,9 +246,10 @@ def _fill_cell(
         end, key, is_ascii = _string_end(text, start)
         first, last = rules[0][column], rules[0][column + 1]
         code = _position(text, start, end, key, texts, (first, last))
-        values[1][column, row] = np.int32(last - first if code < 0 else code)
         # A declared category is UTF-8; another string need not be.
         is_read = text[at] == _QUOTE and end != _NOT_READ and (code >= 0 or is_ascii)
+        code = last - first if code < 0 else code
+        values[0][column, row], values[1][column, row] = code, np.int32(code)
         return end + _ONE if is_read else _NOT_READ
     at, value = _number(text, at)
     value = min(max(value, rules[1][column, 0]), rules[1][column, 1])

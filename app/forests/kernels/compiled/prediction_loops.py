@@ -311,3 +311,14 @@ def normalise(evidence: NDArray[np.float64]) -> None:
             total += evidence[row, k]
         for k in range(n_outputs):
             evidence[row, k] = evidence[row, k] / total if total > 0.0 else 1.0 / n_outputs
+
+
+@compiled_for(written("float64", 2))
+def subtract_largest(sums: NDArray[np.float64]) -> None:
+    """Subtracts from every row its largest number, in place."""
+    for row in range(sums.shape[0]):
+        largest = -np.inf
+        for k in range(sums.shape[1]):
+            largest = max(largest, sums[row, k])
+        for k in range(sums.shape[1]):
+            sums[row, k] -= largest

@@ -293,8 +293,12 @@ def test_values_are_encoded_and_walked_in_one_call_as_in_two(n_rows: int) -> Non
     columns = (np.where(rng.random(n_rows) < 0.1, np.nan, rng.random(n_rows)), rng.integers(0, 7, n_rows, np.int32))
     expected = prediction.sum_leaf_values(bins.codes(columns, n_rows), trees)
     np.testing.assert_array_equal(prediction.sum_leaf_values_of(columns, n_rows, bins, trees), expected)
+    table = np.array(columns, dtype=np.float64)
+    np.testing.assert_array_equal(prediction.sum_leaf_values_of_table(table, bins, trees), expected)
     with pytest.raises(ValueError, match="number of columns"):
         prediction.sum_leaf_values_of(columns[:1], n_rows, bins, trees)
+    with pytest.raises(ValueError, match="number of columns"):
+        prediction.sum_leaf_values_of_table(table[:1], bins, trees)
 
 
 @pytest.mark.parametrize("shape", [(0, 2), (1, 2), (5, 3, 20)])
@@ -306,6 +310,15 @@ def test_shares_are_evidence_over_its_sum_and_uniform_without_evidence(shape: tu
     expected = np.divide(evidence, total, out=np.full(shape, 1 / shape[-1]), where=total > 0)
     np.testing.assert_allclose(shares, expected, rtol=1e-14)
     assert not evidence[-1:].any(), "the argument is not changed"
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (1, 2), (70, 3)])
+def test_softmax_equals_the_shares_of_exponentials_bit_by_bit(shape: tuple[int, int]) -> None:
+    sums = np.random.default_rng(5).normal(scale=300.0, size=shape)
+    before = sums.copy()
+    exponentials = np.exp(sums - sums.max(axis=1, keepdims=True, initial=-np.inf))
+    np.testing.assert_array_equal(prediction.softmax(sums), prediction.normalised(exponentials))
+    np.testing.assert_array_equal(sums, before, "the argument is not changed")
 
 
 @settings(max_examples=30, deadline=None)
