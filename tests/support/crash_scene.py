@@ -140,7 +140,7 @@ class Scene:
     def entries(self) -> list[Entry]:
         """All entries of the account."""
         with self.installation.database.read() as session:
-            return statements.entries(session, self.dataset_id, after=0, limit=1_000_000)
+            return _entries(session, self.dataset_id)
 
     def kinds_of(self, job_id: str) -> list[str]:
         """The kinds of a job's entries, in order."""
@@ -153,11 +153,13 @@ class Scene:
     def verified(self) -> Summary:
         """Checks the account's history and returns the verifier's summary.
 
-        The balances equal those of the entries, no prefix exceeds the cap, and the export verifies.
+        The balances equal those of the entries, no prefix exceeds the cap, and the export verifies. Workers may run
+        meanwhile: balances and entries are of one snapshot.
         """
         with self.installation.database.read() as session:
             cells = cell_balances(session, self.dataset_id)
-        assert replayed(self.entries(), n_cells=CELLS) == cells
+            entries = _entries(session, self.dataset_id)
+        assert replayed(entries, n_cells=CELLS) == cells
         return verify(self.export())
 
     def assert_no_orphans(self) -> None:
@@ -230,6 +232,10 @@ def cell_balances(session: Session, account_id: str) -> list[tuple[int, int]]:
         return [(cell.charged, cell.reserved) for cell in cells]
     balance = statements.balance(session, account_id)
     return [(balance.charged, balance.reserved)]
+
+
+def _entries(session: Session, account_id: str) -> list[Entry]:
+    return statements.entries(session, account_id, after=0, limit=1_000_000)
 
 
 @dataclass
