@@ -33,7 +33,7 @@ Role = Literal["serve", "api", "worker"]
 _IMPORTED_ONCE = (
     "app.api.main", "app.api.http_protocol", "app.cli.serve", "app.worker.main", "app.forests.onnx.model",
     "uvicorn.lifespan.on", "uvicorn.loops.auto", "sqlalchemy.dialects.postgresql.psycopg",
-    "sqlalchemy.dialects.sqlite.pysqlite", "psycopg",
+    "sqlalchemy.dialects.sqlite.pysqlite", "psycopg", "pandas",
 )  # fmt: skip
 """Modules that the processes use, so that forks have them."""
 

@@ -27,7 +27,10 @@ from typing import IO, Any, NoReturn
 from app.worker.child import load_modules
 
 _ROOT = Path(__file__).parents[2]
-_LOADED_BY_SERVERS = ("app.api.http_protocol", "app.api.main", "app.cli.main", "app.cli.serve", "app.worker.main")
+_LOADED_BY_SERVERS = (
+    "app.api.http_protocol", "app.api.main", "app.cli.main", "app.cli.serve", "app.worker.main", "pandas",
+)  # fmt: skip
+"""Arrow imports pandas, where it is installed, when it converts its first value."""
 _MAX_DESCRIPTORS = 4
 _POLL_S = 0.02
 

@@ -1,6 +1,8 @@
 """Tests that every row lies in one cell of every partition, and that a box is the rows in all of its cells."""
 
 import itertools
+import subprocess
+import sys
 from collections import Counter
 
 import numpy as np
@@ -156,3 +158,15 @@ def test_rows_of_an_unknown_label_are_in_no_box(tmp_path):
     ingest.partitions = Partitions((REGION,))
     ingest(HEADER + "EU,1,1,Male,0,who knows\nEU,2,1,Male,0,>50K\n")
     assert np.array_equal(ingest.read_box({"region": ("EU",)}).features.columns[0], [2.0])
+
+
+def test_columns_are_read_without_pandas():
+    """Each job has a process of its own, in which pandas would take longer than the rows of a small job."""
+    program = (
+        "import sys, pyarrow as pa; from app.datasets import boxes;"
+        "print(*boxes.integers(pa.chunked_array([pa.nulls(1, pa.int32())])));"
+        "print(*boxes.numbers(pa.chunked_array([pa.nulls(1, pa.float64())])));"
+        "print('pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["-1", "nan", "False"]
