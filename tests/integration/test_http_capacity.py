@@ -11,6 +11,7 @@ import pytest
 from app.api import predictions, uploads
 from app.api.capacity import THREADS, Work
 from app.api.routes import datasets, keys, ledger, models
+from tests.support.databases import on_one_server
 from tests.support.server import CSV, Server, csv_rows
 
 N_REQUESTS = 44
@@ -45,6 +46,7 @@ FUNCTIONS: dict[Work, tuple[Any, str]] = {
 }
 
 
+@on_one_server
 @pytest.mark.parametrize("blocked", FUNCTIONS)
 def test_work_that_blocks_leaves_threads_for_other_work(
     server: Server, model: str, monkeypatch: pytest.MonkeyPatch, blocked: Work

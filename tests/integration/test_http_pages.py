@@ -8,12 +8,14 @@ import pytest
 
 from app.api.pages.rendering import POLICY
 from app.api.pages.sessions import COOKIE
+from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.pages import hidden, signed_in
 from tests.support.server import Server
 
 HOSTILE = "<script>alert('x')</script>"
 
 
+@on_one_idle_server
 def test_without_a_session_every_page_leads_to_the_sign_in_and_back(idle_server: Server) -> None:
     browser = idle_server.client(None)
     for path in ("/", "/ui/jobs", "/ui/ledger/ds_x", "/ui/nothing"):
@@ -24,6 +26,7 @@ def test_without_a_session_every_page_leads_to_the_sign_in_and_back(idle_server:
     assert browser.get("/ui/live.js").headers["Content-Type"].startswith("text/javascript")
 
 
+@on_one_idle_server
 def test_a_session_needs_a_valid_key_and_never_holds_its_secret(idle_server: Server) -> None:
     browser = idle_server.client(None)
     browser.headers["Origin"] = idle_server.url
@@ -41,11 +44,13 @@ def test_a_session_needs_a_valid_key_and_never_holds_its_secret(idle_server: Ser
     assert "secure" in cookie.lower(), "beyond this machine, a browser transmits the cookie over HTTPS only"
 
 
+@on_one_idle_server
 @pytest.mark.parametrize("forged", ["", "x", "WyJrZXlfYSIsbnVsbCxudWxsXQ.aaaaaa.bbbb"])
 def test_a_forged_session_is_none(idle_server: Server, forged: str) -> None:
     assert idle_server.client(None).get("/", headers={"Cookie": f"{COOKIE}={forged}"}).status_code == 303
 
 
+@on_one_idle_server
 @pytest.mark.parametrize("end", ["revoked", "rotated"])
 def test_a_session_ends_with_its_key(idle_server: Server, end: str) -> None:
     caller = idle_server.caller("owner")
@@ -57,12 +62,14 @@ def test_a_session_ends_with_its_key(idle_server: Server, end: str) -> None:
     assert browser.get("/").status_code == 303
 
 
+@on_one_idle_server
 def test_signing_out_removes_the_session(idle_server: Server) -> None:
     browser = signed_in(idle_server, idle_server.admin)
     assert browser.post("/ui/sign-out").status_code == 303
     assert browser.get("/").status_code == 303
 
 
+@on_one_idle_server
 @pytest.mark.parametrize("origin", [None, "null", "https://elsewhere.example", "http://127.0.0.1:1"])
 def test_a_form_from_another_site_changes_nothing(idle_server: Server, origin: str | None) -> None:
     dataset = idle_server.uploaded()["id"]
@@ -85,6 +92,7 @@ def test_a_form_from_another_site_changes_nothing(idle_server: Server, origin: s
     assert idle_server.footprint() == before
 
 
+@on_one_idle_server
 @pytest.mark.parametrize(
     "following", ["https://elsewhere.example", "//elsewhere.example", "/\\elsewhere", "/ui/sign-in"]
 )
@@ -96,11 +104,13 @@ def test_signing_in_leads_to_no_other_site(idle_server: Server, following: str) 
     assert answer.headers["Location"] == "/"
 
 
+@on_one_idle_server
 def test_a_session_is_no_key_of_the_api(idle_server: Server) -> None:
     """Otherwise a page of another site could call the API with the browser's cookie."""
     assert signed_in(idle_server, idle_server.admin).get("/datasets").status_code == 401
 
 
+@on_one_server
 def test_every_page_has_the_policy_and_what_the_api_would_answer(server: Server) -> None:
     dataset = server.uploaded(partitions=[{"name": "shard", "kind": "hash", "cells": 2}])["id"]
     job = server.trained(dataset)
@@ -153,6 +163,7 @@ def test_the_list_is_searched_by_name_and_says_what_fits_and_who_one_is(idle_ser
     assert "has “100%_” in its name" in nothing
 
 
+@on_one_idle_server
 def test_a_job_is_quoted_submitted_once_and_refused_with_what_fits(idle_server: Server) -> None:
     dataset = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1"})["id"]
     browser = signed_in(idle_server, idle_server.admin)
@@ -175,6 +186,7 @@ def test_a_job_is_quoted_submitted_once_and_refused_with_what_fits(idle_server: 
     assert idle_server.admin.http.get(f"/ledger/{dataset}").json()["reserved"] == "0"
 
 
+@on_one_idle_server
 def test_chosen_cells_are_the_scope_of_the_quote_and_of_the_job(idle_server: Server) -> None:
     dataset = idle_server.uploaded(partitions=[{"name": "shard", "kind": "hash", "cells": 4}])["id"]
     browser, path = signed_in(idle_server, idle_server.admin), f"/ui/datasets/{dataset}/train"
@@ -189,6 +201,7 @@ def test_chosen_cells_are_the_scope_of_the_quote_and_of_the_job(idle_server: Ser
         assert browser.get(path, params={"epsilon": "1", "cells": wrong}).status_code == 422
 
 
+@on_one_idle_server
 def test_the_largest_job_that_fits_is_one_click_away(idle_server: Server) -> None:
     dataset = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1"})["id"]
     browser, path = signed_in(idle_server, idle_server.admin), f"/ui/datasets/{dataset}/train"
@@ -199,6 +212,7 @@ def test_the_largest_job_that_fits_is_one_click_away(idle_server: Server) -> Non
     assert "Train and spend 1 ε" in browser.get(f"{path}{unescape(link[1])}").text
 
 
+@on_one_idle_server
 def test_a_quote_shows_the_population_that_refuses_and_the_odds_of_the_job(idle_server: Server) -> None:
     name = f"patients-{secrets.token_hex(6)}"
     body = {"name": name, "budget": {"accountant": "pure", "epsilon": "1"}}
@@ -212,6 +226,7 @@ def test_a_quote_shows_the_population_that_refuses_and_the_odds_of_the_job(idle_
     assert "guesses right at most 89 % of the time" in page, "1 / (1 + exp(-2))"
 
 
+@on_one_idle_server
 def test_a_quote_shows_what_public_tables_recovered_and_the_epsilon_of_a_needed_share(idle_server: Server) -> None:
     dataset = idle_server.uploaded(public_size=30_000)["id"]
     browser, path = signed_in(idle_server, idle_server.admin), f"/ui/datasets/{dataset}/train"
@@ -229,6 +244,7 @@ def test_a_quote_shows_what_public_tables_recovered_and_the_epsilon_of_a_needed_
     assert "Nearest measured: rpf on pure accounts, 12 public tables at ε = 0.1 to 10" in page
 
 
+@on_one_idle_server
 def test_a_job_that_needs_an_approval_is_announced_and_waits(idle_server: Server) -> None:
     dataset = idle_server.uploaded()["id"]
     rules = {"largest_job": None, "approval_above": "0.5", "quotas": [], "frozen": False, "erase_rows_at": None}
@@ -244,6 +260,7 @@ def test_a_job_that_needs_an_approval_is_announced_and_waits(idle_server: Server
     assert "It waits for the approval of an owner" in job
 
 
+@on_one_idle_server
 @pytest.mark.parametrize(
     ("field", "text", "said"),
     [
@@ -261,6 +278,7 @@ def test_a_wrong_field_is_named_and_costs_nothing(idle_server: Server, field: st
     assert f"<li>{said}: " in answer.text
 
 
+@on_one_server
 def test_a_prediction_is_that_of_the_api(server: Server) -> None:
     dataset = server.uploaded()["id"]
     model = server.trained(dataset)["model_id"]
@@ -276,6 +294,7 @@ def test_a_prediction_is_that_of_the_api(server: Server) -> None:
     assert wrong.status_code == 422
 
 
+@on_one_server
 def test_stored_texts_are_shown_and_not_obeyed(server: Server) -> None:
     schema = {
         "features": [

@@ -9,6 +9,7 @@ import pytest
 
 from app.privacy.adjacency import Adjacency
 from app.privacy.guarantees import guarantee_of_population
+from tests.support.databases import on_one_idle_server
 from tests.support.server import Server, new_idempotency_key
 from tests.support.standalone import verified_alone
 
@@ -108,6 +109,7 @@ def test_exports_and_checkpoints_of_a_population_verify_together(scene: Scene) -
         assert each["compared"]["ledger"]["checkpoints"] != []
 
 
+@on_one_idle_server
 def test_an_export_alone_says_what_it_cannot_show(scene: Scene) -> None:
     result = verified_alone(scene.export()[0])
     assert (result["exit"], result["unchecked"]) == (0, scene.members)
@@ -128,6 +130,7 @@ def test_a_dataset_that_joins_late_brings_what_it_spent(scene: Scene) -> None:
     assert (result["exit"], result["together"], result["printable"]) == (0, "3.75", "5")
 
 
+@on_one_idle_server
 def test_the_printable_number_of_an_account_with_a_delta_is_that_of_the_service(
     idle_server: Server, tmp_path: Path
 ) -> None:
@@ -163,6 +166,7 @@ def test_an_erased_member_still_counts(server: Server, tmp_path: Path) -> None:
     assert result["members"][0]["compared"]["ledger"]["charged"] == "2"
 
 
+@on_one_idle_server
 @pytest.mark.parametrize("which", ["people", "first", "second"])
 def test_the_truncation_of_a_real_export_is_detected(scene: Scene, which: str) -> None:
     arguments = scene.export()
@@ -174,6 +178,7 @@ def test_the_truncation_of_a_real_export_is_detected(scene: Scene, which: str) -
     assert "the export was truncated" in result["reason"]
 
 
+@on_one_idle_server
 def test_proofs_about_a_populations_log_hold(scene: Scene) -> None:
     signed = scene.signed()
     for query in ("sequence=1", "sequence=5", "sequence=9"):
@@ -182,6 +187,7 @@ def test_proofs_about_a_populations_log_hold(scene: Scene) -> None:
         assert verified_alone(proof, *signed)["exit"] == 0
 
 
+@on_one_idle_server
 def test_an_export_taken_before_its_members_moved_on_says_what_is_later(scene: Scene) -> None:
     people = scene.take(f"/ledger/{scene.population}/export", "early")
     scene.cancel(scene.submit(scene.members[1], "0.25"))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.server import CSV, Caller, Server, csv_rows, declaration, new_idempotency_key, training
 from tests.support.standalone import verified_alone
 
@@ -101,6 +102,7 @@ def test_only_its_owner_and_admins_add_to_it_or_see_it(idle_server: Server) -> N
     assert analyst.http.put(f"/datasets/{other_dataset['id']}/population", **joining).status_code == 403
 
 
+@on_one_idle_server
 @pytest.mark.parametrize(
     ("changes", "differs"),
     [
@@ -135,6 +137,7 @@ def test_late_join_counts_what_was_spent_and_the_statement_grows(idle_server: Se
     assert (refused["population"], refused["remaining"], refused["largest_that_fits"]) == (name, "0", "0")
 
 
+@on_one_server
 @pytest.mark.parametrize("budget", [THREE, {"accountant": "gdp", "epsilon": "3", "delta": "0.000001"}])
 def test_guarantees_of_earlier_outputs_name_the_population_after_a_late_join(
     server: Server, budget: dict[str, str]
@@ -186,6 +189,7 @@ def test_populations_are_paged(idle_server: Server) -> None:
     assert rest["next"] is None
 
 
+@on_one_server
 def test_model_cards_say_that_the_guarantee_is_of_one_dataset(server: Server) -> None:
     name = new_name()
     dataset = server.uploaded(population=name)
@@ -251,6 +255,7 @@ def test_a_population_has_entries_cap_export_and_verification(idle_server: Serve
     assert (len(table), table[0].split(",")[:3]) == (8, ["sequence", "kind", "amount"])
 
 
+@on_one_idle_server
 def test_populations_are_no_datasets(idle_server: Server) -> None:
     admin, name = idle_server.admin, new_name()
     created = admin.http.post("/populations", json={"name": name, "budget": THREE}).json()

@@ -3,6 +3,7 @@
 import pytest
 
 from app.verifier.dataset_replay import verify
+from tests.support.databases import on_one_server
 from tests.support.server import SCHEMA, Server, new_idempotency_key
 
 DELTA = "0.000001"
@@ -98,6 +99,7 @@ def test_refusals_charge_nothing_and_name_the_rule(idle_server: Server) -> None:
     assert server.admin.http.get(f"/ledger/{dataset['id']}").json()["charged"] == "0"
 
 
+@on_one_server
 def test_profiles_need_the_role_analyst(server: Server) -> None:
     dataset = server.uploaded()
     profile = _released(server, dataset["id"])
@@ -112,6 +114,7 @@ def test_profiles_need_the_role_analyst(server: Server) -> None:
     assert stranger.http.post(path, json={"epsilon": "1"}, headers=new_idempotency_key()).status_code == 404
 
 
+@on_one_server
 @pytest.mark.parametrize(("accountant", "algorithm"), [("pure", "auto"), ("gdp", "auto"), ("zcdp", "rpf")])
 def test_a_quote_states_that_a_profile_has_no_effect(server: Server, accountant: str, algorithm: str) -> None:
     delta = {} if accountant == "pure" else {"delta": DELTA}
@@ -137,6 +140,7 @@ def test_a_quote_states_that_a_profile_has_no_effect(server: Server, accountant:
     assert balance["charged"] == "0"
 
 
+@on_one_server
 def test_a_model_whose_size_follows_from_a_profile_names_it_even_where_it_has_no_splits(server: Server) -> None:
     dataset = server.uploaded(400)
     profile = _released(server, dataset["id"], epsilon="2")
@@ -179,6 +183,7 @@ def test_a_profile_counts_on_the_account_of_its_own_dataset(server: Server) -> N
         verify(export.splitlines(keepends=True))
 
 
+@on_one_server
 def test_a_profile_of_another_dataset_needs_the_same_declaration(server: Server) -> None:
     age, *others = SCHEMA["features"]
     noted = {**SCHEMA, "features": [{**age, "bounds": "documented"}, *others]}

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from app.verifier.dataset_replay import verify
+from tests.support.databases import on_one_server
 from tests.support.server import SCHEMA, Server, new_idempotency_key, training
 
 PARAMETERS = {"n_estimators": 2, "max_depth": 2}
@@ -55,6 +56,7 @@ def test_a_job_on_two_datasets_is_quoted_charged_and_shown_on_both(server: Serve
     assert server.admin.http.post(f"/models/{job['model_id']}/predict", json={"rows": rows}).status_code == 200
 
 
+@on_one_server
 def test_a_model_card_names_the_second_dataset_to_those_who_see_it(server: Server) -> None:
     labelled, unlabelled = server.uploaded(), server.uploaded()
     job = server.ended(submitted(server, semi_supervised(labelled["id"], unlabelled["id"])).json()["job_id"])
@@ -85,6 +87,7 @@ def test_each_account_verifies_by_itself_with_the_event_that_it_paid_for(server:
         assert entries[-1]["event"] == part["event"]
 
 
+@on_one_server
 def test_accounts_of_different_units_pay_each_in_its_own(server: Server) -> None:
     labelled = server.uploaded()
     unlabelled = server.uploaded(budget={"accountant": "zcdp", "epsilon": "3", "delta": "1e-6"})
@@ -118,6 +121,7 @@ def test_a_refusal_names_the_account_and_neither_keeps_anything(server: Server, 
     assert submitted(server, body, key).status_code == 202, "a refusal leaves the key free"
 
 
+@on_one_server
 def test_a_second_dataset_needs_the_role_on_it(server: Server) -> None:
     labelled, unlabelled = server.uploaded(), server.uploaded()
     body = semi_supervised(labelled["id"], unlabelled["id"])
@@ -155,6 +159,7 @@ OTHER = {**SCHEMA, "features": [{**SCHEMA["features"][0], "upper": 121}, *SCHEMA
 RENAMED = {**SCHEMA, "label": {"name": "wealth", "classes": ["low", "middle", "high"]}}
 
 
+@on_one_server
 def test_a_second_dataset_that_does_not_fit_is_refused_with_a_place(server: Server) -> None:
     labelled, other, empty = server.uploaded(), server.declared(schema=OTHER), server.declared()
     cases: list[tuple[dict[str, Any], str, str]] = [
@@ -178,6 +183,7 @@ def test_a_second_dataset_that_does_not_fit_is_refused_with_a_place(server: Serv
     assert charged(server, labelled["id"]) == ("0", "0")
 
 
+@on_one_server
 def test_labels_of_the_second_dataset_may_be_of_another_kind(server: Server) -> None:
     labelled, unlabelled = server.uploaded(), server.declared(schema=RENAMED)
     rows = "age,height,sex,wealth\n" + "".join(f"{age},1.5,Male,\n" for age in range(80))
@@ -234,6 +240,7 @@ def test_both_parts_may_be_disjoint_cells_of_one_dataset(server: Server) -> None
     assert result["guarantee"]["adds"]["add_remove"] == "1"
 
 
+@on_one_server
 def test_parts_that_share_a_cell_of_one_dataset_are_refused(server: Server) -> None:
     dataset = server.uploaded(**SHARDS)
     cases: list[tuple[dict[str, list[int]], dict[str, list[int]]]] = [

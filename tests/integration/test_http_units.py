@@ -14,6 +14,7 @@ from app.core.data_keys import DataKey
 from app.datasets import admission
 from app.datasets.admission import BookRules
 from app.verifier.dataset_replay import verify
+from tests.support.databases import on_one_server
 from tests.support.server import CSV, Server, csv_rows, new_idempotency_key, training
 
 K = 3
@@ -65,18 +66,21 @@ def test_unit_is_what_is_paid_for_printed_and_verified(server: Server, accountan
     assert "Canary7Q" not in server.log()
 
 
+@on_one_server
 def test_a_price_that_leaves_nothing_for_a_row_is_refused(server: Server) -> None:
     dataset = server.declared(privacy_unit={"column": "patient", "max_rows": 1_000_000})
     refused = server.admin.http.post("/plans", json=training(dataset["id"], epsilon="0.0001"))
     assert refused.json()["errors"] == [{"at": "/epsilon", "problem": "too-small"}]
 
 
+@on_one_server
 def test_a_row_dataset_drops_nothing_and_says_so(server: Server) -> None:
     dataset = server.declared()
     report = server.admin.http.post(f"/datasets/{dataset['id']}/rows", content=csv_rows(5), headers=CSV).json()
     assert report["dropped"] is None
 
 
+@on_one_server
 def test_uploads_that_wait_for_one_another_stop_nobody_else(server: Server) -> None:
     """More uploads than the service has threads: most are told to retry, and their retries are stored."""
     dataset = server.declared(privacy_unit=UNIT)["id"]

@@ -20,8 +20,10 @@ from app.forests import catalogue
 from app.forests.contract.algorithm import TwoDatasetAlgorithm
 from app.forests.onnx import model as onnx_model
 from app.privacy.adjacency import Adjacency
+from tests.support.databases import on_one_server
 from tests.support.server import Server
 
+pytestmark = on_one_server
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "analyst.md"
 ROOMY = {"accountant": "gdp", "epsilon": "3", "delta": "1e-6"}
 ROWS: list[dict[str, Any]] = [

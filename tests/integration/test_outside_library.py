@@ -5,11 +5,13 @@ import sys
 from pathlib import Path
 
 from app.verifier.dataset_replay import verify
+from tests.support.databases import on_one_server
 from tests.support.server import Server
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "outside_library.py"
 
 
+@on_one_server
 def test_it_reserves_first_runs_afterwards_and_stops_where_the_budget_ends(server: Server, tmp_path: Path) -> None:
     (tmp_path / "key").write_text(server.admin.key)
     name = f"outside-{tmp_path.name}"[:60]

@@ -7,14 +7,12 @@ artifact, a card or a ledger entry would be a difference.
 
 import asyncio
 import itertools
-import os
 import secrets
-import subprocess
-import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx
 import pytest
@@ -25,10 +23,10 @@ from app.access import keys
 from app.access.roles import Role
 from app.api.main import create_app
 from app.core import clock
+from app.core.child_processes import scrubbed_environment
 from app.core.data_keys import StorageKeys
 from app.core.stores import Directory
 from app.datasets import catalog, private_rows, row_files
-from app.db import migrate
 from app.forests.data.schema import Schema
 from app.jobs.tables import JobRow
 from app.privacy.composition import Partitions
@@ -40,21 +38,13 @@ from app.services.jobs.task import JobTask
 from app.services.profiles import release_profile
 from app.services.training import grow_forest
 from tests.privacy.fixed_releases import FixedReleases
+from tests.support import forked_program
 from tests.support.crash_scene import open_installation
+from tests.support.databases import MigratedDatabase
 from tests.support.job_kinds import claimed
 from tests.support.neighbours import ALGORITHMS, BUDGETS, DECLARATION, HEADER, NEIGHBOURS, ROWS
 
 ROOT = Path(__file__).parents[2]
-
-CHILD = """
-import sys
-from app.forests.noise import randomness
-from tests.privacy.fixed_releases import FixedReleases
-randomness.SystemRandomness = FixedReleases
-from app.worker import child
-child.main(int(sys.argv[1]))
-"""
-"""The production child, with releases that do not depend on rows."""
 
 
 @dataclass
@@ -98,14 +88,15 @@ class World:
 
     def _child(self, task: JobTask) -> None:
         task.folder.mkdir(parents=True, exist_ok=True)
-        ended, progress = _in_process(task) if not self.has_children else _in_a_child(task)
+        log = self.installation.home.with_name("child.log")
+        ended, progress = _in_a_child(task, log) if self.has_children else _in_process(task)
         files = {path.name: path.read_bytes() for path in sorted(task.folder.glob("*")) if path.is_file()}
         self.left[f"{next(self._numbers)} child of {task.kind}"] = (ended, progress, files)
         assert files, "the child failed"
 
 
 def _in_process(task: JobTask) -> tuple[int, bytes]:
-    """Runs the work of a child in this process, because a child's imports take seconds."""
+    """Runs the work of a child in this process."""
     done: list[bytes] = []
     with pytest.MonkeyPatch.context() as patched:
         for module in (grow_forest, release_profile, release_evaluation):
@@ -114,40 +105,52 @@ def _in_process(task: JobTask) -> tuple[int, bytes]:
     return 0, b"".join(done)
 
 
-def _in_a_child(task: JobTask) -> tuple[int, bytes]:
-    with subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
-    ) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        child.stdin.write(task.to_text().encode() + b"\n")
-        child.stdin.flush()
-        progress = child.stdout.read()
-        return child.wait(), progress
+def _in_a_child(task: JobTask, log: Path) -> tuple[int, bytes]:
+    """Runs the production child in a process of its own."""
+    child = forked_program.start(
+        "tests.support.fixed_releases_child", folder=ROOT, environ=scrubbed_environment(), log=log, piped=True
+    )
+    assert child.stdout is not None
+    child.stdin.write(task.to_text().encode() + b"\n")
+    progress = child.stdout.read().encode()
+    exit_code = child.wait(timeout=120)
+    child.close()
+    return exit_code, progress
 
 
-def _opened(folder: Path, monkeypatch: pytest.MonkeyPatch, *, has_children: bool) -> World:
-    """An installation with fixed ids, secrets and times."""
+def _opened(url: str, home: Path, monkeypatch: pytest.MonkeyPatch, *, has_children: bool) -> World:
+    """An installation on a migrated database with fixed ids, secrets and times."""
     ticks, tokens = itertools.count(), itertools.count(1)
     start = datetime(2026, 1, 1, tzinfo=UTC)
     monkeypatch.setattr(clock, "now", lambda: start + timedelta(seconds=next(ticks) / 1000))
     monkeypatch.setattr(secrets, "token_bytes", lambda n=32: next(tokens).to_bytes(n))
     monkeypatch.setattr(secrets, "token_hex", lambda n=32: next(tokens).to_bytes(n).hex())
     monkeypatch.setattr(secrets, "token_urlsafe", lambda n=32: next(tokens).to_bytes(n).hex())
-    folder.mkdir()
-    url = f"sqlite:///{folder}/grovekeeper.db"
-    migrate.upgrade(url)
-    installation = open_installation(url, folder / "home", lease_ttl_s=600)
+    installation = open_installation(url, home, lease_ttl_s=600)
     with installation.database.write() as session:
         owner = keys.create(session, name="owner", roles=[Role.ADMIN], at=start)
     return World(installation, create_app(installation.settings), owner.text, has_children)
 
 
-def _walk(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, *, rows: str, accountant: str, has_children: bool = False
-) -> dict[str, Any]:
+Walk: TypeAlias = Callable[..., dict[str, Any]]
+"""``walk(folder, rows=…, accountant=…, has_children=…)``: every request of an analyst, and the record of its bytes."""
+
+
+@pytest.fixture
+def walk(migrated_database: MigratedDatabase, monkeypatch: pytest.MonkeyPatch) -> Walk:
+    """Makes the requests on a new installation."""
+
+    def walked(folder: Path, *, rows: str, accountant: str, has_children: bool = False) -> dict[str, Any]:
+        folder.mkdir()
+        with migrated_database("sqlite", folder) as url:
+            world = _opened(url, folder / "home", monkeypatch, has_children=has_children)
+            return _record(world, rows=rows, accountant=accountant)
+
+    return walked
+
+
+def _record(world: World, *, rows: str, accountant: str) -> dict[str, Any]:
     """Makes every request that an analyst can make, and returns the record."""
-    world = _opened(folder, monkeypatch, has_children=has_children)
     delta = {} if accountant == "pure" else {"delta": "0.000001"}
     try:
         dataset = world.ask("POST", "/datasets", **DECLARATION, budget=BUDGETS[accountant])["id"]
@@ -205,19 +208,19 @@ def _difference(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     ],
 )
 def test_every_byte_that_leaves_is_the_same_for_neighbours_with_equal_releases(
-    accountant: str, neighbours: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    accountant: str, neighbours: tuple[str, ...], tmp_path: Path, walk: Walk
 ) -> None:
-    usual = _walk(tmp_path / "usual", monkeypatch, rows=ROWS, accountant=accountant)
+    usual = walk(tmp_path / "usual", rows=ROWS, accountant=accountant)
     assert sum("child" in name for name in usual) == 3
     for name in neighbours:
-        other = _walk(tmp_path / name, monkeypatch, rows=NEIGHBOURS[name], accountant=accountant)
+        other = walk(tmp_path / name, rows=NEIGHBOURS[name], accountant=accountant)
         assert _difference(usual, other) == [], name
 
 
-def test_the_production_child_says_the_same_of_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Progress, exit status and output of a real child process."""
+def test_the_production_child_says_the_same_of_neighbours(tmp_path: Path, walk: Walk) -> None:
+    """Progress, exit status and output of a child process."""
     result = [
-        _walk(tmp_path / str(number), monkeypatch, rows=rows, accountant="pure", has_children=True)
+        walk(tmp_path / str(number), rows=rows, accountant="pure", has_children=True)
         for number, rows in enumerate((ROWS, NEIGHBOURS["a row more"]))
     ]
     assert _difference(*result) == []
@@ -225,7 +228,9 @@ def test_the_production_child_says_the_same_of_neighbours(tmp_path: Path, monkey
     assert train[:2] == (0, b"....")
 
 
-def test_a_count_of_rows_in_the_metadata_of_a_job_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_of_rows_in_the_metadata_of_a_job_is_detected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, walk: Walk
+) -> None:
     """The mutant: the metadata of every output contain the number of rows in scope."""
     honest = run_job.KINDS["train"].public_facts
 
@@ -245,7 +250,7 @@ def test_a_count_of_rows_in_the_metadata_of_a_job_is_detected(tmp_path: Path, mo
     monkeypatch.setattr(run_job.KINDS["train"], "public_facts", with_count)
     for name, rows in (("usual", ROWS), ("other", NEIGHBOURS["a row more"])):
         homes.append(tmp_path / name)
-        found.append(_walk(homes[-1], monkeypatch, rows=rows, accountant="pure"))
+        found.append(walk(homes[-1], rows=rows, accountant="pure"))
     different = _difference(*found)
     assert any("artifact" in name for name in different), different
     assert any("child of train" in name for name in different), different

@@ -11,7 +11,12 @@ from tests.support import forking_worker
 
 
 def main() -> int:
-    """Replaces the source of randomness of every kind of job, then runs the worker."""
+    """Runs the worker."""
+    fix_releases()
+    return forking_worker.main()
+
+
+def fix_releases() -> None:
+    """Replaces the source of randomness of every kind of job in this process."""
     for module in (grow_forest, release_profile, release_evaluation):
         vars(module)["SystemRandomness"] = FixedReleases
-    return forking_worker.main()
