@@ -104,10 +104,14 @@ class Writer:
         taken = 0
         while taken < len(view):
             if len(self._waiting) == CHUNK_BYTES:  # more text follows, so this chunk is not the last
-                self._put(is_last=False)
+                self._put(self._waiting, is_last=False)
+                self._waiting.clear()
             piece = view[taken : taken + CHUNK_BYTES - len(self._waiting)]
-            self._waiting += piece
             taken += len(piece)
+            if len(piece) == CHUNK_BYTES and taken < len(view):
+                self._put(piece, is_last=False)
+            else:
+                self._waiting += piece
         return taken
 
     def flush(self) -> None:
@@ -115,15 +119,14 @@ class Writer:
 
     def finish(self) -> None:
         """Writes the last chunk."""
-        self._put(is_last=True)
+        self._put(self._waiting, is_last=True)
         self._file.flush()
         self.closed = True
 
-    def _put(self, *, is_last: bool) -> None:
+    def _put(self, chunk: bytearray | memoryview, *, is_last: bool) -> None:
         assert not self.closed, "no chunk follows the last"
-        self.size_bytes += self._file.write(self._seal.encrypted(self._waiting, self._n_chunks, is_last=is_last))
+        self.size_bytes += self._file.write(self._seal.encrypted(chunk, self._n_chunks, is_last=is_last))
         self._n_chunks += 1
-        self._waiting.clear()
 
 
 class Reader(SeekableReader):
@@ -217,7 +220,7 @@ class _Seal:
             raise SealBroken
         return cls(header, key)
 
-    def encrypted(self, text: bytes | bytearray, index: int, *, is_last: bool) -> bytes:
+    def encrypted(self, text: bytearray | memoryview, index: int, *, is_last: bool) -> bytes:
         return self._cipher.encrypt(index.to_bytes(12), text, self._context(index, is_last=is_last))
 
     def decrypted(self, sealed: bytes, index: int, *, is_last: bool) -> bytes:

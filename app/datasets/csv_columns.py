@@ -1,6 +1,6 @@
 """Parses, sanitises and counts the columns of an upload, one block at a time.
 
-A block of a column is text, or numbers where the upload has numbers (null = empty).
+A block of a column is text, in a dictionary or not, or numbers where the upload has numbers (null = empty).
 
 How cells are read:
 
@@ -15,6 +15,7 @@ How cells are read:
 """
 
 from collections import Counter
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -60,11 +61,41 @@ class Cells:
 
     Attributes:
         stored: the sanitised cells: float64 inside the bounds with null = MISSING, or int32 codes.
-        uploaded: the cells as they were uploaded: float64 with NaN for an empty cell, or text.
+        uploaded: the cells as they were uploaded: float64 with NaN for an empty cell, or text, in a dictionary or not.
     """
 
     stored: pa.Array = field(repr=False)
     uploaded: pa.Array = field(repr=False)
+
+
+class _Texts:
+    """PRIVATE: different texts of a block of a column, or all, and how many cells have each."""
+
+    def __init__(self, cells: pa.Array) -> None:
+        self._indices: pa.Array | None = None
+        self._n_cells: NDArray[np.int64] | None = None
+        self.values = cells
+        if pa.types.is_dictionary(cells.type):
+            self.values, self._indices = cells.dictionary, cells.indices
+            self._n_cells = np.bincount(cells.indices.to_numpy(), minlength=len(self.values))
+
+    def count(self, chosen: pa.Array) -> int:
+        """The number of cells that have one of the chosen values; ``chosen``: a mask."""
+        if self._n_cells is None:
+            return int(chosen.true_count)
+        return int(self._n_cells[chosen.to_numpy(zero_copy_only=False)].sum())
+
+    def only(self, chosen: pa.Array) -> "_Texts":
+        """The cells that have one of the chosen values."""
+        texts = copy(self)
+        texts.values = self.values.filter(chosen)
+        if self._n_cells is not None:
+            texts._n_cells = self._n_cells[chosen.to_numpy(zero_copy_only=False)]
+        return texts
+
+    def of_cells(self, images: pa.Array) -> pa.Array:
+        """The image of each cell; ``images``: of each value."""
+        return images if self._indices is None else images.take(self._indices)
 
 
 class _Column:
@@ -90,10 +121,10 @@ class _Column:
     def _refuse(self, problem: str, count: int) -> None:
         self._problems[problem] += count
 
-    def _look_at_undeclared(self, cells: pa.Array) -> None:
+    def _look_at_undeclared(self, texts: _Texts) -> None:
         """Refuses bytes and line breaks that no declared value contains, in cells that are no declared value."""
-        self._refuse("not-text", pc.match_substring(cells, NOT_TEXT).true_count)
-        self._refuse("line-break", pc.match_substring_regex(cells, _LINE_BREAK).true_count)
+        self._refuse("not-text", texts.count(pc.match_substring(texts.values, NOT_TEXT)))
+        self._refuse("line-break", texts.count(pc.match_substring_regex(texts.values, _LINE_BREAK)))
 
     def _empty(self, count: int, *, is_legal: bool) -> None:
         if is_legal:
@@ -111,6 +142,8 @@ class NumberColumn(_Column):
 
     def read(self, cells: pa.Array) -> Cells:
         """Reads one block of text or numbers. A block with problems has fewer stored cells than it should."""
+        if pa.types.is_dictionary(cells.type):
+            cells = cells.dictionary_decode()
         is_text = pa.types.is_string(cells.type)
         values: NDArray[np.float64] = self._parse(cells) if is_text else cells.to_numpy(zero_copy_only=False)
         is_empty = np.isnan(values)
@@ -157,16 +190,18 @@ class CategoryColumn(_Column):
 
     def read(self, cells: pa.Array) -> Cells:
         """Reads one block of text into codes with OTHER and MISSING."""
-        codes = pc.index_in(cells, self._categories)
-        if not codes.null_count:  # no category is empty
-            return Cells(codes, cells)
-        is_empty = pc.equal(cells, "")
-        self._empty(is_empty.true_count, is_legal=self._feature.missing)
-        self.n_unknown += codes.null_count - is_empty.true_count
-        self._look_at_undeclared(cells.filter(codes.is_null()))
-        other = pa.scalar(self._feature.other_code, pa.int32())
-        missing = pa.scalar(self._feature.missing_code, pa.int32())
-        return Cells(pc.if_else(is_empty, missing, pc.fill_null(codes, other)), cells)
+        texts = _Texts(cells)
+        codes = pc.index_in(texts.values, self._categories)
+        if codes.null_count:  # no category is empty
+            is_empty, is_undeclared = pc.equal(texts.values, ""), codes.is_null()
+            n_empty = texts.count(is_empty)
+            self._empty(n_empty, is_legal=self._feature.missing)
+            self.n_unknown += texts.count(is_undeclared) - n_empty
+            self._look_at_undeclared(texts.only(is_undeclared))
+            other = pa.scalar(self._feature.other_code, pa.int32())
+            missing = pa.scalar(self._feature.missing_code, pa.int32())
+            codes = pc.if_else(is_empty, missing, pc.fill_null(codes, other))
+        return Cells(texts.of_cells(codes), cells)
 
 
 class LabelColumn(_Column):
@@ -178,12 +213,14 @@ class LabelColumn(_Column):
 
     def read(self, cells: pa.Array) -> Cells:
         """Reads one block of text into class codes, −1 where unknown."""
-        codes = pc.index_in(cells, self._classes)
-        if not codes.null_count:
-            return Cells(codes, cells)
-        self.n_unknown += codes.null_count
-        self._look_at_undeclared(cells.filter(codes.is_null()))
-        return Cells(pc.fill_null(codes, pa.scalar(UNKNOWN_LABEL, pa.int32())), cells)
+        texts = _Texts(cells)
+        codes = pc.index_in(texts.values, self._classes)
+        if codes.null_count:
+            is_unknown = codes.is_null()
+            self.n_unknown += texts.count(is_unknown)
+            self._look_at_undeclared(texts.only(is_unknown))
+            codes = pc.fill_null(codes, pa.scalar(UNKNOWN_LABEL, pa.int32()))
+        return Cells(texts.of_cells(codes), cells)
 
 
 class UnitColumn(_Column):
@@ -191,7 +228,9 @@ class UnitColumn(_Column):
 
     def read(self, cells: pa.Array) -> pa.Array:
         """One block: PRIVATE text in, the same text out."""
-        self._look_at_undeclared(cells)
+        if pa.types.is_dictionary(cells.type):
+            cells = cells.dictionary_decode()
+        self._look_at_undeclared(_Texts(cells))
         return cells
 
 

@@ -51,6 +51,8 @@ _SEPARATOR = "\x1f"
 _STORED = np.dtype("<u8")
 _PASS_BYTES = 64 * 1024 * 1024
 _CHUNK = 2**20
+_PASS_ROWS = 2**12
+"""Rows that are hashed together: their blocks stay in the processor's cache, and in memory that the process has."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +69,12 @@ class Fingerprints:
         Args:
             file: the file that becomes ``destination``.
             columns: PRIVATE; the features and the label of the stored rows: float64 with NaN for an empty cell, or
-                text without NUL.
+                text without NUL, in a dictionary or not.
         """
         if len(columns[0]):
             numbers = [column.to_numpy() for column in columns if column.type == "double"]
             texts = _joined([column for column in columns if column.type != "double"])
-            file.write(_Mac(self.key).of_rows(_number_blocks(numbers, len(columns[0])), *texts).tobytes())
+            file.write(_Mac(self.key).of_rows(numbers, *texts).data)
 
 
 @dataclass(frozen=True)
@@ -156,25 +158,52 @@ class _Mac:
         )
 
     def of_rows(
-        self, numbers: NDArray[np.uint64], text: NDArray[np.uint64], n_text_blocks: NDArray[np.int64]
+        self, numbers: Sequence[NDArray[np.float64]], text: NDArray[np.uint64], n_text_blocks: NDArray[np.int64]
     ) -> NDArray[np.uint64]:
         """The hash of each row, 64 bits.
 
         Args:
-            numbers: PRIVATE, shape ``(n_rows, n_blocks, 2)``.
+            numbers: PRIVATE; float64 ``(n_rows,)`` of every column of numbers.
             text: PRIVATE, shape ``(n_rows' blocks in all, 2)``: the further blocks of all rows, row after row.
             n_text_blocks: of each row, at least one.
         """
-        n_number_blocks = numbers.shape[1]
-        starts = np.cumsum(n_text_blocks) - n_text_blocks
-        places = np.arange(len(text)) - np.repeat(starts, n_text_blocks) + n_number_blocks
-        masks = np.zeros((n_number_blocks + int(n_text_blocks.max()), 2), np.uint64)
-        masks[:, 0] = np.arange(len(masks))
-        masks = _encrypted(self._encrypt_masks, masks)
-        sums = np.bitwise_xor.reduceat(_encrypted(self._encrypt_blocks, text ^ masks[places]), starts)
-        for place in range(n_number_blocks):
-            sums ^= _encrypted(self._encrypt_blocks, numbers[:, place] ^ masks[place])
-        return _encrypted(self._encrypt_sums, sums)[:, 0].astype(_STORED)
+        n_number_blocks = -(-len(numbers) // 2)
+        masks = self._masks(n_number_blocks + int(n_text_blocks.max()))
+        ends = np.concatenate([[0], n_text_blocks.cumsum()])
+        hashes = np.empty(len(n_text_blocks), _STORED)
+        for start in range(0, len(hashes), _PASS_ROWS):
+            rows = slice(start, start + _PASS_ROWS)
+            starts = ends[:-1][rows] - ends[start]
+            of_text = text[ends[start] : ends[min(rows.stop, len(hashes))]]
+            sums = self._sums_of_text(of_text, starts, n_text_blocks[rows], masks[n_number_blocks:])
+            block = np.zeros_like(sums)
+            for place in range(n_number_blocks):
+                for half, column in enumerate(numbers[2 * place : 2 * place + 2]):
+                    np.bitwise_xor(_bits(column[rows]), masks[place, half], out=block[:, half])
+                if len(numbers) == 2 * place + 1:
+                    block[:, 1] = masks[place, 1]
+                sums ^= _encrypted(self._encrypt_blocks, block)
+            hashes[rows] = _encrypted(self._encrypt_sums, sums)[:, 0]
+        return hashes
+
+    def _sums_of_text(
+        self,
+        text: NDArray[np.uint64],
+        starts: NDArray[np.int64],
+        n_blocks: NDArray[np.int64],
+        masks: NDArray[np.uint64],
+    ) -> NDArray[np.uint64]:
+        places = np.arange(len(text)) - starts.repeat(n_blocks)
+        # Masks are moved as elements of 16 bytes: NumPy moves rows of two elements several times slower.
+        masked = masks.view(np.complex128)[:, 0].take(places).view(np.uint64).reshape(text.shape)
+        masked ^= text
+        return np.bitwise_xor.reduceat(_encrypted(self._encrypt_blocks, masked), starts)
+
+    def _masks(self, n_places: int) -> NDArray[np.uint64]:
+        """The mask of each place, shape ``(n_places, 2)``."""
+        places = np.zeros((n_places, 2), np.uint64)
+        places[:, 0] = np.arange(n_places)
+        return _encrypted(self._encrypt_masks, places)
 
 
 def _encryptor(key: bytes) -> CipherContext:
@@ -183,17 +212,16 @@ def _encryptor(key: bytes) -> CipherContext:
 
 
 def _encrypted(encryptor: CipherContext, blocks: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    return np.frombuffer(encryptor.update(np.ascontiguousarray(blocks).data.cast("B")), np.uint64).reshape(blocks.shape)
+    room = np.empty(blocks.size + 2, np.uint64)  # the library wants room for one more block, without its last byte
+    encryptor.update_into(blocks.data.cast("B"), room.data.cast("B"))
+    return room[: blocks.size].reshape(blocks.shape)
 
 
-def _number_blocks(numbers: Sequence[NDArray[np.float64]], n_rows: int) -> NDArray[np.uint64]:
-    """Numbers as blocks, two in each; equal numbers have equal bits."""
-    values = np.zeros((n_rows, len(numbers) + len(numbers) % 2))
-    for index, column in enumerate(numbers):
-        values[:, index] = column
-    values += 0.0  # -0.0 becomes 0.0
+def _bits(numbers: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """The bits of numbers; equal numbers have equal bits."""
+    values = numbers + 0.0  # -0.0 becomes 0.0
     values[np.isnan(values)] = np.nan
-    return values.view(np.uint64).reshape(n_rows, -1, 2)
+    return values.view(np.uint64)
 
 
 def _joined(texts: "Sequence[pa.Array]") -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -213,8 +241,11 @@ def _joined(texts: "Sequence[pa.Array]") -> tuple[NDArray[np.uint64], NDArray[np
 
 def _trimmed(texts: "pa.Array") -> "pa.Array":
     """Texts without white space around them. No text has a space if no byte is a space or a control character."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
+    if pa.types.is_dictionary(texts.type):
+        return _trimmed(texts.dictionary).take(texts.indices)
     characters = texts.buffers()[2]
     if characters is not None and characters.size and np.frombuffer(characters, np.uint8).min() <= ord(" "):
         return pc.ascii_trim_whitespace(texts)

@@ -146,8 +146,11 @@ def ingest_rows(
 def _opened(source: BinaryIO, form: BodyForm, rules: RowRules) -> Iterator[CsvSource | Blocks]:
     max_bytes = _most_unpacked_bytes(source, form)
     if form.is_columnar:
-        numbers = [composed(feature.name) for feature in rules.schema.features if not feature.is_categorical]
-        with ColumnarSource(source, form, declared=_declared(rules), numbers=numbers) as stream:
+        features = rules.schema.features
+        numbers = [composed(feature.name) for feature in features if not feature.is_categorical]
+        categories = [composed(feature.name) for feature in features if feature.is_categorical]
+        categories.append(composed(rules.schema.label.name))
+        with ColumnarSource(source, form, declared=_declared(rules), numbers=numbers, categories=categories) as stream:
             yield Blocks(stream, max_bytes=max_bytes)
     else:
         is_gzip = form is BodyForm.GZIP

@@ -6,8 +6,9 @@ from functools import cache
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.core import limits
 from app.datasets.body_forms import BodyForm
-from app.datasets.columnar.batches import Blocks
+from app.datasets.columnar.batches import Blocks, Piece
 from app.datasets.columnar.decode import Refused, decode
 from tests.support.columnar import COLUMNAR, body_of
 
@@ -36,9 +37,9 @@ def run(data: bytes) -> bool:
     form = _FORMS.get(data[:2])
     if form is None:
         return False
-    pieces: list[bytes] = []
+    pieces: list[Piece] = []
     try:
-        decode(io.BytesIO(data[2:]), form, {"age"}, pieces.append)
+        decode(io.BytesIO(data[2:]), form, {"age"}, pieces.append, categories={"sex", "a"})
     except Refused as error:
         refused = error
     else:
@@ -50,7 +51,7 @@ def run(data: bytes) -> bool:
 
 def _is_read(stream: bytes, body: bytes, form: BodyForm) -> bool:
     """Whether the blocks are those rows that another reader sees."""
-    blocks = Blocks(io.BytesIO(stream), max_bytes=len(stream))
+    blocks = Blocks(io.BytesIO(stream), max_bytes=limits.MAX_UPLOAD_CSV_BYTES)
     names = blocks.read_header()
     assert len(names) == len(_schema(body, form).names)
     blocks.place_columns(range(len(names)))

@@ -3,9 +3,11 @@
 ::
 
     header   length (4 bytes) | JSON: the names of the columns
-    block    number of rows (4) | every column, in the order of the names
-    column   "N" | a float64 for each row, NaN for an empty cell
-             "T" | an offset into the text for each row and one for the end (4 bytes each) | text in UTF-8
+    block    number of rows (4) | kinds of the columns (1 each), in the order of the names | columns in this order
+    column   N: a float64 for each row, NaN for an empty cell
+             T: texts, one for each row
+             D: number of different texts (4) | these texts | an index of a text for each row (1 each)
+    texts    an offset into the text for each and one for the end (4 bytes each) | text in UTF-8
 
 All integers are unsigned and little-endian. A column may be numbers in one block and text in the next.
 """
@@ -14,11 +16,13 @@ import json
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.core import limits
@@ -27,21 +31,50 @@ from app.core.errors import RowsInvalid, TooLarge
 from app.datasets.columnar.frames import Problem
 from app.datasets.csv_source import text_of, whole_file_problem
 
-Text: TypeAlias = tuple[NDArray[np.int32], memoryview]
-"""Offsets and text of a column."""
+Piece: TypeAlias = bytes | memoryview
+
+MAX_DIFFERENT_TEXTS = 256
+"""Most texts of a column that is sent as indices of texts."""
 
 _COUNT = struct.Struct("<I")
-_NUMBERS, _TEXT = b"N", b"T"
+_NUMBERS, _TEXT, _DICTIONARY = b"NTD"
 _MAX_BLOCK_BYTES = 16 * 1024 * 1024
 _MAX_HEADER_BYTES = 64 * 1024 * 1024
-_PIECE_BYTES = 1024 * 1024
 
 
 class Stream(Protocol):
     """Where the bytes of the decoding process come from."""
 
-    def read(self, size: int) -> bytes:
-        """Up to ``size`` bytes; none at the end."""
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        """Fills the start of a buffer; returns the number of bytes, none at the end."""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """PRIVATE: texts of the rows of a column.
+
+    Attributes:
+        offsets: int32, where each text starts and the last one ends.
+        text: UTF-8.
+        indices: uint8, which text each row has; ``None`` where there is a text for each row.
+    """
+
+    offsets: NDArray[np.int32] = field(repr=False)
+    text: memoryview = field(repr=False)
+    indices: NDArray[np.uint8] | None = field(default=None, repr=False)
+
+    @property
+    def row_bytes(self) -> NDArray[np.int32]:
+        """The length of the text of each row."""
+        lengths = np.diff(self.offsets)
+        return lengths if self.indices is None else lengths[self.indices]
+
+    def packed(self) -> list[Piece]:
+        """The column in a block."""
+        pieces: list[Piece] = [_bytes_of(self.offsets.astype("<u4", copy=False)), self.text]
+        if self.indices is not None:
+            return [_COUNT.pack(len(self.offsets) - 1), *pieces, _bytes_of(self.indices)]
+        return pieces
 
 
 def packed_names(names: Sequence[str]) -> bytes:
@@ -50,27 +83,37 @@ def packed_names(names: Sequence[str]) -> bytes:
     return _COUNT.pack(len(text)) + text
 
 
-def packed_block(n_rows: int, columns: Sequence[NDArray[np.float64] | Text]) -> bytes:
-    """One block."""
-    pieces: list[bytes | memoryview] = [_COUNT.pack(n_rows)]
+def packed_block(n_rows: int, columns: Sequence[NDArray[np.float64] | Texts]) -> list[Piece]:
+    """One block, in pieces."""
+    kinds = bytes(map(_kind, columns))
+    pieces: list[Piece] = [_COUNT.pack(n_rows) + kinds]
     for column in columns:
-        if isinstance(column, tuple):
-            pieces += (_TEXT, column[0].astype("<u4").tobytes(), column[1])
-        else:
-            pieces += (_NUMBERS, column.astype("<f8").tobytes())
-    return b"".join(pieces)
+        pieces += column.packed() if isinstance(column, Texts) else [_bytes_of(column.astype("<f8", copy=False))]
+    return pieces
 
 
-def offsets_and_text(cells: pa.Array) -> Text:
+def _kind(column: NDArray[np.float64] | Texts) -> int:
+    if not isinstance(column, Texts):
+        return _NUMBERS
+    return _TEXT if column.indices is None else _DICTIONARY
+
+
+def _bytes_of(array: NDArray[np.generic]) -> memoryview:
+    return np.ascontiguousarray(array).view(np.uint8).data
+
+
+def offsets_and_text(cells: pa.Array) -> tuple[NDArray[np.int32], memoryview]:
     """The parts of a column of strings; a null is an empty cell."""
-    lengths = np.zeros(len(cells), np.int32)
     valid = cells.drop_null() if cells.null_count else cells
     _, ends, text = valid.buffers()
     if not len(valid) or text is None:
         return np.zeros(len(cells) + 1, np.int32), memoryview(b"")
     used = np.frombuffer(ends, np.int32)[valid.offset : valid.offset + len(valid) + 1]
-    lengths[are_valid(cells)] = np.diff(used)
-    offsets = np.concatenate([[0], lengths.cumsum(dtype=np.int32)], dtype=np.int32)
+    offsets = used - used[0]
+    if cells.null_count:
+        lengths = np.zeros(len(cells), np.int32)
+        lengths[are_valid(cells)] = np.diff(used)
+        offsets = np.concatenate([[0], lengths.cumsum(dtype=np.int32)], dtype=np.int32)
     return offsets, memoryview(text)[used[0] : used[-1]]
 
 
@@ -79,7 +122,7 @@ class Blocks:
 
     Args:
         stream: PRIVATE; of the decoding process.
-        max_bytes: limit of the bytes of the stream.
+        max_bytes: limit of the bytes of the stream, with each text counted as often as it occurs.
     """
 
     def __init__(self, stream: Stream, *, max_bytes: int) -> None:
@@ -97,7 +140,7 @@ class Blocks:
         names: list[str] | None = None
         text = self._exactly(self._count(_MAX_HEADER_BYTES))
         with suppress(ValueError, RecursionError):
-            names = json.loads(text)
+            names = json.loads(bytes(text))
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise _broken()
         if len(names) > limits.MAX_UPLOAD_COLUMNS:
@@ -109,59 +152,80 @@ class Blocks:
         self._order = sorted(range(len(positions)), key=positions.__getitem__)
 
     def blocks(self) -> Iterator[list[pa.Array]]:
-        """The blocks, each a list of columns: float64 with NaN for an empty cell, or text.
+        """The blocks, each a list of columns: float64 with NaN for an empty cell, or text, in a dictionary or not.
 
         Raises:
             RowsInvalid, TooLarge: see :meth:`read_header`.
         """
-        while start := self._read(1):
-            (n_rows,) = _COUNT.unpack(start + self._exactly(_COUNT.size - 1))
+        while (start := self._first_byte()) is not None:
+            (n_rows,) = _COUNT.unpack(start + self._exactly(_COUNT.size - 1).tobytes())
             if n_rows > _MAX_BLOCK_BYTES // 8:
                 raise _broken()
-            columns = [self._column(n_rows) for _ in self._order]
+            columns = [self._column(kind, n_rows) for kind in self._exactly(len(self._order)).tobytes()]
             yield [columns[index] for index in self._order]
 
-    def _column(self, n_rows: int) -> pa.Array:
-        match self._exactly(1):
-            case b"N":
-                numbers = pa.py_buffer(self._exactly(8 * n_rows))
-                return pa.Array.from_buffers(pa.float64(), n_rows, [None, numbers])
-            case b"T":
-                offsets = np.frombuffer(self._exactly(4 * (n_rows + 1)), "<u4").astype(np.int64)
-                if offsets[0] != 0 or np.any(np.diff(offsets) < 0) or offsets[-1] > _MAX_BLOCK_BYTES:
-                    raise _broken()
-                return _strings(offsets, self._exactly(int(offsets[-1])))
-            case _:
+    def _column(self, kind: int, n_rows: int) -> pa.Array:
+        if kind == _NUMBERS:
+            return pa.Array.from_buffers(pa.float64(), n_rows, [None, pa.py_buffer(self._exactly(8 * n_rows))])
+        if kind == _TEXT:
+            return self._texts(n_rows)
+        if kind == _DICTIONARY:
+            texts = self._texts(self._count(MAX_DIFFERENT_TEXTS))
+            indices = self._exactly(n_rows)
+            if n_rows and indices.max() >= len(texts):
                 raise _broken()
+            self._count_unfolded(texts, indices)
+            return pa.DictionaryArray.from_arrays(pa.array(indices), texts)
+        raise _broken()
+
+    def _count_unfolded(self, texts: pa.Array, indices: NDArray[np.uint8]) -> None:
+        """Counts the bytes that the texts of the rows have, as if they had been sent for each row."""
+        n_bytes = int(pc.binary_length(texts).to_numpy().take(indices).sum(dtype=np.int64))
+        if n_bytes > _MAX_BLOCK_BYTES:
+            raise _broken()
+        self._count_bytes(n_bytes)
+
+    def _texts(self, n_texts: int) -> pa.Array:
+        offsets = self._exactly(4 * (n_texts + 1)).view("<u4")
+        if offsets[0] != 0 or np.any(offsets[1:] < offsets[:-1]) or offsets[-1] > _MAX_BLOCK_BYTES:
+            raise _broken()
+        return _strings(offsets.astype(np.int32, copy=False), self._exactly(int(offsets[-1])).tobytes())
 
     def _count(self, most: int) -> int:
-        (count,) = _COUNT.unpack(self._exactly(_COUNT.size))
+        (count,) = _COUNT.unpack(self._exactly(_COUNT.size).data)
         if count > most:
             raise _broken()
         return int(count)
 
-    def _exactly(self, n_bytes: int) -> bytes:
-        pieces, n_missing = list[bytes](), n_bytes
-        while n_missing:
-            piece = self._read(min(n_missing, _PIECE_BYTES))
-            if not piece:
-                raise _broken()
-            pieces.append(piece)
-            n_missing -= len(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    def _first_byte(self) -> bytes | None:
+        """The next byte; ``None`` at the end."""
+        byte = bytearray(1)
+        return bytes(byte) if self._read(memoryview(byte)) else None
 
-    def _read(self, size: int) -> bytes:
-        piece = self._stream.read(size)
-        self._n_bytes += len(piece)
+    def _exactly(self, n_bytes: int) -> NDArray[np.uint8]:
+        received = np.empty(n_bytes, np.uint8)
+        missing = received.data
+        while missing:
+            n_read = self._read(missing)
+            if not n_read:
+                raise _broken()
+            missing = missing[n_read:]
+        return received
+
+    def _read(self, buffer: memoryview) -> int:
+        n_read = self._stream.readinto(buffer) or 0
+        self._count_bytes(n_read)
+        return n_read
+
+    def _count_bytes(self, n_bytes: int) -> None:
+        self._n_bytes += n_bytes
         if self._n_bytes > self._max_bytes:
             raise TooLarge("the unpacked upload in bytes", self._max_bytes)
-        return piece
 
 
-def _strings(offsets: NDArray[np.int64], text: bytes) -> pa.Array:
+def _strings(offsets: NDArray[np.int32], text: bytes) -> pa.Array:
     """A column of strings, each of them valid UTF-8."""
-    ends = pa.py_buffer(offsets.astype(np.int32).tobytes())
-    cells = pa.StringArray.from_buffers(len(offsets) - 1, ends, pa.py_buffer(text))
+    cells = pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(text))
     if not text.isascii():
         try:
             cells.validate(full=True)

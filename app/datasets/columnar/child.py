@@ -8,12 +8,14 @@ other than a refusal, it ends without a verdict.
 import json
 import os
 import resource
+from collections.abc import Iterator
 from typing import BinaryIO, cast
 
 from app.core import limits
 from app.core.memory import forbid_core_dumps
 from app.core.seekable_reader import SeekableReader
 from app.datasets.body_forms import BodyForm
+from app.datasets.columnar.batches import Piece
 from app.datasets.columnar.decode import Refused, decode
 from app.datasets.columnar.frames import HEAD, MAX_FRAME_BYTES, RANGE, READ, TEXT, VERDICT
 
@@ -24,11 +26,11 @@ class RemoteFile(SeekableReader):
     """The body, read from the service range by range."""
 
     def read_range(self, start: int, end: int) -> bytes:
-        pieces = []
+        pieces: list[bytes] = []
         for position in range(start, end, MAX_FRAME_BYTES):
             n_bytes = min(end - position, MAX_FRAME_BYTES)
             _send(READ, RANGE.pack(position, n_bytes))
-            pieces.append(_received(n_bytes))
+            pieces += _received(n_bytes)
         return b"".join(pieces)
 
 
@@ -37,12 +39,12 @@ def main() -> None:
     _give_up()
     line = b""
     while not line.endswith(b"\n"):
-        line += _received(1)
+        line += b"".join(_received(1))
     request = json.loads(line)
     verdict: dict[str, object] = {"problem": None, "columns": []}
     try:
         body = cast(BinaryIO, RemoteFile(request["size"]))
-        decode(body, BodyForm(request["form"]), request["numbers"], _emit)
+        decode(body, BodyForm(request["form"]), request["numbers"], _emit, categories=request["categories"])
     except Refused as refused:
         verdict = {"problem": refused.problem.value, "columns": list(refused.columns)}
     _send(VERDICT, json.dumps(verdict).encode("ascii"))
@@ -63,32 +65,34 @@ def _give_up() -> None:
         resource.setrlimit(kind, (min(soft, most), most))
 
 
-def _emit(text: bytes) -> None:
-    view = memoryview(text)
-    for start in range(0, len(text), MAX_FRAME_BYTES):
+def _emit(piece: Piece) -> None:
+    view = memoryview(piece)
+    for start in range(0, len(view), MAX_FRAME_BYTES):
         _send(TEXT, view[start : start + MAX_FRAME_BYTES])
 
 
-def _send(kind: bytes, payload: bytes | memoryview) -> None:
-    for part in (HEAD.pack(kind, len(payload)), payload):
-        view = memoryview(part)
+def _send(kind: bytes, payload: Piece) -> None:
+    head = HEAD.pack(kind, len(payload))
+    n_written = os.writev(_OUT, [head, payload])
+    for part in (head, payload):
+        view = memoryview(part)[n_written:]
+        n_written = max(n_written - len(part), 0)
         while view:
             view = view[os.write(_OUT, view) :]
 
 
-def _received(n_bytes: int) -> bytes:
-    """Exactly so many bytes from the service.
+def _received(n_bytes: int) -> Iterator[bytes]:
+    """Exactly so many bytes from the service, in pieces.
 
     Raises:
         SystemExit: the service has ended or closed the upload.
     """
-    received = bytearray()
-    while len(received) < n_bytes:
-        piece = os.read(_IN, n_bytes - len(received))
+    while n_bytes:
+        piece = os.read(_IN, n_bytes)
         if not piece:
             raise SystemExit(1)
-        received += piece
-    return bytes(received)
+        yield piece
+        n_bytes -= len(piece)
 
 
 if __name__ == "__main__":

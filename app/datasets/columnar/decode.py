@@ -11,6 +11,7 @@ Memory depends on public limits and on the largest page, row group or record bat
 import io
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Sequence
+from enum import Enum, auto
 from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
@@ -21,12 +22,19 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from app.core import limits
-from app.core.arrow_arrays import floats, has_numbers, has_text
+from app.core.arrow_arrays import are_valid, elements, floats, has_numbers, has_text
 from app.datasets.body_forms import BodyForm
-from app.datasets.columnar.batches import offsets_and_text, packed_block, packed_names
+from app.datasets.columnar.batches import (
+    MAX_DIFFERENT_TEXTS,
+    Piece,
+    Texts,
+    offsets_and_text,
+    packed_block,
+    packed_names,
+)
 from app.datasets.columnar.frames import Problem
 
-Emit: TypeAlias = Callable[[bytes], None]
+Emit: TypeAlias = Callable[[Piece], None]
 
 _SLICE_BYTES = 2 * 1024 * 1024
 _BATCH_CELLS = 2**20
@@ -39,6 +47,8 @@ _BUFFER_BYTES = 64 * 1024
 _FLOAT_BYTES = 8
 _NUMBER_BYTES = 40
 """Bytes of a number as text, at most."""
+_DICTIONARY_BYTES = 64 * 1024
+"""Bytes of the different texts of a column that is sent as indices of texts, at most."""
 
 
 class Refused(Exception):
@@ -55,7 +65,9 @@ class Refused(Exception):
         self.columns = columns
 
 
-def decode(file: BinaryIO, form: BodyForm, numbers: Collection[str], emit: Emit) -> None:
+def decode(
+    file: BinaryIO, form: BodyForm, numbers: Collection[str], emit: Emit, *, categories: Collection[str] = ()
+) -> None:
     """Writes the names of the columns and the rows of a body (:mod:`app.datasets.columnar.batches`).
 
     Args:
@@ -63,15 +75,16 @@ def decode(file: BinaryIO, form: BodyForm, numbers: Collection[str], emit: Emit)
         form: of the body.
         numbers: names of the columns that are declared as numbers.
         emit: called with the bytes of the stream, piece by piece.
+        categories: names of the columns that have few different texts if they are as declared.
 
     Raises:
         Refused: the body is not of its form, or over a limit. Some rows may have been written before.
     """
     problem = None
     try:
-        schema, batches = _opened(file, form)
+        schema, batches = _opened(file, form, categories)
         _check(schema, emit)
-        _write(batches, [_composed(name) in numbers for name in schema.names], emit)
+        _write(batches, [_kind(name, numbers, categories) for name in schema.names], emit)
     except Refused:
         raise
     except MemoryError:
@@ -83,10 +96,10 @@ def decode(file: BinaryIO, form: BodyForm, numbers: Collection[str], emit: Emit)
         raise Refused(problem)
 
 
-def _opened(file: BinaryIO, form: BodyForm) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def _opened(file: BinaryIO, form: BodyForm, categories: Collection[str]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     match form:
         case BodyForm.PARQUET:
-            return _parquet(file)
+            return _parquet(file, categories)
         case BodyForm.ARROW_STREAM:
             stream = pa_ipc.open_stream(file, options=_ipc_options())
             return stream.schema, _checked(stream)
@@ -106,27 +119,58 @@ def _ipc_options() -> Any:
 def _checked(batches: Any) -> Iterator[pa.RecordBatch]:
     """Record batches whose offsets, indices and texts are valid: the format's reader does not look at them."""
     for batch in batches:
-        batch.validate(full=True)
+        batch.validate()
+        for column in batch.columns:
+            if not _is_plain_text(column):
+                column.validate(full=True)
         yield batch
 
 
-def _parquet(file: BinaryIO) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def _is_plain_text(column: pa.Array) -> bool:
+    """Whether a column is strings of ASCII alone with offsets in order: valid if its first and last offset are. The
+    library looks at each string instead, which takes longer."""
+    if not pa.types.is_string(column.type) or not len(column):
+        return False
+    _, ends, text = column.buffers()
+    used = np.frombuffer(ends, np.int32)[column.offset : column.offset + len(column) + 1]
+    if text is None or np.any(used[1:] < used[:-1]):
+        return False
+    return bool(np.frombuffer(text, np.int8)[used[0] : used[-1]].min(initial=0) >= 0)
+
+
+def _parquet(file: BinaryIO, categories: Collection[str]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     _check_footer(file)
-    opened = pq.ParquetFile(
-        file,
-        buffer_size=_BUFFER_BYTES,
-        pre_buffer=False,
-        thrift_string_size_limit=limits.MAX_PARQUET_METADATA_BYTES,
-        thrift_container_size_limit=limits.MAX_PARQUET_METADATA_BYTES,
-    )
+    limited = {
+        "buffer_size": _BUFFER_BYTES,
+        "pre_buffer": False,
+        "thrift_string_size_limit": limits.MAX_PARQUET_METADATA_BYTES,
+        "thrift_container_size_limit": limits.MAX_PARQUET_METADATA_BYTES,
+    }
+    opened = pq.ParquetFile(file, **limited)
     facts = opened.metadata
     if facts.num_row_groups > limits.MAX_ROW_GROUPS:
         raise Refused(Problem.ROW_GROUPS)
     if facts.num_rows > limits.MAX_ROWS_PER_DATASET:
         raise Refused(Problem.ROWS)
+    fields = opened.schema_arrow
+    texts = [field.name for field in fields if has_text(field.type) and _composed(field.name) in categories]
+    if texts:
+        opened = pq.ParquetFile(file, metadata=facts, read_dictionary=texts, **limited)
     fewest, most = _BATCH_ROWS
     n_rows = min(max(_BATCH_CELLS // max(facts.num_columns, 1), fewest), most)
-    return opened.schema_arrow, _counted(opened.iter_batches(batch_size=n_rows, use_threads=False), facts.num_rows)
+    batches = opened.iter_batches(batch_size=n_rows, use_threads=False)
+    return opened.schema_arrow, _counted(_with_legal_indices(batches), facts.num_rows)
+
+
+def _with_legal_indices(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches whose dictionaries have every text that a row refers to: the format's reader need not look."""
+    for batch in batches:
+        for column in batch.columns:
+            if pa.types.is_dictionary(column.type) and len(column) > column.null_count:
+                least, most = pc.min_max(column.indices).as_py().values()
+                if least < 0 or most >= len(column.dictionary):
+                    raise Refused(Problem.MALFORMED)
+        yield batch
 
 
 def _check_footer(file: BinaryIO) -> None:
@@ -182,18 +226,33 @@ def _composed(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def _write(batches: Iterator[pa.RecordBatch], are_numbers: Sequence[bool], emit: Emit) -> None:
+class _Kind(Enum):
+    """How the cells of a column are declared."""
+
+    NUMBER = auto()
+    CATEGORY = auto()
+    OTHER = auto()
+
+
+def _kind(name: str, numbers: Collection[str], categories: Collection[str]) -> _Kind:
+    if _composed(name) in numbers:
+        return _Kind.NUMBER
+    return _Kind.CATEGORY if _composed(name) in categories else _Kind.OTHER
+
+
+def _write(batches: Iterator[pa.RecordBatch], kinds: Sequence[_Kind], emit: Emit) -> None:
     for batch in batches:
-        cells = zip(batch.columns, are_numbers, strict=True)
-        most = _SLICE_BYTES // max(sum(_most_bytes(column, is_number=is_number) for column, is_number in cells), 1)
+        cells = zip(batch.columns, kinds, strict=True)
+        most = _SLICE_BYTES // max(sum(_most_bytes(*column) for column in cells), 1)
         n_rows = min(max(most, 1), max(batch.num_rows, 1))
         for start in range(0, batch.num_rows, n_rows):
-            emit(_packed(batch.slice(start, n_rows), are_numbers))
+            for piece in _packed(batch.slice(start, n_rows), kinds):
+                emit(piece)
 
 
-def _most_bytes(column: pa.Array, *, is_number: bool) -> int:
+def _most_bytes(column: pa.Array, kind: _Kind) -> int:
     """The bytes of the longest cell of a column, computed before a dictionary is unfolded."""
-    if is_number and has_numbers(column.type):
+    if kind is _Kind.NUMBER and has_numbers(column.type):
         return _FLOAT_BYTES
     cells = column.dictionary if pa.types.is_dictionary(column.type) else column
     if not has_text(cells.type):
@@ -204,17 +263,32 @@ def _most_bytes(column: pa.Array, *, is_number: bool) -> int:
     return int(longest)
 
 
-def _packed(batch: pa.RecordBatch, are_numbers: Sequence[bool]) -> bytes:
-    columns = [
-        _numbers(column) if is_number and has_numbers(column.type) else offsets_and_text(_cells(column))
-        for column, is_number in zip(batch.columns, are_numbers, strict=True)
-    ]
-    texts = [column for column in columns if isinstance(column, tuple)]
-    if sum(len(text) for _, text in texts) > limits.MAX_CSV_LINE_BYTES:
-        row_bytes = sum((np.diff(offsets) for offsets, _ in texts), np.zeros(batch.num_rows, np.int64))
+def _packed(batch: pa.RecordBatch, kinds: Sequence[_Kind]) -> list[Piece]:
+    columns = [_column(column, kind) for column, kind in zip(batch.columns, kinds, strict=True)]
+    texts = [column for column in columns if isinstance(column, Texts)]
+    if sum(len(column.text) for column in texts) > limits.MAX_CSV_LINE_BYTES:
+        row_bytes = sum((column.row_bytes for column in texts), np.zeros(batch.num_rows, np.int64))
         if row_bytes.max() > limits.MAX_CSV_LINE_BYTES:
             raise Refused(Problem.LONG_LINE)
     return packed_block(batch.num_rows, columns)
+
+
+def _column(column: pa.Array, kind: _Kind) -> NDArray[np.float64] | Texts:
+    if kind is _Kind.NUMBER and has_numbers(column.type):
+        return _numbers(column)
+    if kind is _Kind.CATEGORY and pa.types.is_dictionary(column.type) and len(column.dictionary) < MAX_DIFFERENT_TEXTS:
+        offsets, text = offsets_and_text(_cells(column.dictionary))
+        if len(text) <= _DICTIONARY_BYTES:
+            return _in_dictionary(column, offsets, text)
+    return Texts(*offsets_and_text(_cells(column)))
+
+
+def _in_dictionary(column: pa.Array, offsets: NDArray[np.int32], text: memoryview) -> Texts:
+    """A column as indices of texts; a null has the index of an empty text, the last."""
+    indices = elements(column.indices.cast(pa.uint8(), safe=False), np.uint8)
+    if column.null_count:
+        indices = np.where(are_valid(column), indices, np.uint8(len(column.dictionary)))
+    return Texts(np.append(offsets, offsets[-1]), text, indices)
 
 
 def _numbers(column: pa.Array) -> NDArray[np.float64]:

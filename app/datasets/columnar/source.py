@@ -38,13 +38,22 @@ class ColumnarSource:
         form: of the body.
         declared: names of the declared columns, which alone may occur in a refusal.
         numbers: names of those that are declared as numbers.
+        categories: names of those that have few different texts if they are as declared.
     """
 
-    def __init__(self, body: BinaryIO, form: BodyForm, *, declared: Collection[str], numbers: Collection[str]) -> None:
+    def __init__(
+        self,
+        body: BinaryIO,
+        form: BodyForm,
+        *,
+        declared: Collection[str],
+        numbers: Collection[str] = (),
+        categories: Collection[str] = (),
+    ) -> None:
         self._body = body
         self._declared = frozenset(declared)
         self._reading = threading.Lock()
-        self._waiting = memoryview(b"")
+        self._n_waiting = 0
         self._has_ended = False
         self._child = subprocess.Popen(
             [sys.executable, "-m", "app.datasets.columnar.child"],
@@ -56,12 +65,18 @@ class ColumnarSource:
             env=scrubbed_environment() | {"ARROW_DEFAULT_MEMORY_POOL": "system"},
             close_fds=True,
         )
+        assert self._child.stdin is not None
         assert self._child.stdout is not None
+        self._descriptor, self._poller = self._child.stdout.fileno(), select.poll()
+        self._poller.register(self._descriptor, select.POLLIN)
         if sys.platform == "linux":  # a pipe holds 64 KiB otherwise, and the two processes would often wait
-            with contextlib.suppress(PermissionError):
-                fcntl.fcntl(self._child.stdout, fcntl.F_SETPIPE_SZ, MAX_FRAME_BYTES)
+            for pipe in (self._child.stdin, self._child.stdout):
+                with contextlib.suppress(PermissionError):
+                    fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, MAX_FRAME_BYTES)
         self._size = body.seek(0, os.SEEK_END)
-        request = {"form": form.value, "size": self._size, "numbers": list(numbers)}
+        request = {
+            "form": form.value, "size": self._size, "numbers": list(numbers), "categories": list(categories)
+        }  # fmt: skip
         self._write(json.dumps(request).encode("ascii") + b"\n")
 
     def __enter__(self) -> Self:
@@ -70,18 +85,19 @@ class ColumnarSource:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def read(self, size: int) -> bytes:
-        """Up to ``size`` bytes; none at the end.
+    def readinto(self, buffer: memoryview, /) -> int:
+        """Fills the start of a buffer; returns the number of bytes, none at the end.
 
         Raises:
             RowsInvalid: the body is damaged, encrypted, or has a column of a type that no feature has.
             TooLarge: the body is over a public limit.
         """
         with self._reading:
-            while not self._waiting and not self._has_ended:
+            while not self._n_waiting and not self._has_ended:
                 self._receive()
-            piece, self._waiting = bytes(self._waiting[:size]), self._waiting[size:]
-        return piece
+            n_read = self._fill(buffer[: self._n_waiting]) if self._n_waiting and not self._has_ended else 0
+            self._n_waiting -= n_read
+        return n_read
 
     def close(self) -> None:
         """Ends the child, and a read that another thread waits in."""
@@ -95,22 +111,21 @@ class ColumnarSource:
             self._child.wait()
 
     def _receive(self) -> None:
-        """Receives one frame, and answers it if it asks for bytes of the body."""
+        """Receives the head of a frame of rows, or another frame, and answers it if it asks for bytes of the body."""
         kind, length = HEAD.unpack(self._exactly(HEAD.size))
         if length > MAX_FRAME_BYTES:
             raise self._broken()
-        payload = self._exactly(length)
         if kind == TEXT:
-            self._waiting = memoryview(payload)
+            self._n_waiting = length
         elif kind == READ and length == RANGE.size:
-            offset, n_bytes = RANGE.unpack(payload)
+            offset, n_bytes = RANGE.unpack(self._exactly(length))
             if n_bytes > MAX_FRAME_BYTES or offset + n_bytes > self._size:
                 raise self._broken()
             self._body.seek(offset)
             self._write(self._body.read(n_bytes))
         elif kind == VERDICT:
             self._has_ended = True
-            refusal = self._refusal(payload)
+            refusal = self._refusal(self._exactly(length))
             if refusal is not None:
                 raise refusal
         else:
@@ -122,18 +137,19 @@ class ColumnarSource:
         Raises:
             RowsInvalid, TooLarge: the child has ended, or is silent for too long.
         """
-        assert self._child.stdout is not None
-        descriptor, received = self._child.stdout.fileno(), bytearray(n_bytes)
-        poller = select.poll()
-        poller.register(descriptor, select.POLLIN)
+        received = bytearray(n_bytes)
         missing = memoryview(received)
         while missing:
-            is_ready = poller.poll(limits.DECODER_SILENCE_S * 1_000)
-            n_read = os.readv(descriptor, [missing]) if is_ready else 0
-            if not n_read:
-                raise self._broken()
-            missing = missing[n_read:]
+            missing = missing[self._fill(missing) :]
         return received
+
+    def _fill(self, buffer: memoryview) -> int:
+        """Some bytes from the child, at least one; raises what :meth:`_exactly` raises."""
+        is_ready = self._poller.poll(limits.DECODER_SILENCE_S * 1_000)
+        n_read = os.readv(self._descriptor, [buffer]) if is_ready else 0
+        if not n_read:
+            raise self._broken()
+        return n_read
 
     def _write(self, text: bytes) -> None:
         assert self._child.stdin is not None

@@ -3,6 +3,7 @@
 import base64
 import datetime
 import io
+import struct
 import subprocess
 import sys
 import threading
@@ -19,15 +20,19 @@ import pytest
 
 from app.core import limits
 from app.core.errors import GrovekeeperError, RowsInvalid, TooLarge
+from app.datasets import row_files
 from app.datasets.body_forms import BodyForm
+from app.datasets.columnar import decode as decoding
 from app.datasets.columnar import source
-from app.datasets.columnar.batches import Blocks, packed_block, packed_names
+from app.datasets.columnar.batches import MAX_DIFFERENT_TEXTS, Blocks, Piece, Texts, packed_block, packed_names
 from app.datasets.columnar.decode import Refused, decode
 from app.datasets.columnar.frames import HEAD, RANGE, Problem
 from app.datasets.columnar.source import ColumnarSource
+from app.datasets.csv_columns import NumberColumn, UnitColumn
 from app.datasets.row_layout import ROW_ID_COLUMN
+from app.forests.data.schema import Feature
 from tests.support.columnar import COLUMNAR, body_of
-from tests.support.uploads import Ingestion, stored_table
+from tests.support.uploads import DATA_KEY, Ingestion, stored_table
 
 CANARY = "canary-7f3a"
 ROWS: dict[str, list[Any]] = {
@@ -49,15 +54,19 @@ def _table(rows: dict[str, Any] = LEGAL) -> pa.Table:
     return pa.table(rows)
 
 
-def _stream(body: bytes, form: BodyForm, numbers: Collection[str] = ()) -> bytes:
-    pieces: list[bytes] = []
-    decode(io.BytesIO(body), form, numbers, pieces.append)
+def _stream(body: bytes, form: BodyForm, numbers: Collection[str] = (), *, categories: Collection[str] = ()) -> bytes:
+    pieces: list[Piece] = []
+    decode(io.BytesIO(body), form, numbers, pieces.append, categories=categories)
     return b"".join(pieces)
+
+
+def _block(n_rows: int, *columns: Texts | Any) -> bytes:
+    return b"".join(packed_block(n_rows, columns))
 
 
 def _cells(stream: bytes) -> list[list[Any]]:
     """The cells of each column."""
-    blocks = Blocks(io.BytesIO(stream), max_bytes=len(stream))
+    blocks = Blocks(io.BytesIO(stream), max_bytes=limits.MAX_UPLOAD_CSV_BYTES)
     names = blocks.read_header()
     blocks.place_columns(range(len(names)))
     read = list(blocks.blocks())
@@ -131,6 +140,7 @@ def _quoted(cell: object) -> str:
 def test_every_type_of_number_and_text_is_read(cells: pa.Array, text: list[str], form: BodyForm) -> None:
     body = body_of(pa.table({"a": cells, "b": ["-", "-"]}), form)
     assert _cells(_stream(body, form)) == [text, ["-", "-"]]
+    assert _cells(_stream(body, form, categories=["a", "b"])) == [text, ["-", "-"]]
     as_declared_numbers, others = _cells(_stream(body, form, numbers=["a", "b"]))
     assert as_declared_numbers == text or [str(float(cell or "nan")) for cell in text] == list(
         map(str, as_declared_numbers)
@@ -269,6 +279,79 @@ def _bomb(n_rows: int, length: int) -> bytes:
     return body_of(pa.table({"a": cells}), BodyForm.ARROW_STREAM, compression="zstd")
 
 
+@pytest.mark.parametrize("n_texts", [MAX_DIFFERENT_TEXTS - 1, MAX_DIFFERENT_TEXTS])
+@pytest.mark.parametrize("form", COLUMNAR)
+def test_texts_of_categories_are_sent_once(form: BodyForm, n_texts: int) -> None:
+    """As long as an index in one byte names each of them, and an empty cell."""
+    cells = [*map(str, range(n_texts)), None, *["7"] * 20_000]
+    table = pa.table({"a": pa.array(cells).dictionary_encode()})
+    body = body_of(table, form)
+    assert _cells(_stream(body, form, categories=["a"])) == [[cell or "" for cell in cells]]
+    is_sent_once = len(_stream(body, form, categories=["a"])) < len(_stream(body, form)) / 3
+    assert is_sent_once == (n_texts < MAX_DIFFERENT_TEXTS)
+
+
+def test_long_texts_of_categories_are_sent_with_their_rows() -> None:
+    table = pa.table({"a": pa.array([str(number) * 1_000 for number in range(200)] + ["x"]).dictionary_encode()})
+    body = body_of(table, BodyForm.ARROW_STREAM)
+    in_rows = _stream(body, BodyForm.ARROW_STREAM)
+    assert _stream(body, BodyForm.ARROW_STREAM, categories=["a"]) == in_rows
+
+
+@pytest.mark.parametrize("form", COLUMNAR)
+def test_categories_in_dictionaries_are_read_as_in_csv(tmp_path: Path, form: BodyForm) -> None:
+    cells = {**LEGAL, "sex": [None, " Male", "Male"], "city, canton": ["Bern, BE", "Genève", "Bern, BE"]}
+    folded = pa.table({name: pa.array(column).dictionary_encode() for name, column in cells.items()})
+    reports, tables, prints = [], [], []
+    for number, table in enumerate((pa.table(cells), folded)):
+        ingest = Ingestion(tmp_path / str(number))
+        reports.append(ingest(body_of(table, form), form=form))
+        tables.append(stored_table(ingest.destination).drop_columns([ROW_ID_COLUMN, "cell"]))
+        with row_files.sealed_prints(ingest.store, "ds_a", "ep_a", key=DATA_KEY).open() as file:
+            prints.append(file.read())
+    assert reports[0] == reports[1]
+    assert tables[0] == tables[1]
+    assert prints[0] == prints[1]
+
+
+@pytest.mark.parametrize("form", COLUMNAR)
+def test_cells_of_dictionaries_that_cannot_be_read_are_counted(ingest: Ingestion, form: BodyForm) -> None:
+    cells = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, 1, 3], pa.int8()), pa.array(["a\nb", "c\0", CANARY + "\n", "Male"])
+    )
+    rows = {name: [*column, column[0]] for name, column in LEGAL.items()} | {"sex": cells}
+    error = _refusal(ingest, body_of(pa.table(rows), form), form)
+    assert isinstance(error, RowsInvalid)
+    assert [(item.name, item.problem, item.count) for item in error.columns] == [
+        ("sex", "not-text", 2), ("sex", "line-break", 1)
+    ]  # fmt: skip
+
+
+def test_an_index_without_a_text_is_refused() -> None:
+    wrong = pa.DictionaryArray.from_arrays(pa.array([0, 5], pa.int8()), pa.array(["x", "y"]), safe=False)
+    body = body_of(pa.table({"a": wrong}), BodyForm.ARROW_STREAM)
+    assert _refused(body, BodyForm.ARROW_STREAM) is Problem.MALFORMED
+    batch = pa.record_batch({"a": wrong})
+    with pytest.raises(Refused) as refused:
+        list(decoding._with_legal_indices(iter([batch])))
+    assert refused.value.problem is Problem.MALFORMED
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (struct.pack("<4i", 0, 2, 4, 6), struct.pack("<4i", 0, 4, 2, 6)),
+        (struct.pack("<4i", 0, 2, 4, 6), struct.pack("<4i", -1, 2, 4, 6)),
+        (struct.pack("<4i", 0, 2, 4, 6), struct.pack("<4i", 0, 2, 4, 2**30)),
+        (b"uvwxyz", b"uvwxy\x80"),
+    ],
+)
+def test_texts_that_are_not_valid_are_refused(old: bytes, new: bytes) -> None:
+    body = body_of(pa.table({"a": ["uv", "wx", "yz"]}), BodyForm.ARROW_STREAM)
+    assert body.count(old) == 1
+    assert _refused(body.replace(old, new), BodyForm.ARROW_STREAM) is Problem.MALFORMED
+
+
 def test_a_dictionary_bomb_is_unfolded_piece_by_piece() -> None:
     """Ten gigabytes of text come out in pieces of the limit on slices, until the reader has enough."""
     n_pieces, longest = 0, 0
@@ -276,7 +359,7 @@ def test_a_dictionary_bomb_is_unfolded_piece_by_piece() -> None:
     class EnoughError(Exception):
         """The reader has enough."""
 
-    def emit(text: bytes) -> None:
+    def emit(text: Piece) -> None:
         nonlocal n_pieces, longest
         n_pieces, longest = n_pieces + 1, max(longest, len(text))
         if n_pieces == 20:
@@ -364,19 +447,30 @@ def test_a_child_is_believed_nothing(
     monkeypatch: pytest.MonkeyPatch, sent: bytes, text: str, problems: dict[str, tuple[str, int]]
 ) -> None:
     _replace_child(monkeypatch, f"import os, sys; sys.stdin.readline(); os.write(1, bytes.fromhex('{sent.hex()}'))")
-    with ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=["age"], numbers=[]) as rows:
+    with ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=["age"]) as rows:
         if problems:
             with pytest.raises(RowsInvalid) as refused:
-                rows.read(10)
+                _read(rows)
             assert _columns(refused.value) == problems
         else:
-            assert rows.read(10).decode() == text
-        assert rows.read(10) == b""
+            assert _read(rows).decode() == text
+        assert _read(rows) == b""
 
 
-_TEXTS = np.array([0, 1, 3], np.int32), memoryview(b"abc")
+def _read(rows: ColumnarSource) -> bytes:
+    buffer = bytearray(10)
+    return bytes(buffer[: rows.readinto(memoryview(buffer))])
+
+
+def _texts(*offsets: int, text: bytes = b"abc", indices: list[int] | None = None) -> Texts:
+    of_rows = None if indices is None else np.array(indices, np.uint8)
+    return Texts(np.array(offsets, np.int32), memoryview(text), of_rows)
+
+
+_TEXTS = _texts(0, 1, 3)
 _NAMES = packed_names(["a", "b"])
-_BLOCK = packed_block(2, [_TEXTS, np.array([1.5, np.nan])])
+_BLOCK = _block(2, _TEXTS, np.array([1.5, np.nan]))
+_MANY = MAX_DIFFERENT_TEXTS + 1
 
 
 @pytest.mark.parametrize(
@@ -393,9 +487,14 @@ _BLOCK = packed_block(2, [_TEXTS, np.array([1.5, np.nan])])
         _NAMES + _BLOCK[:3],
         _NAMES + (2**31).to_bytes(4, "little") + _BLOCK[4:],
         _NAMES + _BLOCK.replace(b"T", b"Q", 1),
-        _NAMES + packed_block(2, [(np.array([1, 1, 3], np.int32), _TEXTS[1]), np.zeros(2)]),
-        _NAMES + packed_block(2, [(np.array([0, 2, 1], np.int32), _TEXTS[1]), np.zeros(2)]),
-        _NAMES + packed_block(2, [(np.array([0, 1, 2**31 - 1], np.int32), _TEXTS[1]), np.zeros(2)]),
+        _NAMES + _block(2, _texts(1, 1, 3), np.zeros(2)),
+        _NAMES + _block(2, _texts(0, 2, 1), np.zeros(2)),
+        _NAMES + _block(2, _texts(0, 1, 2**31 - 1), np.zeros(2)),
+        _NAMES + _block(2, _texts(0, 1, 3, indices=[0, 2]), np.zeros(2)),
+        _NAMES + _block(2, _texts(0, text=b"", indices=[0, 0]), np.zeros(2)),
+        _NAMES + _block(2, _texts(0, 2, 1, indices=[0, 0]), np.zeros(2)),
+        _NAMES + _block(2, _texts(*[0] * _MANY, 3, indices=[0, 0]), np.zeros(2)),
+        _NAMES + _block(100, _texts(0, 2**20, text=bytes(2**20), indices=[0] * 100), np.zeros(100)),
     ],
 )
 def test_a_stream_of_rows_is_believed_nothing(sent: bytes) -> None:
@@ -408,40 +507,60 @@ def test_a_stream_of_rows_is_believed_nothing(sent: bytes) -> None:
 def test_text_that_is_not_utf_8_is_marked_in_its_cell() -> None:
     accents = "äb".encode()
     blocks = [
-        packed_block(2, [_TEXTS, np.array([1.5, 0])]),
-        packed_block(2, [(np.array([0, 1, 3], np.int32), memoryview(accents)), np.zeros(2)]),
-        packed_block(1, [(np.array([0, 3], np.int32), memoryview(accents)), np.zeros(1)]),
+        _block(2, _TEXTS, np.array([1.5, 0])),
+        _block(2, _texts(0, 1, 3, text=accents), np.zeros(2)),
+        _block(2, _texts(0, 1, 3, text=accents, indices=[1, 0]), np.zeros(2)),
+        _block(1, _texts(0, 3, text=accents), np.zeros(1)),
     ]
-    assert _cells(_NAMES + b"".join(blocks)) == [["a", "bc", "\0", "\0b", "äb"], [1.5, 0, 0, 0, 0]]
+    assert _cells(_NAMES + b"".join(blocks)) == [["a", "bc", "\0", "\0b", "\0b", "\0", "äb"], [1.5, 0, 0, 0, 0, 0, 0]]
+
+
+def test_texts_of_a_dictionary_count_for_every_row() -> None:
+    stream = _NAMES + _block(50, _texts(0, 1_000, text=b"x" * 1_000, indices=[0] * 50), np.zeros(50))
+    blocks = Blocks(io.BytesIO(stream), max_bytes=50_000)
+    blocks.place_columns(range(len(blocks.read_header())))
+    with pytest.raises(TooLarge):
+        list(blocks.blocks())
+    assert len(stream) < 2_000
+
+
+def test_dictionaries_in_columns_of_numbers_and_units_are_read_as_text() -> None:
+    cells = pa.array(["1.5", "x\ny", "1.5"]).dictionary_encode()
+    number = NumberColumn(Feature("a", "numeric", lower=0, upper=1))
+    number.read(cells)
+    assert [(item.problem, item.count) for item in number.problems] == [("not-a-number", 1)]
+    unit = UnitColumn("u")
+    assert unit.read(cells) == cells.cast(pa.string())
+    assert [(item.problem, item.count) for item in unit.problems] == [("line-break", 1)]
 
 
 def test_a_child_that_uses_up_its_time_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     _replace_child(monkeypatch, "import os, signal; os.kill(os.getpid(), signal.SIGXCPU); signal.pause()")
     with (
-        ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=[], numbers=[]) as rows,
+        ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=[]) as rows,
         pytest.raises(TooLarge, match="CPU time"),
     ):
-        rows.read(10)
+        _read(rows)
 
 
 def test_a_silent_child_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "DECODER_SILENCE_S", 0)
     _replace_child(monkeypatch, "import sys; sys.stdin.read()")
     with (
-        ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=[], numbers=[]) as rows,
+        ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=[]) as rows,
         pytest.raises(RowsInvalid),
     ):
-        rows.read(10)
+        _read(rows)
 
 
 def test_closing_ends_a_read_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     _replace_child(monkeypatch, "import sys; sys.stdin.read()")
-    rows = ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=[], numbers=[])
+    rows = ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=[])
     ended: list[object] = []
 
     def read() -> None:
         try:
-            ended.append(rows.read(10))
+            ended.append(_read(rows))
         except RowsInvalid as error:
             ended.append(error)
 
