@@ -1,14 +1,17 @@
 """Measures the memory and the time of training by the number of rows, in the child process that runs jobs.
 
-Run ``python -m benchmarks.training_size`` (a million rows), or with ``--rows 100000 1000000 10000000 --threads 1 2``.
-A generated table of 20 columns (numbers, whole numbers, categories; two classes) is stored as an upload is. Each job
-runs in the product's child process. The output has, per job:
+Run ``python -m benchmarks.training_size`` (a million rows), or with ``--rows 100000 1000000 10000000``. A generated
+table of 20 columns (numbers, whole numbers, categories; two classes) is stored as an upload is. Each job runs in the
+product's child process, on one processor. The output has, per job:
 
 * processor time per row, without that of the same job on no row; its slope over the number of rows, both logarithmic,
   from the size before; elapsed time;
 * peak memory, in bytes per row and as a ratio to the bytes that the rows need: one byte per row and column, and the
-  state that the algorithm's page in docs/proofs states. The second ratio is without the peak of the same job on no
-  row, which is what the process itself takes.
+  state that the algorithm's page in docs/proofs states. The second ratio is of memory of the process alone, without
+  pages of libraries, which all processes share; the third is without the peak of the same job on no row, which is what
+  the process itself takes.
+
+Linux only.
 """
 
 import argparse
@@ -43,23 +46,33 @@ _PARTITIONS = Partitions(())
 _HEADINGS = (
     "algorithm",
     "rows",
-    "threads",
     "CPU µs/row",
     "slope",
     "elapsed s",
     "peak bytes/row",
     "ratio",
+    "ratio of private memory",
     "ratio without process",
 )
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One job: seconds of processor time and elapsed time, and peak memory in bytes."""
+    """One job: seconds of processor time and elapsed time, and peak memory in bytes.
+
+    Attributes:
+        cpu_s: of all threads.
+        main_cpu_s: of the main thread.
+        elapsed_s: from the start of the process to its end.
+        peak_bytes: resident, pages of libraries included.
+        private_bytes: without pages of files; the most that was seen every hundredth of a second.
+    """
 
     cpu_s: float
+    main_cpu_s: float
     elapsed_s: float
     peak_bytes: int
+    private_bytes: int
 
 
 @dataclass(frozen=True)
@@ -146,12 +159,30 @@ def run(job: Job, rows: Path, key: DataKey, *, public_size: int, threads: int) -
         assert child.stdin is not None
         child.stdin.write(task.to_text().encode() + b"\n")
         child.stdin.flush()
-        _, status, usage = os.wait4(child.pid, 0)
+        private_bytes = _watched(child.pid)
         elapsed = time.perf_counter() - started
+        main_cpu_s = _main_thread_s(child.pid)
+        _, status, usage = os.wait4(child.pid, 0)
         child.stdin.close()
         if status != 0 or not task.output_path.is_file():
             raise SystemExit(f"{job.algorithm} failed on {public_size} rows")
-    return Measured(usage.ru_utime + usage.ru_stime, elapsed, usage.ru_maxrss * 1024)
+    return Measured(usage.ru_utime + usage.ru_stime, main_cpu_s, elapsed, usage.ru_maxrss * 1024, private_bytes)
+
+
+def _watched(process: int) -> int:
+    """Waits until a child has ended, without collecting it; returns the most private memory that was seen."""
+    most = 0
+    while os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        status = Path(f"/proc/{process}/status").read_text()
+        if "RssAnon:" in status:  # absent once the process has ended
+            most = max(most, int(status.split("RssAnon:")[1].split()[0]) * 1024)
+        time.sleep(0.01)
+    return most
+
+
+def _main_thread_s(process: int) -> float:
+    times = Path(f"/proc/{process}/task/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -159,7 +190,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", nargs="+", type=int, default=[1_000_000])
     parser.add_argument("--algorithms", nargs="+", default=[job.algorithm for job in JOBS])
-    parser.add_argument("--threads", nargs="+", type=int, default=[1])
     parser.add_argument("--parameters", type=json.loads, help="JSON, instead of the fixed trees and depth")
     options = parser.parse_args()
     key = DataKey.random()
@@ -171,30 +201,27 @@ def main() -> None:
                 continue
             if options.parameters is not None:
                 job = Job(job.algorithm, options.parameters, job.state_bytes, job.terms)
-            for threads in options.threads:
-                run(job, files[0], key, public_size=options.rows[0], threads=threads)  # compiles loops
-                idle = run(job, files[0], key, public_size=options.rows[0], threads=threads)
-                before: tuple[int, float] | None = None
-                for n_rows in options.rows:
-                    measured = run(job, files[n_rows], key, public_size=n_rows, threads=threads)
-                    print(_line(job, n_rows, threads, measured, idle, before), flush=True)
-                    before = n_rows, measured.cpu_s - idle.cpu_s
+            run(job, files[0], key, public_size=options.rows[0], threads=1)  # compiles loops
+            idle = run(job, files[0], key, public_size=options.rows[0], threads=1)
+            before: tuple[int, float] | None = None
+            for n_rows in options.rows:
+                measured = run(job, files[n_rows], key, public_size=n_rows, threads=1)
+                print(_line(job, n_rows, measured, idle, before), flush=True)
+                before = n_rows, measured.cpu_s - idle.cpu_s
 
 
-def _line(
-    job: Job, n_rows: int, threads: int, measured: Measured, idle: Measured, before: tuple[int, float] | None
-) -> str:
+def _line(job: Job, n_rows: int, measured: Measured, idle: Measured, before: tuple[int, float] | None) -> str:
     needed, cpu_s = (N_COLUMNS + job.state_bytes) * n_rows, measured.cpu_s - idle.cpu_s
     slope = "–" if before is None else f"{math.log(cpu_s / before[1]) / math.log(n_rows / before[0]):.2f}"
     cells = (
         f"`{job.algorithm}`",
         f"{n_rows:,}",
-        f"{threads}",
         f"{cpu_s * 1e6 / n_rows:.2f}",
         slope,
         f"{measured.elapsed_s:.1f}",
         f"{measured.peak_bytes / n_rows:.0f}",
         f"{measured.peak_bytes / needed:.2f}",
+        f"{measured.private_bytes / needed:.2f}",
         f"{(measured.peak_bytes - idle.peak_bytes) / needed:.2f}",
     )
     return "| " + " | ".join(cells) + " |"

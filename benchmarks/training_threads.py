@@ -1,0 +1,58 @@
+"""Measures how much faster two threads train than one. Elapsed times mean something on an idle machine only.
+
+Run ``python -m benchmarks.training_threads``, or with ``--rows 10000000``. The table and the jobs are those of
+``benchmarks.training_size``; codes of the rows are stored before the first pair. The output has, per job, medians of
+pairs that run one after the other:
+
+* elapsed time with one thread over that with two, both without the time of the same job on no row;
+* processor time of two threads over that of one;
+* the share of the main thread in the processor time of two threads: what no second thread can do. Its inverse law
+  bounds the speed: 2 / (1 + share).
+
+Linux only.
+"""
+
+import argparse
+import statistics
+import tempfile
+from pathlib import Path
+
+from app.core.data_keys import DataKey
+from benchmarks.training_size import JOBS, Job, Measured, run, store
+
+_HEADINGS = ("algorithm", "rows", "one thread s", "speed of two", "CPU of two / one", "share of main thread")
+
+
+def main() -> None:
+    """Prints a Markdown table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--algorithms", nargs="+", default=[job.algorithm for job in JOBS])
+    parser.add_argument("--pairs", type=int, default=3)
+    options = parser.parse_args()
+    key = DataKey.random()
+    print("| " + " | ".join(_HEADINGS) + " |\n" + "|---" * len(_HEADINGS) + "|")
+    with tempfile.TemporaryDirectory() as home:
+        empty, rows = (store(Path(home), n_rows, key) for n_rows in (0, options.rows))
+        for job in JOBS:
+            if job.algorithm in options.algorithms:
+                run(job, rows, key, public_size=options.rows, threads=1)  # compiles loops and stores codes
+                idle = run(job, empty, key, public_size=options.rows, threads=1)
+                pairs = [
+                    tuple(run(job, rows, key, public_size=options.rows, threads=threads) for threads in (1, 2))
+                    for _ in range(options.pairs)
+                ]
+                print(_line(job, options.rows, pairs, idle), flush=True)
+
+
+def _line(job: Job, n_rows: int, pairs: list[tuple[Measured, ...]], idle: Measured) -> str:
+    one_s = statistics.median(one.elapsed_s - idle.elapsed_s for one, _ in pairs)
+    speed = statistics.median((one.elapsed_s - idle.elapsed_s) / (two.elapsed_s - idle.elapsed_s) for one, two in pairs)
+    cpu = statistics.median((two.cpu_s - idle.cpu_s) / (one.cpu_s - idle.cpu_s) for one, two in pairs)
+    main = statistics.median((two.main_cpu_s - idle.main_cpu_s) / (two.cpu_s - idle.cpu_s) for _, two in pairs)
+    cells = (f"`{job.algorithm}`", f"{n_rows:,}", f"{one_s:.1f}", f"{speed:.2f}", f"{cpu:.2f}", f"{main:.2f}")
+    return "| " + " | ".join(cells) + " |"
+
+
+if __name__ == "__main__":
+    main()
