@@ -10,6 +10,7 @@ named by a digest of the object's name and entity tag. Bytes are as they are in 
 
 import errno
 import hashlib
+import os
 import shutil
 import tempfile
 import time
@@ -29,7 +30,12 @@ if TYPE_CHECKING:  # loaded only where a store is configured
     from obstore.store import ObjectStore as Remote
 
 _WHOLE_BYTES = 32 * 1024 * 1024
-"""Largest object that one conditional request writes, and the bytes that one request reads."""
+"""Largest object that one conditional request writes."""
+
+_PIECE_BYTES = 8 * 1024 * 1024
+"""Bytes that one request reads, or writes of a larger object. A request ends after 30 seconds, so 300 kB a second are
+enough. A reader that goes on where it ended takes a whole piece in advance: every request waits for the network once.
+"""
 
 _NAME = "name"
 """File in the folder of a copy: the name of the object."""
@@ -101,7 +107,7 @@ class ObjectStore:
                 with suppress(FileNotFoundError):
                     obstore.head(self._remote, name)
                     raise FileExistsError(errno.EEXIST, "an object of that name exists")
-            obstore.put(self._remote, name, file, use_multipart=True, chunk_size=_WHOLE_BYTES, max_concurrency=2)
+            obstore.put(self._remote, name, file, use_multipart=True, chunk_size=_PIECE_BYTES, max_concurrency=2)
 
     def open(self, name: str) -> BinaryIO:
         """See :meth:`app.core.stores.Store.open`."""
@@ -113,14 +119,16 @@ class ObjectStore:
     def local(self, name: str) -> Path:
         """See :meth:`app.core.stores.Store.local`."""
         facts = self._head(name)
-        path = self._copy(facts)
-        if not path.exists():
-            durable.make_folder(path.parent)
-            durable.write(self._folder(facts) / _NAME, name.encode("utf-8"), existing="keep")
-            with _RemoteReader(self._remote, facts) as reader, durable.new_file(path, existing="keep") as copy:
-                shutil.copyfileobj(reader, copy, _WHOLE_BYTES)
-            self._make_room()
-        self._folder(facts).touch()
+        path, folder = self._copy(facts), self._folder(facts)
+        if _keep(folder) and path.exists():  # in this order: from now on, no other process takes the copy away
+            return path
+        durable.make_folder(path.parent)
+        durable.write(folder / _NAME, name.encode("utf-8"), existing="keep")
+        with _RemoteReader(self._remote, facts) as reader, durable.new_file(path, existing="keep") as copy:
+            while piece := reader.read(_PIECE_BYTES):
+                copy.write(piece)
+                _keep(folder)
+        self._make_room()
         return path
 
     def files(self, folder: str) -> Iterator[Listed]:
@@ -142,14 +150,13 @@ class ObjectStore:
     def tidy(self) -> None:
         """See :meth:`app.core.stores.Store.tidy`."""
         for folder in self._unused():
-            with suppress(FileNotFoundError):
+            try:
                 name = (folder / _NAME).read_text(encoding="utf-8")
-                try:
-                    is_current = self._folder(self._head(name)) == folder
-                except FileNotFoundError:
-                    is_current = False
-                if not is_current:
-                    shutil.rmtree(folder, ignore_errors=True)
+                is_current = self._folder(self._head(name)) == folder
+            except FileNotFoundError:  # no such object; or the folder was removed while a job stored codes in it
+                is_current = False
+            if not is_current:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _make_room(self) -> None:
         """Removes the copies that were not used for longest while the cache is over its limit."""
@@ -192,13 +199,26 @@ class _RemoteReader(SeekableReader):
         super().__init__(facts["size"])
         self._remote = remote
         self._facts = facts
+        self._ahead = b""
+        """The bytes from ``_start`` on that the last request read."""
+        self._start = 0
+        self._read_to: int | None = None
+        """The end of the last read."""
 
     def read_range(self, start: int, end: int) -> bytes:
+        if not self._start <= start <= end <= self._start + len(self._ahead):
+            is_sequel = start == self._read_to
+            self._ahead = self._fetched(start, max(end, min(start + _PIECE_BYTES, self.size)) if is_sequel else end)
+            self._start = start
+        self._read_to = end
+        return self._ahead[start - self._start : end - self._start]
+
+    def _fetched(self, start: int, end: int) -> bytes:
         import obstore
 
         pieces = []
-        for first in range(start, end, _WHOLE_BYTES):
-            last = min(first + _WHOLE_BYTES, end)
+        for first in range(start, end, _PIECE_BYTES):
+            last = min(first + _PIECE_BYTES, end)
             with _answered():
                 answer = obstore.get(
                     self._remote,
@@ -206,6 +226,8 @@ class _RemoteReader(SeekableReader):
                     options={"range": (first, last), "if_match": self._facts["e_tag"]},
                 )
                 pieces.append(bytes(answer.bytes()))
+            if len(pieces[-1]) != last - first:
+                raise StoreUnreachable("an answer of another length")
         return b"".join(pieces)
 
 
@@ -217,6 +239,15 @@ def _remote(address: str) -> "Remote":
     # Options of the client would replace those of the provider's variables, such as AWS_ALLOW_HTTP.
     patience = timedelta(seconds=limits.OBJECT_STORE_WAIT_S)
     return from_url(address, retry_config={"max_retries": 3, "retry_timeout": patience})
+
+
+def _keep(folder: Path) -> bool:
+    """Notes the use of a copy; returns whether its folder exists. (``Path.touch`` would make a file in its place.)"""
+    try:
+        os.utime(folder)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _size_bytes(folder: Path) -> int:

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import obstore
 import pytest
@@ -22,6 +23,7 @@ LARGE = 3 * WHOLE + 5
 @pytest.fixture(autouse=True)
 def _small_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(object_store, "_WHOLE_BYTES", WHOLE)
+    monkeypatch.setattr(object_store, "_PIECE_BYTES", WHOLE)
 
 
 @pytest.fixture(params=["directory", "objects"])
@@ -149,6 +151,91 @@ def test_the_copies_that_were_not_used_for_longest_make_room(tmp_path: Path, mon
     write(store, "another", bytes(1000))
     store.local("another")
     assert {name for name, copy in copies.items() if copy.exists()} == {"newest", "older"}
+
+
+def test_a_copy_that_another_process_removes_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache is over its limit, and another process makes room between the look at a copy and its use."""
+    store, exists = objects(tmp_path), Path.exists
+    write(store, "a", b"content")
+    copy = store.local("a")
+    long_ago = time.time() - limits.CACHED_OBJECT_STAYS_S - 1
+    os.utime(copy.parent, (long_ago, long_ago))
+    monkeypatch.setattr(limits, "MAX_CACHED_OBJECT_BYTES", 0)
+
+    def exists_until_then(path: Path, **named: bool) -> bool:
+        is_there = exists(path, **named)
+        objects(tmp_path)._make_room()
+        return is_there
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "exists", exists_until_then)
+        store.local("a")
+    assert store.local("a").read_bytes() == b"content"
+
+
+def test_a_copy_stays_while_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, get = objects(tmp_path), obstore.get
+    write(store, "a", bytes(LARGE))
+    monkeypatch.setattr(limits, "MAX_CACHED_OBJECT_BYTES", 0)
+
+    def slow(*arguments: Any, **named: Any) -> Any:
+        answer = get(*arguments, **named)
+        objects(tmp_path)._make_room()
+        for folder in (tmp_path / "one").iterdir():
+            age = os.stat(folder).st_mtime - limits.CACHED_OBJECT_STAYS_S + 1
+            os.utime(folder, (age, age))  # each piece takes almost as long as an unused copy stays
+        return answer
+
+    monkeypatch.setattr(obstore, "get", slow)
+    assert store.local("a").read_bytes() == bytes(LARGE)
+
+
+def test_codes_beside_a_copy_that_was_removed_go_too(tmp_path: Path) -> None:
+    store = objects(tmp_path)
+    codes = tmp_path / "one" / ("0" * 32) / "codes"
+    codes.mkdir(parents=True)
+    (codes / "a.codes").write_bytes(b"sealed")
+    store.tidy()
+    assert codes.exists(), "a process may be about to name the object"
+    long_ago = time.time() - limits.CACHED_OBJECT_STAYS_S - 1
+    os.utime(codes.parent, (long_ago, long_ago))
+    store.tidy()
+    assert not codes.exists()
+
+
+def test_a_reader_that_goes_on_reads_ahead_and_another_reads_what_it_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, content, get, ranges = objects(tmp_path), os.urandom(LARGE), obstore.get, list[tuple[int, int]]()
+    write(store, "a", content)
+
+    def recorded(*arguments: Any, options: Any) -> Any:
+        ranges.append(options["range"])
+        return get(*arguments, options=options)
+
+    monkeypatch.setattr(obstore, "get", recorded)
+    with store.open("a") as file:
+        file.seek(100)
+        read = [file.read(10), *(file.read(1000) for _ in range(50)), file.read(), file.read(1)]
+        file.seek(50)
+        assert file.read(4) == content[50:54]
+    assert b"".join(read) == content[100:]
+    assert ranges[:2] == [(100, 110), (110, 110 + WHOLE)]
+    assert ranges[-1] == (50, 54)
+    assert len(ranges) <= 8
+
+
+def test_an_answer_that_is_too_short_is_an_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, get = objects(tmp_path), obstore.get
+    write(store, "a", b"content")
+
+    def cut(*arguments: Any, options: Any) -> Any:
+        return get(*arguments, options=options | {"range": (0, 3)})
+
+    monkeypatch.setattr(obstore, "get", cut)
+    with pytest.raises(StoreUnreachable):
+        store.local("a")
+    assert [path for path in (tmp_path / "one").rglob("a*") if path.is_file()] == []
 
 
 CALLS: dict[str, Callable[[ObjectStore], object]] = {
