@@ -59,29 +59,34 @@ class HeadFolder:
             names = sorted(_names_in(self._store))
         except OSError as error:
             raise InstallationError(f"heads cannot be kept: {error.strerror}") from None
+        try:
+            with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+                heads = list(pool.map(self._read, names))
+        except OSError as error:
+            raise InstallationError(f"heads cannot be read: {error.strerror}") from None
         newest: dict[str, Checkpoint] = {}
-        with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
-            for name, head in zip(names, pool.map(self._read, names), strict=True):
-                if head is None:
-                    continue
-                self._names[head.account_id][name] = head.size
-                other = newest.setdefault(head.account_id, head)
-                if other.size == head.size and other.root != head.root:
-                    raise LedgerRewound(head.account_id)
-                if other.size < head.size:
-                    newest[head.account_id] = head
+        for name, head in zip(names, heads, strict=True):
+            if head is None:
+                continue
+            self._names[head.account_id][name] = head.size
+            other = newest.setdefault(head.account_id, head)
+            if other.size == head.size and other.root != head.root:
+                raise LedgerRewound(head.account_id)
+            if other.size < head.size:
+                newest[head.account_id] = head
         return [newest[account_id] for account_id in sorted(newest)]
 
     def write(self, checkpoint: Checkpoint, note: str) -> None:
         """Writes a head durably, and then removes older heads of the account.
 
         Raises:
-            OSError: the folder cannot be written.
+            OSError: the folder cannot be written, or an older head cannot be read; a repetition completes the call.
         """
         name = f"{checkpoint.account_id}.{checkpoint.size}{_SUFFIX}"
         with self._store.new(name, existing="keep") as file:
             file.write(note.encode("utf-8"))
         known = self._names[checkpoint.account_id]
+        known[name] = checkpoint.size
         for older in [known_name for known_name, size in known.items() if size < checkpoint.size]:
             try:
                 self._read(older)
@@ -92,7 +97,6 @@ class HeadFolder:
                     extra={"account_id": checkpoint.account_id},
                 )
             del known[older]
-        known[name] = checkpoint.size
 
     def set_aside(self, head: Checkpoint) -> None:
         """Renames the files of an account whose entries were lost for good, as evidence that no comparison reads.
@@ -107,13 +111,19 @@ class HeadFolder:
             self._store.delete(name)
 
     def _read(self, name: str) -> Checkpoint | None:
-        """A head; ``None`` if another process has just replaced it by a newer one."""
+        """A head; ``None`` if another process has just replaced it by a newer one.
+
+        Raises:
+            InstallationError: see :meth:`read_all`.
+            HeadNotSigned: see :meth:`read_all`.
+            OSError: the store does not answer.
+        """
         account_id = name.partition(".")[0]
         try:
             note = StoredFile(self._store, name).read_bytes().decode("utf-8")
         except FileNotFoundError:
             return None
-        except (OSError, UnicodeDecodeError):
+        except UnicodeDecodeError:
             note = ""
         head = notes.read(account_id, note)
         not_ours = InstallationError(f"{name} is not a head that this program wrote; see the operator's guide")

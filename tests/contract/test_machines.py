@@ -242,6 +242,28 @@ def test_machines_write_and_compare_the_same_heads(
 
 
 @on_one_database
+def test_an_outage_is_not_taken_for_a_damaged_head(
+    machines: Machines, first: Installation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    heads, scene = Heads(first), Scene.declared(first)
+    heads.publish()
+    scene.submit(key="k")
+
+    def fails(*_: object, **__: object) -> object:
+        raise GenericError("canary")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(obstore, "get", fails)
+        with pytest.raises(OSError, match="the object store does not answer"):
+            heads.publish()
+        with pytest.raises(InstallationError, match="heads cannot be read: the object store does not answer"):
+            Heads(machines.open("second")).confirm()
+    heads.publish()
+    assert len([name for name in _files(machines.bucket / "checkpoints") if name.startswith(scene.dataset_id)]) == 1
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@on_one_database
 def test_no_machine_makes_a_storage_key_of_its_own(machines: Machines) -> None:
     with pytest.raises(InstallationError, match=r"the storage key .* is missing"):
         machines.open("first", storage_key=None)
