@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.command import command
-from app.core.child_processes import scrubbed_environment
+from app.core.child_processes import provider_environment, scrubbed_environment
 from app.core.errors import InstallationError
+from app.core.object_store import ObjectStore
 from app.core.settings import Settings
 
 app = typer.Typer(
@@ -21,7 +22,8 @@ app = typer.Typer(
 @command
 def scheduler() -> None:
     """Run the scheduler at GROVEKEEPER_DASK_SCHEDULER until a signal stops it."""
-    _run("scheduler")
+    settings = _settings()
+    _run("scheduler", settings, environ=scrubbed_environment())
 
 
 @app.command("worker")
@@ -35,14 +37,24 @@ def worker(
     ] = None,
 ) -> None:
     """Run one worker, which counts with all processors of the machine, until a signal stops it."""
-    _run("worker", host=host, memory_limit=memory_limit)
+    settings = _settings()
+    environ = scrubbed_environment()
+    if settings.store is not None:
+        ObjectStore(settings.store, settings.home)  # refused here, not in a process that is started again and again
+        environ |= provider_environment()
+    _run("worker", settings, environ=environ, host=host, memory_limit=memory_limit, store=settings.store)
 
 
-def _run(kind: str, **options: Any) -> None:
-    """Replaces this process by one of the cluster, which has no address of a database and no key of the service."""
-    cluster = Settings.from_environment(os.environ).dask_cluster
-    if cluster is None:
+def _settings() -> Settings:
+    settings = Settings.from_environment(os.environ)
+    if settings.dask_cluster is None:
         raise InstallationError("GROVEKEEPER_DASK_SCHEDULER is not set")
+    return settings
+
+
+def _run(kind: str, settings: Settings, *, environ: dict[str, str], **options: Any) -> None:
+    """Replaces this process by one of the cluster, which has no address of a database and no key of the service."""
+    assert settings.dask_cluster is not None
     program = [sys.executable, "-m", "app.worker.dask_process", kind]
-    arguments = json.dumps({"cluster": cluster.to_json(), **options})
-    os.execve(sys.executable, [*program, arguments], scrubbed_environment())  # noqa: S606  (constant arguments)
+    arguments = json.dumps({"cluster": settings.dask_cluster.to_json(), **options})
+    os.execve(sys.executable, [*program, arguments], environ)  # noqa: S606  (constant arguments)

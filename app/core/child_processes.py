@@ -18,6 +18,14 @@ _INHERITED = (
 )
 
 
+_OF_PROVIDERS = ("AWS_", "AZURE_", "GOOGLE_", "SSL_CERT_")
+
+
+def provider_environment() -> dict[str, str]:
+    """The variables with the credentials of an object store, for a process that reads one."""
+    return {name: value for name, value in os.environ.items() if name.startswith(_OF_PROVIDERS)}
+
+
 def scrubbed_environment() -> dict[str, str]:
     """The environment of a child: the paths of Python and its caches, without addresses and keys."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}

@@ -293,8 +293,6 @@ class Settings:
         """
         if self.dask_scheduler is None:
             return None
-        if self.store is not None:
-            raise InstallationError(f"{PREFIX}DASK_SCHEDULER reads rows from a shared home, not from {PREFIX}STORE")
         if importlib.util.find_spec("distributed") is None:
             raise InstallationError(f"{PREFIX}DASK_SCHEDULER needs the extra `dask`")
         files = self.dask_ca_file, self.dask_cert_file, self.dask_key_file

@@ -19,7 +19,7 @@ import numpy as np
 
 from app.core.data_keys import DataKey, SealBroken
 from app.core.sealed_files import Reader, SealedFile
-from app.core.stores import StoredFile
+from app.core.stores import Directory, StoredFile
 from app.datasets import row_files
 from app.forests.data.coded_rows import CodedBlock
 from app.forests.data.encoding import Encoding
@@ -33,14 +33,16 @@ MAX_FILES: Final = 2
 _PURPOSE: Final = b"grovekeeper/codes/1"
 
 
-def file_of(rows: SealedFile, rows_id: bytes, public: Encoding) -> SealedFile:
-    """The sealed file of the codes of an upload.
+def file_of(rows: SealedFile, rows_id: bytes, public: Encoding) -> SealedFile | None:
+    """The sealed file of the codes of an upload; ``None`` if its rows are not on this machine.
 
     Args:
-        rows: the file of the rows, on this machine.
+        rows: the file of the rows.
         rows_id: the id in its header, as the rows were opened.
         public: the bins.
     """
+    if not isinstance(rows.file.store, Directory):
+        return None
     digest, path = _digest(public), rows.file.local()
     path = row_files.codes_folder(path) / f"{path.stem}.{digest.hex()[:16]}.codes"
     return SealedFile.at(path, DataKey(rows.key.derived(_PURPOSE + digest, salt=rows_id)))
@@ -58,18 +60,19 @@ class CodeReader:
     """Reads stored codes by row group. Files that are absent, damaged or of other rows have no codes.
 
     Args:
-        file: from :func:`file_of`.
+        file: from :func:`file_of`, or ``None`` if there are no codes.
         n_columns: of the bins.
         group_rows: number of rows of every row group.
         is_wide: whether codes have nine bits.
     """
 
-    def __init__(self, file: SealedFile, *, n_columns: int, group_rows: Sequence[int], is_wide: bool) -> None:
+    def __init__(self, file: SealedFile | None, *, n_columns: int, group_rows: Sequence[int], is_wide: bool) -> None:
         self._n_columns, self._group_rows, self._is_wide = n_columns, group_rows, is_wide
         self._ends = [0, *accumulate(n_columns * self._row_bytes(n_rows) for n_rows in group_rows)]
         self._reader: Reader | None = None
-        with suppress(SealBroken, OSError):
-            self._reader = file.open()
+        if file is not None:
+            with suppress(SealBroken, OSError):
+                self._reader = file.open()
         if self._reader is not None and self._reader.size != self._ends[-1]:
             self.close()
 

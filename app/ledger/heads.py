@@ -49,13 +49,13 @@ class HeadFolder:
 
         Raises:
             InstallationError: a file in the folder is not a head (the file is damaged, or the folder belongs to another
-                program), or no head can be written there, so that a restore would go unnoticed.
+                program), or no head can be written there, so that a restore would go unnoticed; or the store replaces
+                files that it was asked to refuse, so that machines could replace each other's heads and keys.
             HeadNotSigned: a head has no valid signature of a signer.
             LedgerRewound: two heads state different histories of an account.
         """
         try:
-            with self._store.new(_PROBE, existing="keep"):
-                pass
+            self._probe()
             names = sorted(_names_in(self._store))
         except OSError as error:
             raise InstallationError(f"heads cannot be kept: {error.strerror}") from None
@@ -75,6 +75,15 @@ class HeadFolder:
             if other.size < head.size:
                 newest[head.account_id] = head
         return [newest[account_id] for account_id in sorted(newest)]
+
+    def _probe(self) -> None:
+        for _ in range(2):
+            try:
+                with self._store.new(_PROBE, existing="refuse"):
+                    pass
+            except FileExistsError:
+                return
+        raise InstallationError("the store replaces files; it has to support conditional writes (If-None-Match)")
 
     def write(self, checkpoint: Checkpoint, note: str) -> None:
         """Writes a head durably, and then removes older heads of the account.

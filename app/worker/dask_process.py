@@ -10,6 +10,7 @@ import logging
 import signal
 import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from app.core.dask_cluster import CONFIG, DaskCluster
 from app.core.logging import configure
 from app.core.memory import forbid_core_dumps, return_large_blocks
+from app.core.object_store import ObjectStore
 from app.services.training import shard_tasks
 
 _log = logging.getLogger(__name__)
@@ -45,9 +47,21 @@ class QuietWorker(Worker):
 
 
 class RowsKept(WorkerPlugin):
-    """Drops the rows of a shard when Dask drops its receipt."""
+    """Opens the store that machines share, and drops the rows of a shard when Dask drops its receipt.
+
+    Args:
+        address: of the store; ``None`` if every machine has the rows at the same paths.
+    """
 
     name = "rows-kept"
+
+    def __init__(self, address: str | None = None) -> None:
+        self._address = address
+
+    def setup(self, worker: Worker) -> None:
+        """Called by Dask in the process that reads rows. Rows are read by range; no copy is made."""
+        if self._address is not None:
+            shard_tasks.read_from(ObjectStore(self._address, Path(worker.local_directory, "copies")))
 
     def transition(self, key: Any, start: str, finish: str, **_named: object) -> None:
         """Called by Dask when the state of a task changes."""
@@ -71,8 +85,14 @@ async def run_scheduler(cluster: DaskCluster) -> bool:
             return await _until_stopped(scheduler)
 
 
-async def run_worker(cluster: DaskCluster, *, host: str | None, memory_limit: str) -> bool:
+async def run_worker(cluster: DaskCluster, *, host: str | None, memory_limit: str, store: str | None) -> bool:
     """Reads and counts rows until a signal, in a process that is replaced when it ends or takes too much memory.
+
+    Args:
+        cluster: of this machine.
+        host: address to listen on.
+        memory_limit: of the process.
+        store: address of the object store that has the rows.
 
     Returns:
         Whether there was a signal; if not, the scheduler is gone.
@@ -86,7 +106,7 @@ async def run_worker(cluster: DaskCluster, *, host: str | None, memory_limit: st
             local_directory=folder,
             security=cluster.security(),
             worker_class=QuietWorker,
-            plugins=(RowsKept(),),
+            plugins=(RowsKept(store),),
         )
         async with nanny:
             return await _until_stopped(nanny)
@@ -108,7 +128,7 @@ def main(kind: str, options: dict[str, Any]) -> int:
 
     Args:
         kind: ``scheduler`` or ``worker``.
-        options: the cluster in JSON form, and of a worker its ``host`` and ``memory_limit``.
+        options: the cluster in JSON form, and of a worker what :func:`run_worker` takes.
 
     Returns:
         The exit code: 0 after a signal, 1 if the scheduler is gone.
@@ -120,7 +140,8 @@ def main(kind: str, options: dict[str, Any]) -> int:
     if kind == "scheduler":
         was_stopped = asyncio.run(run_scheduler(cluster))
     else:
-        was_stopped = asyncio.run(run_worker(cluster, host=options["host"], memory_limit=options["memory_limit"]))
+        named = {name: options[name] for name in ("host", "memory_limit", "store")}
+        was_stopped = asyncio.run(run_worker(cluster, **named))
     return 0 if was_stopped else 1
 
 

@@ -264,6 +264,20 @@ def test_an_outage_is_not_taken_for_a_damaged_head(
 
 
 @on_one_database
+def test_a_store_without_conditional_writes_is_refused(first: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    put = obstore.put
+
+    def overwrite(*arguments: Any, **named: Any) -> Any:
+        return put(*arguments, **named | {"mode": "overwrite"})
+
+    with monkeypatch.context() as patched:
+        patched.setattr(obstore, "put", overwrite)
+        with pytest.raises(InstallationError, match="has to support conditional writes"):
+            Heads(first).confirm()
+    Heads(first).confirm()
+
+
+@on_one_database
 def test_no_machine_makes_a_storage_key_of_its_own(machines: Machines) -> None:
     with pytest.raises(InstallationError, match=r"the storage key .* is missing"):
         machines.open("first", storage_key=None)

@@ -11,19 +11,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app.core.object_store import ObjectStore
 from app.core.settings import Settings
 from app.forests.grow import grow
 from app.forests.planning import plan
 from app.jobs.states import EndReason, JobState
 from app.services.execution import run_job
 from app.services.installation import Installation
+from app.services.jobs.task import PartRows
 from app.services.training import dask_fleet
 from app.services.training.dask_fleet import ClusterFailed, Connection, DaskFleet
 from app.worker.supervise import Supervisor
 from tests.privacy.noiseless import REQUESTS, Noiseless
 from tests.support.crash_scene import Scene, opened
 from tests.support.dask_cluster import Cluster, certificates, dask_cluster
-from tests.support.stored_part import local_rows, stored_part
+from tests.support.s3_server import BUCKET, credentials, s3_server
+from tests.support.stored_part import in_store, local_rows, stored_part
 from tests.support.uploads import SCHEMA
 
 pytestmark = pytest.mark.long
@@ -61,8 +64,8 @@ def stop_a_worker(connection: Connection, monkeypatch: pytest.MonkeyPatch, *, at
     """Stops a worker process after question ``at`` was divided and before its tasks arrive; returns its future pid."""
     honest, stopped, questions = DaskFleet._groups, list[int](), iter(range(10**6))
 
-    def groups(fleet: DaskFleet) -> list[tuple[str, list[str]]]:
-        divided = honest(fleet)
+    def groups(fleet: DaskFleet, ends_at: float) -> list[tuple[str, list[str]]]:
+        divided = honest(fleet, ends_at)
         if next(questions) == at:
             stopped.append(worker_pids(connection)[0])
             os.kill(stopped[0], signal.SIGSTOP)
@@ -76,14 +79,46 @@ def stop_a_worker(connection: Connection, monkeypatch: pytest.MonkeyPatch, *, at
 def test_a_worker_killed_in_a_level_costs_a_recount_and_no_draw(
     name: str, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    priced, part = plan(REQUESTS[name], SCHEMA), stored_part(tmp_path)
+    part = stored_part(tmp_path)
+    kill_in_a_level(name, cluster, part, part, monkeypatch)
+
+
+def test_a_worker_killed_in_a_level_is_replaced_by_one_that_reads_the_object_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The workers have neither a folder nor a path in common; the rows are in a server that speaks S3 alone."""
+    part = stored_part(tmp_path / "home")
+    with s3_server(tmp_path) as port:
+        of_store = {**credentials(port), "GROVEKEEPER_STORE": f"s3://{BUCKET}/prefix"}
+        for name, value in of_store.items():
+            monkeypatch.setenv(name, value)
+        stored = in_store(part, ObjectStore(of_store["GROVEKEEPER_STORE"], tmp_path / "cache"))
+        with dask_cluster(tmp_path, n_workers=2, **of_store) as cluster:
+            for name in ("rpf", "nbrt", "mrf"):
+                with monkeypatch.context() as patched:
+                    kill_in_a_level(name, cluster, part, stored, patched)
+
+
+def kill_in_a_level(
+    name: str, cluster: Cluster, part: PartRows, stored: PartRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compares the forest of a cluster, one of whose workers is killed in a level, with that of one process.
+
+    Args:
+        name: of the request.
+        cluster: of two workers.
+        part: the rows as this process reads them.
+        stored: the rows as the workers read them.
+        monkeypatch: of the test.
+    """
+    priced = plan(REQUESTS[name], SCHEMA)
     alone, together = Counting(), Counting()
     expected = grow(priced, SCHEMA, local_rows(part, priced), alone, on_tree_done=lambda: None)
 
     with Connection.to(cluster.address, f"job-{name}") as connection:
         assert len(worker_pids(connection)) == 2
         stopped = stop_a_worker(connection, monkeypatch, at=5)
-        rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+        rows = connection.rows(stored, SCHEMA, priced, keep_unlabelled=False)
         killer = threading.Thread(target=kill_when_stopped, args=(stopped,), daemon=True)
         killer.start()
         forest = grow(priced, SCHEMA, rows, together, on_tree_done=lambda: None)
@@ -121,6 +156,24 @@ def test_a_level_that_is_not_counted_in_time_fails_the_job(
         finally:
             os.kill(stopped[0], signal.SIGCONT)
         assert time.monotonic() - began < 30
+
+
+def test_a_scheduler_that_does_not_answer_fails_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It accepts connections, so nothing but the deadline ends a question."""
+    priced, part = plan(REQUESTS["mrf"], SCHEMA), stored_part(tmp_path)
+    with dask_cluster(tmp_path, n_workers=1) as cluster, Connection.to(cluster.address, "silent") as connection:
+        rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+        rows._parts.fleet._deadline_s = 3
+        cluster.scheduler.send_signal(signal.SIGSTOP)
+        waker = threading.Timer(60, cluster.scheduler.send_signal, (signal.SIGCONT,))
+        waker.start()
+        try:
+            with pytest.raises(ClusterFailed):
+                grow(priced, SCHEMA, rows, Noiseless(), on_tree_done=lambda: None)
+            assert waker.is_alive(), "the job waited until the scheduler answered again"
+        finally:
+            waker.cancel()
+            cluster.scheduler.send_signal(signal.SIGCONT)
 
 
 def test_plain_tcp_is_refused(cluster: Cluster) -> None:

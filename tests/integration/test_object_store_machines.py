@@ -4,8 +4,6 @@ The rules of the store and of its copies are tested in one process (tests/contra
 """
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,11 +20,12 @@ from app.ledger.notes import Signer
 from grovekeeper_client.client import Client
 from grovekeeper_client.errors import ApiProblem
 from tests.faults.proxy import Proxy, proxies
+from tests.support.dask_cluster import dask_cluster
 from tests.support.forked_program import ForkedProgram
 from tests.support.forked_program import start as fork
 from tests.support.ports import free_port
+from tests.support.s3_server import BUCKET, credentials, s3_server
 
-_ROOT = Path(__file__).parents[2]
 _GIVE_UP_S = 300
 _ADMIN_KEY = "key_admin." + "k" * 43
 _DECLARATION = {
@@ -44,22 +43,8 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module")
 def s3_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of a server that speaks S3, from its own lock: it weighs more than all other test tools of this kind."""
-    folder = tmp_path_factory.mktemp("s3")
-    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-    bin_folder, lock = folder / "venv" / "bin", _ROOT / "requirements" / "objectstore.lock"
-    install = ("install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--requirement", lock)
-    subprocess.run([bin_folder / "python", "-m", "pip", *install], check=True)
-    port = free_port()
-    with (
-        (folder / "log").open("w") as log,
-        subprocess.Popen(
-            [bin_folder / "moto_server", "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log
-        ) as server,
-    ):
-        _wait(lambda: httpx.put(f"http://127.0.0.1:{port}/bucket", trust_env=False).status_code == 200)
+    with s3_server(tmp_path_factory.mktemp("s3")) as port:
         yield port
-        server.kill()
 
 
 def _wait(is_true: Callable[[], bool]) -> None:
@@ -91,21 +76,17 @@ class Machines:
         Signer.open(folder / "keys" / "signing.key", make=True)
         register_configured_admin(self.settings)
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("GROVEKEEPER_", "AWS_"))}
-        self._environ = own_process.environment(
+        self.environ = own_process.environment(
             clean
             | {
                 "GROVEKEEPER_DATABASE_URL": database_url,
-                "GROVEKEEPER_STORE": f"s3://bucket/{folder.name}",
+                "GROVEKEEPER_STORE": f"s3://{BUCKET}/{folder.name}",
                 "GROVEKEEPER_STORAGE_KEY": str(self.settings.storage_key),
                 "GROVEKEEPER_SIGNING_KEY_FILE": str(self.settings.signing_key_file),
                 "GROVEKEEPER_LEASE_TTL_S": "3",
                 "GROVEKEEPER_POLL_INTERVAL_S": "0.1",
-                "AWS_ACCESS_KEY_ID": "test",
-                "AWS_SECRET_ACCESS_KEY": "test",
-                "AWS_REGION": "us-east-1",
-                "AWS_ENDPOINT_URL": f"http://127.0.0.1:{store.port}",
-                "AWS_ALLOW_HTTP": "true",
             }
+            | credentials(store.port)
         )
 
     def home(self, name: str) -> Path:
@@ -115,7 +96,7 @@ class Machines:
         return self._folder / f"{name}.log"
 
     def start(self, name: str, *arguments: str) -> ForkedProgram:
-        environ = self._environ | {"GROVEKEEPER_HOME": str(self.home(name))}
+        environ = self.environ | {"GROVEKEEPER_HOME": str(self.home(name))}
         process = fork("app.cli.main", *arguments, folder=self._folder, environ=environ, log=self.log(name))
         self.started.append(process)
         return process
@@ -197,3 +178,24 @@ def test_machines_share_nothing_but_the_database_and_the_store(
         files = {path.relative_to(machines.home(name)).parts[0] for path in machines.home(name).rglob("*")}
         assert files <= {"cache", "jobs"}, "a machine has copies only"
         assert "p7" not in machines.log(name).read_text(), "no log has a private value"
+
+
+def test_a_dask_cluster_reads_rows_from_the_store_and_no_machine_has_a_copy(machines: Machines, tmp_path: Path) -> None:
+    of_store = {name: machines.environ[name] for name in machines.environ if name.startswith("AWS_")}
+    of_store["GROVEKEEPER_STORE"] = machines.environ["GROVEKEEPER_STORE"]
+    with dask_cluster(tmp_path, n_workers=2, **of_store) as cluster:
+        address = {name: value for name, value in cluster.settings.items() if name.startswith("GROVEKEEPER_DASK_")}
+        machines.environ |= address | {"GROVEKEEPER_DASK_ROWS": "0"}
+        api = machines.api("api")
+        machines.start("worker", "worker")
+        api.declare_dataset(_DECLARATION)
+        for first in (0, 100):
+            _upload(api, tmp_path / "rows.csv", [(f"p{first + number}", number % 90) for number in range(100)])
+        job = api.wait_for_job(_train(api))
+        assert job["state"] == "succeeded"
+        assert _predict(api, job["model_id"])
+        assert api.erase_unit("visits", "p7")["erased"] == 1
+        assert api.wait_for_job(_train(api))["state"] == "succeeded"
+        assert machines.environ["GROVEKEEPER_STORAGE_KEY"] not in cluster.log()
+    copied = {path.name for path in (machines.home("worker") / "cache").rglob("*") if path.is_file()}
+    assert not [name for name in copied if name.endswith((".parquet", ".codes"))]

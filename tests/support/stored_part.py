@@ -1,7 +1,9 @@
 """Stores rows in several row groups as a part of a job, to be read in this process or on a Dask cluster."""
 
+from dataclasses import replace
 from pathlib import Path
 
+from app.core.stores import Store
 from app.datasets import private_rows
 from app.forests.contract.plan import Plan
 from app.forests.data.coded_rows import CodedRows
@@ -35,6 +37,16 @@ def stored_part(home: Path, *, n_rows: int = 800, group_rows: int = 100) -> Part
         scope=SCOPE,
         data_key=DATA_KEY,
     )
+
+
+def in_store(part: PartRows, store: Store) -> PartRows:
+    """The part with its files in a store that machines share, and their names there."""
+    names = []
+    for path in part.row_files:
+        names.append(Path(*path.parts[-3:]))
+        with store.new(names[-1].as_posix(), existing="refuse") as file:
+            file.write(path.read_bytes())
+    return replace(part, row_files=tuple(names))
 
 
 def local_rows(part: PartRows, plan: Plan) -> CodedRows:

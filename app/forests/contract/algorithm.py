@@ -48,9 +48,12 @@ class Algorithm(Described, ABC):
 
     Attributes:
         reuses_profiles: whether a plan may use the bins (and ``nbrt`` the class counts) of a released profile.
+        reads_values: whether growth computes with the values of rows. Then one process reads all rows; other growth
+            counts codes, also on several machines.
     """
 
     reuses_profiles: bool = True
+    reads_values: bool = False
 
     @abstractmethod
     def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:

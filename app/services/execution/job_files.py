@@ -5,12 +5,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from sqlalchemy.orm import Session
+
 from app.core import durable
+from app.core.dask_cluster import DaskCluster
 from app.core.errors import Unavailable
+from app.core.stores import Directory
 from app.datasets import catalog, row_files
+from app.forests import catalogue
 from app.jobs import queue
 from app.jobs.queue import Claim
-from app.jobs.tables import JobPart
+from app.jobs.tables import JobPart, JobRow
 from app.services.execution import lease
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask, PartRows, input_path
@@ -44,23 +49,37 @@ def row_names(part: JobPart) -> tuple[Path, ...]:
     return tuple(Path(row_files.rows_name(part.dataset, epoch)) for epoch in part.epochs)
 
 
+def cluster_of(installation: Installation, session: Session, row: JobRow) -> DaskCluster | None:
+    """The Dask cluster that reads the rows of a job: for forests that count codes, on private datasets whose declared,
+    public size is at least that of the setting.
+    """
+    if row.kind != "train" or row.algorithm is None or catalogue.is_reference(row.algorithm):
+        return None
+    if catalogue.algorithm(row.algorithm).reads_values:
+        return None
+    size = catalog.find(session, row.parts[0].dataset).row.public_size or 0
+    return installation.settings.dask_cluster if size >= installation.settings.dask_rows else None
+
+
 def bring_rows(installation: Installation, claim: Claim) -> None:
     """Copies the files of a job's rows to this machine, unless they are on it. Runs before the charge.
 
     An upload is a public event, so a file that is absent reveals nothing private. The time of a copy depends on the
-    size of a file: with public times, files are copied after the charge, and here only looked up.
+    size of a file: with public times, files are copied after the charge, and here only looked up. Files that a cluster
+    reads are only looked up, too.
 
     Raises:
         OSError: a file cannot be read now.
     """
     with installation.database.read() as session:
-        parts = queue.job(session, claim.job_id).parts
-        living = [part for part in parts if not catalog.find(session, part.dataset).is_deleted]
-    store, is_timed = installation.files, installation.settings.release_interval_s > 0
+        row = queue.job(session, claim.job_id)
+        living = [part for part in row.parts if not catalog.find(session, part.dataset).is_deleted]
+        is_copied_later = cluster_of(installation, session, row) or installation.settings.release_interval_s > 0
+    store = installation.files
     for part in living:
         try:
             for name in row_names(part):
-                if is_timed:
+                if is_copied_later:
                     store.open(name.as_posix()).close()
                 else:
                     store.local(name.as_posix())
@@ -76,8 +95,11 @@ def located(installation: Installation, task: JobTask) -> JobTask:
     """The task with the paths of its rows on this machine, as they are now: an erasure may have replaced a file.
 
     A file that cannot be brought keeps its name, at which the child finds nothing. So the child fails as it does with a
-    broken disk, and the job ends when the end of a child shows (ADR 0030).
+    broken disk, and the job ends when the end of a child shows (ADR 0030). The workers of a cluster read files of a
+    store that machines share by their names.
     """
+    if task.cluster is not None and not isinstance(installation.files, Directory):
+        return task
     return replace(task, parts=tuple(_located(installation, part) for part in task.parts))
 
 

@@ -19,7 +19,6 @@ from sqlalchemy.orm import Session
 from app.access import authority, grants
 from app.access.roles import TRAIN
 from app.core import durable
-from app.core.dask_cluster import DaskCluster
 from app.core.errors import (
     DatasetDeleted,
     Frozen,
@@ -240,15 +239,8 @@ def _task(installation: Installation, session: Session, row: JobRow) -> JobTask:
         n_trees=row.n_trees,
         parts=tuple(_rows(installation, session, part) for part in row.parts),
         metadata=KINDS[row.kind].public_facts(session, row),
-        cluster=_cluster(installation, session, row),
+        cluster=job_files.cluster_of(installation, session, row),
     )
-
-
-def _cluster(installation: Installation, session: Session, row: JobRow) -> DaskCluster | None:
-    """The Dask cluster, for forests on datasets whose declared, public size is at least that of the setting."""
-    cluster, dataset = installation.settings.dask_cluster, catalog.find(session, row.parts[0].dataset)
-    is_large = (dataset.row.public_size or 0) >= installation.settings.dask_rows
-    return cluster if row.kind == "train" and is_large else None
 
 
 def _rows(installation: Installation, session: Session, part: JobPart) -> PartRows:

@@ -26,7 +26,8 @@ class PartRows:
 
     Attributes:
         schema: the dataset's public declaration, JSON form.
-        row_files: encrypted files of the uploads in the scope: names in the store, and paths for the child.
+        row_files: encrypted files of the uploads in the scope: names in the store; paths for a child that reads rows,
+            and for a cluster whose machines have them at the same paths.
         data_key: of the dataset.
         partitions: how the dataset is cut, JSON form.
         scope: the scope that was charged; ``row_files`` holds its uploads.
@@ -68,7 +69,7 @@ class JobTask:
         n_trees: trees to grow, the unit of progress; 0 for kinds that grow no tree.
         parts: the rows that were paid for, or that are public, in the order in which ``work`` names them.
         metadata: public facts that the output carries beside the release.
-        cluster: reads and counts the rows; ``None`` if the child does.
+        cluster: reads and counts the rows, by their names where machines share a store; ``None`` if the child does.
     """
 
     kind: str

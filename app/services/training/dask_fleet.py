@@ -2,25 +2,26 @@
 
 Each shard is a future whose worker read the shard and keeps its rows (:mod:`app.services.training.shard_tasks`). A
 question is one task for each worker that has shards, so that one table of sums comes from each. The worker of a task
-is a preference: if a worker is lost, Dask runs its tasks on another worker, which reads the shards from storage.
+is a preference: if a worker is lost, Dask runs its tasks on another worker, which reads the shards from storage. This
+process reads no rows, so it needs neither their files nor the address of a store.
+
+Every wait ends at the deadline, also while a scheduler accepts connections and does not answer.
 """
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count, cycle
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import dask
 import numpy as np
-from distributed import Client, Future, wait
+from distributed import Client, Future
 from numpy.typing import NDArray
 
 from app.core.dask_cluster import CONFIG, DaskCluster
 from app.core.errors import GrovekeeperError
-from app.datasets import private_rows
-from app.datasets.row_layout import RowGroups
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
 from app.forests.grow import code_request
@@ -61,12 +62,13 @@ class Connection:
     @contextmanager
     def to(cls, cluster: DaskCluster, job_id: str) -> Iterator[Self]:
         """Connects to the scheduler of a cluster."""
-        security = cluster.security()
-        with (
-            dask.config.set(CONFIG),
-            Client(cluster.scheduler, security=security) as client,
-        ):
-            yield cls(client, cluster.deadline_s, job_id)
+        with dask.config.set(CONFIG):
+            client = Client(cluster.scheduler, security=cluster.security())
+            try:
+                yield cls(client, cluster.deadline_s, job_id)
+            finally:
+                with suppress(Exception):  # a forest that has grown is not lost with the scheduler
+                    client.close()
 
     def rows(self, part: PartRows, schema: Schema, plan: Plan, *, keep_unlabelled: bool) -> CodedDistributedRows:
         """The PRIVATE rows of a part of the job, read by the workers of the cluster; the charge is committed.
@@ -78,8 +80,7 @@ class Connection:
         assert codes is not None
         partitions = Partitions.from_json(part.partitions)
         rows = shard_tasks.rows_of(part.data_key, partitions, part.scope, codes, keep_unlabelled=keep_unlabelled)
-        shards = private_rows.shards(part.files, schema=schema, partitions=partitions, n_rows=SHARD_ROWS)
-        return CodedDistributedRows(DaskFleet(self, rows, shards))
+        return CodedDistributedRows(DaskFleet(self, rows, [str(file) for file in part.row_files]))
 
 
 class DaskFleet:
@@ -88,13 +89,13 @@ class DaskFleet:
     Implements :class:`app.forests.remote.distributed_rows.Fleet`.
     """
 
-    def __init__(self, connection: Connection, rows: bytes, shards: Sequence[RowGroups]) -> None:
-        """Lets workers read the shards.
+    def __init__(self, connection: Connection, rows: bytes, files: Sequence[str]) -> None:
+        """Lets workers divide the files into shards, and read them.
 
         Args:
             connection: of the job.
             rows: what is read of every shard, with the data key.
-            shards: of all files in the scope.
+            files: all files in the scope, by path or name; see :class:`app.services.training.shard_tasks.Order`.
 
         Raises:
             ClusterFailed: not every shard was read before the deadline.
@@ -103,13 +104,33 @@ class DaskFleet:
         self._rows, self._numbers = rows, count()
         ends_at = self._ends_at()
         workers = cycle(self._workers(ends_at))
-        self._orders = {order.key: order for order in (Order.of(self._job_id, shard) for shard in shards)}
+        self._orders = {order.key: order for order in self._divided(files, workers, ends_at)}
         self._receipts = {
             key: self._submit(shard_tasks.hold, messages.dumps(order.to_tuple()), rows, key=key, worker=next(workers))
             for key, order in self._orders.items()
         }
         if any(receipt != shard_tasks.ANSWER for receipt in self._results(self._receipts.values(), ends_at)):
             raise ClusterFailed
+
+    def _divided(self, files: Sequence[str], workers: Iterator[str], ends_at: float) -> list[Order]:
+        """The shards of the files."""
+        n_rows = messages.dumps(SHARD_ROWS)
+        tasks = [
+            self._submit(
+                shard_tasks.divide,
+                messages.dumps(file),
+                n_rows,
+                self._rows,
+                key=f"file-{self._job_id}-{next(self._numbers)}",
+                worker=next(workers),
+            )
+            for file in files
+        ]
+        answers = self._results(tasks, ends_at)
+        if not all(answer.startswith(shard_tasks.ANSWER) for answer in answers):
+            raise ClusterFailed
+        shards = [messages.loads(answer[1:]) for answer in answers]
+        return [Order.of(self._job_id, file, shard) for file, some in zip(files, shards, strict=True) for shard in some]
 
     def total(self, brief: bytes, full: Callable[[], bytes]) -> NDArray[np.int64]:
         """See ``Fleet``.
@@ -118,7 +139,7 @@ class DaskFleet:
             ClusterFailed: not every worker answered before the deadline, or the scheduler is gone.
         """
         ends_at = self._ends_at()
-        groups = self._groups()
+        groups = self._groups(ends_at)
         answers = self._ask(groups, b"", brief, ends_at)
         behind = [group for group, answer in zip(groups, answers, strict=True) if answer == shard_tasks.UNKNOWN]
         answers = [answer for answer in answers if answer != shard_tasks.UNKNOWN]
@@ -150,32 +171,42 @@ class DaskFleet:
 
     def _results(self, tasks: Iterable["Future[bytes]"], ends_at: float) -> list[bytes]:
         waiting = list(tasks)
-        try:
-            wait(waiting, timeout=max(ends_at - time.monotonic(), 0))
-            results: list[bytes] = self._client.gather(waiting)
-        except Exception:  # noqa: BLE001  (late, cancelled, or no scheduler: the job fails in every case)
-            raise ClusterFailed from None
+        results: list[bytes] = self._by(ends_at, lambda: self._client.gather(waiting))
         return results
 
-    def _groups(self) -> list[tuple[str, list[str]]]:
+    def _groups(self, ends_at: float) -> list[tuple[str, list[str]]]:
         """The keys of the shards by a worker that has them; of shards that no worker has, by any worker."""
-        holders = self._client.who_has(list(self._receipts.values()))
+        holders = self._by(ends_at, lambda: self._client.who_has(list(self._receipts.values())))
+        everyone = [] if all(holders.get(key) for key in self._orders) else self._workers(ends_at)
         groups: dict[str, list[str]] = {}
         for key in self._orders:
-            workers = sorted(holders.get(key) or self._client.nthreads())
-            if not workers:
-                raise ClusterFailed
+            workers = sorted(holders.get(key) or everyone)
             least = min(workers, key=lambda worker: len(groups.get(worker, ())))
             groups.setdefault(least, []).append(key)
         return list(groups.items())
 
     def _workers(self, ends_at: float) -> list[str]:
         """The addresses of all workers, at least one."""
+        self._by(ends_at, lambda: self._client.wait_for_workers(1))
+        workers = sorted(self._by(ends_at, self._client.nthreads))
+        if not workers:
+            raise ClusterFailed  # the last one has just ended
+        return workers
+
+    def _by(self, ends_at: float, ask: Callable[[], Any]) -> Any:
+        """What a call of the client returns, if it does before the deadline.
+
+        Raises:
+            ClusterFailed: it does not, or raises.
+        """
+
+        async def answer() -> Any:
+            return await ask()  # called on the client's loop, where its methods return awaitables
+
         try:
-            self._client.wait_for_workers(1, timeout=max(ends_at - time.monotonic(), 0))
-        except TimeoutError:
+            return self._client.sync(answer, callback_timeout=max(ends_at - time.monotonic(), 0.001))
+        except Exception:  # noqa: BLE001  (late, cancelled, or no scheduler: the job fails in every case)
             raise ClusterFailed from None
-        return sorted(self._client.nthreads())
 
     def _ends_at(self) -> float:
         return time.monotonic() + self._deadline_s

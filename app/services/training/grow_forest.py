@@ -10,7 +10,7 @@ from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
 from app.forests.data.coded_rows import TrainingRows
 from app.forests.data.schema import Schema
-from app.forests.grow import FROM_VALUES, code_request, grow
+from app.forests.grow import code_request, grow
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.adjacency import Adjacency
 from app.privacy.composition import Partitions
@@ -36,7 +36,7 @@ def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
         forest = _grow_reference(plan, schema, task.parts, on_tree_done=on_tree_done)
     else:
         with ExitStack() as stack:
-            forest = _grow_private(plan, schema, task.parts, _reader(task, plan, stack), on_tree_done=on_tree_done)
+            forest = _grow_private(plan, schema, task.parts, _reader(task, stack), on_tree_done=on_tree_done)
     # Not the task's schema: the database stores its 1e18 as an integer, which RFC 8785 refuses.
     data = artifacts.dumps(forest, {**task.metadata, "schema": schema.to_json()})
     task.write_output(data)
@@ -66,12 +66,9 @@ def _grow_private(
     )
 
 
-def _reader(task: JobTask, plan: Plan, stack: ExitStack) -> ReadRows:
-    """How the rows of a job are read: in this process, or by the workers of a Dask cluster while ``stack`` is open.
-
-    Algorithms that compute with the values of rows read them in this process.
-    """
-    if task.cluster is None or plan.algorithm in FROM_VALUES:
+def _reader(task: JobTask, stack: ExitStack) -> ReadRows:
+    """How the rows of a job are read: in this process, or by the workers of a Dask cluster while ``stack`` is open."""
+    if task.cluster is None:
         return _rows
     from app.services.training import dask_fleet  # the extra, which jobs in this process do not need
 

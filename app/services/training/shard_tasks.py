@@ -7,13 +7,15 @@ raises nothing: Dask would log its arguments, which have the key of the rows, an
 """
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from app.core.data_keys import DataKey
 from app.core.sealed_files import SealedFile
+from app.core.stores import Store, StoredFile
 from app.datasets import private_rows
 from app.datasets.row_layout import RowGroups
 from app.forests.data.coded_rows import CodedRows, CodeRequest
@@ -23,43 +25,70 @@ from app.forests.trees.row_parts import sum_of
 from app.privacy.composition import Partitions, Scope
 
 
+@dataclass
+class _Process:
+    """What this process has.
+
+    Attributes:
+        store: where machines share the rows; ``None`` if every machine has them at the same paths.
+        shards: the shards that this process has read. A worker has one thread for tasks, so that one task at a time
+            changes them.
+    """
+
+    store: Store | None = None
+    shards: dict[str, ShardStates] = field(default_factory=dict)
+
+
+_HERE: Final = _Process()
+
+
 @dataclass(frozen=True)
 class Order:
-    """A shard of a job. The process that reads it finds its file at the same path.
+    """A shard of a job, which any process that finds its file can read.
 
     Attributes:
         key: of its future: the job, and a digest of the other attributes.
-        path: of the file.
+        file: the path of the file on every machine, or its name in the store.
         file_id: see :class:`app.datasets.row_layout.RowGroups`, as the other attributes.
     """
 
     key: str
-    path: str
+    file: str
     file_id: bytes
     start: int
     stop: int
 
     @classmethod
-    def of(cls, job_id: str, shard: RowGroups) -> Self:
-        """The order of a shard."""
-        place = (str(shard.file.file.local()), shard.file_id, shard.start, shard.stop)
-        return cls(f"rows-{job_id}-{hashlib.sha256(messages.dumps(place)).hexdigest()}", *place)
+    def of(cls, job_id: str, file: str, shard: Iterable[bytes | int]) -> Self:
+        """The order of a shard, one of those of :func:`divide`."""
+        place = (file, *shard)
+        return cls(f"rows-{job_id}-{hashlib.sha256(messages.dumps(place)).hexdigest()}", *place)  # type: ignore[arg-type]
 
     def to_tuple(self) -> tuple[str | bytes | int, ...]:
         """For a message."""
-        return self.key, self.path, self.file_id, self.start, self.stop
+        return self.key, self.file, self.file_id, self.start, self.stop
 
     def read(self, rows: bytes) -> CodedRows:
         """Reads the PRIVATE rows of the shard."""
         read = messages.loads(rows)
         return private_rows.read_shard(
-            RowGroups(SealedFile.at(Path(self.path), DataKey(read["data_key"])), self.file_id, self.start, self.stop),
+            RowGroups(_sealed(self.file, read), self.file_id, self.start, self.stop),
             schema=read["public"].schema,
             partitions=Partitions.from_json(read["partitions"].value),
             scope={name: tuple(cells) for name, cells in read["scope"].value.items()},
             keep_unlabelled=read["keep_unlabelled"],
             codes=CodeRequest(read["public"], read["with_ids"]),
         )
+
+
+def _sealed(file: str, read: dict[str, Any]) -> SealedFile:
+    """The file at a path of this machine, or of a name in the store."""
+    key, path = DataKey(read["data_key"]), Path(file)
+    if path.is_absolute():
+        return SealedFile.at(path, key)
+    if _HERE.store is None:
+        raise ValueError("the name of a file, and no store")
+    return SealedFile(StoredFile(_HERE.store, file), key)
 
 
 ANSWER: Final = b"\x01"
@@ -71,9 +100,34 @@ UNKNOWN: Final = b"\x02"
 FAILED: Final = b"\x00"
 """The answer whatever went wrong."""
 
-_SHARDS: dict[str, ShardStates] = {}
-"""The shards that this process has read. A worker has one thread for tasks, so that one task at a time changes them.
-"""
+
+def read_from(store: Store | None) -> None:
+    """Sets the store that this process reads names from, before its first task."""
+    _HERE.store = store
+
+
+def divide(file: bytes, n_rows: bytes, rows: bytes) -> bytes:
+    """Divides a file into shards.
+
+    Args:
+        file: a path or a name; see :class:`Order`.
+        n_rows: rows of a shard, about.
+        rows: as in :func:`hold`.
+
+    Returns:
+        The id of the file, start and stop of every shard. PRIVATE, as the number of rows is; sums are, too.
+    """
+    try:
+        read = messages.loads(rows)
+        shards = private_rows.shards(
+            [_sealed(messages.loads(file), read)],
+            schema=read["public"].schema,
+            partitions=Partitions.from_json(read["partitions"].value),
+            n_rows=messages.loads(n_rows),
+        )
+        return ANSWER + messages.dumps(tuple((shard.file_id, shard.start, shard.stop) for shard in shards))
+    except Exception:  # noqa: BLE001  (one opaque failure, whatever it was)
+        return FAILED
 
 
 def hold(order: bytes, rows: bytes) -> bytes:
@@ -114,7 +168,7 @@ def count(orders: bytes, rows: bytes, question: bytes, *_receipts: bytes) -> byt
 
 def forget(key: str) -> None:
     """Drops the rows of a future that Dask dropped."""
-    _SHARDS.pop(key, None)
+    _HERE.shards.pop(key, None)
 
 
 def rows_of(key: DataKey, partitions: Partitions, scope: Scope, codes: CodeRequest, *, keep_unlabelled: bool) -> bytes:
@@ -137,8 +191,8 @@ def _shard(order: Order, rows: bytes) -> ShardStates:
     Raises:
         StateMissing: this process did not read the shard, and a brief question does not say how.
     """
-    if order.key not in _SHARDS:
+    if order.key not in _HERE.shards:
         if not rows:
             raise StateMissing
-        _SHARDS[order.key] = ShardStates(partial(order.read, rows))
-    return _SHARDS[order.key]
+        _HERE.shards[order.key] = ShardStates(partial(order.read, rows))
+    return _HERE.shards[order.key]

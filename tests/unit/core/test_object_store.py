@@ -182,7 +182,7 @@ def test_a_copy_stays_while_it_is_made(tmp_path: Path, monkeypatch: pytest.Monke
         answer = get(*arguments, **named)
         objects(tmp_path)._make_room()
         for folder in (tmp_path / "one").iterdir():
-            age = os.stat(folder).st_mtime - limits.CACHED_OBJECT_STAYS_S + 1
+            age = folder.stat().st_mtime - limits.CACHED_OBJECT_STAYS_S + 1
             os.utime(folder, (age, age))  # each piece takes almost as long as an unused copy stays
         return answer
 

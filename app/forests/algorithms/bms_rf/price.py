@@ -85,6 +85,7 @@ class StackedForest(Algorithm):
     source = "Song, Wang (2024), BMS-RF, Journal of Data Acquisition and Processing; repaired"
     about = _ABOUT
     read_outs = ("log", "ta", "mv")
+    reads_values = True
     parameters = (*multinomial_price.PARAMETERS, *_OWN_PARAMETERS)
 
     def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:

@@ -60,6 +60,7 @@ class TransductiveEnsemble(Algorithm):
     about = _ABOUT
     adjacency = Adjacency.LABEL
     reuses_profiles = False
+    reads_values = True
     read_outs = ("ta", "mv")
     parameters = (
         replace(

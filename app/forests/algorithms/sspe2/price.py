@@ -43,6 +43,7 @@ class LabelMedianTrees(Algorithm):
     about = _ABOUT
     adjacency = Adjacency.LABEL
     reuses_profiles = False
+    reads_values = True
     """No profile is needed: features are public, so exact medians among 255 steps cost no budget."""
     read_outs = ("log", "sum", "ta", "mv")
     parameters = (

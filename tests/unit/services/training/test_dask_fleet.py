@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import dask
@@ -10,6 +11,7 @@ import pytest
 from distributed import Client, SpecCluster, Worker
 
 from app.core.dask_cluster import CONFIG
+from app.core.object_store import ObjectStore
 from app.datasets import private_rows
 from app.forests.grow import grow
 from app.forests.planning import plan
@@ -17,7 +19,7 @@ from app.services.training import dask_fleet, shard_tasks
 from app.services.training.dask_fleet import ClusterFailed, Connection, DaskFleet
 from app.worker.dask_process import QuietScheduler, RowsKept
 from tests.privacy.noiseless import REQUESTS, Noiseless
-from tests.support.stored_part import local_rows, stored_part
+from tests.support.stored_part import in_store, local_rows, stored_part
 from tests.support.uploads import SCHEMA
 
 NAMES = ("rpf", "nbrt", "mrf, sharded and apart")
@@ -53,7 +55,7 @@ def test_a_forest_on_workers_is_the_forest_of_one_process(name: str, connection:
     expected = grow(priced, SCHEMA, local_rows(part, priced), Noiseless(), on_tree_done=lambda: None)
 
     rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
-    assert len(shard_tasks._SHARDS) == 3
+    assert len(shard_tasks._HERE.shards) == 3
     forest = grow(priced, SCHEMA, rows, Noiseless(), on_tree_done=lambda: None)
 
     assert forest.arrays.keys() == expected.arrays.keys()
@@ -61,18 +63,41 @@ def test_a_forest_on_workers_is_the_forest_of_one_process(name: str, connection:
         np.testing.assert_array_equal(forest.arrays[array], values)
 
 
+def test_workers_read_a_store_by_range_and_keep_no_copy(
+    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    priced, part = plan(REQUESTS["rpf"], SCHEMA), stored_part(tmp_path / "home")
+    expected = grow(priced, SCHEMA, local_rows(part, priced), Noiseless(), on_tree_done=lambda: None)
+    part = in_store(part, ObjectStore(f"file://{tmp_path / 'bucket'}", tmp_path / "writer"))
+    monkeypatch.setattr(shard_tasks._HERE, "store", ObjectStore(f"file://{tmp_path / 'bucket'}", tmp_path / "reader"))
+
+    rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+    assert len(shard_tasks._HERE.shards) == 3
+    forest = grow(priced, SCHEMA, rows, Noiseless(), on_tree_done=lambda: None)
+
+    for array, values in expected.arrays.items():
+        np.testing.assert_array_equal(forest.arrays[array], values)
+    assert not (tmp_path / "reader").exists()
+
+
+def test_a_name_without_a_store_fails(connection: Connection, tmp_path: Path) -> None:
+    part = replace(stored_part(tmp_path), row_files=(Path("rows/ds_1/ep_1.parquet"),))
+    with pytest.raises(ClusterFailed):
+        connection.rows(part, SCHEMA, plan(REQUESTS["mrf"], SCHEMA), keep_unlabelled=False)
+
+
 def test_workers_drop_the_rows_when_the_connection_ends(connection: Connection, tmp_path: Path) -> None:
     rows = connection.rows(stored_part(tmp_path), SCHEMA, plan(REQUESTS["mrf"], SCHEMA), keep_unlabelled=False)
     fleet = rows._parts.fleet
     assert isinstance(fleet, DaskFleet)
-    assert shard_tasks._SHARDS.keys() == fleet._receipts.keys()
+    assert shard_tasks._HERE.shards.keys() == fleet._receipts.keys()
     assert set(connection.client.gather(list(fleet._receipts.values()))) == {shard_tasks.ANSWER}, "no row in a result"
 
     connection.client.close()
     waits_until = time.monotonic() + 10
-    while shard_tasks._SHARDS and time.monotonic() < waits_until:
+    while shard_tasks._HERE.shards and time.monotonic() < waits_until:
         time.sleep(0.01)
-    assert not shard_tasks._SHARDS
+    assert not shard_tasks._HERE.shards
 
 
 def test_a_task_that_fails_says_and_logs_nothing(

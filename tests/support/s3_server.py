@@ -1,0 +1,62 @@
+"""Runs a server that speaks S3, from a lock of its own: it weighs more than all other test tools of this kind."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from tests.support.ports import free_port
+
+_ROOT = Path(__file__).parents[2]
+_GIVE_UP_S = 300
+
+BUCKET = "bucket"
+"""The bucket that the server has."""
+
+
+@contextmanager
+def s3_server(folder: Path) -> Iterator[int]:
+    """Installs and runs the server; yields its port on loopback."""
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    bin_folder, lock = folder / "venv" / "bin", _ROOT / "requirements" / "objectstore.lock"
+    install = ("install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--requirement", lock)
+    subprocess.run([bin_folder / "python", "-m", "pip", *install], check=True)
+    port = free_port()
+    with (
+        (folder / "log").open("w") as log,
+        subprocess.Popen(
+            [bin_folder / "moto_server", "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log
+        ) as server,
+    ):
+        try:
+            _make_bucket(f"http://127.0.0.1:{port}/{BUCKET}")
+            yield port
+        finally:
+            server.kill()
+
+
+def credentials(port: int) -> dict[str, str]:
+    """The provider's variables for a server at a port of this machine."""
+    return {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ALLOW_HTTP": "true",
+    }
+
+
+def _make_bucket(url: str) -> None:
+    deadline = time.monotonic() + _GIVE_UP_S
+    while time.monotonic() < deadline:
+        try:
+            if httpx.put(url, trust_env=False).status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    raise TimeoutError
