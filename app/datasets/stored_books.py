@@ -65,9 +65,10 @@ class StoredBook(AdmissionBook):
         """See :meth:`AdmissionBook.commit`: the commit of the upload is the commit of the stored book."""
 
     def forget_older(self) -> None:
-        """See :meth:`AdmissionBook.forget_older`."""
-        for epoch_id in self._before[-2:]:  # two, because a killed process may have left one
-            self._store.delete(row_files.book_name(self._dataset_id, epoch_id))
+        """See :meth:`AdmissionBook.forget_older`. The upload is committed, so an outage does not show in its answer."""
+        with suppress(OSError):
+            for epoch_id in self._before[-2:]:  # two, because a killed process or an outage may have left one
+                self._store.delete(row_files.book_name(self._dataset_id, epoch_id))
 
     def _read_stored(self, epoch_id: str) -> None:
         try:

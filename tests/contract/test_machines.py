@@ -145,6 +145,24 @@ def test_no_object_and_no_copy_shows_a_row_or_a_unit(
 
 
 @on_one_database
+def test_an_outage_after_the_commit_of_an_upload_does_not_deny_the_upload(
+    first: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = people.declared(first, privacy_unit=people.per_patient(2))["id"]
+    people.upload(first, dataset, people.visits([("ann", 1)]))
+
+    def fails(*_: object, **__: object) -> object:
+        raise GenericError("canary")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(obstore, "delete", fails)
+        assert people.upload(first, dataset, people.visits([("ann", 2)]))["epoch"]
+    people.upload(first, dataset, people.visits([("ann", 3)]))
+    names = _files(Path(first.settings.store.removeprefix("file://")) / "rows" / dataset)  # type: ignore[union-attr]
+    assert sum(name.endswith(".units") for name in names) == 1, "the next upload removes what stayed"
+
+
+@on_one_database
 def test_an_upload_without_the_book_of_the_upload_before_is_refused(first: Installation, second: Installation) -> None:
     dataset = people.declared(first, privacy_unit=people.per_patient(2))["id"]
     epoch = people.upload(first, dataset, people.visits([("ann", 1)]))["epoch"]
