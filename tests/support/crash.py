@@ -45,6 +45,9 @@ WORKER_POINTS = (
 )
 """Points at which the worker is killed, in the order of a job; its child, if there is one, must end, too."""
 
+STORE_POINTS = ("rows-half-copied", "artifact-put")
+"""Points at which a worker is killed whose files are in an object store."""
+
 CHILD_POINTS = ("child-began", "rows-opened", "artifact-not-written", "artifact-written")
 """Points at which the child is killed, alone or (``<point>-both``) with its worker."""
 
@@ -187,8 +190,25 @@ def _kill_worker_at(point: str) -> None:
         "job-ended": lambda: after(main, "run_job", kill),
     }
     assert tuple(places) == WORKER_POINTS
+    if point in STORE_POINTS:
+        places = _store_places(kill)
     if point in places:
         places[point]()
+
+
+def _store_places(kill: Callable[..., None]) -> dict[str, Callable[[], None]]:
+    import obstore
+
+    from app.core import object_store
+    from app.registry.store import ArtifactStore
+    from app.worker import main
+
+    places: dict[str, Callable[[], None]] = {
+        "rows-half-copied": lambda: before(main, "run_job", lambda: after(object_store._RemoteReader, "read", kill)),
+        "artifact-put": lambda: before(ArtifactStore, "put", lambda: after(obstore, "put", kill)),
+    }
+    assert tuple(places) == STORE_POINTS
+    return places
 
 
 def _fork_wrapped_children(point: str, journal: Path, database_url: str) -> None:
@@ -196,7 +216,7 @@ def _fork_wrapped_children(point: str, journal: Path, database_url: str) -> None
     from app.worker import supervise
     from tests.support.forked_child import fork_children
 
-    child_point = point if point not in WORKER_POINTS else "never"
+    child_point = point if point not in (*WORKER_POINTS, *STORE_POINTS) else "never"
     fork_children(partial(run_child, child_point, journal, database_url))
     after(supervise, "_start", lambda child: note(journal, f"child {child.pid}"))
 
