@@ -1,5 +1,6 @@
 """The samples for Kubernetes, nginx and Compose are valid and agree with the image and with each other."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ _FILE = _ROOT / "deploy" / "kubernetes" / "grovekeeper.yaml"
 OBJECTS: list[dict[str, Any]] = list(yaml.safe_load_all(_FILE.read_text(encoding="utf-8")))
 PODS = {it["metadata"]["name"]: it["spec"]["template"]["spec"] for it in OBJECTS if "template" in it.get("spec", {})}
 COMPOSE: dict[str, Any] = yaml.safe_load((_ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
+OBJECT_STORE = _ROOT / "deploy" / "objectstore"
 NGINX = (_ROOT / "deploy" / "nginx" / "grovekeeper.conf").read_text(encoding="utf-8")
 DOCKERFILE = (_ROOT / "Dockerfile").read_text(encoding="utf-8")
 
@@ -105,3 +107,58 @@ def test_the_proxy_reaches_the_replicas_of_compose() -> None:
     used = [int(port) for port in re.findall(r"server 127\.0\.0\.1:(\d+);", NGINX)]
     assert len(used) == COMPOSE["api"]["deploy"]["replicas"]
     assert all(first <= port <= last for port in used)
+
+
+class _Override(yaml.SafeLoader):
+    """Reads the tag that Compose knows and YAML does not."""
+
+
+_Override.add_constructor("!override", lambda loader, node: loader.construct_sequence(node))
+
+
+def _override() -> dict[str, Any]:
+    text = (OBJECT_STORE / "docker-compose.yml").read_text(encoding="utf-8")
+    return dict(yaml.load(text, Loader=_Override))
+
+
+def test_with_an_object_store_no_service_shares_a_folder_of_rows() -> None:
+    services = _override()["services"]
+    assert services.keys() == {name for name, service in COMPOSE.items() if "build" in service}
+    for name, service in services.items():
+        assert "/var/lib/grovekeeper" in service["volumes"], f"the home of {name} is its own"
+        assert [mount for mount in service["volumes"] if mount.startswith("home:")] == []
+
+
+def test_with_an_object_store_every_machine_has_the_keys_that_it_may_not_make() -> None:
+    known = {f"{setting.variable}{ending}" for setting in SETTINGS for ending in ("", "_FILE")}
+    for name in ("api", "worker"):
+        service = _override()["services"][name]
+        assert service["environment"].keys() <= known
+        assert service["environment"].keys() >= COMPOSE[name]["environment"].keys() | {"GROVEKEEPER_SIGNING_KEY_FILE"}
+        assert {f"/run/secrets/{secret}" for secret in service["secrets"]} == set(service["environment"].values())
+        assert "outside" in service["networks"], "the store is beyond the network of the database"
+    named = re.findall(r"^# +(GROVEKEEPER_[A-Z_]+)=", (OBJECT_STORE / "docker-compose.yml").read_text(), re.MULTILINE)
+    assert named == ["GROVEKEEPER_STORE"]
+
+
+def test_the_bucket_keeps_no_part_and_no_version_that_an_erasure_does_not_find() -> None:
+    rules = json.loads((OBJECT_STORE / "lifecycle.json").read_text(encoding="utf-8"))["Rules"]
+    assert all(rule["Status"] == "Enabled" and rule["Filter"] == {"Prefix": ""} for rule in rules)
+    acts = {name: value for rule in rules for name, value in rule.items() if name not in ("ID", "Status", "Filter")}
+    assert acts == {
+        "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1},
+        "NoncurrentVersionExpiration": {"NoncurrentDays": 1},
+    }, "and nothing that is current ever expires"
+
+
+def test_credentials_reach_the_files_of_one_prefix_and_those_of_a_dask_worker_read_rows_alone() -> None:
+    service, worker = (
+        json.loads((OBJECT_STORE / f"{name}-policy.json").read_text(encoding="utf-8"))["Statement"]
+        for name in ("service", "dask-worker")
+    )
+    assert {statement["Effect"] for statement in (*service, *worker)} == {"Allow"}
+    listing, files = service
+    assert listing["Action"] == "s3:ListBucket", "without it, S3 answers 403 for an object that is absent"
+    assert set(files["Action"]) >= {"s3:GetObject", "s3:PutObject", "s3:DeleteObject"}
+    assert files["Resource"] == "arn:aws:s3:::BUCKET/PREFIX/*"
+    assert [(it["Action"], it["Resource"]) for it in worker] == [("s3:GetObject", "arn:aws:s3:::BUCKET/PREFIX/rows/*")]
