@@ -25,7 +25,8 @@ DEFAULT_DATASETS = ("adult", "magic", "pendigits")
 DELTA = "1e-6"
 
 
-def _cpu_seconds(work: Callable[[], object]) -> float:
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """CPU time of this process for some work."""
     start = time.process_time()
     work()
     return time.process_time() - start
@@ -50,7 +51,7 @@ def compare(dataset: Dataset, algorithm: str, *, epsilon: str, pairs: int) -> st
         return RandomForestClassifier(n_estimators=100, n_jobs=1).fit(X, y)
 
     ours()  # compiles, loads
-    ratios = sorted(_cpu_seconds(ours) / _cpu_seconds(theirs) for _ in range(pairs))
+    ratios = sorted(cpu_seconds(ours) / cpu_seconds(theirs) for _ in range(pairs))
     size = f"{training_plan.n_trees} × depth {training_plan.parameters['max_depth']}"
     median = statistics.median(ratios)
     return f"| {dataset.name} | `{algorithm}` | {size} | {median:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}) |"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.forests.algorithms.bms_rf_plain.read import PROJECTION, scaled, shifted
 from app.forests.contract.forest import Forest
@@ -41,7 +42,7 @@ def grow_forest(plan: Plan, schema: Schema, rows: PublicRows, *, seed: int, on_t
     X = scaled(design, rows.features)
     forest, seen = list[NodeTree](), X
     for layer in range(n_layers):
-        coded, trees = CodedRows.of_numbers(seen, rows.y, schema.n_classes), list[NodeTree]()
+        coded, trees = _coded(design, rows, seen, is_first=layer == 0), list[NodeTree]()
         for _ in range(n_trees):
             parts = Weights.parted(coded.n_rows, random, structure_share=float(parameters["structure_share"]))
             trees.append(grown(coded, parts, rule, random))
@@ -51,3 +52,10 @@ def grow_forest(plan: Plan, schema: Schema, rows: PublicRows, *, seed: int, on_t
             shares = NodeTrees.of(collected(trees)).sums(seen) / n_trees
             seen = shifted(X, shares, weights[layer], float(parameters["shift"]))
     return Forest(plan, {**collected(forest), PROJECTION: weights})
+
+
+def _coded(design: Design, rows: PublicRows, seen: NDArray[np.float32], *, is_first: bool) -> CodedRows:
+    """The columns of a layer; later layers shift the columns of categories, so that these are numbers, too."""
+    if is_first:
+        return CodedRows.of_columns(design, rows, seen)
+    return CodedRows.of_numbers(seen, rows.y, design.schema.n_classes)

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
 from app.forests.data.design import Design
 from app.forests.data.rows import PublicRows
 from app.forests.data.schema import Schema
+from app.forests.kernels.compiled import comparison_loops
+from app.forests.kernels.node_routing import Projections
 from app.forests.trees.grow import oblique_trees
-from app.forests.trees.grow.oblique_trees import ObliqueTree, Plane, PublicTable, Rows, Stop
+from app.forests.trees.grow.node_trees import NodeTree
+from app.forests.trees.grow.oblique_trees import ObliqueTree, PublicTable
 from app.forests.trees.grow.split_trees import Weights
 
 _N_TRIES = 6
@@ -31,17 +35,14 @@ def grow_forest(plan: Plan, schema: Schema, rows: PublicRows, *, seed: int, on_t
     """
     design, random = Design.of(schema), np.random.default_rng(seed)
     table = PublicTable(design.matrix(rows.features), rows.y, schema.n_classes)
-    everything = np.arange(len(rows.y))
-    parameters = plan.parameters
+    everything, parameters = np.ones(len(rows.y), dtype=np.int32), plan.parameters
 
     def tree() -> ObliqueTree:
         if plan.algorithm == "comprf-i":
-            stop = Stop(1, max_leaf=int(parameters["max_samples_leaf"]), n_tries=_N_TRIES)
-            return oblique_trees.grown(table, everything, everything, lambda node: _opposed(table, node, random), stop)
-        parts = Weights.parted(len(everything), random, structure_share=float(parameters["structure_share"]))
-        structure, estimation = np.flatnonzero(parts.structure), np.flatnonzero(parts.estimation)
-        stop = Stop(int(parameters["min_samples_leaf"]), n_tries=_N_TRIES)
-        return oblique_trees.grown(table, structure, estimation, lambda node: _any_two(table, node, random), stop)
+            max_leaf = int(parameters["max_samples_leaf"])
+            return grown(table, Weights(everything, everything), (1, max_leaf, _N_TRIES, 1), random)
+        parts = Weights.parted(len(rows.y), random, structure_share=float(parameters["structure_share"]))
+        return grown(table, parts, (int(parameters["min_samples_leaf"]), 1, _N_TRIES, 0), random)
 
     def trees() -> Iterator[ObliqueTree]:
         for _ in range(plan.n_trees):
@@ -51,25 +52,41 @@ def grow_forest(plan: Plan, schema: Schema, rows: PublicRows, *, seed: int, on_t
     return Forest(plan, oblique_trees.collected_planes(trees(), n_columns=design.n_columns))
 
 
-def _any_two(table: PublicTable, rows: Rows, random: np.random.Generator) -> Plane:
-    first = int(random.integers(len(rows)))
-    second = int(random.integers(len(rows) - 1))
-    return _between(table, rows[first], rows[second + (second >= first)])
+def grown(
+    table: PublicTable, weights: Weights, rule: tuple[int, int, int, int], random: np.random.Generator
+) -> ObliqueTree:
+    """Grows one tree; the numbers of the rule are those of :func:`comparison_loops.grow_tree`."""
+    n_most = 2 * len(table.y)
+    nodes, threshold = np.empty((n_most, 3), dtype=np.int32), np.zeros(n_most)
+    counts = np.empty((n_most, table.n_classes))
+    n_nodes = comparison_loops.grow_tree(
+        (table.X, np.stack([table.y, weights.structure, weights.estimation])),
+        (np.array(rule, dtype=np.int64), int(random.integers(2**31))),
+        (nodes, threshold, counts),
+    )
+    nodes, counts = nodes[:n_nodes], counts[:n_nodes]
+    is_inner = nodes[:, 0] >= 0
+    feature = np.full(n_nodes, -1, dtype=np.int32)
+    feature[is_inner], projections = planes_between(table.X, nodes[is_inner, :2])
+    right = np.where(is_inner, nodes[:, 2], 0).astype(np.int32)
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    return ObliqueTree(NodeTree(feature, np.where(is_inner, threshold[:n_nodes], 0.0), right, shares), projections)
 
 
-def _opposed(table: PublicTable, rows: Rows, random: np.random.Generator) -> Plane:
-    """A uniform pair among those of different classes: the first row is drawn by its number of partners."""
-    labels = table.y[rows]
-    n_others = len(rows) - table.counts(rows)[labels]
-    first = int(np.searchsorted(n_others.cumsum(), random.random() * n_others.sum(), side="right"))
-    others = np.flatnonzero(labels != labels[first])
-    return _between(table, rows[first], rows[others[random.integers(len(others))]])
+def planes_between(X: NDArray[np.float32], pivots: NDArray[np.int32]) -> tuple[NDArray[np.int32], Projections]:
+    """The planes of points at equal distance from two rows, of which the first row is on the left.
 
+    Args:
+        X: float32 ``(n_rows, n_columns)``.
+        pivots: rows of the pairs, int32 ``(n_planes, 2)``.
 
-def _between(table: PublicTable, first: int, second: int) -> Plane:
-    """The plane of points at equal distance from two rows; the first row goes left."""
-    one, other = table.X[[first, second]].astype(np.float64)
-    columns = np.flatnonzero(one != other).astype(np.int32)
-    weights = (other - one)[columns].astype(np.float32)
-    middle = (one + other)[columns] / 2.0
-    return Plane(columns, weights, float(middle @ weights.astype(np.float64)))
+    Returns:
+        The feature of every split, as in :class:`ObliqueTree`, and the projections.
+    """
+    pivots, ends = np.ascontiguousarray(pivots), np.zeros(len(pivots), dtype=np.int64)
+    columns, weights = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
+    comparison_loops.write_terms(X, pivots, (ends, columns, weights))
+    n_terms = np.diff(ends, prepend=0)
+    columns, weights = np.empty(n_terms.sum(), dtype=np.int32), np.empty(n_terms.sum(), dtype=np.float32)
+    comparison_loops.write_terms(X, pivots, (ends, columns, weights))
+    return oblique_trees.as_projections(n_terms, columns, weights, n_columns=X.shape[1])

@@ -14,16 +14,17 @@ from app.forests.data.design import Design
 from app.forests.data.rows import PublicRows
 from app.forests.data.schema import Schema
 from app.forests.trees.grow import oblique_trees, plane_rules
-from app.forests.trees.grow.oblique_trees import ObliqueTree, Plane, PublicTable, Rows, Stop
-from app.forests.trees.grow.plane_rules import NodeRows
+from app.forests.trees.grow.oblique_trees import Limits, Nodes, ObliqueTree, PublicTable
+from app.forests.trees.grow.plane_rules import NodeMoments, Proposal
+from app.forests.trees.grow.split_trees import Weights
 
-_RULES: Mapping[str, Callable[[NodeRows], plane_rules.Cut | None]] = MappingProxyType(
+_RULES: Mapping[str, Callable[[NodeMoments], Proposal]] = MappingProxyType(
     {
-        "rof-pca": plane_rules.principal_cut,
-        "rof-lda": plane_rules.discriminant_cut,
-        "mpsvm-t": plane_rules.tikhonov_cut,
-        "mpsvm-p": plane_rules.axis_parallel_cut,
-        "mpsvm-n": plane_rules.null_space_cut,
+        "rof-pca": plane_rules.principal,
+        "rof-lda": plane_rules.discriminant,
+        "mpsvm-t": plane_rules.tikhonov,
+        "mpsvm-p": plane_rules.axis_parallel,
+        "mpsvm-n": plane_rules.null_space,
     }
 )
 
@@ -39,21 +40,16 @@ def grow_forest(plan: Plan, schema: Schema, rows: PublicRows, *, seed: int, on_t
     """
     design, random = Design.of(schema), np.random.default_rng(seed)
     table = PublicTable(design.matrix(rows.features), rows.y, schema.n_classes)
-    min_leaf, cut_of = int(plan.parameters["min_samples_leaf"]), _RULES[plan.algorithm]
-    n_drawn = max(isqrt(design.n_columns), 1)
+    rule = _RULES[plan.algorithm]
+    limits = Limits(int(plan.parameters["min_samples_leaf"]), min(max(isqrt(design.n_columns), 1), design.n_columns))
 
-    def propose(node: Rows) -> Plane | None:
-        if design.n_columns == 0:
-            return None
-        columns = random.permutation(design.n_columns)[:n_drawn].astype(np.int32)
-        X = table.X[node[:, np.newaxis], columns].astype(np.float64)
-        cut = cut_of(NodeRows(X, table.y[node], schema.n_classes, min_leaf))
-        return None if cut is None else cut.plane(columns)
+    def propose(nodes: Nodes) -> Proposal:
+        return rule(nodes.moments)
 
     def trees() -> Iterator[ObliqueTree]:
         for _ in range(plan.n_trees):
-            drawn = np.sort(random.integers(len(rows.y), size=len(rows.y)))
-            yield oblique_trees.grown(table, drawn, drawn, propose, Stop(min_leaf))
+            drawn = Weights.bootstrapped(len(rows.y), random).structure
+            yield oblique_trees.grown(table, drawn, propose, limits, random)
             on_tree_done()
 
     return Forest(plan, oblique_trees.collected_planes(trees(), n_columns=design.n_columns))

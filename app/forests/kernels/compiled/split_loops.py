@@ -27,9 +27,9 @@ Node: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64
 Work: TypeAlias = tuple[
     NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.int32], NDArray[np.int64]
 ]
-"""Memory for one node: sorted keys; codes of its rows; class weights of both sides, float64 ``(2, n_classes)``; gains
-of split points; codes and next codes of split points; and tallies. The columns of a tally are rows, structure weight,
-estimation weight, and structure weight by class."""
+"""Memory for one node: sorted keys and a copy, int64 ``(2, n_rows)``; codes of its rows; class weights of both sides,
+float64 ``(2, n_classes)``; gains of split points; codes and next codes of split points; and tallies. The columns of a
+tally are rows, structure weight, estimation weight, and structure weight by class."""
 
 Shared: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Tallies of categories, int64 ``(n_values, 3 + n_classes)``; of every category its first value, and the number of the
@@ -125,14 +125,38 @@ def _scan_tally(low: int, n_codes: int, node: Node, min_leaf: float, work: Work)
 
 
 @compiled
-def _scan_sorted(codes: NDArray[np.int32], node: Node, min_leaf: float, work: Work) -> int:
-    """As :func:`_scan`, from sorted codes."""
+def _sort(keys: NDArray[np.int64], spare: NDArray[np.int64], n_codes: int) -> None:
+    """Sorts keys by the codes in their upper bits: in place where they are few, else by passes over eleven bits."""
+    if keys.size < 512:
+        keys.sort()
+        return
+    ends = np.empty(2048, dtype=np.int64)
+    one, other, shift = keys, spare, 32
+    while n_codes > 0:
+        ends[:] = 0
+        for key in one:
+            ends[(key >> shift) & 2047] += 1
+        total = 0
+        for digit in range(2048):
+            total += ends[digit]
+            ends[digit] = total - ends[digit]
+        for key in one:
+            digit = (key >> shift) & 2047
+            other[ends[digit]] = key
+            ends[digit] += 1
+        one, other, shift, n_codes = other, one, shift + 11, n_codes >> 11
+    keys[:] = one
+
+
+@compiled
+def _scan_sorted(codes: NDArray[np.int32], n_codes: int, node: Node, min_leaf: float, work: Work) -> int:
+    """As :func:`_scan`, from sorted codes below ``n_codes``."""
     points, total, e_right = node[1], node[2], node[4]
     left, right = work[2]
-    gain, point, ordered = work[3], work[4], work[0][: codes.size]
+    gain, point, ordered = work[3], work[4], work[0][0, : codes.size]
     for place in range(codes.size):
         ordered[place] = (np.int64(codes[place]) << 32) | place
-    ordered.sort()
+    _sort(ordered, work[0][1, : codes.size], n_codes)
     left[:] = 0.0
     right[:] = total
     n_left, n_right, e_left = 0.0, total.sum(), 0.0
@@ -187,7 +211,7 @@ def _scan(tree: Tree, column: int, node: Node, min_leaf: float) -> int:
     if n_codes * n_entries <= min(8 * rows.size, work[5].size):
         _tally(codes, low, node[1], work[5].reshape((-1, n_entries)), n_codes)
         return _scan_tally(low, n_codes, node, min_leaf, work)
-    return _scan_sorted(codes, node, min_leaf, work)
+    return _scan_sorted(codes, low + n_codes, node, min_leaf, work)
 
 
 @compiled
@@ -354,7 +378,7 @@ def grow_tree(
     n_classes, n_categories = counts.shape[1], categories.shape[0]
     n_entries = 3 + n_classes
     work = (
-        np.empty(used.size, dtype=np.int64),
+        np.empty((2, used.size), dtype=np.int64),
         np.empty(used.size, dtype=np.int32),
         np.empty((2, n_classes)),
         np.empty(used.size + 1),

@@ -1,7 +1,7 @@
-"""Chooses the oblique split of one node without privacy: rotations, and bisectors of proximal planes.
+"""Proposes oblique splits for many nodes at once, from the moments of their classes: rotations, and proximal planes.
 
 Definitions: Zhang and Suganthan, Random forests with ensemble of feature spaces (2014), and Oblique decision tree
-ensemble via multisurface proximal support vector machine (2015).
+ensemble via multisurface proximal support vector machine (2015). The linear algebra is NumPy's, over stacked matrices.
 """
 
 from __future__ import annotations
@@ -11,207 +11,210 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.trees.grow.oblique_trees import Plane
+from app.forests.kernels.compiled import plane_loops
 
 _TIKHONOV = 0.01
-_SMALLEST_COVARIANCE = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
-class NodeRows:
-    """The rows of a node.
+class NodeMoments:
+    """The classes of m nodes, each of which looks at d columns.
 
     Attributes:
-        X: the drawn columns, float64 ``(n_rows, n_drawn)``.
-        y: int32 ``(n_rows,)``.
-        n_classes: number of declared classes.
-        min_leaf: smallest number of rows on both sides of a split.
+        counts: rows by class, float64 ``(m, n_classes)``, of at least two classes in every node.
+        means: means of the classes, float64 ``(m, n_classes, d)``; zero for a class without rows.
+        scatters: sums of outer products of the rows less the mean of their class, float64 ``(m, n_classes, d, d)``.
     """
 
-    X: NDArray[np.float64]
-    y: NDArray[np.int32]
-    n_classes: int
-    min_leaf: int
+    counts: NDArray[np.float64]
+    means: NDArray[np.float64]
+    scatters: NDArray[np.float64]
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of a node: d."""
+        return int(self.means.shape[2])
+
+    @property
+    def n_rows(self) -> NDArray[np.float64]:
+        """Rows of every node, float64 ``(m,)``."""
+        return np.asarray(self.counts.sum(axis=1))
+
+    @property
+    def between(self) -> NDArray[np.float64]:
+        """Scatter of the class means about the mean of the node, float64 ``(m, d, d)``."""
+        mean = np.einsum("mk,mkd->md", self.counts, self.means) / self.n_rows[:, np.newaxis]
+        gaps = self.means - mean[:, np.newaxis]
+        return np.asarray((gaps * self.counts[:, :, np.newaxis]).transpose(0, 2, 1) @ gaps)
+
+    @property
+    def within(self) -> NDArray[np.float64]:
+        """Scatter of the rows about the means of their classes, float64 ``(m, d, d)``."""
+        return np.asarray(self.scatters.sum(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
-    """A row goes left if ``X @ direction`` is at most the threshold.
+class Proposal:
+    """Splits to choose from, for m nodes.
 
     Attributes:
-        direction: float64 ``(n_drawn,)``.
-        threshold: a finite number.
+        is_rotated: whether a node takes the best split along its directions, and not a plane; bool ``(m,)``.
+        directions: float64 ``(m, d, d)``, a direction in every row.
+        planes: float64 ``(m, n_planes, d + 1)``, weights and a threshold: a row goes left if its weighted sum is at
+            most the threshold. NaN as threshold: no plane.
     """
 
-    direction: NDArray[np.float64]
-    threshold: float
-
-    def plane(self, columns: NDArray[np.int32]) -> Plane:
-        """The split over the drawn columns of a table."""
-        used = np.flatnonzero(self.direction)
-        return Plane(columns[used], self.direction[used].astype(np.float32), self.threshold)
+    is_rotated: NDArray[np.bool_]
+    directions: NDArray[np.float64]
+    planes: NDArray[np.float64]
 
 
-def best_cut(rows: NodeRows, rotation: NDArray[np.float64] | None = None) -> Cut | None:
-    """The split of one column, or of one column of ``X @ rotation``, that lowers the Gini impurity most."""
-    rotation = np.eye(rows.X.shape[1]) if rotation is None else rotation
-    values = rows.X @ rotation.astype(np.float32).astype(np.float64)  # weights of planes are float32
-    n_rows = len(values)
-    one_hot = np.eye(rows.n_classes)[rows.y]
-    total = one_hot.sum(axis=0)
-    best, chosen = np.square(total).sum() / n_rows, None
-    n_left = np.arange(1, n_rows)
-    for column in range(values.shape[1]):
-        order = np.argsort(values[:, column], kind="stable")
-        ordered = values[order, column]
-        left = one_hot[order].cumsum(axis=0)[:-1]
-        gain = np.square(left).sum(axis=1) / n_left + np.square(total - left).sum(axis=1) / (n_rows - n_left)
-        is_legal = (ordered[1:] > ordered[:-1]) & (n_left >= rows.min_leaf) & (n_rows - n_left >= rows.min_leaf)
-        gain[~is_legal] = -1.0
-        at = int(gain.argmax()) if len(gain) else -1
-        if at >= 0 and gain[at] > best * (1.0 + 1e-12):
-            best, chosen = gain[at], Cut(rotation[:, column], float((ordered[at] + ordered[at + 1]) / 2.0))
-    return chosen
+def _along(directions: NDArray[np.float64]) -> Proposal:
+    n_nodes, n_columns, _ = directions.shape
+    return Proposal(np.ones(n_nodes, dtype=np.bool_), directions, np.empty((n_nodes, 0, n_columns + 1)))
 
 
-def principal_cut(rows: NodeRows) -> Cut | None:
-    """The best split of the principal components."""
-    n_rows, n_drawn = rows.X.shape
-    if n_rows <= n_drawn:
-        return best_cut(rows)
-    centred = rows.X - rows.X.mean(axis=0)
-    return best_cut(rows, np.linalg.eigh(centred.T @ centred / (n_rows - 1))[1])
+def principal(nodes: NodeMoments) -> Proposal:
+    """The principal components; the columns where a node has no more rows than columns."""
+    scatter = nodes.between + nodes.within
+    directions = np.linalg.eigh(scatter)[1].transpose(0, 2, 1)
+    return _along(_or_columns(nodes.n_rows > nodes.n_columns, directions))
 
 
-def discriminant_cut(rows: NodeRows) -> Cut | None:
-    """The best split of the linear discriminants."""
-    n_rows, n_drawn = rows.X.shape
-    if n_rows <= n_drawn:
-        return best_cut(rows)
-    mean = rows.X.mean(axis=0)
-    between, within = np.zeros((n_drawn, n_drawn)), np.zeros((n_drawn, n_drawn))
-    labels = np.unique(rows.y)
-    for label in labels:
-        of_class = rows.X[rows.y == label]
-        gap, centred = of_class.mean(axis=0) - mean, of_class - of_class.mean(axis=0)
-        between += len(of_class) * np.outer(gap, gap)
-        within += centred.T @ centred / max(n_rows - len(labels), 1)
-    if np.linalg.matrix_rank(within) < n_drawn:
-        return best_cut(rows)
-    directions = _directions(between, within)
-    return best_cut(rows, directions / np.linalg.norm(directions, axis=0))
+def discriminant(nodes: NodeMoments) -> Proposal:
+    """The linear discriminants; the columns where rows are few, or where the scatter within classes is singular."""
+    spectrum = _Spectrum.of(nodes.within)
+    directions = spectrum.relative(nodes.between)[1].transpose(0, 2, 1)
+    directions = directions / np.linalg.norm(directions, axis=2, keepdims=True)
+    return _along(_or_columns(spectrum.is_regular & (nodes.n_rows > nodes.n_columns), directions))
 
 
-def tikhonov_cut(rows: NodeRows) -> Cut | None:
-    """The better bisector of proximal planes; 0.01 on the diagonal of a singular matrix."""
-    first, second = _group_matrices(rows)
-    ridge = 0.0 if _is_regular(first) and _is_regular(second) else _TIKHONOV * np.eye(len(first))
-    return _better_bisector(rows, _directions(second, first + ridge)[:, -1], _directions(first, second + ridge)[:, -1])
+def _or_columns(is_usable: NDArray[np.bool_], directions: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(is_usable[:, np.newaxis, np.newaxis], directions, np.eye(directions.shape[2]))
 
 
-def axis_parallel_cut(rows: NodeRows) -> Cut | None:
-    """The better bisector of proximal planes; the best split of one column where a matrix is singular."""
-    first, second = _group_matrices(rows)
-    if not (_is_regular(first) and _is_regular(second)):
-        return best_cut(rows)
-    return _better_bisector(rows, _directions(second, first)[:, -1], _directions(first, second)[:, -1])
+def tikhonov(nodes: NodeMoments) -> Proposal:
+    """The bisectors of proximal planes; 0.01 on the diagonals where a matrix is singular."""
+    return _planes(nodes, tikhonov_planes(nodes, choose_groups(nodes)))
 
 
-def null_space_cut(rows: NodeRows) -> Cut | None:
-    """The better bisector of proximal planes, which lie in the null space of singular matrices."""
-    first, second = _group_matrices(rows)
-    if _is_regular(first):
-        directions = _directions(second, first)
-        return _better_bisector(rows, directions[:, -1], directions[:, 0])
-    other = _directions(first, second)[:, -1] if _is_regular(second) else _null_direction(second, first)
-    return _better_bisector(rows, _null_direction(first, second), other)
+def tikhonov_planes(nodes: NodeMoments, in_first: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The bisectors of :func:`tikhonov` for given groups of classes, float64 ``(m, 2, d + 1)``."""
+    (first, one), (second, other) = _group_matrices(nodes, in_first)
+    ridge = np.where(one.is_regular & other.is_regular, 0.0, _TIKHONOV)
+    return bisectors(
+        one.shifted(ridge).relative(second)[1][:, :, -1], other.shifted(ridge).relative(first)[1][:, :, -1]
+    )
 
 
-def _directions(numerator: NDArray[np.float64], denominator: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Eigenvectors of numerator · w = λ · denominator · w in columns, λ ascending."""
-    try:
-        half = np.linalg.cholesky(denominator)
-    except np.linalg.LinAlgError:  # regular only up to rounding
-        half = np.linalg.cholesky(denominator + 1e-9 * np.trace(denominator) * np.eye(len(denominator)))
-    inverse = np.linalg.inv(half)
-    symmetric = inverse @ numerator @ inverse.T
-    vectors: NDArray[np.float64] = inverse.T @ np.linalg.eigh((symmetric + symmetric.T) / 2.0)[1]
-    return vectors
+def axis_parallel(nodes: NodeMoments) -> Proposal:
+    """The bisectors of proximal planes; the columns where a matrix is singular."""
+    (_, one), (second, other) = _group_matrices(nodes, choose_groups(nodes))
+    vectors = one.relative(second)[1]
+    columns = np.broadcast_to(np.eye(nodes.n_columns), (len(vectors), nodes.n_columns, nodes.n_columns))
+    return Proposal(~(one.is_regular & other.is_regular), columns, bisectors(vectors[:, :, -1], vectors[:, :, 0]))
 
 
-def _null_direction(singular: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The direction of a matrix's null space along which the other group is furthest from the plane."""
-    values, vectors = np.linalg.eigh(singular)
-    rank = int(np.linalg.matrix_rank(singular))
-    null = vectors[:, np.argsort(values)[: len(values) - rank]]
-    direction: NDArray[np.float64] = null @ np.linalg.eigh(null.T @ other @ null)[1][:, -1]
-    return direction
+def null_space(nodes: NodeMoments) -> Proposal:
+    """The bisectors of proximal planes, which lie in the null space of singular matrices."""
+    (first, one), (second, other) = _group_matrices(nodes, choose_groups(nodes))
+    regular = one.relative(second)[1]
+    opposite = np.where(
+        other.is_regular[:, np.newaxis], other.relative(first)[1][:, :, -1], other.null_direction(first)
+    )
+    is_regular = one.is_regular[:, np.newaxis]
+    return _planes(
+        nodes,
+        bisectors(
+            np.where(is_regular, regular[:, :, -1], one.null_direction(second)),
+            np.where(is_regular, regular[:, :, 0], opposite),
+        ),
+    )
 
 
-def _is_regular(matrix: NDArray[np.float64]) -> bool:
-    return int(np.linalg.matrix_rank(matrix)) == len(matrix)
+def _planes(nodes: NodeMoments, planes: NDArray[np.float64]) -> Proposal:
+    n_nodes, n_columns = len(planes), nodes.n_columns
+    return Proposal(np.zeros(n_nodes, dtype=np.bool_), np.empty((n_nodes, 0, n_columns)), planes)
 
 
-def _group_matrices(rows: NodeRows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean outer products of the rows (x, −1) of both groups of classes."""
-    in_first = np.isin(rows.y, _first_group(rows))
-    extended = np.column_stack([rows.X, -np.ones(len(rows.X))])
-    matrices = [part.T @ part / len(part) for part in (extended[in_first], extended[~in_first])]
-    return matrices[0], matrices[1]
+@dataclass(frozen=True, eq=False)
+class _Spectrum:
+    """Eigenvalues, ascending, ``(m, d)``, and eigenvectors in columns, ``(m, d, d)``, of symmetric matrices."""
+
+    values: NDArray[np.float64]
+    vectors: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, matrices: NDArray[np.float64]) -> _Spectrum:
+        return cls(*np.linalg.eigh(matrices))
+
+    @property
+    def _rounding(self) -> NDArray[np.float64]:
+        """The size up to which an eigenvalue counts as zero: that of NumPy's ``matrix_rank``."""
+        return np.asarray(np.abs(self.values).max(axis=1) * self.values.shape[1] * np.finfo(np.float64).eps)
+
+    @property
+    def is_regular(self) -> NDArray[np.bool_]:
+        """Whether no eigenvalue is zero, bool ``(m,)``."""
+        return np.asarray(np.abs(self.values).min(axis=1) > self._rounding, dtype=np.bool_)
+
+    def shifted(self, ridge: NDArray[np.float64]) -> _Spectrum:
+        """The spectrum with a number on the diagonal of every matrix."""
+        return _Spectrum(self.values + ridge[:, np.newaxis], self.vectors)
+
+    def relative(self, numerators: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Eigenvalues, ascending, and eigenvectors in columns of numerator · w = λ · matrix · w, matrix regular."""
+        floor = np.where(self._rounding > 0.0, self._rounding, 1.0)[:, np.newaxis]
+        whitening = self.vectors / np.sqrt(np.maximum(self.values, floor))[:, np.newaxis]
+        symmetric = whitening.transpose(0, 2, 1) @ numerators @ whitening
+        values, vectors = np.linalg.eigh((symmetric + symmetric.transpose(0, 2, 1)) / 2.0)
+        return values, whitening @ vectors
+
+    def null_direction(self, others: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The direction of a matrix's null space along which the other group is furthest from the plane, ``(m, d)``."""
+        is_null = np.abs(self.values) <= self._rounding[:, np.newaxis]
+        inside = self.vectors.transpose(0, 2, 1) @ others @ self.vectors
+        inside *= is_null[:, :, np.newaxis] & is_null[:, np.newaxis]
+        # Directions outside of the null space come after all others.
+        below = -1.0 - np.abs(inside).max(axis=(1, 2))
+        inside += np.where(is_null, 0.0, below[:, np.newaxis])[:, np.newaxis] * np.eye(inside.shape[1])
+        return np.asarray((self.vectors @ np.linalg.eigh(inside)[1][:, :, -1:])[:, :, 0])
 
 
-def _first_group(rows: NodeRows) -> NDArray[np.int32]:
-    """The class of the first of the two most distant classes, and of all classes that are nearer to it."""
-    labels = np.unique(rows.y)
-    if len(labels) == 2:
-        return labels[:1]
-    moments = [_moments(rows.X[rows.y == label]) for label in labels]
-    distance = np.array([[_distance(one, other) for other in moments] for one in moments])
-    if not distance.any():
-        return labels[: (len(labels) + 1) // 2]
-    first, second = np.unravel_index(distance.argmax(), distance.shape)
-    group: NDArray[np.int32] = labels[distance[first] < distance[second]]
-    return group
+def choose_groups(nodes: NodeMoments) -> NDArray[np.bool_]:
+    """The classes of every node's first group, bool ``(m, n_classes)``.
+
+    The two classes of the largest Bhattacharyya distance lead the groups; every other class joins the nearer one. Where
+    all classes have one mean, the first half of the classes is a group.
+    """
+    in_first = np.zeros(nodes.counts.shape, dtype=np.bool_)
+    plane_loops.choose_groups(nodes.counts, (nodes.means, nodes.scatters), in_first)
+    return in_first
 
 
-def _moments(X: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    centred = X - X.mean(axis=0)
-    covariance = centred.T @ centred / max(len(X) - 1, 1)
-    covariance[covariance == 0.0] = _SMALLEST_COVARIANCE
-    return X.mean(axis=0), covariance
+def _group_matrices(nodes: NodeMoments, in_first: NDArray[np.bool_]) -> list[tuple[NDArray[np.float64], _Spectrum]]:
+    """Mean outer products of the rows (x, −1) of both groups, and their spectra."""
+    matrices = [_mean_products(nodes, chosen) for chosen in (in_first, ~in_first)]
+    return [(matrix, _Spectrum.of(matrix)) for matrix in matrices]
 
 
-def _distance(
-    one: tuple[NDArray[np.float64], NDArray[np.float64]], other: tuple[NDArray[np.float64], NDArray[np.float64]]
-) -> float:
-    """The Bhattacharyya distance of two normal laws; the distance of their means where it does not exist."""
-    gap, mean_covariance = one[0] - other[0], (one[1] + other[1]) / 2.0
-    if len(gap) > 1 and _is_regular(mean_covariance):
-        _, middle = np.linalg.slogdet(mean_covariance)
-        first, second = np.linalg.slogdet(one[1]), np.linalg.slogdet(other[1])
-        if first[0] > 0 and second[0] > 0:
-            shape = (middle - (first[1] + second[1]) / 2.0) / 2.0
-            return abs(float(gap @ np.linalg.solve(mean_covariance, gap) / 8.0 + shape))
-    return float(np.linalg.norm(gap))
+def _mean_products(nodes: NodeMoments, chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
+    counts = nodes.counts * chosen
+    extended = np.concatenate([nodes.means, np.full((*nodes.counts.shape, 1), -1.0)], axis=2)
+    products = (extended * counts[:, :, np.newaxis]).transpose(0, 2, 1) @ extended
+    products[:, :-1, :-1] += np.einsum("mk,mkde->mde", chosen.astype(np.float64), nodes.scatters)
+    return np.asarray(products / counts.sum(axis=1)[:, np.newaxis, np.newaxis])
 
 
-def _better_bisector(rows: NodeRows, first: NDArray[np.float64], second: NDArray[np.float64]) -> Cut | None:
-    """The bisector of two planes (w, b) with the lower impurity; ``None`` if neither is legal and lowers it."""
-    norms = np.linalg.norm(first[:-1]), np.linalg.norm(second[:-1])
-    if min(norms) == 0.0:
-        return None
-    one, other = first / norms[0], second / norms[1]
-    one_hot = np.eye(rows.n_classes)[rows.y]
-    total = one_hot.sum(axis=0)
-    best, chosen = np.square(total).sum() / len(rows.y), None
-    for bisector in (one + other, one - other):
-        direction = bisector[:-1].astype(np.float32).astype(np.float64)
-        goes_left = rows.X @ direction <= bisector[-1]
-        n_left = int(goes_left.sum())
-        if not rows.min_leaf <= n_left <= len(rows.y) - rows.min_leaf:
-            continue
-        left = one_hot[goes_left].sum(axis=0)
-        gain = np.square(left).sum() / n_left + np.square(total - left).sum() / (len(rows.y) - n_left)
-        if gain > best * (1.0 + 1e-12):
-            best, chosen = gain, Cut(direction, float(bisector[-1]))
-    return chosen
+def bisectors(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Both bisectors of planes (w, b), float64 ``(m, 2, d + 1)``; NaN thresholds where a plane has no direction.
+
+    Args:
+        first: float64 ``(m, d + 1)``.
+        second: as ``first``.
+    """
+    norms = [np.linalg.norm(plane[:, :-1], axis=1, keepdims=True) for plane in (first, second)]
+    one, other = (plane / np.where(norm > 0.0, norm, 1.0) for plane, norm in zip((first, second), norms, strict=True))
+    both = np.stack([one + other, one - other], axis=1)
+    both[(np.minimum(*norms) == 0.0)[:, 0], :, -1] = np.nan
+    return both

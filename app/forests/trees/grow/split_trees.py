@@ -36,7 +36,11 @@ class CodedRows:
     @classmethod
     def of(cls, design: Design, rows: PublicRows) -> CodedRows:
         """Codes the columns of rows."""
-        X = design.matrix(rows.features)
+        return cls.of_columns(design, rows, design.matrix(rows.features))
+
+    @classmethod
+    def of_columns(cls, design: Design, rows: PublicRows, X: NDArray[np.float32]) -> CodedRows:
+        """Codes the columns of a matrix, in which columns of categories are 0 and 1 as in the rows."""
         n_columns = np.bincount(design.feature, minlength=len(rows.features.columns))
         is_alone = n_columns[design.feature] == 1
         coded = [

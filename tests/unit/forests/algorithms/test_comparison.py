@@ -2,46 +2,54 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from app.forests import artifacts
 from app.forests.algorithms.comparison import grow as comparison
 from app.forests.contract.forest import Forest
+from app.forests.kernels.compiled import comparison_loops
 from app.forests.kernels.node_routing import NodeTrees
-from app.forests.trees.grow.oblique_trees import PublicTable
 from tests.support.reference_forests import IRIS, grown, iris, leaf_of, public_rows
 
 
-def _table() -> PublicTable:
-    X, y = iris()
-    return PublicTable(X.astype(np.float32), y.astype(np.int32), 3)
+def _grown(X: NDArray[np.float32], y: NDArray[np.int32], *, are_opposed: bool, seed: int) -> NDArray[np.int32]:
+    """The pivots of the nodes of a tree that is grown until every leaf has one class."""
+    nodes, thresholds = np.empty((2 * len(y), 3), dtype=np.int32), np.empty(2 * len(y))
+    ones = np.ones(len(y), dtype=np.int32)
+    rule = np.array([1, 1, 6, are_opposed], dtype=np.int64)
+    counts = np.empty((2 * len(y), int(y.max()) + 1))
+    comparison_loops.grow_tree((X, np.stack([y, ones, ones])), (rule, seed), (nodes, thresholds, counts))
+    return nodes[:, :2]
 
 
 def test_a_row_goes_left_iff_the_first_pivot_is_at_least_as_close() -> None:
-    table, random = _table(), np.random.default_rng(5)
-    exact = table.X.astype(np.float64)
-    for _ in range(50):
-        first, second = random.choice(len(exact), 2, replace=False)
-        plane = comparison._between(table, first, second)
-        gap = np.linalg.norm(exact - exact[second], axis=1) - np.linalg.norm(exact - exact[first], axis=1)
+    X, random = iris()[0].astype(np.float32), np.random.default_rng(5)
+    exact = X.astype(np.float64)
+    pairs = np.array([random.choice(len(exact), 2, replace=False) for _ in range(50)], dtype=np.int32)
+    feature, projections = comparison.planes_between(X, pairs)
+    for pair, split_on in zip(pairs, feature, strict=True):
+        gap = np.linalg.norm(exact - exact[pair[1]], axis=1) - np.linalg.norm(exact - exact[pair[0]], axis=1)
         is_clear = np.abs(gap) > 1e-5
-        assert np.array_equal(plane.goes_left(table.X, np.arange(len(exact)))[is_clear], gap[is_clear] > 0)
+        if split_on < 4:
+            column, weight = np.array([split_on]), np.ones(1)
+        else:
+            terms = slice(*projections.first_term[split_on - 4 :][:2])
+            column, weight = projections.column[terms], projections.weight[terms].astype(np.float64)
+        threshold = exact[pair][:, column].mean(axis=0) @ weight
+        assert np.array_equal((exact[:, column] @ weight <= threshold)[is_clear], gap[is_clear] > 0)
 
 
-def test_pivots_of_two_classes_are_uniform_among_such_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    y = np.array([0, 0, 0, 0, 1, 2, 2], dtype=np.int32)
-    table, random = PublicTable(np.zeros((7, 1), dtype=np.float32), y, 3), np.random.default_rng(6)
+@pytest.mark.parametrize("are_opposed", [True, False])
+def test_pivots_are_uniform_among_pairs(are_opposed: bool) -> None:
+    y, X = np.array([0, 0, 0, 0, 1, 2, 2], dtype=np.int32), np.arange(7, dtype=np.float32)[:, np.newaxis]
     pairs = np.zeros((7, 7))
-
-    def count(_table: PublicTable, first: int, second: int) -> None:
+    for seed in range(6_000):
+        first, second = _grown(X, y, are_opposed=are_opposed, seed=seed)[0]
         pairs[first, second] += 1
-
-    monkeypatch.setattr(comparison, "_between", count)
-    for _ in range(6_000):
-        comparison._opposed(table, np.arange(7), random)
-    is_pair = y[:, None] != y
+    is_pair = (y[:, None] != y) if are_opposed else ~np.eye(7, dtype=np.bool_)
     assert not pairs[~is_pair].any()
     expected = 6_000 / is_pair.sum()
-    assert np.square(pairs[is_pair] - expected).sum() / expected < 60  # χ² with 27 degrees of freedom
+    assert np.square(pairs[is_pair] - expected).sum() / expected < 80  # χ² with 27 or 41 degrees of freedom
 
 
 def test_leaves_hold_the_shares_of_their_rows() -> None:
