@@ -180,7 +180,7 @@ TABLES: Mapping[str, Table] = {
                 "MPSVM-T": Method("mpsvm-t"),
                 "MPSVM-P": Method("mpsvm-p"),
                 "MPSVM-N": Method("mpsvm-n"),
-                "HobRaF": Method(absent="not implemented"),
+                "HobRaF": Method("hobraf", check="hobraf:min_samples_leaf=1"),
                 "MRF": Method("mrf-plain"),
             },
         ),

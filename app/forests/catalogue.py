@@ -85,6 +85,7 @@ _REFERENCES: tuple[tuple[Reference, Family], ...] = (
     (oblique.TikhonovPlanes(), ObliqueFamily()),
     (oblique.AxisParallelPlanes(), ObliqueFamily()),
     (oblique.NullSpacePlanes(), ObliqueFamily()),
+    (oblique.HeterogeneousPlanes(), ObliqueFamily()),
 )
 
 BY_SLUG: Mapping[str, Algorithm] = MappingProxyType({priced.slug: priced for priced, _ in _ALGORITHMS})

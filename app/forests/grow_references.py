@@ -52,6 +52,7 @@ REFERENCES: Mapping[str, GrowReference] = MappingProxyType(
         "mpsvm-t": oblique.grow_forest,
         "mpsvm-p": oblique.grow_forest,
         "mpsvm-n": oblique.grow_forest,
+        "hobraf": oblique.grow_forest,
     }
 )
 """Growth by slug of the algorithm."""

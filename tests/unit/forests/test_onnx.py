@@ -199,7 +199,7 @@ def test_trees_of_one_leaf_without_privacy_are_exported() -> None:
     assert session(exported(grown)).run(None, raw)[-1] == pytest.approx(ours(grown, raw), abs=1e-12)
 
 
-@pytest.mark.parametrize("slug", ["comprf-i", "bms-rf-plain", "mpsvm-t"])
+@pytest.mark.parametrize("slug", ["comprf-i", "bms-rf-plain", "mpsvm-t", "hobraf"])
 def test_splits_that_are_planes_are_not_exported_yet(slug: str) -> None:
     with pytest.raises(NotSupported, match="artifact format onnx"):
         exported(reference_artifact(slug, 3, 40))

@@ -1,1 +1,1 @@
-"""Implements ``rof-pca``, ``rof-lda`` and ``mpsvm-t``, ``-p``, ``-n``, forests with oblique splits, without privacy."""
+"""Implements ``rof-pca``, ``rof-lda``, ``mpsvm-t``, ``-p``, ``-n`` and ``hobraf``, oblique forests, without privacy."""

@@ -13,18 +13,18 @@ from app.forests.contract.plan import Plan
 from app.forests.data.design import Design
 from app.forests.data.rows import PublicRows
 from app.forests.data.schema import Schema
-from app.forests.trees.grow import oblique_trees, plane_rules
-from app.forests.trees.grow.oblique_trees import Limits, Nodes, ObliqueTree, PublicTable
-from app.forests.trees.grow.plane_rules import NodeMoments, Proposal
+from app.forests.trees.grow import linear_planes, oblique_trees, plane_rules
+from app.forests.trees.grow.oblique_trees import Limits, ObliqueTree, Propose, PublicTable
 from app.forests.trees.grow.split_trees import Weights
 
-_RULES: Mapping[str, Callable[[NodeMoments], Proposal]] = MappingProxyType(
+_RULES: Mapping[str, Propose] = MappingProxyType(
     {
-        "rof-pca": plane_rules.principal,
-        "rof-lda": plane_rules.discriminant,
-        "mpsvm-t": plane_rules.tikhonov,
-        "mpsvm-p": plane_rules.axis_parallel,
-        "mpsvm-n": plane_rules.null_space,
+        "rof-pca": lambda nodes: plane_rules.principal(nodes.moments),
+        "rof-lda": lambda nodes: plane_rules.discriminant(nodes.moments),
+        "mpsvm-t": lambda nodes: plane_rules.tikhonov(nodes.moments),
+        "mpsvm-p": lambda nodes: plane_rules.axis_parallel(nodes.moments),
+        "mpsvm-n": lambda nodes: plane_rules.null_space(nodes.moments),
+        "hobraf": linear_planes.heterogeneous,
     }
 )
 
@@ -36,20 +36,18 @@ def grow_forest(plan: Plan, schema: Schema, rows: PublicRows, *, seed: int, on_t
         None.
 
     Source:
-        Zhang and Suganthan (2014, 2015), and their code; docs/references.md says what it adds to the papers.
+        Zhang and Suganthan (2014, 2015), and their code; Katuwal, Suganthan and Zhang (2020). docs/references.md says
+        what the code adds to the papers, and which settings are ours.
     """
     design, random = Design.of(schema), np.random.default_rng(seed)
     table = PublicTable(design.matrix(rows.features), rows.y, schema.n_classes)
     rule = _RULES[plan.algorithm]
     limits = Limits(int(plan.parameters["min_samples_leaf"]), min(max(isqrt(design.n_columns), 1), design.n_columns))
 
-    def propose(nodes: Nodes) -> Proposal:
-        return rule(nodes.moments)
-
     def trees() -> Iterator[ObliqueTree]:
         for _ in range(plan.n_trees):
             drawn = Weights.bootstrapped(len(rows.y), random).structure
-            yield oblique_trees.grown(table, drawn, propose, limits, random)
+            yield oblique_trees.grown(table, drawn, rule, limits, random)
             on_tree_done()
 
     return Forest(plan, oblique_trees.collected_planes(trees(), n_columns=design.n_columns))

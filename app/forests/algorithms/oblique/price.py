@@ -1,4 +1,4 @@
-"""Describes ``rof-pca``, ``rof-lda``, ``mpsvm-t``, ``mpsvm-p`` and ``mpsvm-n``, forests with oblique splits."""
+"""Describes ``rof-*``, ``mpsvm-*`` and ``hobraf``, forests with oblique splits."""
 
 from __future__ import annotations
 
@@ -82,4 +82,21 @@ class NullSpacePlanes(_Proximal):
         "matrix's null space along which the other group varies most; where only the second one is regular, its plane "
         "is the regular one. Where the first is regular, the authors' code takes both planes from one eigenproblem, "
         "and so does this version."
+    )
+
+
+class HeterogeneousPlanes(_Forest):
+    """The best plane of five linear classifiers on the top partitions of a node's classes."""
+
+    slug = "hobraf"
+    title = "Heterogeneous oblique random forest"
+    source = "Katuwal, Suganthan and Zhang, Heterogeneous oblique random forest, Pattern Recognition 99 (2020)"
+    about = without_privacy(
+        "Every tree sees a bootstrap sample, every node √D random columns. A node fits classifiers to partitions "
+        "of its classes in two groups. The plane with the lowest Gini impurity splits the node, if it leaves the "
+        "smallest number of rows on both sides. The partitions are two hyperclasses, led by the classes of the largest "
+        "Bhattacharyya distance, and the two one-vs-all partitions whose ideal split has the lowest impurity. The "
+        "paper's abstract defines so much. Ours are the number of partitions, and the classifiers with scikit-learn's "
+        "defaults on standardised columns: ridge regression, linear discriminant analysis, logistic regression, a "
+        "linear support vector machine; and both planes of mpsvm-t."
     )
