@@ -1,9 +1,10 @@
 """Measures the start of the service and its memory at rest, as ratios to a bare FastAPI application.
 
-Run ``python -m benchmarks.startup``. The reference has as many routes as the API, none of which does anything, and is
-served by uvicorn. Both sides start alternately, each in a process of its own, until ``/readyz`` answers; the service
-starts on a home that was prepared before, with one worker. Printed are medians of processor times until then, and of
-resident memory some seconds later; ``--help`` is compared with an interpreter that imports typer. Linux only.
+Run ``python -m benchmarks.startup``. The reference has as many routes as the API and the dashboard, none of which does
+anything, and is served by uvicorn. Both sides start alternately, each in a process of its own, until ``/readyz``
+answers; the service starts on a home that was prepared before, with one worker. Printed are medians of processor times
+until then, and of resident memory some seconds later; ``--help`` is compared with an interpreter that imports typer.
+Linux only.
 """
 
 import json
@@ -34,8 +35,9 @@ with socket.create_server(("127.0.0.1", 0)) as listener:
 """
 _N_ROUTES = """
 from app.api import main
+from app.api.pages.routers import PAGES
 documented = main._application().openapi()["paths"].values()
-print(sum(map(len, documented)) + sum(len(pages.routes) for pages in main.PAGES))
+print(sum(map(len, documented)) + sum(len(pages.routes) for pages in PAGES))
 """
 
 

@@ -8,7 +8,7 @@ from starlette.types import Scope
 from app.access.roles import Principal
 from app.api.capacity import Capacities, Work, work_of_authentication
 from app.api.pages import sessions
-from app.api.pages.refusals import is_page
+from app.api.pages.paths import is_page
 from app.api.readiness import confirm_ready, confirm_upgraded
 from app.services.authenticate import IdentityProvider, authenticate, authenticate_and_keep, cached
 from app.services.installation import Installation

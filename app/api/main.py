@@ -17,11 +17,11 @@ from app.api import problems
 from app.api.answer_headers import HEADERS, document_headers
 from app.api.authentication import Authentication
 from app.api.capacity import THREADS, Capacities
+from app.api.dashboard import Dashboard
 from app.api.examples import PROBLEM_EXAMPLES, document_examples
 from app.api.job_events import JobEvents
 from app.api.metrics import Metrics
 from app.api.middleware import EveryRequest
-from app.api.pages.routers import PAGES
 from app.api.predictions import Predictions
 from app.api.query_parameters import check_query
 from app.api.readiness import Readiness
@@ -97,6 +97,7 @@ def create_app(settings: Settings) -> FastAPI:
         installation=installation,
         authentication=Authentication(installation, app.state.heads, capacities, provider),
         predictions=Predictions(installation, capacities, _route_of("predict")),
+        dashboard=Dashboard(capacities),
         recorder=Recorder(app.state.metrics, _spans(settings)),
     )
     return app
@@ -135,8 +136,6 @@ def _application() -> FastAPI:
     for module in (*modules, aliases, inference, webhooks, ledger, reservations, evidence, audit):
         app.include_router(module.router, dependencies=_CHECKED)
     app.include_router(datasets.declarations, dependencies=_CHECKED)
-    for pages in PAGES:
-        app.include_router(pages, include_in_schema=False)
     app.add_exception_handler(GrovekeeperError, problems.on_named_error)
     app.add_exception_handler(RequestValidationError, problems.on_validation_error)
     app.add_exception_handler(HTTPException, problems.on_http_exception)

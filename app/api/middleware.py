@@ -13,7 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.access.roles import Principal
 from app.api import problems
 from app.api.authentication import Authentication
-from app.api.pages.refusals import WITHOUT_SESSION, is_page, page_of, unexpected
+from app.api.dashboard import Dashboard
+from app.api.pages.paths import WITHOUT_SESSION, is_page
 from app.api.predictions import Predictions
 from app.api.readiness import DISK_RETRY_S
 from app.api.recorder import Recorder
@@ -49,6 +50,7 @@ class EveryRequest:
         installation: Installation,
         authentication: Authentication,
         predictions: Predictions,
+        dashboard: Dashboard,
         recorder: Recorder,
     ) -> None:
         self._app = app
@@ -56,6 +58,7 @@ class EveryRequest:
         self._authentication = authentication
         self._installation = installation
         self._predictions = predictions
+        self._dashboard = dashboard
         self._in_flight = 0
         self._in_flight_of: dict[str | None, int] = {}
 
@@ -77,6 +80,8 @@ class EveryRequest:
         self._in_flight += 1
         try:
             model = self._predictions.address(scope)
+            if is_page(scope["path"]):
+                await self._dashboard.load(scope["app"])
             await self._admit(scope)
             key_id = self._begin(scope)
             try:
@@ -143,9 +148,11 @@ class EveryRequest:
 
 
 def _answer_to(error: GrovekeeperError, request: Request) -> Response:
-    if is_page(request.url.path):
-        return page_of(request, error)
-    return problems.answer_to(error, request)
+    if not is_page(request.url.path):
+        return problems.answer_to(error, request)
+    from app.api.pages.refusals import page_of  # loaded with the dashboard
+
+    return page_of(request, error)
 
 
 def _answer_to_unexpected(error: Exception, request: Request) -> Response:
@@ -153,7 +160,11 @@ def _answer_to_unexpected(error: Exception, request: Request) -> Response:
         is_full = error.errno in _DISK_FULL
         why = "the disk is full" if is_full else "a file of the service cannot be read or written"
         return _answer_to(Unavailable(why, DISK_RETRY_S), request)
-    return unexpected(request) if is_page(request.url.path) else problems.internal_error(request)
+    if not is_page(request.url.path):
+        return problems.internal_error(request)
+    from app.api.pages.refusals import unexpected  # loaded with the dashboard
+
+    return unexpected(request)
 
 
 class _Answered:

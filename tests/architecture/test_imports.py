@@ -23,8 +23,8 @@ _SERVER = {"numba", "pyarrow", "pandas", "sklearn", "alembic", "httpx", "rich", 
     ("module", "heavy"),
     [
         ("app.cli.main", {*_SERVER, "numpy", "sqlalchemy", "fastapi", "pydantic", "jinja2"}),
-        ("app.api.main", _SERVER),
-        ("app.worker.main", {*_SERVER, "fastapi", "jinja2"}),
+        ("app.api.main", {*_SERVER, "jinja2", "jwt"}),
+        ("app.worker.main", {*_SERVER, "fastapi", "jinja2", "jwt", "pydantic"}),
         ("app.verifier.main", {*_SERVER, "numpy", "sqlalchemy", "pydantic"}),
     ],
 )

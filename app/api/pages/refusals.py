@@ -8,18 +8,10 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from app.api import problems
+from app.api.pages.paths import SIGN_IN
 from app.api.pages.rendering import rendered
 from app.core import errors
 from app.core.errors import GrovekeeperError
-
-SIGN_IN = "/ui/sign-in"
-WITHOUT_SESSION = frozenset({SIGN_IN, "/ui/style.css", "/ui/live.js"})
-"""Paths of the dashboard that need no session. They show no data of the installation."""
-
-
-def is_page(path: str) -> bool:
-    """Whether a path belongs to the dashboard."""
-    return path == "/" or path.startswith("/ui/")
 
 
 def page_of(request: Request, error: GrovekeeperError) -> Response:

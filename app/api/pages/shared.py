@@ -10,7 +10,7 @@ from app.api.capacity import capacities, work_of_authentication
 from app.api.deps import CurrentInstallation, KeptHeads
 from app.api.pages import sessions
 from app.api.pages.forms import read_form
-from app.api.pages.refusals import SIGN_IN
+from app.api.pages.paths import SIGN_IN
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
 from app.core.errors import NotFound, Unauthenticated

@@ -14,7 +14,7 @@ from app.ledger import control
 from app.ledger.entries import EntryKind
 from app.services.authorization import acting, authorized_dataset
 from app.services.installation import Installation
-from app.services.jobs import show_jobs
+from app.services.jobs.cancel_jobs import cancel_locked
 from app.webhooks import outbox
 
 
@@ -44,7 +44,7 @@ def mark_deleted(session: Session, dataset_id: str, *, actor: str, at: datetime)
     row = catalog.locked(session, dataset_id).row  # locked before its jobs, so that no job is added meanwhile
     # All jobs are locked before the account: a worker that holds a job may be waiting for the account.
     unfinished = [queue.locked(session, job_id) for job_id in queue.unfinished_of(session, dataset_id)]
-    show_jobs.cancel_locked(session, unfinished, actor=actor, at=at)
+    cancel_locked(session, unfinished, actor=actor, at=at)
     if row.deleted_at is None:
         catalog.mark_deleted(row, at=at)
         outbox.remove(session, [webhook.id for webhook in outbox.of_dataset(session, dataset_id)])

@@ -13,7 +13,6 @@ from app.privacy import accountants, events, receipts
 from app.privacy.guarantees import Output
 from app.services import no_privacy
 from app.services.guarantees import of_charged
-from app.services.jobs.part_fields import price_out
 
 
 def of_job(session: Session, row: JobRow, *, output: Output) -> dict[str, Any]:
@@ -33,10 +32,10 @@ def of_part(session: Session, row: JobRow, position: int, *, output: Output) -> 
     dataset = catalog.find(session, part.dataset)
     facts = {"dataset": dataset.id, "dataset_name": dataset.name, "price": part.price}
     if part.reservation_id is None or part.price is None:
-        read, price = events.from_json(event), price_out(part.price)
+        read = events.from_json(event)
         stated = {
-            "guarantee": no_privacy.guarantee(read, price=price),
-            "receipt": no_privacy.receipt(read, price=price),
+            "guarantee": no_privacy.guarantee(read, price=part.price),
+            "receipt": no_privacy.receipt(read, price=part.price),
         }
         return {**facts, **stated, "privacy": part.privacy, "ledger": None}
     accountant = part.price["accountant"]

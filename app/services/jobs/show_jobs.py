@@ -1,7 +1,6 @@
 """Serves ``/jobs``: lists, shows and cancels jobs of every kind."""
 
-from collections.abc import Collection, Sequence
-from datetime import datetime
+from collections.abc import Collection
 from typing import TypeAlias
 
 from sqlalchemy.orm import Session
@@ -12,12 +11,11 @@ from app.core import clock
 from app.core.errors import JobFinished, NotFound, RoleMissing, Unauthenticated
 from app.jobs import queue
 from app.jobs.queue import ALL_JOBS, JobFilter
-from app.jobs.states import UNFINISHED, EndReason, JobState
+from app.jobs.states import UNFINISHED, JobState
 from app.jobs.tables import JobRow
-from app.ledger import service as ledger
 from app.services.authorization import acting, present
 from app.services.installation import Installation
-from app.services.jobs import notices
+from app.services.jobs.cancel_jobs import cancel_locked
 from app.services.jobs.part_fields import part_fields
 from app.services.pages import PageRequest, page_of
 from app.wire.training import JobList, JobOut
@@ -69,14 +67,6 @@ def cancel_job(installation: Installation, principal: Principal, job_id: str) ->
             raise JobFinished
         cancel_locked(session, [row], actor=principal.key_id, at=installation.database.now(session))
         return job_out(row)
-
-
-def cancel_locked(session: Session, rows: Sequence[JobRow], *, actor: str, at: datetime) -> None:
-    """Ends jobs that the caller has locked. Their workers lose the lease and kill the child."""
-    unfinished = [row for row in rows if row.state in UNFINISHED]
-    ledger.void_jobs(session, [row.id for row in unfinished if row.charged_at is None], actor=actor)
-    for row in unfinished:
-        notices.end_job(session, row, state=JobState.CANCELLED, reason=EndReason.CANCELLED, at=at)
 
 
 def job_out(row: JobRow) -> JobOut:

@@ -91,12 +91,13 @@ class FreeQuote:
     @property
     def fields(self) -> dict[str, Any]:
         """The fields of every quote, which ``AccountPlanOut`` defines."""
+        price = None if self.part.price is None else self.part.price.model_dump()
         absent = ("odds", "cap", "remaining", "largest_that_fits", "left_afterwards", "limited_by", "population")
         return {
             **_of_part(self.part),
             **dict.fromkeys(absent),
             "privacy": "none",
-            "receipt": no_privacy.receipt(self.part.event, price=self.part.price),
+            "receipt": no_privacy.receipt(self.part.event, price=price),
             "fits": True,
             "needs_approval": False,
         }
