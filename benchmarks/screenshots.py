@@ -101,23 +101,22 @@ def _on_a_phone(scene: Scene) -> list[_Shot]:
     ]
 
 
-def _declare(page: Page) -> None:
-    page.get_by_label("Name of the dataset").fill("visits")
+def _fill_declaration(page: Page, name: str, *, lower: str, upper: str) -> None:
+    page.get_by_label("Name of the dataset").fill(name)
     page.get_by_label("Name", exact=True).first.fill("age")
-    page.get_by_label("Lower").fill("120")
-    page.get_by_label("Upper").fill("0")
+    page.get_by_label("Lower").fill(lower)
+    page.get_by_label("Upper").fill(upper)
     page.get_by_label("Name", exact=True).last.fill("readmitted")
     page.get_by_label("Classes").fill("no\nyes")
+
+
+def _declare(page: Page) -> None:
+    _fill_declaration(page, "visits", lower="120", upper="0")
     page.locator(".problem").get_by_text("Larger than the upper bound.").wait_for()
 
 
 def _declare_public(page: Page) -> None:
-    page.get_by_label("Name of the dataset").fill("published-visits")
-    page.get_by_label("Name", exact=True).first.fill("age")
-    page.get_by_label("Lower").fill("0")
-    page.get_by_label("Upper").fill("120")
-    page.get_by_label("Name", exact=True).last.fill("readmitted")
-    page.get_by_label("Classes").fill("no\nyes")
+    _fill_declaration(page, "published-visits", lower="0", upper="120")
     page.get_by_role("button", name="Next: the budget").click()
     page.get_by_label("the dataset is public").check()
 

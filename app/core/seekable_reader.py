@@ -1,6 +1,7 @@
 """Implements the part of a binary file object that readers of any place in stored bytes share."""
 
 import io
+from abc import abstractmethod
 
 
 class SeekableReader(io.RawIOBase):
@@ -14,9 +15,9 @@ class SeekableReader(io.RawIOBase):
         self.size = size
         self._position = 0
 
+    @abstractmethod
     def read_range(self, start: int, end: int) -> bytes:
         """The bytes from ``start`` up to and without ``end``; 0 ≤ ``start`` < ``end`` ≤ ``size``."""
-        raise NotImplementedError
 
     def readable(self) -> bool:
         return True

@@ -6,6 +6,7 @@ The rules of the store and of its copies are tested in one process (tests/contra
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +51,9 @@ def s3_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 def _wait(is_true: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _GIVE_UP_S
     while time.monotonic() < deadline:
-        try:
+        with suppress(httpx.TransportError):
             if is_true():
                 return
-        except httpx.TransportError:
-            pass
         time.sleep(0.1)
     raise TimeoutError
 

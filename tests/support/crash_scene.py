@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -190,13 +190,16 @@ def open_installation(url: str, home: Path, *, lease_ttl_s: int = 3, pool_size: 
 
 def open_with(settings: Settings, *, pool_size: int = 8) -> Installation:
     """Opens an installation in which the callers of the tests have their keys."""
-    installation = Installation.open(settings, pool_size=pool_size)
-    confirm_storage_keys(installation)
-    with installation.database.write() as session:
-        for caller in (OWNER, ADMIN, STRANGER):
-            if session.get(KeyRow, caller.key_id) is None:
-                roles = sorted(caller.roles)
-                keys.add(session, key_id=caller.key_id, secret="s" * 43, name="test", roles=roles, at=clock.now())
+    with ExitStack() as closes:
+        installation = Installation.open(settings, pool_size=pool_size)
+        closes.callback(installation.close)
+        confirm_storage_keys(installation)
+        with installation.database.write() as session:
+            for caller in (OWNER, ADMIN, STRANGER):
+                if session.get(KeyRow, caller.key_id) is None:
+                    roles = sorted(caller.roles)
+                    keys.add(session, key_id=caller.key_id, secret="s" * 43, name="test", roles=roles, at=clock.now())
+        closes.pop_all()
     return installation
 
 

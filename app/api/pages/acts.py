@@ -5,12 +5,13 @@ from typing import Annotated, Literal, get_args
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from app.api.bodies import limited
 from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, KeptHeads
 from app.api.pages.act_words import act_in_words
+from app.api.pages.forms import SearchForm
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
 from app.core import limits
@@ -20,20 +21,17 @@ from app.services.ledger import audit
 from app.services.ledger.act_search import ActSearch, search_acts
 from app.services.ledger.act_search import show_act as show_one
 from app.services.ledger.verification import verify_acts
-from app.services.pages import PageRequest
 from app.wire.audit import ActKind
 
 router = APIRouter(prefix="/ui/acts", route_class=PageRoute)
 
 
-class ActFields(BaseModel):
+class ActFields(SearchForm):
     """The fields of the form that searches acts."""
 
     kind: ActKind | Literal[""] = ""
     by: Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)] = ""
     about: Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)] = ""
-    limit: Annotated[int, Field(ge=1, le=limits.MAX_PAGE_SIZE)] = limits.DEFAULT_PAGE_SIZE
-    cursor: Annotated[str | None, Field(max_length=128)] = None
 
 
 @router.get("")
@@ -50,7 +48,7 @@ def list_acts(
         by=fields.by.strip() or None,
         about=fields.about.strip() or None,
     )
-    found = search_acts(installation, caller, search, PageRequest(fields.limit, fields.cursor))
+    found = search_acts(installation, caller, search, fields.page)
     return rendered(
         request,
         "acts",

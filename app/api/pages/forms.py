@@ -1,12 +1,12 @@
 """Reads the forms of pages, calls the service that a form asks for, and answers with a page."""
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from app.api import problems
 from app.api.bodies import BodyRequest
@@ -14,9 +14,21 @@ from app.api.capacity import Work, capacities
 from app.api.pages.sessions import require_same_origin
 from app.core import limits
 from app.core.errors import GrovekeeperError, MalformedRequest, Unauthenticated
+from app.services.pages import PageRequest
 
 Form: TypeAlias = Mapping[str, str]
 _Model = TypeVar("_Model", bound=BaseModel)
+
+
+class SearchForm(BaseModel):
+    """The page of results that a form of a search asks for; a subclass adds what is searched for."""
+
+    limit: Annotated[int, Field(ge=1, le=limits.MAX_PAGE_SIZE)] = limits.DEFAULT_PAGE_SIZE
+    cursor: Annotated[str | None, Field(max_length=128)] = None
+
+    @property
+    def page(self) -> PageRequest:
+        return PageRequest(self.limit, self.cursor)
 
 
 async def read_form(request: Request) -> Form:

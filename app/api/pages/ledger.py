@@ -5,13 +5,13 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from app.access.roles import Principal
 from app.api.bodies import limited
 from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, KeptHeads, Page
-from app.api.pages.forms import Form, checked, submitted
+from app.api.pages.forms import Form, SearchForm, checked, submitted
 from app.api.pages.refusals import rendered_with
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
@@ -57,15 +57,13 @@ def list_accounts(request: Request, installation: CurrentInstallation, caller: C
     )
 
 
-class SearchFields(BaseModel):
+class SearchFields(SearchForm):
     """The fields of the form that searches entries; ``cell`` is a text like ``region=EU``."""
 
     kind: AccountEntryKind | Literal[""] = ""
     job: Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)] = ""
     key: Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)] = ""
     cell: Annotated[str, Field(max_length=4_096)] = ""
-    limit: Annotated[int, Field(ge=1, le=limits.MAX_PAGE_SIZE)] = limits.DEFAULT_PAGE_SIZE
-    cursor: Annotated[str | None, Field(max_length=128)] = None
 
 
 @router.get("/{account}")
@@ -152,9 +150,7 @@ def _account(
         refusal,
         balance=balance,
         unit=unit_of_account(installation, caller, balance["account"], kind=balance["kind"]),
-        entries=entry_search.search_entries(
-            installation, caller, account, search, PageRequest(fields.limit, fields.cursor)
-        ),
+        entries=entry_search.search_entries(installation, caller, account, search, fields.page),
         cells=list(cells),
         kinds=_KINDS[balance["kind"]],
         members=_members(installation, caller, account) if balance["kind"] == "population" else {},

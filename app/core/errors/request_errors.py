@@ -33,7 +33,7 @@ class RoleMissing(GrovekeeperError):
 
     def __str__(self) -> str:
         giver = "an admin can give it" if self.is_global else "an owner of the dataset, or an admin, can grant it"
-        return f"the key lacks the role {' or '.join(self.needed)}, or one that includes it; {giver}"
+        return f"only a key with the role {' or '.join(self.needed)} may do this; {giver}"
 
 
 @dataclass(eq=False)

@@ -28,6 +28,14 @@ _ZERO, _NINE, _LARGE_E, _SMALL_E, _SMALL_N = 48, 57, 69, 101, 110
 _ROWS, _COLUMNS = np.frombuffer(b"rows", np.uint8).copy(), np.frombuffer(b"columns", np.uint8).copy()
 _OPEN_LIST, _BACKSLASH, _CLOSE_LIST, _OPEN, _CLOSE = 91, 92, 93, 123, 125
 _HASH_START, _HASH_FACTOR = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
+_OF_SCAN = (
+    read("uint8", 1),
+    triple(read("uint8", 1), read("int64", 1), read("uint64", 1)),
+    pair(read("int64", 1), read("float64", 2)),
+    written("int64", 1),
+    pair(written("float64", 2), written("int32", 2)),
+)
+"""Types of the text, the texts, the rules, the columns and the values."""
 _HALF, _LOW_HALF = np.uint64(32), np.uint64(0xFFFFFFFF)
 _ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 _TEN = np.uint64(10)
@@ -266,13 +274,7 @@ def _after_name(text: NDArray[np.uint8], at: np.uint64, name: NDArray[np.uint8])
     return _after(text, end + _ONE, _COLON)
 
 
-@compiled_for(
-    read("uint8", 1),
-    triple(read("uint8", 1), read("int64", 1), read("uint64", 1)),
-    pair(read("int64", 1), read("float64", 2)),
-    written("int64", 1),
-    pair(written("float64", 2), written("int32", 2)),
-)
+@compiled_for(*_OF_SCAN)
 def scan_rows(text: NDArray[np.uint8], texts: Texts, rules: Rules, columns: NDArray[np.int64], values: Values) -> int:
     """Reads ``{"rows": [{name: value, …}, …]}`` into sanitised columns; indices were checked.
 
@@ -312,13 +314,7 @@ def scan_rows(text: NDArray[np.uint8], texts: Texts, rules: Rules, columns: NDAr
     return n_members if at + _ONE == np.uint64(text.size) else _UNKNOWN
 
 
-@compiled_for(
-    read("uint8", 1),
-    triple(read("uint8", 1), read("int64", 1), read("uint64", 1)),
-    pair(read("int64", 1), read("float64", 2)),
-    written("int64", 1),
-    pair(written("float64", 2), written("int32", 2)),
-)
+@compiled_for(*_OF_SCAN)
 def scan_columns(
     text: NDArray[np.uint8], texts: Texts, rules: Rules, columns: NDArray[np.int64], values: Values
 ) -> int:
