@@ -162,15 +162,20 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
 
 
 def _share_definitions(schema: dict[str, Any]) -> None:
-    """Moves the definitions of bodies that routes document themselves to the components, where references find them."""
+    """Moves bodies that routes document themselves to the components, as FastAPI does with the others.
+
+    So generated clients have a class of the body's own name, and not one that follows from the operation.
+    """
+    components = schema["components"]["schemas"]
     for methods in schema["paths"].values():
         for operation in methods.values():
             for media in operation.get("requestBody", {}).get("content", {}).values():
-                definitions = media.get("schema", {}).pop("$defs", {})
-                if definitions:
-                    media["schema"] = _with_shared(media["schema"])
-                    shared = {f"{name}In": _with_shared(definition) for name, definition in definitions.items()}
-                    schema["components"]["schemas"] |= shared
+                body = media.get("schema", {})
+                definitions = body.pop("$defs", {})
+                components |= {f"{name}In": _with_shared(definition) for name, definition in definitions.items()}
+                if "title" in body:
+                    components[body["title"]] = _with_shared(body)
+                    media["schema"] = {"$ref": f"#/components/schemas/{body['title']}"}
 
 
 def _with_shared(schema: dict[str, Any]) -> Any:

@@ -15,7 +15,7 @@ from grovekeeper_generated import AuthenticatedClient
 from grovekeeper_generated.api.datasets import declare_dataset
 from grovekeeper_generated.api.models import predict
 from grovekeeper_generated.api.training import show_job, train_model
-from grovekeeper_generated.models import DatasetIn, PredictPredictIn, TrainIn
+from grovekeeper_generated.models import DatasetIn, PredictIn, TrainIn
 
 DECLARATION = {
     "name": f"people-{secrets.token_hex(6)}",
@@ -42,7 +42,7 @@ def main(url: str, key: str) -> None:
     while (job := show_job.sync(accepted.job_id, client=client)).state in ("queued", "running"):
         time.sleep(0.2)
     rows = {"rows": [{"age": 30}, {"age": 70}]}
-    predicted = predict.sync(job.model_id, client=client, body=PredictPredictIn.from_dict(rows))
+    predicted = predict.sync(job.model_id, client=client, body=PredictIn.from_dict(rows))
     print(job.state, len(predicted.labels))
 
 

@@ -58,6 +58,16 @@ def test_operation_ids_are_a_verb_and_a_noun_and_distinct() -> None:
     assert [name for name in listed if not VERB_NOUN.fullmatch(name)] == []
 
 
+def test_every_body_in_json_is_a_named_component() -> None:
+    bodies = {
+        name: operation["requestBody"]["content"]["application/json"]["schema"]
+        for name, (_, _, operation) in OPERATIONS.items()
+        if "application/json" in operation.get("requestBody", {}).get("content", {})
+    }
+    assert len(bodies) > 20
+    assert [name for name, schema in bodies.items() if set(schema) != {"$ref"}] == []
+
+
 def test_the_problems_of_the_code_are_the_published_problems() -> None:
     rows = [*PROBLEMS.values(), INTERNAL]
     assert len({row.slug for row in rows}) == len(rows)
