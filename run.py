@@ -149,7 +149,7 @@ def _renew_locks() -> None:
     test = str(LOCKS / "test.lock")
     for lock, arguments in (
         ("test", ("--extra", "test", "pyproject.toml")),
-        ("runtime", ("--extra", "objectstore", "--constraint", test, "pyproject.toml")),
+        ("runtime", ("--extra", "objectstore", "--extra", "dask", "--constraint", test, "pyproject.toml")),
         ("build", ("--constraint", test, str(LOCKS / "build.in"))),
         ("generator", (str(LOCKS / "generator.in"),)),
         ("inference", (str(LOCKS / "inference.in"),)),
