@@ -95,7 +95,8 @@ def _install(lock: str) -> None:
 
 
 def _compile_tests() -> None:
-    """Compile the tests and the product once; otherwise, each test process compiles all of them at the same time."""
+    """Compile loops, product and tests once; otherwise, each test process compiles all of them at the same time."""
+    subprocess.run([str(PYTHON), "-c", "from app.worker.child import load_modules; load_modules()"], cwd=ROOT)
     subprocess.run([str(PYTHON), "-m", "pytest", "--collect-only", "-qq"], cwd=ROOT, stdout=subprocess.DEVNULL)
 
 

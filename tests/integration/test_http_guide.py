@@ -31,9 +31,9 @@ def _programs(folder: Path, *, with_own_curl: bool) -> Path:
 
 @on_one_server
 def test_the_guide_works_as_written(server: Server, tmp_path: Path) -> None:
-    """On PostgreSQL by the machine's own ``curl`` if it has one, else by the options of it that the guide uses."""
+    """On SQLite by the machine's own ``curl`` if it has one, else by the options of it that the guide uses."""
     commands = [text for language, text in FENCE.findall(GUIDE) if language == "sh"]
-    with_own_curl = server.database.dialect == "postgresql" and shutil.which("curl") is not None
+    with_own_curl = server.database.dialect == "sqlite" and shutil.which("curl") is not None
     programs = _programs(tmp_path / "bin", with_own_curl=with_own_curl)
     variables = {
         "URL": server.url,
