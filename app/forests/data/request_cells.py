@@ -69,6 +69,32 @@ class JsonCells:
         return np.array([known.get(value, other) for value in self._values], dtype=np.int32)
 
 
+class NumberCells:
+    """Cells that are numbers of one array; NaN is an empty cell."""
+
+    def __init__(self, values: NDArray[np.float64]) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def of_other_types(self, feature: Feature) -> NDArray[np.intp]:
+        """See :class:`Cells`."""
+        return np.flatnonzero(~np.isnan(self._values)) if feature.is_categorical else np.empty(0, dtype=np.intp)
+
+    def empty(self, _: Feature) -> NDArray[np.intp]:
+        """See :class:`Cells`."""
+        return np.flatnonzero(np.isnan(self._values))
+
+    def numbers(self) -> NDArray[np.float64]:
+        """See :class:`Cells`."""
+        return self._values
+
+    def codes(self, feature: Feature) -> NDArray[np.int32]:
+        """See :class:`Cells`; no cell has a value."""
+        return np.full(len(self), feature.missing_code, dtype=np.int32)
+
+
 def _float(value: int | float | None) -> float:
     """A value as a float: an integer beyond the range of floats becomes an infinity, which is clamped later."""
     if value is None:

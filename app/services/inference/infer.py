@@ -7,7 +7,7 @@ from typing import Any
 
 from app.access.roles import Principal
 from app.core.errors import InvalidRequest, NotFound
-from app.forests.data.request_cells import JsonCells
+from app.forests.data.request_cells import JsonCells, NumberCells
 from app.forests.data.sanitiser import sanitise_prediction_columns
 from app.services.inference import requests, tensors
 from app.services.installation import Installation
@@ -51,7 +51,10 @@ def infer(
     """
     request, columns = requests.read(body, json_lengths)
     model = versioned_model(installation, principal, name, version)
-    cells = {column: JsonCells(values) for column, values in columns.items()}
+    cells = {
+        column: JsonCells(values) if isinstance(values, list) else NumberCells(values)
+        for column, values in columns.items()
+    }
     sanitised = sanitise_prediction_columns(model.schema, cells, at="/inputs")
     predicted = model.predict(sanitised, read_out=request.parameters.read_out)
     head: dict[str, Any] = {"model_name": name, "model_version": model.id}

@@ -12,7 +12,7 @@ import msgspec
 
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, TooLarge
-from app.services.inference.tensors import DATATYPES, Datatype
+from app.services.inference.tensors import DATATYPES, Cells, Datatype
 from app.wire.inference import OUTPUTS
 
 _LENGTH = re.compile(r"[0-9]{1,12}", re.ASCII)
@@ -63,7 +63,7 @@ class InferenceRequest(msgspec.Struct, forbid_unknown_fields=True):
     outputs: Annotated[list[Output], msgspec.Meta(max_length=len(OUTPUTS))] | None = None
 
 
-def read(body: bytes, json_lengths: Sequence[str]) -> tuple[InferenceRequest, dict[str, list[Any]]]:
+def read(body: bytes, json_lengths: Sequence[str]) -> tuple[InferenceRequest, dict[str, Cells]]:
     """Reads a request and the columns in its tensors.
 
     Args:
@@ -71,7 +71,7 @@ def read(body: bytes, json_lengths: Sequence[str]) -> tuple[InferenceRequest, di
         json_lengths: values of the header ``Inference-Header-Content-Length``: the number of bytes of the JSON object.
 
     Returns:
-        The request, and cells by column; ``None`` is a missing cell.
+        The request, and cells by column.
 
     Raises:
         MalformedRequest: the body is not JSON, a name occurs twice in one object, or the header is not the length of a
@@ -81,7 +81,7 @@ def read(body: bytes, json_lengths: Sequence[str]) -> tuple[InferenceRequest, di
     """
     text, rest = _parts(body, json_lengths)
     request = _decoded(text)
-    columns: dict[str, list[Any]] = {}
+    columns: dict[str, Cells] = {}
     for index, tensor in enumerate(request.inputs):
         columns[tensor.name], rest = _cells(tensor, rest, at=f"/inputs/{index}")
     if len(columns) < len(request.inputs):
@@ -112,7 +112,7 @@ def _decoded(text: bytes) -> InferenceRequest:
         raise InvalidRequest.at("", "not-an-inference-request") from None
 
 
-def _cells(tensor: Input, rest: memoryview, *, at: str) -> tuple[list[Any], memoryview]:
+def _cells(tensor: Input, rest: memoryview, *, at: str) -> tuple[Cells, memoryview]:
     """The cells of a tensor, and the bytes behind those of the tensor."""
     datatype = DATATYPES.get(tensor.datatype)
     if datatype is None:
@@ -141,7 +141,7 @@ def _n_rows(shape: list[int], *, at: str) -> int:
     return shape[0]
 
 
-def _listed(cells: list[Any], datatype: Datatype, n_rows: int, *, is_nested: bool, at: str) -> list[Any]:
+def _listed(cells: list[Any], datatype: Datatype, n_rows: int, *, is_nested: bool, at: str) -> Cells:
     """The values of ``data``; those of ``[n, 1]`` may be lists of one value."""
     if is_nested and all(type(cell) is list and len(cell) == 1 for cell in cells):
         cells = [cell[0] for cell in cells]

@@ -8,13 +8,15 @@ A number is an ``FP64`` or an ``INT64``, a category or a label a ``BYTES``. Byte
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 _PREFIX = struct.Struct("<I")
 
-Cells = list[Any]
+Cells: TypeAlias = list[Any] | NDArray[np.float64]
+"""The values of a column: a list in which ``None`` is a missing value, or numbers of which NaN is one."""
 
 
 @dataclass(frozen=True)
@@ -28,21 +30,19 @@ class Datatype:
     """
 
     types: frozenset[type]
-    cells_of_list: Callable[[Cells], Cells]
+    cells_of_list: Callable[[list[Any]], Cells]
     cells_of_bytes: Callable[[memoryview, int], Cells | None]
 
 
 def _numbers(dtype: str) -> Callable[[memoryview, int], Cells | None]:
     def cells(content: memoryview, n_rows: int) -> Cells | None:
-        if len(content) != 8 * n_rows:
-            return None
-        return [None if cell != cell else cell for cell in np.frombuffer(content, dtype=dtype).tolist()]  # NaN
+        return np.frombuffer(content, dtype=dtype).astype(np.float64) if len(content) == 8 * n_rows else None
 
     return cells
 
 
 def _strings(content: memoryview, n_rows: int) -> Cells | None:
-    cells: Cells = []
+    cells: list[Any] = []
     position = 0
     for _ in range(n_rows):
         if position + _PREFIX.size > len(content):
@@ -72,6 +72,6 @@ def bytes_of_strings(values: Sequence[str]) -> bytes:
     return b"".join(part for value in encoded for part in (_PREFIX.pack(len(value)), value))
 
 
-def bytes_of_numbers(values: "np.ndarray[Any, np.dtype[np.float64]]") -> bytes:
+def bytes_of_numbers(values: NDArray[np.float64]) -> bytes:
     """The bytes of an ``FP64`` tensor, row by row."""
     return values.astype("<f8").tobytes()

@@ -7,7 +7,7 @@ import pytest
 
 from app.core import limits
 from app.core.errors import FieldProblem, InvalidRequest
-from app.forests.data.request_cells import JsonCells
+from app.forests.data.request_cells import JsonCells, NumberCells
 from app.forests.data.sanitiser import (
     count_out_of_bounds,
     has_known_label,
@@ -44,6 +44,26 @@ def cells_of(columns):
 
 def column(values, feature):
     return sanitise_prediction_rows(Schema((feature,), SCHEMA.label), [{feature.name: v} for v in values]).columns[0]
+
+
+def _columns_or_problems(name, cells):
+    missing = {feature.name: JsonCells([None] * len(cells)) for feature in (HEIGHT, SEX) if feature.name != name}
+    present = {"age": JsonCells([39] * len(cells)), "ci~ty": JsonCells(["Bern"] * len(cells))}
+    try:
+        columns = sanitise_prediction_columns(SCHEMA, {**missing, **present, name: cells}).columns
+    except InvalidRequest as refused:
+        return refused.errors
+    return [(values.dtype, values.tobytes()) for values in columns]
+
+
+@pytest.mark.parametrize("name", ["age", "height/m", "sex", "ci~ty"])
+@pytest.mark.parametrize(
+    "numbers", [[1.0, -3.0, 1e300, -math.inf], [math.nan, 2.5, math.nan], [math.nan, math.nan], []]
+)
+def test_numbers_in_an_array_count_as_numbers_of_json(name, numbers):
+    listed = [None if math.isnan(number) else number for number in numbers]
+    expected = _columns_or_problems(name, JsonCells(listed))
+    assert _columns_or_problems(name, NumberCells(np.array(numbers))) == expected
 
 
 def test_numbers_are_clamped_into_the_bounds_and_nowhere_else():
