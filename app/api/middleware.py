@@ -5,6 +5,7 @@ import errno
 import logging
 import secrets
 import time
+from collections.abc import Awaitable
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -176,7 +177,7 @@ class _Answered:
         self.has_started = False
         self.status = 0
 
-    async def __call__(self, message: Message) -> None:
+    def __call__(self, message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":
             self.has_started = True
             self.status = message["status"]
@@ -186,4 +187,4 @@ class _Answered:
                 *_ON_EVERY_ANSWER,
             ]
             message = {**message, "headers": headers}
-        await self._send(message)
+        return self._send(message)

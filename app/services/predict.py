@@ -61,8 +61,7 @@ class Predictions(msgspec.Struct):
     probabilities: list[list[float]]
 
 
-@dataclass(frozen=True)
-class Predicted:
+class Predicted(msgspec.Struct, frozen=True):
     """Labels and class probabilities of rows.
 
     Attributes:

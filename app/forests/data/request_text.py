@@ -3,7 +3,7 @@
 import re
 
 from app.core import limits
-from app.forests.data.rows import SanitisedColumns
+from app.forests.data.rows import SanitisedTable
 from app.forests.data.schema import Feature, Schema
 from app.forests.kernels.json_rows import ColumnText, RowText
 
@@ -18,9 +18,10 @@ class RequestText:
 
     def __init__(self, schema: Schema) -> None:
         self._n_features = len(schema.features)
+        self._is_categorical = tuple(feature.is_categorical for feature in schema.features)
         self._rows = RowText([_column(feature) for feature in schema.features])
 
-    def read(self, body: bytes) -> tuple[SanitisedColumns, str | None] | None:
+    def read(self, body: bytes) -> tuple[SanitisedTable, str | None] | None:
         """Reads ``{"rows": [{name: value, …}, …]}`` or ``{"columns": {name: [value, …], …}}``; ``read_out`` may follow.
 
         Args:
@@ -41,11 +42,8 @@ class RequestText:
             return None
         if n_values > limits.MAX_PREDICTION_BODY_NODES - _NODES_OF_THE_FRAME:
             return None
-        values = self._rows.read(body, n_rows, by_columns=by_columns)
-        if values is None:
-            return None
-        columns, table = values
-        return SanitisedColumns(columns, n_rows, table), read_out
+        table = self._rows.read(body, n_rows, by_columns=by_columns)
+        return None if table is None else (SanitisedTable(table, self._is_categorical), read_out)
 
 
 def _n_listed(body: bytes) -> int:

@@ -1,6 +1,7 @@
 """Defines the in-memory form of sanitised rows, which ingestion stores, growth reads and prediction encodes."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +16,29 @@ class SanitisedColumns:
             NaN = MISSING (only where the schema allows it). Categories: int32 ``(n_rows,)`` codes, ``other_code`` for
             an undeclared value and ``missing_code`` for an empty cell.
         n_rows: number of rows, also where the schema has no features.
-        table: the columns once more, as one float64 array ``(n_features, n_rows)``, where a reader of requests made it:
-            a small prediction takes less time from one array than from many.
     """
 
     columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...]
     n_rows: int
-    table: NDArray[np.float64] | None = None
+
+
+class SanitisedTable(SanitisedColumns):
+    """Sanitised values of a request in one array, from which a small prediction takes less time than from columns.
+
+    Attributes:
+        table: float64 ``(n_features, n_rows)``, codes of categories as numbers.
+    """
+
+    table: NDArray[np.float64]
+
+    def __init__(self, table: NDArray[np.float64], is_categorical: tuple[bool, ...]) -> None:
+        vars(self).update(n_rows=table.shape[1], table=table, _is_categorical=is_categorical)
+
+    @cached_property
+    def columns(self) -> tuple[NDArray[np.float64] | NDArray[np.int32], ...]:
+        """The columns, made of the table when a reader asks for them."""
+        pairs = zip(self.table, vars(self)["_is_categorical"], strict=True)
+        return tuple(values.astype(np.int32) if is_categorical else values for values, is_categorical in pairs)
 
 
 @dataclass(frozen=True)

@@ -55,12 +55,9 @@ class RowText:
         firsts = np.cumsum([len(names), *map(len, categories)], dtype=np.int64)
         self._rules = firsts, np.array(rules, dtype=np.float64).reshape(len(columns), 5)
         self._is_categorical = tuple(column.categories is not None for column in columns)
-        self._has_categories = any(self._is_categorical)
         self._missing = tuple(column.missing for column in columns)
 
-    def read(
-        self, text: bytes, n_rows: int, *, by_columns: bool = False
-    ) -> tuple[tuple[NDArray[np.float64] | NDArray[np.int32], ...], NDArray[np.float64]] | None:
+    def read(self, text: bytes, n_rows: int, *, by_columns: bool = False) -> NDArray[np.float64] | None:
         """Reads ``{"rows": [{name: value, …}, …]}`` or ``{"columns": {name: [value, …], …}}``.
 
         Args:
@@ -69,15 +66,14 @@ class RowText:
             by_columns: which of the two forms is read.
 
         Returns:
-            Sanitised columns, and their values as one float64 array ``(n_columns, n_rows)``; ``None`` if the text is
+            Sanitised values, float64 ``(n_columns, n_rows)``, codes of categories as numbers; ``None`` if the text is
             not read, which says nothing about its validity.
         """
-        shape = len(self._missing), n_rows
-        numbers, codes = np.empty(shape, dtype=np.float64), np.empty(shape, dtype=np.int32)
+        values = np.empty((len(self._missing), n_rows))
         members = np.empty(len(self._missing), dtype=np.int64)
         body = np.frombuffer(b"\0%b\0" % text, dtype=np.uint8)
         scan = _loops().scan_columns if by_columns else _loops().scan_rows
-        n_members: int = scan(body, self._texts, self._rules, members, (numbers, codes))
+        n_members: int = scan(body, self._texts, self._rules, members, values)
         if n_members < 0:
             return None
         if n_members < len(members):
@@ -85,12 +81,8 @@ class RowText:
                 missing = self._missing[column]
                 if missing is None:
                     return None
-                numbers[column] = missing if self._is_categorical[column] else np.nan
-                codes[column] = missing
-        if not self._has_categories:
-            return tuple(numbers), numbers
-        pairs = zip(self._is_categorical, codes, numbers, strict=True)
-        return tuple(code if is_categorical else number for is_categorical, code, number in pairs), numbers
+                values[column] = missing if self._is_categorical[column] else np.nan
+        return values
 
 
 @cache

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedColumns
+from app.forests.data.rows import SanitisedColumns, SanitisedTable
 from app.forests.kernels import prediction as kernels
 from app.forests.trees import boxes, pooling
 
@@ -58,7 +58,7 @@ class PackedForest:
 
     def sums(self, columns: SanitisedColumns) -> NDArray[np.float64]:
         """Sums of leaf values of rows, float64 ``(n_rows, n_outputs)``."""
-        if columns.table is not None and not self.encoding.pairs:
+        if isinstance(columns, SanitisedTable) and not self.encoding.pairs:
             return kernels.sum_leaf_values_of_table(
                 columns.table[self._rows_of_table], self.encoding.tables, self.trees
             )

@@ -33,7 +33,7 @@ _OF_SCAN = (
     triple(read("uint8", 1), read("int64", 1), read("uint64", 1)),
     pair(read("int64", 1), read("float64", 2)),
     written("int64", 1),
-    pair(written("float64", 2), written("int32", 2)),
+    written("float64", 2),
 )
 """Types of the text, the texts, the rules, the columns and the values."""
 _HALF, _LOW_HALF = np.uint64(32), np.uint64(0xFFFFFFFF)
@@ -71,8 +71,8 @@ Texts: TypeAlias = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.uint64
 Rules: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float64]]
 """The first category of every column among the texts, and one number more; and per column the lower bound, the upper
 bound, whether numbers are whole, the code of a missing cell (−1: no cell may be missing), whether it has categories."""
-Values: TypeAlias = tuple[NDArray[np.float64], NDArray[np.int32]]
-"""The values of all columns as numbers, and the codes of categories; both ``(n_columns, n_rows)``."""
+Values: TypeAlias = NDArray[np.float64]
+"""The values of all columns, ``(n_columns, n_rows)``; codes of categories as numbers."""
 
 
 @compiled
@@ -240,14 +240,18 @@ def _fill_members(
 
 @compiled
 def _fill_cell(
-    text: NDArray[np.uint8], at: np.uint64, texts: Texts, rules: Rules, cell: tuple[int, int], values: Values
+    text: NDArray[np.uint8],
+    at: np.uint64,
+    texts: Texts,
+    rules: Rules,
+    cell: tuple[int, int],
+    values: Values,
 ) -> np.uint64:
     """Reads the value that begins at ``at``, and returns where it ends."""
     column, row = cell
     missing = rules[1][column, 3]
     if text[at] == 110 and text[at + _ONE] == 117 and text[at + _TWO] == 108 and text[at + _THREE] == 108:  # null
-        values[0][column, row] = missing if rules[1][column, 4] else np.nan
-        values[1][column, row] = np.int32(missing)
+        values[column, row] = missing if rules[1][column, 4] else np.nan
         return at + _FOUR if missing >= 0 else _NOT_READ
     if rules[1][column, 4]:
         start = at + _ONE
@@ -256,12 +260,11 @@ def _fill_cell(
         code = _position(text, start, end, key, texts, (first, last))
         # A declared category is UTF-8; another string need not be.
         is_read = text[at] == _QUOTE and end != _NOT_READ and (code >= 0 or is_ascii)
-        code = last - first if code < 0 else code
-        values[0][column, row], values[1][column, row] = code, np.int32(code)
+        values[column, row] = last - first if code < 0 else code
         return end + _ONE if is_read else _NOT_READ
     at, value = _number(text, at)
     value = min(max(value, rules[1][column, 0]), rules[1][column, 1])
-    values[0][column, row] = (np.rint(value) if rules[1][column, 2] else value) + 0.0
+    values[column, row] = (np.rint(value) if rules[1][column, 2] else value) + 0.0
     return at
 
 
@@ -288,7 +291,7 @@ def scan_rows(text: NDArray[np.uint8], texts: Texts, rules: Rules, columns: NDAr
     Returns:
         The number of members of a row; −1 if the text is not read.
     """
-    n_columns, n_rows = values[0].shape
+    n_columns, n_rows = values.shape
     content, starts, _ = texts
     at = _after(text, _after_name(text, _after(text, _ONE, _OPEN), _ROWS), _OPEN_LIST)
     n_members = _fill_members(text, _after(text, at, _OPEN), texts, n_columns, columns)
@@ -319,7 +322,7 @@ def scan_columns(
     text: NDArray[np.uint8], texts: Texts, rules: Rules, columns: NDArray[np.int64], values: Values
 ) -> int:
     """Reads ``{"columns": {name: [value, …], …}}``; otherwise as :func:`scan_rows`."""
-    n_columns, n_rows = values[0].shape
+    n_columns, n_rows = values.shape
     is_seen = np.zeros(n_columns, dtype=np.bool_)
     at = _after(text, _after_name(text, _after(text, _ONE, _OPEN), _COLUMNS), _OPEN)
     for member in range(n_columns):

@@ -100,7 +100,6 @@ def test_what_is_read_equals_the_general_reader() -> None:
             assert general is not None, body
             assert _is_equal(read[0], general[0]), body
             assert read[1] == general[1], body
-            assert read[0].table is not None
             np.testing.assert_array_equal(read[0].table, np.array(general[0].columns, dtype=np.float64))
             forms.add((b"columns" in body, read[1]))
             n_read += 1

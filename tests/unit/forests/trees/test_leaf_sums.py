@@ -5,7 +5,7 @@ import pytest
 
 from app.forests.data import pairs
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedColumns
+from app.forests.data.rows import SanitisedColumns, SanitisedTable
 from app.forests.data.schema import Feature, Label, Schema
 from app.forests.trees.leaf_sums import LeafSums
 
@@ -36,6 +36,6 @@ def test_rows_in_a_table_have_the_sums_of_rows_in_columns(used: tuple[int, ...],
     numbers[0, ::7] = np.nan
     columns = (numbers[0], codes, numbers[1])
     table = np.array(columns, dtype=np.float64)
-    result = sums.of(SanitisedColumns(columns, 40, table))
+    result = sums.of(SanitisedTable(table, (False, True, False)))
     np.testing.assert_array_equal(result, sums.of(SanitisedColumns(columns, 40)))
     assert len(np.unique(result)) > 4
