@@ -210,8 +210,13 @@ def main() -> None:
                 before = n_rows, measured.cpu_s - idle.cpu_s
 
 
+def needed_bytes(job: Job, n_rows: int) -> int:
+    """The codes of so many rows, and the state that the algorithm keeps of them."""
+    return (N_COLUMNS + job.state_bytes) * n_rows
+
+
 def _line(job: Job, n_rows: int, measured: Measured, idle: Measured, before: tuple[int, float] | None) -> str:
-    needed, cpu_s = (N_COLUMNS + job.state_bytes) * n_rows, measured.cpu_s - idle.cpu_s
+    needed, cpu_s = needed_bytes(job, n_rows), measured.cpu_s - idle.cpu_s
     slope = "–" if before is None else f"{math.log(cpu_s / before[1]) / math.log(n_rows / before[0]):.2f}"
     cells = (
         f"`{job.algorithm}`",

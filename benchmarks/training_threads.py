@@ -1,13 +1,14 @@
 """Measures how much faster two threads train than one. Elapsed times mean something on an idle machine only.
 
-Run ``python -m benchmarks.training_threads``, or with ``--rows 10000000``. The table and the jobs are those of
+Run ``python -m benchmarks.training_threads``, or with ``--rows 1000000 --pairs 5``. The table and the jobs are those of
 ``benchmarks.training_size``; codes of the rows are stored before the first pair. The output has, per job, medians of
 pairs that run one after the other:
 
 * elapsed time with one thread over that with two, both without the time of the same job on no row;
 * processor time of two threads over that of one;
-* the share of the main thread in the processor time of two threads: what no second thread can do. Its inverse law
-  bounds the speed: 2 / (1 + share).
+* the share of the main thread in the processor time of two threads, which no second thread takes over: the speed is
+  at most 2 / (1 + share), whatever else the machine does;
+* peak of private memory with one thread and with two, as a ratio to the bytes that the rows need.
 
 Linux only.
 """
@@ -18,15 +19,24 @@ import tempfile
 from pathlib import Path
 
 from app.core.data_keys import DataKey
-from benchmarks.training_size import JOBS, Job, Measured, run, store
+from benchmarks.training_size import JOBS, Job, Measured, needed_bytes, run, store
 
-_HEADINGS = ("algorithm", "rows", "one thread s", "speed of two", "CPU of two / one", "share of main thread")
+_HEADINGS = (
+    "algorithm",
+    "rows",
+    "one thread s",
+    "speed of two",
+    "CPU of two / one",
+    "share of main thread",
+    "private memory",
+    "of two threads",
+)
 
 
 def main() -> None:
     """Prints a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--algorithms", nargs="+", default=[job.algorithm for job in JOBS])
     parser.add_argument("--pairs", type=int, default=3)
     options = parser.parse_args()
@@ -50,7 +60,16 @@ def _line(job: Job, n_rows: int, pairs: list[tuple[Measured, ...]], idle: Measur
     speed = statistics.median((one.elapsed_s - idle.elapsed_s) / (two.elapsed_s - idle.elapsed_s) for one, two in pairs)
     cpu = statistics.median((two.cpu_s - idle.cpu_s) / (one.cpu_s - idle.cpu_s) for one, two in pairs)
     main = statistics.median((two.main_cpu_s - idle.main_cpu_s) / (two.cpu_s - idle.cpu_s) for _, two in pairs)
-    cells = (f"`{job.algorithm}`", f"{n_rows:,}", f"{one_s:.1f}", f"{speed:.2f}", f"{cpu:.2f}", f"{main:.2f}")
+    memory = [max(measured.private_bytes for measured in side) for side in zip(*pairs, strict=True)]
+    cells = (
+        f"`{job.algorithm}`",
+        f"{n_rows:,}",
+        f"{one_s:.1f}",
+        f"{speed:.2f}",
+        f"{cpu:.2f}",
+        f"{main:.2f}",
+        *(f"{private_bytes / needed_bytes(job, n_rows):.2f}" for private_bytes in memory),
+    )
     return "| " + " | ".join(cells) + " |"
 
 

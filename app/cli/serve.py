@@ -161,7 +161,7 @@ def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
     """
     logging.configure(settings.log_level)
     forbid_core_dumps()
-    share_arenas()
+    share_arenas(2)
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
         prepare(settings)
         pool = WorkerPool(settings.workers, environ=worker_environment(settings), secrets=worker_secrets(settings))
@@ -189,7 +189,7 @@ def serve_api(settings: Settings) -> None:
     """
     logging.configure(settings.log_level)
     forbid_core_dumps()
-    share_arenas()
+    share_arenas(2)
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
         api = _api(settings, listener)
         api.start()

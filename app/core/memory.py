@@ -13,7 +13,6 @@ _M_ARENA_MAX = -8
 _M_MMAP_THRESHOLD = -3
 _M_TRIM_THRESHOLD = -1
 _LARGE_BYTES = 2**20
-_N_ARENAS = 2
 
 
 def forbid_core_dumps() -> None:
@@ -41,16 +40,16 @@ def return_large_blocks() -> None:
             mallopt(_M_TRIM_THRESHOLD, _LARGE_BYTES)
 
 
-def share_arenas() -> None:
-    """Lets all threads of this process allocate from two arenas, where the C library is glibc.
+def share_arenas(n_arenas: int) -> None:
+    """Lets all threads of this process allocate from so many arenas, where the C library is glibc.
 
     By default, glibc makes up to eight arenas per processor, and each keeps memory that others cannot use. One thread
-    at a time runs Python code, so threads seldom wait for an arena.
+    at a time runs Python code, so threads seldom wait for an arena. Takes effect before a second thread starts.
     """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
         if mallopt is not None:
-            mallopt(_M_ARENA_MAX, _N_ARENAS)
+            mallopt(_M_ARENA_MAX, n_arenas)
 
 
 @contextmanager

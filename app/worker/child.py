@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 
-from app.core.memory import forbid_core_dumps, return_large_blocks
+from app.core.memory import forbid_core_dumps, return_large_blocks, share_arenas
 
 _PR_SET_PDEATHSIG = 1
 _FAILURE = 1
@@ -25,6 +25,7 @@ def main(supervisor_pid: int) -> None:
     _die_with(supervisor_pid)
     forbid_core_dumps()
     return_large_blocks()
+    share_arenas(1)  # threads of growth keep what they free: with two, `rpf` took 17 % more at ten million rows
     try:
         load_modules()
         from app.services.execution.perform import perform

@@ -1,0 +1,43 @@
+"""Tests that threads allocate from the arenas that the process allows."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_PROGRAM = """
+import ctypes, sys, threading
+from app.core.memory import share_arenas
+if int(sys.argv[2]):
+    share_arenas(int(sys.argv[2]))
+libc = ctypes.CDLL(None)
+libc.malloc.restype = libc.fopen.restype = ctypes.c_void_p
+together = threading.Barrier(6)
+def allocate():
+    together.wait()
+    for _ in range(100):
+        libc.malloc(1000)
+    together.wait()
+threads = [threading.Thread(target=allocate) for _ in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+file = ctypes.c_void_p(libc.fopen(sys.argv[1].encode(), b"w"))
+libc.malloc_info(0, file)
+libc.fclose(file)
+"""
+
+
+def _n_arenas(folder: Path, most: int) -> int:
+    """The arenas that six threads allocated from; ``most``: 0 for as many as glibc makes."""
+    subprocess.run([sys.executable, "-c", _PROGRAM, str(folder / "arenas"), str(most)], check=True)
+    return (folder / "arenas").read_text().count("<heap nr=")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="arenas are glibc's")
+def test_threads_share_as_many_arenas_as_are_allowed(tmp_path: Path) -> None:
+    assert _n_arenas(tmp_path, 1) == 1
+    assert _n_arenas(tmp_path, 2) == 2
+    assert _n_arenas(tmp_path, 0) > 2
