@@ -183,6 +183,7 @@ TABLES: Mapping[str, Table] = {
                 "HobRaF": Method("hobraf", check="hobraf:min_samples_leaf=1"),
                 "MRF": Method("mrf-plain"),
             },
+            check="leaves of one row",
         ),
         Table(
             "mrf-preprint-3",
