@@ -92,7 +92,8 @@ def test_every_dependency_has_an_upper_bound() -> None:
 
 
 def test_test_tools_are_not_shipped() -> None:
-    assert not {"pytest", "hypothesis", "mypy", "ruff", "scikit-learn", "scipy", "psutil"} & _pins("runtime").keys()
+    """Not psutil, which the tests use and Dask's scheduler and workers need."""
+    assert not {"pytest", "hypothesis", "mypy", "ruff", "scikit-learn", "scipy"} & _pins("runtime").keys()
 
 
 def test_the_resolver_s_own_lock_is_not_kept() -> None:
