@@ -61,7 +61,7 @@ def grown(database: Database, account: str, *, n_entries: int, n_boxes: int) -> 
         ledger.open_account(session, opening, actor="key_owner")
     for first in range(0, n_entries, _BULK):
         with database.write() as session:
-            accounts = LockedAccounts.read(session, [account], ["key_analyst"])
+            accounts = LockedAccounts.lock(session, [account], ["key_analyst"])
             for number in range(first, min(first + _BULK, n_entries)):
                 part = NewReservation(account, 1, scopes[number % n_boxes], EVENT, f"jb_old_{number}")
                 accounts.reserve(accounts.judged([part], actor="key_analyst"))

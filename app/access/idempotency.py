@@ -1,23 +1,24 @@
 """Stores the answer to the first request with an idempotency key, and returns its bytes to every repetition.
 
-The transaction that does the work first writes the key's row. A concurrent request with the same key therefore waits
-for that transaction and then reads the stored answer. A refusal rolls the row back, so the key stays free.
+The transaction that does the work writes the key's row. A concurrent request with the same key therefore waits for that
+transaction and then reads the stored answer. A refusal rolls the row back, so the key stays free. A transaction that
+knows its answers before it writes anything stores them at once (:func:`put`).
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Self, TypeAlias
 
-from sqlalchemy import ColumnElement, delete, select, tuple_, update
+from sqlalchemy import Executable, bindparam, select, tuple_
 from sqlalchemy.orm import Session
 
 from app.access.tables import AnswerRow
 from app.core.errors import IdempotencyInFlight, IdempotencyKeyReused
-from app.db.upsert import ALL_COLUMNS, insert
+from app.db.engine import DialectName
+from app.db.upsert import dialect_of, insert_on
 from app.wire import base
-
-_IN_FLIGHT = 0
 
 Identity: TypeAlias = tuple[str, str, str]
 """Principal, route and idempotency key: at most one answer is stored for them."""
@@ -35,6 +36,10 @@ class Answer:
     def of(cls, status: int, body: base.Answer, *, location: str | None = None) -> "Answer":
         """Serialises a body once; replays send the same bytes."""
         return cls(status, body.model_dump_json(by_alias=True).encode("utf-8"), location)
+
+
+_IN_FLIGHT = 0
+_NO_ANSWER = Answer(_IN_FLIGHT, b"")
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,11 @@ def stored(session: Session, request: IdempotentRequest) -> Answer | None:
     return Stored.read(session, [request]).answer_to(request)
 
 
+_IDENTITY = (AnswerRow.principal, AnswerRow.route, AnswerRow.idempotency_key)
+_IS_ONE_OF = tuple_(*_IDENTITY).in_(bindparam("identities", expanding=True))
+_ANSWERS = select(AnswerRow).where(_IS_ONE_OF).execution_options(populate_existing=True)
+
+
 class Stored:
     """The stored answers to several requests."""
 
@@ -85,9 +95,14 @@ class Stored:
         """Reads the answers in one query."""
         if not requests:
             return cls({})
-        query = select(AnswerRow).where(_is_one_of({request.identity for request in requests}))
-        rows = session.execute(query.execution_options(populate_existing=True)).scalars()
+        identities = {"identities": [request.identity for request in requests]}
+        rows = session.execute(_ANSWERS, identities).scalars()
         return cls({(row.principal, row.route, row.idempotency_key): row for row in rows})
+
+    @property
+    def is_any(self) -> bool:
+        """Whether any of the requests has an answer."""
+        return bool(self._rows)
 
     def answer_to(self, request: IdempotentRequest) -> Answer | None:
         """The answer to a request; see :func:`stored`."""
@@ -121,47 +136,26 @@ def once(session: Session, request: IdempotentRequest | None, *, at: datetime, w
     """
     if request is None:
         return work()
-    if not take(session, [request], at=at):
+    if not put(session, {request: _NO_ANSWER}, at=at):
         return Stored.read(session, [request]).answer_again(request)
     answer = work()
-    store(session, [(request, answer)])
+    row = session.get_one(AnswerRow, request.identity)
+    row.status, row.location, row.body = answer.status, answer.location, answer.body
+    session.flush()
     return answer
 
 
-def take(session: Session, requests: Collection[IdempotentRequest], *, at: datetime) -> set[Identity]:
-    """Writes the rows of requests without an answer, and returns the identities of those that had no row.
+def put(session: Session, answers: Mapping[IdempotentRequest, Answer], *, at: datetime) -> set[Identity]:
+    """Stores the answers to requests, and returns the identities of those requests that had no row.
 
     Waits for other transactions that answer one of the requests. The rows are written in the order of the identities,
     so that two transactions never wait for each other.
 
     Args:
-        requests: of different identities.
+        session: of the transaction that does the work of the requests.
+        answers: to requests of different identities.
         at: the present time.
     """
-    rows = [
-        {
-            "principal": request.principal,
-            "route": request.route,
-            "idempotency_key": request.key,
-            "request_sha256": request.body_sha256,
-            "status": _IN_FLIGHT,
-            "location": None,
-            "body": b"",
-            "answered_at": at,
-        }
-        for request in sorted(requests, key=lambda request: request.identity)
-    ]
-    identity = (AnswerRow.principal, AnswerRow.route, AnswerRow.idempotency_key)
-    written = insert(session, AnswerRow).on_conflict_do_nothing().returning(*identity)
-    # Not rowcount: SQLAlchemy keeps it for an INSERT on SQLite only.
-    return {
-        (principal, route, key)
-        for principal, route, key in session.execute(written, rows, execution_options=ALL_COLUMNS)
-    }
-
-
-def store(session: Session, answers: Sequence[tuple[IdempotentRequest, Answer]]) -> None:
-    """Stores the answers to requests whose identities were taken."""
     rows = [
         {
             "principal": request.principal,
@@ -171,17 +165,15 @@ def store(session: Session, answers: Sequence[tuple[IdempotentRequest, Answer]])
             "status": answer.status,
             "location": answer.location,
             "body": answer.body,
+            "answered_at": at,
         }
-        for request, answer in answers
+        for request, answer in sorted(answers.items(), key=lambda item: item[0].identity)
     ]
-    session.execute(update(AnswerRow), rows)
+    written = session.execute(_insertion(dialect_of(session)), rows)
+    return {(principal, route, key) for principal, route, key in written}
 
 
-def release(session: Session, identities: Collection[Identity]) -> None:
-    """Removes the rows of identities that were taken for requests that were refused: their keys stay unused."""
-    if identities:
-        session.execute(delete(AnswerRow).where(_is_one_of(identities)).execution_options(synchronize_session=False))
-
-
-def _is_one_of(identities: Collection[Identity]) -> ColumnElement[bool]:
-    return tuple_(AnswerRow.principal, AnswerRow.route, AnswerRow.idempotency_key).in_(identities)
+@cache
+def _insertion(dialect: DialectName) -> Executable:
+    # Not rowcount: SQLAlchemy keeps it for an INSERT on SQLite only.
+    return insert_on(dialect, AnswerRow).on_conflict_do_nothing().returning(*AnswerRow.__table__.primary_key)

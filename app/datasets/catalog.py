@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import ColumnElement, Text, cast, func, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -163,13 +163,6 @@ def _find(session: Session, reference: str) -> Dataset:
     return Dataset(row)
 
 
-def lock_several(session: Session, dataset_ids: Collection[str]) -> dict[str, bool]:
-    """Locks datasets in order of their ids. Returns whether each dataset that exists is deleted, by id."""
-    query = select(DatasetRow.id, DatasetRow.deleted_at).where(DatasetRow.id.in_(dataset_ids))
-    locked_rows = session.execute(query.order_by(DatasetRow.id).with_for_update())
-    return {dataset_id: deleted_at is not None for dataset_id, deleted_at in locked_rows}
-
-
 def locked(session: Session, dataset_id: str) -> Dataset:
     """A dataset under its row lock, for uploads and deletion.
 
@@ -236,6 +229,26 @@ def epochs(session: Session, dataset_id: str) -> list[EpochRow]:
     return snapshots.remembered(
         session, (EpochRow, dataset_id), lambda: epochs_of_each(session, [dataset_id])[dataset_id]
     )
+
+
+def upload_ids(session: Session, dataset_id: str) -> list[str]:
+    """Ids of the uploads of a dataset, in order."""
+    return snapshots.remembered(
+        session, (EpochRow.id, dataset_id), lambda: [epoch.id for epoch in epochs(session, dataset_id)]
+    )
+
+
+def uploads_as_text() -> ColumnElement[str | None]:
+    """A column with the ids and the order of a dataset's uploads, for queries of datasets; :func:`uploads_of_text`."""
+    upload = cast(EpochRow.ordinal, Text) + ":" + EpochRow.id
+    uploads = select(func.aggregate_strings(upload, " ")).where(EpochRow.dataset_id == DatasetRow.id)
+    return uploads.correlate(DatasetRow).scalar_subquery()
+
+
+def uploads_of_text(text: str | None) -> list[str]:
+    """Ids of the uploads in :func:`uploads_as_text`, in order."""
+    pairs = (upload.split(":") for upload in (text or "").split())
+    return [upload_id for _, upload_id in sorted((int(ordinal), upload_id) for ordinal, upload_id in pairs)]
 
 
 def epoch(session: Session, dataset_id: str, epoch_id: str) -> EpochRow:

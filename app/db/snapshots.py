@@ -22,3 +22,8 @@ def remembered(session: Session, key: Hashable, read: Callable[[], Value]) -> Va
     if key not in memory:
         memory[key] = read()
     return memory[key]
+
+
+def remember(session: Session, key: Hashable, value: object) -> None:
+    """Stores what the read transaction has read for ``key`` beside something else."""
+    session.info[_MEMORY][key] = value

@@ -3,10 +3,10 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Self
 
-from sqlalchemy import URL, Engine, NullPool, create_engine, func, select
+from sqlalchemy import URL, ColumnElement, Engine, NullPool, bindparam, create_engine, func, select
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.orm import Session, sessionmaker
@@ -17,6 +17,7 @@ from app.core.tally import Tally
 from app.db import name_locks, snapshots
 from app.db.engine import ACCESS, DialectName, database_file, dialect_of, open_engine, parse_url
 from app.db.locks import WriteLock
+from app.db.types import UtcDateTime
 
 LOG_WAIT_S = 1.0
 """Seconds for which all writers wait while :meth:`Database.forget_deleted` waits for readers."""
@@ -33,6 +34,13 @@ _READ_ONLY_ON_SQLITE = sqlite3.SQLITE_READONLY
 _READ_ONLY_ON_POSTGRESQL = "25006"
 _BROKEN_SERVER = "XX"
 """Class of PostgreSQL's internal errors, such as a damaged page. Its other failures are operational errors."""
+
+
+def time_column(dialect: DialectName) -> ColumnElement[datetime]:
+    """A column with the time that :meth:`Database.now` returns, for queries that read something else, too."""
+    if dialect == "sqlite":
+        return bindparam("time", callable_=lambda: clock.now(), type_=UtcDateTime)  # at every execution
+    return func.clock_timestamp(type_=UtcDateTime)
 
 
 class Database:
@@ -116,8 +124,7 @@ class Database:
         """
         if self.dialect == "sqlite":
             return clock.now()
-        at: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
-        return at.astimezone(UTC)
+        return session.execute(select(time_column(self.dialect))).scalar_one()
 
     def forget_deleted(self) -> None:
         """Empties the write-ahead log of a SQLite database, which still has what was deleted.

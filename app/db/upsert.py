@@ -1,24 +1,39 @@
 """Builds INSERT statements: with ON CONFLICT clauses, which SQLAlchemy offers per dialect only, and for many rows."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+import sqlalchemy
+from sqlalchemy import Table
 from sqlalchemy.orm import Session
 
 from app.db.base import Base
+from app.db.engine import DialectName
 
 if TYPE_CHECKING:  # a process imports the dialect of its database only
     from sqlalchemy.dialects import postgresql, sqlite
 
-ALL_COLUMNS = {"render_nulls": True}
-"""Option of an INSERT of many rows: rows with a NULL go into the same statement as the others."""
+
+def insert_rows(table: type[Base]) -> sqlalchemy.Insert:
+    """An INSERT of rows that are given as mappings with a value for every column; one statement for all rows."""
+    return sqlalchemy.insert(cast(Table, table.__table__))
 
 
 def insert(session: Session, table: type[Base]) -> "postgresql.Insert | sqlite.Insert":
     """An INSERT with the methods ``on_conflict_do_nothing`` and ``on_conflict_do_update``."""
-    if session.get_bind().dialect.name == "postgresql":
+    return insert_on(dialect_of(session), table)
+
+
+def insert_on(dialect: DialectName, table: type[Base]) -> "postgresql.Insert | sqlite.Insert":
+    """An INSERT as :func:`insert` makes it, which can be kept."""
+    if dialect == "postgresql":
         from sqlalchemy.dialects import postgresql
 
-        return postgresql.insert(table)
+        return postgresql.insert(cast(Table, table.__table__))
     from sqlalchemy.dialects import sqlite
 
-    return sqlite.insert(table)
+    return sqlite.insert(cast(Table, table.__table__))
+
+
+def dialect_of(session: Session) -> DialectName:
+    """The dialect of a session's database."""
+    return cast(DialectName, session.get_bind().dialect.name)

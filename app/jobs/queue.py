@@ -7,19 +7,22 @@ A transaction that locks several rows locks keys first, then datasets, jobs and 
 """
 
 import secrets
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import Select, func, or_, select, tuple_, union_all, update
+from sqlalchemy import BindParameter, Select, Subquery, func, or_, select, tuple_, union_all, update
 from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import LeaseLost, NotFound
+from app.db.upsert import insert_rows
 from app.jobs import turns
 from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobDatasetRow, JobRow
+
+_ADD_JOBS = insert_rows(JobRow)
+_ADD_READS = insert_rows(JobDatasetRow)
 
 
 @dataclass(frozen=True)
@@ -35,15 +38,18 @@ def enqueue(session: Session, rows: Sequence[JobRow], *, at: datetime) -> None:
 
     The queue is in order of time, so each job is a microsecond later than the job before it.
     """
+    reads = []
     for number, row in enumerate(rows):
         row.submitted_at = row.waits_since = at + timedelta(microseconds=number)
         row.trees_done = 0
         dataset_ids = sorted({part.dataset for part in row.parts})
         row.reads = " ".join(dataset_ids)
-        session.add(row)
-        for dataset_id in dataset_ids:
-            session.add(JobDatasetRow(job_id=row.id, dataset_id=dataset_id))
-    session.flush()
+        reads += [{"job_id": row.id, "dataset_id": dataset_id} for dataset_id in dataset_ids]
+    if rows:
+        columns = JobRow.__table__.columns.keys()
+        session.execute(_ADD_JOBS, [{name: getattr(row, name) for name in columns} for row in rows])
+    if reads:
+        session.execute(_ADD_READS, reads)
 
 
 def has_queued(session: Session, *, closed: Collection[str] = ()) -> bool:
@@ -247,11 +253,11 @@ def unfinished_of(session: Session, dataset_id: str) -> list[str]:
     return list(session.execute(unfinished.order_by(JobRow.id)).scalars())
 
 
-def n_unfinished_by(session: Session, submitters: Collection[str]) -> Counter[str]:
-    """Numbers of waiting, queued and running jobs that keys submitted, by key."""
-    query = select(JobRow.submitted_by, func.count()).where(JobRow.state.in_(UNFINISHED))
-    query = query.where(JobRow.submitted_by.in_(submitters)).group_by(JobRow.submitted_by)
-    return Counter(dict(iter(session.execute(query))))
+def unfinished_by(submitters: BindParameter[Collection[str]]) -> Subquery:
+    """Selects numbers of waiting, queued and running jobs (``n_jobs``) of keys, by ``submitter``."""
+    query = select(JobRow.submitted_by.label("submitter"), func.count().label("n_jobs"))
+    query = query.where(JobRow.state.in_(UNFINISHED), JobRow.submitted_by.in_(submitters))
+    return query.group_by(JobRow.submitted_by).subquery("unfinished")
 
 
 def is_unfinished(session: Session, job_id: str) -> bool:

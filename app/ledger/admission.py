@@ -7,7 +7,7 @@ transaction can admit many jobs. Quotes and admissions share this code.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -92,6 +92,7 @@ class AccountState:
         scopes: the scopes of ``totals``, by their digests.
         totals: charged and reserved amounts of a scope, by its digest.
         bound: what no joint cell exceeds, if known; ``None`` if not.
+        added: amounts reserved since ``totals``, by digest.
     """
 
     cap: int
@@ -100,6 +101,7 @@ class AccountState:
     scopes: Numbering
     totals: Mapping[str, tuple[int, int]]
     bound: "Bound | None" = None
+    added: Mapping[str, int] = field(default_factory=dict)
 
     def tightest(self, scope: Scope) -> CellBalance:
         """The joint cell of a scope with the largest ``charged + reserved``.
@@ -138,10 +140,9 @@ class AccountState:
         digest = digest_of(scope)
         if digest not in self.scopes:
             self.scopes.add(digest, scope)
-        charged, reserved = self.totals.get(digest, (0, 0))
-        totals = {**self.totals, digest: (charged, reserved + amount)}
+        added = {**self.added, digest: self.added.get(digest, 0) + amount}
         bound = None if self.bound is None else self.bound.after(amount, tightest, scope)
-        return replace(self, totals=totals, bound=bound)
+        return replace(self, added=added, bound=bound)
 
     def _with_declared_cells(self, tightest: CellBalance, scope: Scope) -> CellBalance:
         """A joint cell of the same load, at a declared category of each column partition where one exists."""
@@ -163,12 +164,21 @@ class AccountState:
         return Loads(self.partitions, self._boxes, inside=scope)
 
     @cached_property
+    def _totals(self) -> Mapping[str, tuple[int, int]]:
+        """:attr:`totals` and :attr:`added` together."""
+        totals = dict(self.totals)
+        for digest, amount in self.added.items():
+            charged, reserved = totals.get(digest, (0, 0))
+            totals[digest] = (charged, reserved + amount)
+        return totals
+
+    @cached_property
     def _boxes(self) -> Boxes:
-        return self.scopes.boxes(list(self.totals), table([sum(amounts) for amounts in self.totals.values()]))
+        return self.scopes.boxes(list(self._totals), table([sum(amounts) for amounts in self._totals.values()]))
 
     @cached_property
     def _charged(self) -> Table:
-        return table([charged for charged, _ in self.totals.values()])
+        return table([charged for charged, _ in self._totals.values()])
 
     def _balance(self, tightest: Tightest, loads: Loads) -> CellBalance:
         """Splits a load into its charged and its reserved part.

@@ -6,29 +6,31 @@ A job that is refused changes nothing.
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from sqlalchemy import insert, select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from app.core import ids
 from app.core.errors import NeedsApproval, NotFound, Unavailable
-from app.db.upsert import ALL_COLUMNS
+from app.db import row_locks
+from app.db.upsert import insert_rows
 from app.ledger import (
     admission,
     chain,
+    listed_totals,
     population_totals,
     reconciliation,
     refusals,
     repository,
     rules,
     state,
-    statements,
 )
-from app.ledger.admission import Admitted, Budgets, Placed, Refused
+from app.ledger.admission import AccountState, Admitted, Budgets, Placed, Refused
 from app.ledger.chain import NewEntry
 from app.ledger.entries import Entry, EntryKind
+from app.ledger.listed_totals import ListedTotals
 from app.ledger.refusals import NewReservation
 from app.ledger.rules import Rules
 from app.ledger.scope_digest import digest_of
@@ -57,20 +59,15 @@ class Judged:
 class LockedAccounts:
     """Accounts, their populations and their rules in one write transaction, which holds the locks of all of them."""
 
-    def __init__(
-        self,
-        session: Session,
-        rows: Mapping[str, AccountRow],
-        populations: Mapping[str, AccountRow],
-        in_force: RulesInForce,
-    ) -> None:
+    def __init__(self, session: Session, read: "_Read", populations: Mapping[str, AccountRow], in_force: RulesInForce):
         self._session = session
-        self._rows = rows
+        self._rows = read.rows
         self._populations = populations
-        self._members: Mapping[str, MemberRow] = population_totals.members(session, rows) if populations else {}
-        self._budgets = statements.budgets_of(session, rows, populations)
-        self._doubts = reconciliation.doubts(session, {**rows, **populations}, self._budgets)
-        self._budgets = reconciliation.bounded(rows, self._budgets)
+        self._members = read.members
+        of_populations = list(population_totals.populations_of(session, list(populations.values())).values())
+        self._doubts = reconciliation.doubts(session, {**read.rows, **populations}, read.totals, of_populations)
+        states = {row.id: _state(session, row, read.totals[row.id]) for row in read.rows.values()}
+        self._budgets = Budgets(states, of_populations)
         self._in_force = in_force
         self._entries: list[tuple[str, Entry]] = []
         self._reservations: list[dict[str, Any]] = []
@@ -78,12 +75,20 @@ class LockedAccounts:
         self._scopes: dict[str, Scope] = {}
 
     @classmethod
+    def lock(cls, session: Session, account_ids: Collection[str], keys: Collection[str]) -> Self:
+        """Locks accounts in order of their ids, and reads them as :meth:`read` does."""
+        row_locks.lock(session, (AccountRow.id, account_ids))
+        return cls.read(session, account_ids, keys)
+
+    @classmethod
     def read(cls, session: Session, account_ids: Collection[str], keys: Collection[str]) -> Self:
-        """Locks accounts, then their populations, in order of their ids; reads what the rules leave to keys."""
-        rows = repository.locked_accounts(session, account_ids)
-        population_ids, rules = _terms(session, rows)
+        """Reads accounts that the transaction has locked, and what their rules leave to keys; locks their populations,
+        in order of their ids.
+        """
+        read = _Read.of(session, account_ids)
+        population_ids = {member.population_id for member in read.members.values()}
         populations = repository.locked_accounts(session, population_ids) if population_ids else {}
-        return cls(session, rows, populations, RulesInForce.of(session, rules, keys))
+        return cls(session, read, populations, RulesInForce.of(session, read.rules, keys))
 
     @property
     def may_need_approval(self) -> bool:
@@ -136,7 +141,7 @@ class LockedAccounts:
     def write(self) -> None:
         """Writes the reservations, the entries, the heads and the totals of all jobs that were reserved."""
         if self._reservations:
-            self._session.execute(insert(ReservationRow), self._reservations, execution_options=ALL_COLUMNS)
+            self._session.execute(_ADD_RESERVATIONS, self._reservations)
             state.add_reserved(self._session, self._scopes, self._reserved)
             chain.write(self._session, self._entries)
 
@@ -188,19 +193,43 @@ class LockedAccounts:
         self._entries += population_totals.extend(population_row, row, new_entry, member, placed.member)
 
 
-def _terms(session: Session, account_ids: Collection[str]) -> tuple[set[str], dict[str, Rules]]:
-    """The populations and the rules of locked accounts, in one query; accounts without rules are left out."""
-    query = (
-        select(AccountRow.id, MemberRow.population_id, RulesRow)
-        .outerjoin(MemberRow, MemberRow.account_id == AccountRow.id)
-        .outerjoin(RulesRow, RulesRow.account_id == AccountRow.id)
-        .where(AccountRow.id.in_(account_ids))
-        .execution_options(populate_existing=True)
-    )
-    population_ids, rules = set(), {}
-    for account_id, population_id, row in session.execute(query):
-        if population_id is not None:
-            population_ids.add(population_id)
-        if row is not None:
-            rules[account_id] = rules_of(row)
-    return population_ids, rules
+_ACCOUNTS = (
+    select(AccountRow, MemberRow, RulesRow, *listed_totals.COLUMNS)
+    .outerjoin(MemberRow, MemberRow.account_id == AccountRow.id)
+    .outerjoin(RulesRow, RulesRow.account_id == AccountRow.id)
+    .outerjoin(listed_totals.SUBQUERY, listed_totals.SUBQUERY.c.account_id == AccountRow.id)
+    .where(AccountRow.id.in_(bindparam("account_ids", expanding=True)))
+    .order_by(AccountRow.id)
+    .execution_options(populate_existing=True)
+)
+_ADD_RESERVATIONS = insert_rows(ReservationRow)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Locked accounts with their totals, their memberships and their rules; each by account, where there is one."""
+
+    rows: Mapping[str, AccountRow]
+    totals: Mapping[str, ListedTotals]
+    members: Mapping[str, MemberRow]
+    rules: Mapping[str, Rules]
+
+    @classmethod
+    def of(cls, session: Session, account_ids: Collection[str]) -> Self:
+        """Reads everything in one query."""
+        rows, totals, members, rules = {}, {}, {}, {}
+        for row, member, ruled, *texts in session.execute(_ACCOUNTS, {"account_ids": account_ids}).all():
+            rows[row.id], totals[row.id] = row, ListedTotals.of(texts, known=reconciliation.known_digests(row.id))
+            if member is not None:
+                members[row.id] = member
+            if ruled is not None:
+                rules[row.id] = rules_of(ruled)
+        return cls(rows, totals, members, rules)
+
+
+def _state(session: Session, row: AccountRow, listed: ListedTotals) -> AccountState:
+    """The state of a locked account: that of its entries, if this process has verified them."""
+    replay = reconciliation.verified(row)
+    if replay is None:
+        return state.of_totals(session, row, listed.by_digest())
+    return replace(state.of_totals(session, row, replay.totals), bound=replay.bound)

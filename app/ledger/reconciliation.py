@@ -18,8 +18,9 @@ from sqlalchemy.orm import Session
 from app.core import limits
 from app.core.errors import BalanceMismatch, Unavailable
 from app.ledger import account_facts, population_totals, repository, state
-from app.ledger.admission import Budgets
+from app.ledger.admission import Budgets, Population
 from app.ledger.entries import Entry
+from app.ledger.listed_totals import Digests, ListedTotals
 from app.ledger.replay import Replay
 from app.ledger.scope_digest import digest_of
 from app.ledger.tables import AccountRow
@@ -40,10 +41,12 @@ class _Verified:
 
     Attributes:
         population_id: the population that the account is a member of, by the population's entries.
+        digests: as the last comparison read them.
     """
 
     replay: Replay
     population_id: str | None
+    digests: Digests | None = None
 
 
 _verified: dict[str, _Verified] = {}
@@ -52,13 +55,19 @@ _other_reservations: set[str] = set()
 """Accounts whose open reservations differed at the last comparison of all reservations."""
 
 
-def doubts(session: Session, rows: Mapping[str, AccountRow], budgets: Budgets) -> dict[str, Unavailable]:
-    """Compares the budgets that admissions rest on with the entries. The log names the accounts that differ.
+def doubts(
+    session: Session,
+    rows: Mapping[str, AccountRow],
+    totals: Mapping[str, ListedTotals],
+    populations: Sequence[Population],
+) -> dict[str, Unavailable]:
+    """Compares what admissions rest on with the entries. The log names the accounts that differ.
 
     Args:
         session: of the transaction that holds the locks of all rows.
         rows: of the accounts and of their populations, by id.
-        budgets: as the transaction read them.
+        totals: of the accounts, by id, as the transaction read them.
+        populations: as the transaction read them.
 
     Returns:
         By account or population whose balance is not confirmed: :class:`BalanceMismatch`, or :class:`Unverified` if it
@@ -74,11 +83,10 @@ def doubts(session: Session, rows: Mapping[str, AccountRow], budgets: Budgets) -
         except (BalanceMismatch, Unverified) as error:
             doubted[account_id] = error
 
-    for account_id, account in budgets.accounts.items():
-        population = budgets.population_of(account_id)
-        population_id = None if population is None else population.id
-        compare(account_id, partial(comparison.of_account, rows[account_id], account.totals, population_id))
-    for population in budgets.populations:
+    for account_id, listed in totals.items():
+        population_id = next((each.id for each in populations if account_id in each.members), None)
+        compare(account_id, partial(comparison.of_account, rows[account_id], listed, population_id))
+    for population in populations:
         compare(population.id, partial(comparison.of_population, rows[population.id], population.loads))
     return doubted
 
@@ -114,14 +122,16 @@ def is_everything_equal(session: Session, row: AccountRow) -> bool:
     return True
 
 
-def bounded(rows: Mapping[str, AccountRow], budgets: Budgets) -> Budgets:
-    """Budgets that equal the entries, with the bounds of their accounts that follow from the same entries."""
-    accounts = dict(budgets.accounts)
-    for account_id, account in budgets.accounts.items():
-        known = _verified.get(account_id)
-        if known is not None and known.replay.hash == rows[account_id].last_hash:
-            accounts[account_id] = replace(account, bound=known.replay.bound)
-    return replace(budgets, accounts=accounts)
+def verified(row: AccountRow) -> Replay | None:
+    """The state after all entries of an account, if this process has verified them. Nobody may change it."""
+    known = _verified.get(row.id)
+    return None if known is None or known.replay.hash != row.last_hash else known.replay
+
+
+def known_digests(account_id: str) -> Digests | None:
+    """The digests of an account's scopes, as the last comparison read them."""
+    known = _verified.get(account_id)
+    return None if known is None else known.digests
 
 
 def remember(entries: Sequence[tuple[str, Entry]], budgets: Budgets) -> None:
@@ -169,12 +179,14 @@ class _Comparison:
         if row.privacy_unit is None:
             self.of_population(row, population_totals.of_population(self.session, row.id).loads)
         else:
-            totals = state.read(self.session, [row])[row.id].totals
-            self.of_account(row, totals, population_totals.id_of(self.session, row.id))
+            listed = state.totals(self.session, [row.id])[row.id]
+            self.of_account(row, listed, population_totals.id_of(self.session, row.id))
 
-    def of_account(self, row: AccountRow, totals: Mapping[str, tuple[int, int]], population_id: str | None) -> None:
+    def of_account(self, row: AccountRow, listed: ListedTotals, population_id: str | None) -> None:
         verified = self._facts(row)
-        _require(row.id, "totals", equal=totals == verified.replay.totals)
+        _require(row.id, "totals", equal=listed.equal(verified.replay.totals))
+        if verified.digests is not listed.digests:
+            verified = _verified[row.id] = replace(verified, digests=listed.digests)
         if row.delta_set_aside is not None:
             _require(row.id, "delta", equal=state.charged_deltas(self.session, row.id) == verified.replay.deltas)
         _require(row.id, "reservations", equal=row.id not in _other_reservations)

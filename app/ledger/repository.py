@@ -2,18 +2,19 @@
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import ColumnElement, Select, func, insert, select
+from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import SQLCoreOperations
 
 from app.core.errors import NotFound
 from app.db import snapshots
-from app.db.upsert import ALL_COLUMNS
+from app.db.upsert import insert_rows
 from app.ledger.entries import Entry, EntryKind
 from app.ledger.tables import AccountRow, EntryRow, ReservationRow
 from app.privacy import accountants
 
 _HALF = 2**31
+_ADD_ENTRIES = insert_rows(EntryRow)
 
 
 def locked_account(session: Session, account_id: str) -> AccountRow:
@@ -67,7 +68,7 @@ def insert_entries(session: Session, entries: Sequence[tuple[str, Entry]]) -> No
         }
         for account_id, entry in entries
     ]
-    session.execute(insert(EntryRow), rows, execution_options=ALL_COLUMNS)
+    session.execute(_ADD_ENTRIES, rows)
 
 
 def reservation(session: Session, reservation_id: str) -> ReservationRow:

@@ -5,7 +5,7 @@ a cached scope is never stale. The size is bounded; a scope that is not cached i
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Set
 from threading import Lock
 from typing import Final
 
@@ -28,20 +28,27 @@ _by_names: dict[tuple[str, ...], Numbering] = {}
 _changing = Lock()
 
 
-def numbering(session: Session, account_id: str, partitions: Partitions, digests: Collection[str]) -> Numbering:
+def numbering(
+    session: Session, account_id: str, partitions: Partitions, digests: Set[str]
+) -> tuple[Numbering, set[str]]:
     """Scopes of an account by digest: all of ``digests``, except those that the account no longer has.
 
     A scope whose digest is another one counts as missing, so its total differs from the entries.
+
+    Returns:
+        The scopes, and the digests that are missing.
     """
     scopes = _cached(tuple(partition.name for partition in partitions.declared))
-    unknown = [digest for digest in digests if digest not in scopes]
+    unknown = sorted(scopes.missing(digests))
+    missing = set(unknown)
     query = select(BoxRow.box, type_coerce(BoxRow.scope, Text)).where(BoxRow.account_id == account_id)
     for start in range(0, len(unknown), _BATCH_SIZE):
         for digest, text in session.execute(query.where(BoxRow.box.in_(unknown[start : start + _BATCH_SIZE]))):
             scope = {name: tuple(cells) for name, cells in json.loads(text).items()}
             if digest_of(scope) == digest:
                 scopes.add(digest, scope)
-    return scopes
+                missing.discard(digest)
+    return scopes, missing
 
 
 def _cached(names: tuple[str, ...]) -> Numbering:

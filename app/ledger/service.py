@@ -88,7 +88,7 @@ def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str, ma
         BalanceMismatch: the balance of an account or a population differs from its entries; nothing was written.
         Unverified: an account is still being compared with its entries; nothing was written.
     """
-    accounts = LockedAccounts.read(session, {part.account_id for part in parts}, [actor])
+    accounts = LockedAccounts.lock(session, {part.account_id for part in parts}, [actor])
     judged = accounts.judged(parts, actor=actor)
     if not may_wait and judged.excess:
         raise accounts.needs_approval(judged)

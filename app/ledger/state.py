@@ -7,13 +7,16 @@ number of entries.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
-from sqlalchemy import select
+from sqlalchemy import Executable, select
 from sqlalchemy.orm import Session
 
-from app.db.upsert import insert
-from app.ledger import admission, scope_cache
+from app.db.engine import DialectName
+from app.db.upsert import dialect_of, insert_on
+from app.ledger import admission, listed_totals, scope_cache
 from app.ledger.admission import AccountState, CellBalance
+from app.ledger.listed_totals import NO_SCOPE, ListedTotals
 from app.ledger.scope_digest import digest_of
 from app.ledger.tables import AccountRow, BoxRow
 from app.privacy.composition import JointCell, Loads, Partitions, Scope
@@ -66,19 +69,37 @@ def add_reserved(session: Session, scopes: Mapping[str, Scope], reserved: Mappin
         }
         for (account_id, digest), amount in sorted(reserved.items())
     ]
-    statement = insert(session, BoxRow)
+    session.execute(_addition(dialect_of(session)), rows)
+
+
+@cache
+def _addition(dialect: DialectName) -> Executable:
+    statement = insert_on(dialect, BoxRow)
     summed = {"reserved": BoxRow.reserved + statement.excluded.reserved}
-    session.execute(statement.on_conflict_do_update(index_elements=["account_id", "box"], set_=summed), rows)
+    return statement.on_conflict_do_update(index_elements=["account_id", "box"], set_=summed)
 
 
 def read(session: Session, accounts: Sequence[AccountRow]) -> dict[str, AccountState]:
     """The states of several accounts, by id, in one query."""
-    columns = BoxRow.__table__.c  # plain columns: there may be thousands of rows
-    query = select(columns.account_id, columns.box, columns.charged, columns.reserved)
-    totals: dict[str, dict[str, tuple[int, int]]] = {account.id: {} for account in accounts}
-    for account_id, box, charged, reserved in session.execute(query.where(columns.account_id.in_(totals))).all():
-        totals[account_id][box] = (charged, reserved)
-    return {account.id: _state(session, account, totals[account.id]) for account in accounts}
+    listed = totals(session, [account.id for account in accounts])
+    return {account.id: of_totals(session, account, listed[account.id].by_digest()) for account in accounts}
+
+
+def totals(session: Session, account_ids: Sequence[str]) -> dict[str, ListedTotals]:
+    """The totals of several accounts, by id, in one query."""
+    rows = session.execute(listed_totals.QUERY, {"account_ids": account_ids})
+    texts = {account_id: lists for account_id, *lists in rows}
+    return {account_id: ListedTotals.of(texts.get(account_id, NO_SCOPE)) for account_id in account_ids}
+
+
+def of_totals(session: Session, account: AccountRow, by_digest: Mapping[str, tuple[int, int]]) -> AccountState:
+    """The state of an account, from its totals."""
+    partitions = partitions_of(account)
+    scopes, missing = scope_cache.numbering(session, account.id, partitions, by_digest.keys())
+    if missing:
+        # A scope that the database no longer has carries nothing: another transaction gave its amount back meanwhile.
+        by_digest = {digest: amounts for digest, amounts in by_digest.items() if digest not in missing}
+    return AccountState(account.cap, account.highest_cap, partitions, scopes, by_digest)
 
 
 def tightest(session: Session, account: AccountRow, scope: Scope) -> CellBalance:
@@ -96,7 +117,7 @@ def tightest_delta(session: Session, account: AccountRow, scope: Scope) -> CellD
     """The joint cell of a scope with the largest charged δ."""
     steps = charged_deltas(session, account.id)
     partitions = partitions_of(account)
-    scopes = scope_cache.numbering(session, account.id, partitions, steps)
+    scopes, _ = scope_cache.numbering(session, account.id, partitions, steps.keys())
     largest = Loads(partitions, scopes.boxes(list(steps), admission.table(steps.values())), inside=scope).largest()
     return CellDelta(largest.cell, largest.load, largest.is_exact)
 
@@ -104,11 +125,3 @@ def tightest_delta(session: Session, account: AccountRow, scope: Scope) -> CellD
 def partitions_of(account: AccountRow) -> Partitions:
     """The partitions of the account."""
     return Partitions.from_json(account.partitions)
-
-
-def _state(session: Session, account: AccountRow, totals: dict[str, tuple[int, int]]) -> AccountState:
-    """A scope that the database no longer has carries nothing: another transaction gave its amount back meanwhile."""
-    partitions = partitions_of(account)
-    scopes = scope_cache.numbering(session, account.id, partitions, totals)
-    known = {box: amounts for box, amounts in totals.items() if box in scopes}
-    return AccountState(account.cap, account.highest_cap, partitions, scopes, known)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import delete, exists, func, or_, select
+from sqlalchemy import ColumnElement, delete, exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from app.core import clock, ids, limits
@@ -41,6 +41,11 @@ def listening(session: Session, dataset_ids: Collection[str]) -> list[WebhookRow
     """The webhooks of datasets in a write transaction, which keeps them from being removed until it ends."""
     query = select(WebhookRow).where(WebhookRow.dataset_id.in_(dataset_ids)).order_by(WebhookRow.id)
     return list(session.execute(query.with_for_update(read=True, key_share=True)).scalars())
+
+
+def is_used() -> ColumnElement[bool]:
+    """A column that states whether there is any webhook; where there is none, a transaction has nothing to tell."""
+    return exists(select(WebhookRow.id)).label("has_webhooks")
 
 
 def watch_budgets(session: Session) -> bool:

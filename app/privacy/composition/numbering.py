@@ -4,15 +4,18 @@ The boxes of an account rarely change, but every job evaluates them inside anoth
 cell gets a number when it is first read, and later evaluations look up numbers by the keys of scopes.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.privacy.composition.cover import Lists, Numbers, Table, distinct
 from app.privacy.composition.partitions import Cell, Scope
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Numbering:
@@ -34,6 +37,12 @@ class Numbering:
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._of_key
+
+    def missing(self, keys: Collection[Key]) -> set[Key]:
+        """The keys that denote no scope yet."""
+        if all(map(self._of_key.__contains__, keys)):
+            return set()
+        return {key for key in keys if key not in self._of_key}
 
     def add(self, key: Hashable, scope: Scope) -> None:
         """Adds a scope. A key never denotes another scope."""

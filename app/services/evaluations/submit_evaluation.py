@@ -110,6 +110,7 @@ def submit_evaluation(
                 authorize=lambda session, principal: _authorize(session, principal, addresses, body),
                 quote=lambda session, subject: _plan_evaluation(installation, session, subject, body),
                 job=lambda planned: _job(planned, name=body.name),
+                datasets=[] if body.dataset is None else [body.dataset],
                 is_slow=True,
             ),
             request=request,
@@ -173,7 +174,7 @@ def _plan(body: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPla
 
 def _was_trained_on(session: Session, row: ModelRow, part: ReadPart) -> bool:
     """Whether the scope shares a cell and an upload with rows that a model read; both scopes are public."""
-    uploads = [epoch.id for epoch in catalog.epochs(session, part.dataset.id)]
+    uploads = catalog.upload_ids(session, part.dataset.id)
     epochs = set(scopes.uploads_in(part.dataset, part.scope, uploads))
     return any(
         trained.dataset == part.dataset.id

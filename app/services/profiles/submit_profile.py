@@ -65,6 +65,7 @@ def submit_profile(
             route=lambda dataset: f"POST /datasets/{dataset.id}/profiles",
             quote=lambda session, dataset: _plan_profile(session, dataset, body),
             job=lambda planned: _job(planned, name=body.name),
+            datasets=[reference],
         ),
         request=request,
     )

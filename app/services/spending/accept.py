@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Self
 
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from app.access import grants
@@ -14,17 +15,20 @@ from app.access.roles import TRAIN, Principal, Role
 from app.core import ids, limits
 from app.core.errors import DatasetDeleted, NoRowsYet, NotFound, TooManyRequests
 from app.datasets import catalog
-from app.db import name_locks
+from app.datasets.tables import DatasetRow
+from app.db import name_locks, row_locks
 from app.jobs import approvals, queue
 from app.jobs.states import JobState
 from app.jobs.tables import JobPart, JobRow
 from app.ledger.locked_accounts import LockedAccounts
 from app.ledger.refusals import NewReservation
-from app.services.authorization import Granted
+from app.ledger.tables import AccountRow
+from app.services.authorization import Callers
 from app.services.jobs import notices
 from app.services.jobs.part_fields import part_fields
 from app.services.spending import scopes
 from app.services.spending.price import PricedPart, UnpricedPart
+from app.webhooks import outbox
 from app.wire.training import TrainOut
 
 
@@ -77,41 +81,76 @@ class Job:
         return {*self.dataset_ids, *(need.dataset_id for need in self.needs)}
 
 
+def lock(session: Session, jobs: Sequence[Job]) -> None:
+    """Locks the datasets, then the accounts of jobs, each in order of their ids."""
+    row_locks.lock(session, (DatasetRow.id, _read_datasets(jobs)), (AccountRow.id, _accounts(jobs)))
+
+
+def _read_datasets(jobs: Sequence[Job]) -> set[str]:
+    return set().union(*(job.dataset_ids for job in jobs))
+
+
+def _accounts(jobs: Sequence[Job]) -> set[str]:
+    return {part.dataset.id for job in jobs for part in job.parts}
+
+
+_DATASETS = select(DatasetRow.id, DatasetRow.deleted_at, catalog.uploads_as_text(), outbox.is_used()).where(
+    DatasetRow.id.in_(bindparam("ids", expanding=True))
+)
+
+
+@dataclass(frozen=True)
+class _Datasets:
+    """Locked datasets.
+
+    Attributes:
+        deleted: the ids of deleted datasets.
+        uploads: ids of the uploads of each dataset that exists, in order.
+        may_be_listened_to: whether any dataset has a webhook.
+    """
+
+    deleted: Collection[str]
+    uploads: Mapping[str, Sequence[str]]
+    may_be_listened_to: bool
+
+    @classmethod
+    def read(cls, session: Session, dataset_ids: Collection[str]) -> Self:
+        """Reads datasets in one query."""
+        rows = session.execute(_DATASETS, {"ids": dataset_ids}).all()
+        uploads = {dataset_id: catalog.uploads_of_text(text) for dataset_id, _, text, _ in rows}
+        deleted = {dataset_id for dataset_id, deleted_at, *_ in rows if deleted_at is not None}
+        return cls(deleted, uploads, any(is_used for *_, is_used in rows))
+
+
 @dataclass
 class Acceptance:
     """Accepts jobs in memory, in order, under the locks of what they need, and then writes all of them at once."""
 
     _session: Session
-    _granted: Granted
-    _is_deleted: Mapping[str, bool]
-    _uploads: Mapping[str, Sequence[str]]
-    _n_unfinished: Counter[str]
+    _callers: Callers
+    _datasets: "_Datasets"
     _accounts: LockedAccounts
     _n_waiting: Counter[str]
     _rows: list[JobRow] = field(default_factory=list)
     _asked: dict[str, Collection[str]] = field(default_factory=dict)
 
     @classmethod
-    def begin(cls, session: Session, submitters: Collection[str], granted: Granted, jobs: Sequence[Job]) -> Self:
-        """Locks the datasets, then the accounts of jobs, each in order of their ids, and reads everything at once.
+    def begin(cls, session: Session, callers: Callers, jobs: Sequence[Job]) -> Self:
+        """Reads everything that jobs need, under the locks of :func:`lock`.
 
         Args:
             session: a write transaction of :func:`app.services.authorization.acting_together`.
-            submitters: ids of the keys that submit the jobs.
-            granted: roles of the submitters on the datasets that govern the jobs.
+            callers: the submitters.
             jobs: the jobs.
         """
-        datasets = set().union(*(job.dataset_ids for job in jobs))
-        is_deleted = catalog.lock_several(session, datasets)
-        uploads = catalog.epochs_of_each(session, datasets)
-        n_unfinished = queue.n_unfinished_by(session, submitters)
-        accounts = LockedAccounts.read(session, {part.dataset.id for job in jobs for part in job.parts}, submitters)
+        submitters = callers.authorities.keys
+        datasets = _Datasets.read(session, _read_datasets(jobs))
+        accounts = LockedAccounts.read(session, _accounts(jobs), submitters)
         n_waiting = Counter[str]()
         if accounts.may_need_approval:  # the last locks of the transaction
             name_locks.lock(session, exclusive=[f"waiting jobs of {key_id}" for key_id in submitters])
             n_waiting = approvals.n_waiting_of(session, submitters)
-        existing = {dataset_id: [epoch.id for epoch in epochs] for dataset_id, epochs in uploads.items()}
-        return cls(session, granted, is_deleted, existing, n_unfinished, accounts, n_waiting)
+        return cls(session, callers, datasets, accounts, n_waiting)
 
     def accept(self, principal: Principal, job: Job) -> Answer:
         """Reserves the price of every part and queues the job, in memory: all or, with an error, nothing.
@@ -136,10 +175,10 @@ class Acceptance:
         """
         self._require_usable(principal, job)
         key_id, job_id = principal.key_id, ids.new(ids.JOB)
-        if self._n_unfinished[key_id] >= limits.MAX_UNFINISHED_JOBS_PER_KEY:
+        if self._callers.n_unfinished[key_id] >= limits.MAX_UNFINISHED_JOBS_PER_KEY:
             raise TooManyRequests("unfinished jobs of this key", retry_after_s=limits.FULL_QUEUE_RETRY_S)
         priced = [
-            replace(part, scope=scopes.with_uploads(part.dataset, part.scope, self._uploads[part.dataset.id]))
+            replace(part, scope=scopes.with_uploads(part.dataset, part.scope, self._datasets.uploads[part.dataset.id]))
             for part in job.parts
         ]
         paying = [part for part in priced if isinstance(part, PricedPart) and not part.dataset.is_public]
@@ -151,7 +190,7 @@ class Acceptance:
                 raise TooManyRequests(what, retry_after_s=limits.FULL_QUEUE_RETRY_S)
             self._n_waiting[key_id] += 1
             self._asked[job_id] = judged.excess.keys()
-        self._n_unfinished[key_id] += 1
+        self._callers.n_unfinished[key_id] += 1
         reservation_ids = iter(self._accounts.reserve(judged))
         parts = [self._part(part, next(reservation_ids) if part in paying else None) for part in priced]
         self._rows.append(_row(job, job_id, parts, state, submitted_by=key_id))
@@ -163,7 +202,8 @@ class Acceptance:
         self._accounts.write()
         queue.enqueue(self._session, self._rows, at=at)
         approvals.ask(self._session, self._asked)
-        notices.accepted(self._session, self._rows, at=at)
+        if self._datasets.may_be_listened_to:
+            notices.accepted(self._session, self._rows, at=at)
 
     def committed(self) -> None:
         """Takes note that the transaction was committed."""
@@ -174,15 +214,16 @@ class Acceptance:
             self._require_role(principal, need)
         for dataset_id in sorted(job.dataset_ids):
             self._require_role(principal, Need(dataset_id, TRAIN, "dataset"))
-            if dataset_id not in self._is_deleted:
+            if dataset_id not in self._datasets.uploads:
                 raise NotFound("dataset")
-            if self._is_deleted[dataset_id]:
+            if dataset_id in self._datasets.deleted:
                 raise DatasetDeleted
-            if not self._uploads[dataset_id]:
+            if not self._datasets.uploads[dataset_id]:
                 raise NoRowsYet
 
     def _require_role(self, principal: Principal, need: Need) -> None:
-        grants.check(principal, self._granted.get((principal.key_id, need.dataset_id)), need.roles, kind=need.kind)
+        granted = self._callers.authorities.granted.get((principal.key_id, need.dataset_id))
+        grants.check(principal, granted, need.roles, kind=need.kind)
 
     def _part(self, part: PricedPart | UnpricedPart, reservation_id: str | None) -> JobPart:
         """The part as the job's row stores it: the worker reads exactly the uploads and cells that exist now."""
@@ -190,7 +231,7 @@ class Acceptance:
             dataset=part.dataset.id,
             dataset_name=part.dataset.name,
             scope={name: list(cells) for name, cells in part.scope.items()},
-            epochs=scopes.uploads_in(part.dataset, part.scope, self._uploads[part.dataset.id]),
+            epochs=scopes.uploads_in(part.dataset, part.scope, self._datasets.uploads[part.dataset.id]),
             price=None if part.price is None else part.price.model_dump(),
             reservation_id=reservation_id,
         )

@@ -211,5 +211,5 @@ def _expected_rows(session: Session, dataset: catalog.Dataset, scope: Scope) -> 
     size = dataset.row.public_size
     if size is None:
         return None
-    inside, all_cells = dataset.partitions.share(scope, n_epochs=len(catalog.epochs(session, dataset.id)))
+    inside, all_cells = dataset.partitions.share(scope, n_epochs=len(catalog.upload_ids(session, dataset.id)))
     return max(size * inside // all_cells, 1)

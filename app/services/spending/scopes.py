@@ -25,7 +25,7 @@ def read_scope(session: Session, dataset: catalog.Dataset, value: Mapping[str, o
         raise InvalidRequest.at(f"/scope/{problem.partition}", problem.problem, accepted=map(str, cells)) from None
     by_upload = dataset.partitions.epoch_partition
     if by_upload is not None and by_upload.name in scope:
-        existing = {epoch.id for epoch in catalog.epochs(session, dataset.id)}
+        existing = set(catalog.upload_ids(session, dataset.id))
         if not existing.issuperset(scope[by_upload.name]):
             raise InvalidRequest.at(f"/scope/{by_upload.name}", "unknown-cell")
     return scope
@@ -33,7 +33,7 @@ def read_scope(session: Session, dataset: catalog.Dataset, value: Mapping[str, o
 
 def resolved(session: Session, dataset: catalog.Dataset, scope: Scope) -> Scope:
     """Resolves the scope that would be charged now; see :func:`with_uploads`."""
-    return with_uploads(dataset, scope, [epoch.id for epoch in catalog.epochs(session, dataset.id)])
+    return with_uploads(dataset, scope, catalog.upload_ids(session, dataset.id))
 
 
 def with_uploads(dataset: catalog.Dataset, scope: Scope, uploads: Sequence[str]) -> Scope:

@@ -4,7 +4,7 @@ Requests for jobs that arrive at the same time share their transactions (docs/ad
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -19,7 +19,8 @@ from app.core.errors import GrovekeeperError
 from app.services.authorization import acting, acting_together, present
 from app.services.installation import Installation
 from app.services.jobs import notices
-from app.services.spending.accept import Acceptance, Job
+from app.services.spending import shared_read
+from app.services.spending.accept import Acceptance, Job, lock
 
 Subject = TypeVar("Subject")
 Quote = TypeVar("Quote")
@@ -52,10 +53,12 @@ class JobSteps(Steps[Subject, Quote]):
 
     Attributes:
         job: the job that is accepted or refused in a write transaction; see :mod:`app.services.spending.accept`.
+        datasets: ids or names of datasets that the request names; all requests of a group read them in one query.
         is_slow: whether the quote reads files. Such a request is quoted before it joins a group, which would wait.
     """
 
     job: Callable[[Quote], Job]
+    datasets: Sequence[str]
     is_slow: bool = False
 
 
@@ -169,17 +172,22 @@ def _counted(installation: Installation, caller: Principal, work: Callable[[], O
 
 
 def _outcomes(installation: Installation, group: Sequence[Submission]) -> list[Outcome | GrovekeeperError]:
-    """Answers requests as if each came after the answer to the request before it."""
-    attempts = [_Attempt(submission) for submission in group]
-    with installation.database.read() as session:
-        for attempt in attempts:
-            attempt.settle(attempt.authorize, installation, session)
-        stored = Stored.read(session, [attempt.request for attempt in _open(attempts)])
-        for attempt in _open(attempts):
-            attempt.settle(attempt.quote, session, stored)
-    if any(attempt.job is not None for attempt in attempts):
-        _write(installation, _open(attempts))
-    return [attempt.result for attempt in attempts]
+    """Answers requests as if each came after the answer to the request before it.
+
+    Another process may answer one of the requests between the two transactions. Then nothing is written, and the next
+    attempt reads that answer.
+    """
+    while True:
+        attempts = [_Attempt(submission) for submission in group]
+        with installation.database.read() as session:
+            shared_read.read(session, {(each.caller.key_id, name) for each in group for name in each.steps.datasets})
+            for attempt in attempts:
+                attempt.settle(attempt.authorize, installation, session)
+            stored = Stored.read(session, [attempt.request for attempt in _open(attempts)])
+            for attempt in _open(attempts):
+                attempt.settle(attempt.quote, session, stored)
+        if all(attempt.job is None for attempt in attempts) or _write(installation, _open(attempts)):
+            return [attempt.result for attempt in attempts]
 
 
 class _Attempt:
@@ -230,43 +238,47 @@ def _open(attempts: Iterable[_Attempt]) -> list[_Attempt]:
     return [attempt for attempt in attempts if attempt.outcome is None]
 
 
-def _write(installation: Installation, attempts: Sequence[_Attempt]) -> None:
-    """Accepts or refuses jobs in one write transaction, and stores the answers of the accepted ones."""
+def _write(installation: Installation, attempts: Sequence[_Attempt]) -> bool:
+    """Accepts or refuses jobs in one write transaction, and stores the answers of the accepted ones.
+
+    Returns:
+        ``False`` if another transaction has answered one of the requests: nothing was written.
+    """
     jobs = {attempt: attempt.job for attempt in attempts if attempt.job is not None}
     governing = set[str]().union(*(job.governing_ids for job in jobs.values()))
-    with acting_together(installation, [attempt.caller for attempt in attempts], governing) as (
-        session,
-        now_present,
-        granted,
-    ):
-        at = installation.database.now(session)
-        requests = {attempt.request.identity: attempt.request for attempt in jobs}
-        taken = idempotency.take(session, requests.values(), at=at)
-        stored = Stored.read(session, [request for identity, request in requests.items() if identity not in taken])
-        submitters = {attempt.caller.key_id for attempt in jobs}
-        acceptance = Acceptance.begin(session, submitters, granted, list(jobs.values()))
+    locks = partial(lock, jobs=list(jobs.values()))
+    with acting_together(installation, [attempt.caller for attempt in attempts], governing, lock=locks) as acting_for:
+        session, callers = acting_for
+        acceptance = Acceptance.begin(session, callers, list(jobs.values()))
         answers: dict[Identity, tuple[IdempotentRequest, Answer]] = {}
 
         def accept(attempt: _Attempt) -> Outcome:
-            principal, identity = now_present(attempt.caller), attempt.request.identity
-            if identity in answers:
-                first, answer = answers[identity]
+            principal = callers.authorities.confirm(attempt.caller)
+            if attempt.request.identity in answers:
+                first, answer = answers[attempt.request.identity]
                 attempt.request.require_repeats(first)
                 return Outcome(answer, is_first=False)
             if attempt.refusal is not None:
                 raise attempt.refusal
-            if identity not in taken:
-                return Outcome(stored.answer_again(attempt.request), is_first=False)
             answer = acceptance.accept(principal, jobs[attempt])
-            answers[identity] = (attempt.request, answer)
+            answers[attempt.request.identity] = (attempt.request, answer)
             return Outcome(answer, is_first=True)
 
         for attempt in attempts:
             attempt.settle(accept, attempt)
+        refused = [attempt.request for attempt in jobs if isinstance(attempt.outcome, GrovekeeperError)]
+        at = callers.authorities.at
+        if Stored.read(session, refused).is_any or not _all_put(session, answers.values(), at=at):
+            session.rollback()
+            return False
         if not answers:
             session.rollback()  # a refusal stores nothing, and its idempotency key stays unused
-            return
+            return True
         acceptance.write(at=at)
-        idempotency.store(session, list(answers.values()))
-        idempotency.release(session, taken - answers.keys())
     acceptance.committed()
+    return True
+
+
+def _all_put(session: Session, answers: Collection[tuple[IdempotentRequest, Answer]], *, at: datetime) -> bool:
+    """Stores answers; returns whether no other transaction has answered one of the requests."""
+    return not answers or len(idempotency.put(session, dict(answers), at=at)) == len(answers)

@@ -36,6 +36,11 @@ class PlannedTraining:
     profile: ReusedProfileOut | None
 
 
+def datasets_of(body: PlanIn) -> list[str]:
+    """Ids or names of the datasets of a request, in the order of its parts."""
+    return [body.dataset] if body.unlabelled is None else [body.dataset, body.unlabelled.dataset]
+
+
 def authorized_datasets(session: Session, principal: Principal, body: PlanIn) -> list[catalog.Dataset]:
     """Finds the datasets of a request, in the order of its parts.
 
@@ -43,8 +48,7 @@ def authorized_datasets(session: Session, principal: Principal, body: PlanIn) ->
         NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: the key may not train on one of them.
     """
-    references = [body.dataset] if body.unlabelled is None else [body.dataset, body.unlabelled.dataset]
-    return [authorized_dataset(session, principal, reference, TRAIN) for reference in references]
+    return [authorized_dataset(session, principal, reference, TRAIN) for reference in datasets_of(body)]
 
 
 def plan_training(
@@ -66,7 +70,7 @@ def plan_training(
     profile = reuse(session, principal, labelled.dataset, body.profile)
     size = labelled.public_size
     if profile is not None:
-        size = profile.size(labelled, n_epochs=len(catalog.epochs(session, labelled.dataset.id)))
+        size = profile.size(labelled, n_epochs=len(catalog.upload_ids(session, labelled.dataset.id)))
     request = PlanRequest(
         algorithm=body.algorithm,
         parameters=body.parameters,

@@ -5,7 +5,7 @@ from app.access.roles import TRAIN, Principal
 from app.services.installation import Installation
 from app.services.spending.accept import Job, Need
 from app.services.spending.submit import JobSteps, submit_job
-from app.services.training.plan_training import PlannedTraining, authorized_datasets, plan_training
+from app.services.training.plan_training import PlannedTraining, authorized_datasets, datasets_of, plan_training
 from app.wire.training import TrainIn
 
 
@@ -34,6 +34,7 @@ def submit_training(
             authorize=lambda session, principal: authorized_datasets(session, principal, body),
             quote=lambda session, datasets: plan_training(session, principal, datasets, body),
             job=lambda planned: _job(planned, name=body.name),
+            datasets=datasets_of(body),
         ),
         request=request,
     )
