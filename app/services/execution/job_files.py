@@ -57,7 +57,7 @@ def cluster_of(installation: Installation, session: Session, row: JobRow) -> Das
         return None
     if catalogue.algorithm(row.algorithm).reads_values:
         return None
-    size = catalog.find(session, row.parts[0].dataset).row.public_size or 0
+    size = catalog.find(session, row.dataset_id).row.public_size or 0
     return installation.settings.dask_cluster if size >= installation.settings.dask_rows else None
 
 
