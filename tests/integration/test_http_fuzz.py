@@ -38,8 +38,8 @@ CONFORMANCE = [
     response_schema_conformance,
 ]
 LONG_ROUNDS = 20
-LONG_CASES = 48
-"""Cases of each operation in a round; each case is sent in three forms: about 5,000 requests in a round."""
+LONG_CASES = 30
+"""Cases of each operation in a round; each case is sent in three forms: about 5,400 requests in a round."""
 
 
 @on_one_idle_server
