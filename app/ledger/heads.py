@@ -77,10 +77,11 @@ class HeadFolder:
         return [newest[account_id] for account_id in sorted(newest)]
 
     def _probe(self) -> None:
+        """Writes an empty file, twice if it is new: the store has to refuse the second one, as it has to for heads."""
         for _ in range(2):
             try:
                 with self._store.new(_PROBE, existing="refuse"):
-                    pass
+                    pass  # the file stays empty
             except FileExistsError:
                 return
         raise InstallationError("the store replaces files; it has to support conditional writes (If-None-Match)")

@@ -181,7 +181,7 @@ def test_plain_tcp_is_refused(cluster: Cluster) -> None:
     address = Settings.from_environment(plain).dask_cluster
     assert address is not None
     with pytest.raises(OSError), Connection.to(address, "plain"):
-        pass
+        pytest.fail("connected")
 
 
 def test_a_foreign_certificate_is_refused(cluster: Cluster, tmp_path: Path) -> None:
@@ -189,12 +189,12 @@ def test_a_foreign_certificate_is_refused(cluster: Cluster, tmp_path: Path) -> N
     address = Settings.from_environment(foreign).dask_cluster
     assert address is not None
     with pytest.raises(OSError), Connection.to(address, "foreign"):
-        pass
+        pytest.fail("connected")
     # With the right authority, and so trusting the scheduler, but a certificate that another authority signed.
     own = Settings.from_environment(cluster.settings).dask_cluster
     assert own is not None
     with pytest.raises(OSError), Connection.to(replace(address, ca_file=own.ca_file), "foreign"):
-        pass
+        pytest.fail("connected")
 
 
 def test_nothing_listens_beside_the_connections_of_the_cluster(cluster: Cluster) -> None:

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -53,10 +53,8 @@ def credentials(port: int) -> dict[str, str]:
 def _make_bucket(url: str) -> None:
     deadline = time.monotonic() + _GIVE_UP_S
     while time.monotonic() < deadline:
-        try:
+        with suppress(httpx.TransportError):
             if httpx.put(url, trust_env=False).status_code == 200:
                 return
-        except httpx.TransportError:
-            pass
         time.sleep(0.1)
     raise TimeoutError
