@@ -23,6 +23,15 @@ def test_starting_imports_nothing_heavy() -> None:
     assert set(HEAVY).isdisjoint(done.stdout.split())
 
 
+def test_a_command_imports_no_other_command() -> None:
+    probe = "import sys; from typer.testing import CliRunner; from app.cli.main import app"
+    probe += "; CliRunner().invoke(app, ['serve', '--help']); print(*sorted(m for m in sys.modules if 'app.cli' in m))"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "app.cli.installation" in loaded
+    assert loaded.isdisjoint({"app.cli.datasets", "app.cli.evidence", "app.cli.demo", "app.cli.training"})
+
+
 @pytest.mark.parametrize(
     "name",
     ["serve", "demo", "api", "worker", "db", "openapi", "datasets", "algorithms", "plan", "train", "jobs", "models",
