@@ -63,7 +63,9 @@ def class_histogram(n_rows: int, n_features: int, *, shape: tuple[int, int, int]
     bins = np.full(n_features, n_bins, dtype=np.int32)
     compare(
         f"class histogram, {n_rows:,} rows, {n_features} features, {shape}; numpy.bincount",
-        lambda: cell_sums.class_histogram(X, y, node, n_bins=bins, shape=(n_nodes, n_classes)),
+        lambda: cell_sums.class_histogram(
+            X, y, node, n_bins=bins, onto=cell_sums.no_sums(n_nodes, n_classes, n_bins=bins)
+        ),
         lambda: _bincount(X, y, node, shape),
     )
 
@@ -83,7 +85,8 @@ def weighted_histogram(n_rows: int, n_features: int, *, shape: tuple[int, int, i
         return
 
     def ours() -> NDArray[np.int64]:
-        return cell_sums.class_histogram(X, y, node, n_bins=bins, shape=(n_nodes, n_classes), weight=weight)
+        onto = cell_sums.no_sums(n_nodes, n_classes, n_bins=bins)
+        return cell_sums.class_histogram(X, y, node, n_bins=bins, weight=weight, onto=onto)
 
     def theirs() -> NDArray[np.int64]:
         return scatter(X, y, node, weight, shape=shape)

@@ -14,6 +14,7 @@ from app.forests.contract.plan import Plan
 from app.forests.trees import utilities
 from app.forests.trees.grow import private_medians, selecting
 from app.forests.trees.grow.in_memory_histograms import LocalHistograms
+from app.forests.trees.row_parts import added
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Part, UnknownPrivacyEvent
 from tests.privacy.enumeration import TOLERANCE, loss, permute_and_flip_law
@@ -141,8 +142,8 @@ class Repeated:
     def __getattr__(self, name: str) -> object:
         return getattr(self._rows, name)
 
-    def class_histogram(self, features: slice) -> np.ndarray:
-        return 2 * self._rows.class_histogram(features)
+    def class_histogram(self, features: slice, onto: np.ndarray | None) -> np.ndarray:
+        return added(2 * self._rows.class_histogram(features), onto)
 
     def leaf_histogram(self) -> np.ndarray:
         return 2 * self._rows.leaf_histogram()

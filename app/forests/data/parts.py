@@ -5,12 +5,16 @@ are public facts, released numbers, and the key that assigns the rows of one job
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.data.encoding import Encoding
+
+HISTOGRAMS: Final = frozenset({"class_histogram", "joint_histogram"})
+"""Methods of parts whose sums may be larger than the rows of a part. They take ``onto``, the sums of other parts or
+``None``, add to it, and return it."""
 
 
 class Parts(Protocol):

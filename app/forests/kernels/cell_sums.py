@@ -4,20 +4,17 @@ All sums are exact integers, and any partition of the rows gives the same totals
 may read them.
 """
 
+import math
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.kernels.arrays import require, require_range
+from app.forests.kernels.arrays import require, require_range, require_result
 from app.forests.kernels.reweighting import UNIT
 
 MAX_CELLS: Final = 2**32
 """Most cells of one histogram: 32 GiB of counts, far above the limit of plans; cell numbers stay inside 32 bits."""
-
-LARGEST_SUM: Final = 2**31 - 1
-"""Largest sum that a cell of 32 bits may reach before it is added to 64 bits. A sum that wraps around would change by
-2³² with one row more."""
 
 _NO_CODES: Final = np.zeros(0, dtype=np.uint8)
 """Makes a loop treat no column's codes as nodes."""
@@ -26,14 +23,34 @@ _UNWEIGHTED: Final = np.zeros(0, dtype=np.uint16)
 """Makes a loop add 1 for every row."""
 
 
+def no_sums(*shape: int, n_bins: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Zeros for a histogram of so many nodes (and codes of a column) and classes.
+
+    Args:
+        shape: public; nodes, then codes of the column in a joint histogram, then classes.
+        n_bins: public; bins of every feature, int32 ``(n_features,)``.
+
+    Returns:
+        int64 ``(*nodes and codes, sum(n_bins), n_classes)``.
+
+    Raises:
+        ValueError: more than :data:`MAX_CELLS` cells.
+    """
+    *slots, n_classes = shape
+    form = (*slots, int(n_bins.sum(dtype=np.int64)), n_classes)
+    if math.prod(form) > MAX_CELLS:
+        raise ValueError("the histogram has too many cells")
+    return np.zeros(form, dtype=np.int64)
+
+
 def class_histogram(
     X: NDArray[np.uint8],
     y: NDArray[np.int32],
     node: NDArray[np.int32],
     *,
     n_bins: NDArray[np.int32],
-    shape: tuple[int, int],
     weight: NDArray[np.uint16] | None = None,
+    onto: NDArray[np.int64],
 ) -> NDArray[np.int64]:
     """Counts rows, or adds up their weights, by open node, by feature and bin, and by class.
 
@@ -42,19 +59,18 @@ def class_histogram(
         y: PRIVATE class codes, int32 ``(n_rows,)``.
         node: PRIVATE node of this level that each row reached, int32 ``(n_rows,)``; rows of node −1 are not counted.
         n_bins: public; bins of every feature, int32 ``(n_features,)``, 1 to 256.
-        shape: public; nodes of this level and classes.
         weight: PRIVATE, uint16 ``(n_rows,)``, at most ``reweighting.UNIT``; ``None`` counts every row once.
+        onto: PRIVATE sums of other rows, or :func:`no_sums`, int64 ``(n_nodes, sum(n_bins), n_classes)``: the bins of
+            feature 0, the bins of feature 1, …. Rows are added to this array, so many parts of the rows need one array.
 
     Returns:
-        PRIVATE int64 ``(n_nodes, sum(n_bins), n_classes)``: the bins of feature 0, the bins of feature 1, ….
+        ``onto``.
 
     Raises:
-        ValueError: a type, a shape or a code out of its range, or more than :data:`MAX_CELLS` cells.
+        ValueError: a type, a shape or a code out of its range. Some rows may have been added.
     """
-    n_nodes, n_classes = shape
-    counts = joint_histogram(X, y, (node, _NO_CODES), n_bins=n_bins, shape=(n_nodes, 1, n_classes), weight=weight)
-    of_nodes: NDArray[np.int64] = counts[:, 0]
-    return of_nodes
+    joint_histogram(X, y, (node, _NO_CODES), n_bins=n_bins, weight=weight, onto=onto[:, np.newaxis])
+    return onto
 
 
 def joint_histogram(
@@ -63,8 +79,8 @@ def joint_histogram(
     place: tuple[NDArray[np.int32], NDArray[np.uint8]],
     *,
     n_bins: NDArray[np.int32],
-    shape: tuple[int, int, int],
     weight: NDArray[np.uint16] | None = None,
+    onto: NDArray[np.int64],
 ) -> NDArray[np.int64]:
     """Counts as :func:`class_histogram` does, and tells the rows of a node apart by their codes in one column.
 
@@ -73,18 +89,18 @@ def joint_histogram(
         y: see :func:`class_histogram`.
         place: PRIVATE; the nodes, as there, and the codes of the column, uint8 ``(n_rows,)``.
         n_bins: see :func:`class_histogram`.
-        shape: public; nodes of this level, codes of the column, and classes.
         weight: see :func:`class_histogram`.
+        onto: as there, int64 ``(n_nodes, n_own, sum(n_bins), n_classes)``.
 
     Returns:
-        PRIVATE int64 ``(n_nodes, n_own, sum(n_bins), n_classes)``.
+        ``onto``.
 
     Raises:
         ValueError: as there.
     """
     from app.forests.kernels.compiled import cell_sum_loops as loops
 
-    (node, own), (n_nodes, n_own, n_classes) = place, shape
+    node, own = place
     X = require(X, np.uint8, shape=(None, None), name="X")
     n_features, n_rows = X.shape
     y = require(y, np.int32, shape=(n_rows,), name="y")
@@ -94,19 +110,17 @@ def joint_histogram(
     n_bins = require(n_bins, np.int32, shape=(n_features,), name="n_bins")
     require_range(n_bins, lowest=1, below=257, name="n_bins")
     total_bins = int(n_bins.sum(dtype=np.int64))
-    n_slots = n_nodes * n_own + 1  # rows that are not counted are added to the last slot, so the loop needs no branch
-    if n_slots * total_bins * n_classes > MAX_CELLS:
+    n_nodes, n_own, _, n_classes = onto.shape
+    require_result(onto, np.int64, shape=(n_nodes, n_own, total_bins, n_classes), name="onto")
+    if onto.size > MAX_CELLS:
         raise ValueError("the histogram has too many cells")
+    if not onto.size:  # the loop adds 0 to the first node for rows that are not counted
+        return onto
     bins = np.column_stack((np.cumsum(n_bins, dtype=np.int64) - n_bins, n_bins)).astype(np.int64)
-    counts = np.zeros(n_slots * total_bins * n_classes, dtype=np.int64)
-    largest = UNIT if weight.size else 1
-    for start in range(0, n_rows, LARGEST_SUM // largest):
-        cells = np.zeros(counts.size, dtype=np.uint32)
-        numbers = (start, min(n_rows, start + LARGEST_SUM // largest), n_nodes, n_own, n_classes, largest)
-        if not loops.class_histogram(X, (y, node), (own, weight), bins, numbers, cells):
-            raise ValueError("a code, a class, a node or a weight is out of range")
-        counts += cells
-    return counts.reshape(n_slots, total_bins, n_classes)[:-1].reshape(n_nodes, n_own, total_bins, n_classes)
+    limits = (n_nodes, n_own, n_classes, UNIT if weight.size else 1)
+    if not loops.class_histogram(X, (y, node), (own, weight), bins, limits, onto.reshape(-1)):
+        raise ValueError("a code, a class, a node or a weight is out of range")
+    return onto
 
 
 def leaf_histogram(

@@ -6,7 +6,8 @@ Sums of integers do not depend on the order of their terms, so a release does no
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from operator import methodcaller
+from itertools import chain
+from operator import itemgetter, methodcaller
 from threading import Lock
 from typing import Any, Final, TypeVar
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from app.forests.data.coded_rows import CodedColumns, CodedRows, LocalRows, TrainingRows
 from app.forests.data.encoding import Encoding
-from app.forests.data.parts import CodedPart, Form, Parts
+from app.forests.data.parts import HISTOGRAMS, CodedPart, Form, Parts
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
 
 MAX_THREADS: Final = 16
@@ -25,6 +26,9 @@ PART_ROWS: Final = 2**17
 """Rows of a part: its codes fit into the cache of a processor, and the work on a part outweighs a call of a loop."""
 
 Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+_NONE: Final[Any] = object()
 
 
 def parts_of(rows: TrainingRows, encoding: Encoding, form: type[Form], *args: Any) -> Parts:
@@ -67,40 +71,45 @@ class RowParts:
 
     def total(self, method: str, /, *args: Any, **named: Any) -> NDArray[np.int64]:
         """The sum of what a method returns for every part."""
-        return sum_over(self.parts, methodcaller(method, *args, **named))
+        if method in HISTOGRAMS:
+            return sum_over(self.parts, lambda part, onto: getattr(part, method)(*args, **named, onto=onto))
+        count = methodcaller(method, *args, **named)
+        return sum_over(self.parts, lambda part, onto: added(count(part), onto))
 
     def each(self, method: str, /, *args: Any, **named: Any) -> None:
         """Calls a method of every part."""
         act = methodcaller(method, *args, **named)
-
-        def nothing(part: Any) -> NDArray[np.int64]:
-            act(part)
-            return np.zeros(1, dtype=np.int64)
-
-        sum_over(self.parts, nothing)
+        in_threads(self.parts, lambda mine: [act(part) for part in mine])
 
     def map(self, method: str, /, *args: Any, **named: Any) -> "RowParts":
         """The parts that a method makes of every part."""
-        return RowParts([methodcaller(method, *args, **named)(part) for part in self.parts])
+        make = methodcaller(method, *args, **named)
+        numbered = in_threads(list(enumerate(self.parts)), lambda mine: [(i, make(part)) for i, part in mine])
+        return RowParts([made for _, made in sorted(chain(*numbered), key=itemgetter(0))])
 
 
-def sum_over(parts: Sequence[Part], count: Callable[[Part], NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The sum of what every part contributes, counted by threads."""
-    if len(parts) == 1:
-        return count(parts[0])
-    remaining, lock = iter(parts), Lock()
+def sum_over(
+    parts: Sequence[Part], add: Callable[[Part, NDArray[np.int64] | None], NDArray[np.int64]]
+) -> NDArray[np.int64]:
+    """The sum of what every part contributes, counted by threads.
 
-    def add_up() -> NDArray[np.int64] | None:
-        total = None
-        while True:
-            with lock:
-                part = next(remaining, None)
-            if part is None:
-                return total
-            counted = count(part)
-            total = counted if total is None else np.add(total, counted, out=total)
+    Args:
+        parts: at least one.
+        add: adds a part to the sum of other parts in place, or makes a new sum if there is none; returns the sum.
+    """
 
-    return sum_of(_in_threads(add_up, len(parts)))
+    def total(mine: Iterator[Part]) -> NDArray[np.int64] | None:
+        sums = None
+        for part in mine:
+            sums = add(part, sums)
+        return sums
+
+    return sum_of(in_threads(parts, total))
+
+
+def added(counted: NDArray[np.int64], onto: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Adds to a sum in place, if there is one; returns the sum."""
+    return counted if onto is None else np.add(onto, counted, out=onto)
 
 
 def sum_of(totals: Iterable[NDArray[np.int64] | None]) -> NDArray[np.int64]:
@@ -111,13 +120,25 @@ def sum_of(totals: Iterable[NDArray[np.int64] | None]) -> NDArray[np.int64]:
     return first
 
 
-def _in_threads(work: Callable[[], NDArray[np.int64] | None], most: int) -> list[NDArray[np.int64] | None]:
-    n_threads = min(_n_processors(), MAX_THREADS, most)
+def in_threads(parts: Sequence[Part], work: Callable[[Iterator[Part]], Result]) -> list[Result]:
+    """Runs work in this thread and one more for each further processor, each on the parts that no other has taken."""
+    waiting, lock = iter(parts), Lock()
+
+    def untaken() -> Iterator[Part]:
+        while True:
+            with lock:
+                part = next(waiting, _NONE)
+            if part is _NONE:
+                return
+            yield part
+
+    n_threads = min(_n_processors(), MAX_THREADS, len(parts))
     if n_threads == 1:
-        return [work()]
-    with ThreadPoolExecutor(n_threads) as pool:
-        running = [pool.submit(work) for _ in range(n_threads)]
-        return [done.result() for done in running]
+        return [work(untaken())]
+    with ThreadPoolExecutor(n_threads - 1) as pool:
+        others = [pool.submit(work, untaken()) for _ in range(n_threads - 1)]
+        own = work(untaken())
+        return [own, *(done.result() for done in others)]
 
 
 def _n_processors() -> int:

@@ -76,7 +76,7 @@ class LocalBoostedRows:
             self._y,
             np.zeros(len(self._y), dtype=np.int32),
             n_bins=n_codes[features],
-            shape=(1, self._n_classes),
+            onto=cell_sums.no_sums(1, self._n_classes, n_bins=n_codes[features]),
         )
         of_root: NDArray[np.int64] = counts[0]
         return of_root

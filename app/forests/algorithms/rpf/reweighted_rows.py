@@ -92,33 +92,52 @@ class LocalReweightedRows:
             pairs=encoding.pairs,
         )
 
-    def class_histogram(self, features: slice, open_nodes: NDArray[np.int32]) -> NDArray[np.int64]:
-        """See :class:`ReweightedRows`. Rows in closed nodes are not counted."""
+    def class_histogram(
+        self, features: slice, open_nodes: NDArray[np.int32], onto: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int64]:
+        """See :class:`ReweightedRows`. Rows in closed nodes are not counted.
+
+        Args:
+            features: the columns.
+            open_nodes: nodes of the current level.
+            onto: sums of other rows, which are added to and returned.
+        """
         place = np.full(self._n_nodes, -1, dtype=np.int32)
         place[open_nodes] = np.arange(len(open_nodes), dtype=np.int32)
         node = place[self._node]
-        counts = [
-            cell_sums.class_histogram(
-                self._columns(slab),
-                self._y,
-                node,
-                n_bins=self._n_codes[slab],
-                shape=(len(open_nodes), self._n_classes),
-                weight=self._weight,
-            )
-            for slab in _slabs(features)
-        ]
-        return counts[0] if len(counts) == 1 else np.concatenate(counts, axis=1)
+        if onto is None:
+            onto = self._no_sums(features, len(open_nodes))
+        slabs = _slabs(features)
+        if len(slabs) == 1:
+            return self._of_columns(features, node, onto)
+        counts = [self._of_columns(slab, node, self._no_sums(slab, len(open_nodes))) for slab in slabs]
+        return np.add(onto, np.concatenate(counts, axis=1), out=onto)
 
-    def joint_histogram(self, feature: int, others: slice) -> NDArray[np.int64]:
-        """See :class:`ReweightedRows`. Every code of the feature in every node is treated as a node."""
+    def _no_sums(self, features: slice, *slots: int) -> NDArray[np.int64]:
+        return cell_sums.no_sums(*slots, self._n_classes, n_bins=self._n_codes[features])
+
+    def _of_columns(self, features: slice, node: NDArray[np.int32], onto: NDArray[np.int64]) -> NDArray[np.int64]:
+        return cell_sums.class_histogram(
+            self._columns(features), self._y, node, n_bins=self._n_codes[features], weight=self._weight, onto=onto
+        )
+
+    def joint_histogram(self, feature: int, others: slice, onto: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """See :class:`ReweightedRows`. Every code of the feature in every node is treated as a node.
+
+        Args:
+            feature: the column whose codes are told apart.
+            others: the other columns.
+            onto: sums of other rows, which are added to and returned.
+        """
+        if onto is None:
+            onto = self._no_sums(others, self._n_nodes, int(self._n_codes[feature]))
         return cell_sums.joint_histogram(
             self._columns(others),
             self._y,
             (self._node, self._columns(slice(feature, feature + 1))[0]),
             n_bins=self._n_codes[others],
-            shape=(self._n_nodes, int(self._n_codes[feature]), self._n_classes),
             weight=self._weight,
+            onto=onto,
         )
 
     def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:

@@ -36,7 +36,7 @@ def _fill_base(
         own: codes that are treated as nodes; empty for none.
         limits: nodes, codes of ``own`` (1 for none), classes.
         slot_cells: cells of a node and code.
-        base: the result, one number per row.
+        base: the result, one number per row; that of the first node for rows of node −1.
 
     Returns:
         Whether every class, node and code is inside its limit.
@@ -47,18 +47,23 @@ def _fill_base(
         code = np.int64(own[i]) if own.size else 0
         if not (-1 <= node[i] < n_nodes and code < n_own and 0 <= y[i] < n_classes):
             is_valid = False
-        slot = node[i] * n_own + code if node[i] >= 0 else n_nodes * n_own
+        slot = max(node[i], 0) * n_own + code
         base[i] = np.uint32(slot) * np.uint32(slot_cells) + np.uint32(y[i])
     return is_valid
 
 
 @compiled
-def _fill_added(weight: NDArray[np.uint16], largest: int, added: NDArray[np.uint32]) -> bool:
-    """Fills ``added`` with weights, unless there are none. Returns whether every weight is at most ``largest``."""
+def _fill_added(node: NDArray[np.int32], weight: NDArray[np.uint16], largest: int, added: NDArray[np.uint32]) -> bool:
+    """Fills ``added`` with the weight of every row, 0 for rows of node −1; so the loop over cells needs no branch.
+
+    Returns:
+        Whether every weight is at most ``largest``.
+    """
     is_valid = True
-    for i in range(weight.size):
-        added[i] = weight[i]
-        if added[i] > largest:
+    for i in range(node.size):
+        own = np.uint32(weight[i]) if weight.size else np.uint32(1)
+        added[i] = own if node[i] >= 0 else np.uint32(0)
+        if own > largest:
             is_valid = False
     return is_valid
 
@@ -68,18 +73,18 @@ def _fill_added(weight: NDArray[np.uint16], largest: int, added: NDArray[np.uint
     pair(read("int32", 1), read("int32", 1)),
     pair(read("uint8", 1), read("uint16", 1)),
     read("int64", 2),
-    integers(6),
-    written("uint32", 1),
+    integers(4),
+    written("int64", 1),
 )
 def class_histogram(
     X: NDArray[np.uint8],
     y_and_node: tuple[NDArray[np.int32], NDArray[np.int32]],
     own_and_weight: tuple[NDArray[np.uint8], NDArray[np.uint16]],
     bins: NDArray[np.int64],
-    numbers: tuple[int, int, int, int, int, int],
-    cells: NDArray[np.uint32],
+    limits: tuple[int, int, int, int],
+    sums: NDArray[np.int64],
 ) -> bool:
-    """Adds rows to ``cells`` ``(n_nodes · n_own + 1, n_all_bins, n_classes)``; rows of node −1 go to the last slot.
+    """Adds rows to ``sums`` ``(n_nodes · n_own, n_all_bins, n_classes)``; rows of node −1 add 0 to the first node.
 
     The part of a cell number that does not depend on the feature is computed once per row, for blocks of rows that fit
     in the core's cache. Features are added in twos, which reads that part and the weight half as often.
@@ -90,24 +95,24 @@ def class_histogram(
         own_and_weight: codes of one column, each of which is treated as a node, empty for none; and weights, empty for
             weight 1.
         bins: first bin and number of bins of every feature.
-        numbers: first row, row after the last, nodes, codes of the column (1 for none), classes, largest weight.
-        cells: the sums.
+        limits: nodes, at least 1; codes of the column (1 for none); classes; largest weight.
+        sums: added to.
 
     Returns:
         Whether every code, class, node and weight is inside its limit; if not, the sums are incomplete.
     """
     (y, node), (own, weight) = y_and_node, own_and_weight
-    first_row, stop, n_nodes, n_own, n_classes, largest = numbers
-    n_features = len(bins)
+    n_nodes, n_own, n_classes, largest = limits
+    n_features, n_rows = X.shape
     slot_cells = bins[:, 1].sum() * n_classes
     step = np.uint32(n_classes)
-    base = np.empty(min(stop - first_row, _BLOCK_ROWS), dtype=np.uint32)
-    added = np.ones(base.size, dtype=np.uint32)
-    for start in range(first_row, stop, _BLOCK_ROWS):
-        end = min(start + _BLOCK_ROWS, stop)
-        limits = (n_nodes, n_own, n_classes)
-        is_valid = _fill_base(y[start:end], node[start:end], own[start:end], limits, slot_cells, base[: end - start])
-        is_valid &= _fill_added(weight[start:end], largest, added)
+    base = np.empty(min(n_rows, _BLOCK_ROWS), dtype=np.uint32)
+    added = np.empty(base.size, dtype=np.uint32)
+    for start in range(0, n_rows, _BLOCK_ROWS):
+        end = min(start + _BLOCK_ROWS, n_rows)
+        slots = (n_nodes, n_own, n_classes)
+        is_valid = _fill_base(y[start:end], node[start:end], own[start:end], slots, slot_cells, base[: end - start])
+        is_valid &= _fill_added(node[start:end], weight[start:end], largest, added)
         for f in range(n_features):
             is_valid &= _largest(X[f, start:end]) < bins[f, 1]
         if not is_valid:
@@ -116,12 +121,12 @@ def class_histogram(
             column, other = X[f, start:end], X[f + 1, start:end]
             first, first_of_other = np.uint32(bins[f, 0]) * step, np.uint32(bins[f + 1, 0]) * step
             for i in range(end - start):
-                cells[base[i] + first + column[i] * step] += added[i]
-                cells[base[i] + first_of_other + other[i] * step] += added[i]
+                sums[base[i] + first + column[i] * step] += added[i]
+                sums[base[i] + first_of_other + other[i] * step] += added[i]
         if n_features % 2:
             column, first = X[n_features - 1, start:end], np.uint32(bins[n_features - 1, 0]) * step
             for i in range(end - start):
-                cells[base[i] + first + column[i] * step] += added[i]
+                sums[base[i] + first + column[i] * step] += added[i]
     return True
 
 

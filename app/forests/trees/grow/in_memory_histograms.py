@@ -1,7 +1,7 @@
 """Computes histograms of PRIVATE rows in the memory of this process."""
 
 from collections.abc import Callable
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,13 @@ from app.forests.kernels import cell_sums as kernels
 from app.forests.kernels import routing
 from app.forests.trees.grow.assignment import Assignment
 from app.forests.trees.grow.histograms import Histograms, TreeHistograms
+
+
+class PartHistograms(TreeHistograms, Protocol):
+    """The rows of one tree in one part of all rows."""
+
+    def class_histogram(self, features: slice, onto: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """See ``TreeHistograms``. ``onto``: sums of other parts, which are added to and returned."""
 
 
 class LocalHistograms:
@@ -62,16 +69,16 @@ class LocalHistograms:
             structure_rows=structure_rows if assignment.structure_share else None,
         )
 
-    def of_tree(self, tree: int) -> TreeHistograms:
+    def of_tree(self, tree: int) -> "PartHistograms":
         """The rows of ``tree``: all rows, or the rows that the keyed hash assigns to the tree; in one part or two."""
         in_tree = None if self._shard is None else np.flatnonzero(self._shard == tree)
         if self._structure_rows is None:
             return self._part(in_tree)
         in_tree = np.arange(len(self._y)) if in_tree is None else in_tree
         structure = self._structure_rows(tree, in_tree)
-        return TwoParts(self._part(in_tree[structure]), self._part(in_tree[~structure]))
+        return _LocalTwoParts(self._part(in_tree[structure]), self._part(in_tree[~structure]))
 
-    def _part(self, mine: NDArray[np.int64] | None) -> TreeHistograms:
+    def _part(self, mine: NDArray[np.int64] | None) -> "PartHistograms":
         X, y = self._X, self._y
         if mine is not None:
             X, y = np.ascontiguousarray(X[:, mine]), y[mine]
@@ -150,21 +157,28 @@ class TwoParts:
         return self._estimation.leaf_histogram()
 
 
+class _LocalTwoParts(TwoParts):
+    def __init__(self, structure: PartHistograms, estimation: PartHistograms) -> None:
+        super().__init__(structure, estimation)
+        self._counted = structure
+
+    def class_histogram(self, features: slice, onto: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """See ``PartHistograms``; of the structure part alone."""
+        return self._counted.class_histogram(features, onto)
+
+
 class _LocalTree:
     def __init__(self, X: NDArray[np.uint8], y: NDArray[np.int32], n_codes: NDArray[np.int32], n_classes: int) -> None:
         self._X, self._y, self._n_codes, self._n_classes = X, y, n_codes, n_classes
         self._node = np.zeros(len(y), dtype=np.int32)
         self._n_nodes = 1
 
-    def class_histogram(self, features: slice) -> NDArray[np.int64]:
-        """See ``TreeHistograms``."""
-        return kernels.class_histogram(
-            self._X[features],
-            self._y,
-            self._node,
-            n_bins=self._n_codes[features],
-            shape=(self._n_nodes, self._n_classes),
-        )
+    def class_histogram(self, features: slice, onto: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """See ``PartHistograms``."""
+        n_bins = self._n_codes[features]
+        if onto is None:
+            onto = kernels.no_sums(self._n_nodes, self._n_classes, n_bins=n_bins)
+        return kernels.class_histogram(self._X[features], self._y, self._node, n_bins=n_bins, onto=onto)
 
     def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
         """See ``TreeHistograms``."""

@@ -80,7 +80,9 @@ def test_split_norms_are_the_norms_of_both_sides() -> None:
     X = np.stack([generator.integers(0, n, n_rows).astype(np.uint8) for n in n_codes])
     y, slot = (generator.integers(0, n, n_rows).astype(np.int32) for n in (3, 2))
     own = generator.integers(0, 257, n_rows).astype(np.uint16)
-    histogram = cell_sums.class_histogram(X, y, slot, n_bins=n_codes, shape=(2, 3), weight=own)
+    histogram = cell_sums.class_histogram(
+        X, y, slot, n_bins=n_codes, weight=own, onto=cell_sums.no_sums(2, 3, n_bins=n_codes)
+    )
     splits = (
         np.array([0, 0, 0, 2, 2], dtype=np.int32),
         np.array([0, 1, 2, 0, 2], dtype=np.uint8),

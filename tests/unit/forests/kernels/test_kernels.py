@@ -76,6 +76,16 @@ def _sums(X: NDArray[np.uint8], forest: Mapping[str, Any], values: NDArray[np.fl
     return prediction.sum_leaf_values(X.T, _packed(forest, values, X.shape[1]))
 
 
+def _counted(*rows: NDArray[Any], n_bins: NDArray[np.int32], shape: tuple[int, int], **named: Any) -> NDArray[np.int64]:
+    """The histogram of some rows."""
+    return cell_sums.class_histogram(*rows, n_bins=n_bins, onto=cell_sums.no_sums(*shape, n_bins=n_bins), **named)
+
+
+def _counted_by(arguments: dict[str, Any]) -> NDArray[np.int64]:
+    X, y, node, *_ = arguments.values()
+    return _counted(X, y, node, **{name: value for name, value in arguments.items() if name not in ("X", "y", "node")})
+
+
 _seeds = st.integers(0, 2**32 - 1)
 
 
@@ -101,7 +111,7 @@ def test_class_histogram_adds_up_every_row(
     y = rng.integers(0, n_classes, n_rows, dtype=np.int32)
     node = np.where(rng.random(n_rows) < unused, -1, rng.integers(0, n_nodes, n_rows)).astype(np.int32)
     cells = {"n_bins": bins, "shape": (n_nodes, n_classes), "weight": _weights(rng, n_rows) if is_weighted else None}
-    histogram = cell_sums.class_histogram(X, y, node, **cells)
+    histogram = _counted(X, y, node, **cells)
     assert (histogram.dtype, histogram.flags.c_contiguous) == (np.int64, True)
     np.testing.assert_array_equal(histogram, _class_histogram(X, y, node, **cells))
 
@@ -114,12 +124,12 @@ def test_class_histogram_over_more_rows_than_a_block_and_many_features() -> None
     node = rng.integers(-1, 3, n_rows, dtype=np.int32)
     bins = np.full(n_features, 4, dtype=np.int32)
     for weight in (None, _weights(rng, n_rows)):
-        histogram = cell_sums.class_histogram(X, y, node, n_bins=bins, shape=(3, 2), weight=weight)
+        histogram = _counted(X, y, node, n_bins=bins, shape=(3, 2), weight=weight)
         np.testing.assert_array_equal(histogram, _class_histogram(X, y, node, n_bins=bins, shape=(3, 2), weight=weight))
 
     wide = rng.integers(0, 256, (2_000, 50), dtype=np.uint8)
     bins = np.full(2_000, 256, dtype=np.int32)
-    histogram = cell_sums.class_histogram(wide, y[:50], node[:50], n_bins=bins, shape=(3, 2))
+    histogram = _counted(wide, y[:50], node[:50], n_bins=bins, shape=(3, 2))
     np.testing.assert_array_equal(histogram, _class_histogram(wide, y[:50], node[:50], n_bins=bins, shape=(3, 2)))
 
 
@@ -129,35 +139,22 @@ def test_a_joint_histogram_tells_rows_apart_by_a_column(is_weighted: bool) -> No
     X, own = rng.integers(0, 5, (3, 400), dtype=np.uint8), rng.integers(0, 4, 400, dtype=np.uint8)
     y, node = rng.integers(0, 2, 400, dtype=np.int32), rng.integers(-1, 3, 400, dtype=np.int32)
     bins, weight = np.full(3, 5, dtype=np.int32), _weights(rng, 400) if is_weighted else None
-    histogram = cell_sums.joint_histogram(X, y, (node, own), n_bins=bins, shape=(3, 4, 2), weight=weight)
+    histogram = cell_sums.joint_histogram(
+        X, y, (node, own), n_bins=bins, weight=weight, onto=cell_sums.no_sums(3, 4, 2, n_bins=bins)
+    )
     apart = np.where(node < 0, -1, node * 4 + own).astype(np.int32)
     expected = _class_histogram(X, y, apart, n_bins=bins, shape=(12, 2), weight=weight)
     np.testing.assert_array_equal(histogram, expected.reshape(3, 4, 15, 2))
     with pytest.raises(ValueError, match="out of range"):
-        cell_sums.joint_histogram(X, y, (node, own), n_bins=bins, shape=(3, 3, 2))
+        cell_sums.joint_histogram(X, y, (node, own), n_bins=bins, onto=cell_sums.no_sums(3, 3, 2, n_bins=bins))
 
 
-def test_sums_above_32_bits_do_not_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All rows are in one cell, whose sum passes the largest number of 32 bits, as 2²⁴ rows of full weight do."""
-    n_rows = 1_000
-    weight = np.full(n_rows, reweighting.UNIT, dtype=np.uint16)
-    rows = (np.zeros((1, n_rows), dtype=np.uint8), np.zeros(n_rows, dtype=np.int32), np.zeros(n_rows, dtype=np.int32))
-    cells = {"n_bins": np.ones(1, dtype=np.int32), "shape": (1, 1), "weight": weight}
-    honest, seen = cell_sum_loops.class_histogram, list[int]()
-
-    def near_the_limit(*arguments: Any) -> bool:
-        assert arguments[-1].dtype == np.uint32
-        arguments[-1][:] += 2**31 - 1 - cell_sums.LARGEST_SUM  # as if the rows before had been added
-        is_valid = bool(honest(*arguments))
-        seen.append(int(arguments[-1].max()))
-        return is_valid
-
-    monkeypatch.setattr(cell_sums, "LARGEST_SUM", 10 * reweighting.UNIT + 3)
-    monkeypatch.setattr(cell_sum_loops, "class_histogram", near_the_limit)
-    total = int(cell_sums.class_histogram(*rows, **cells)[0, 0, 0])
-    assert len(seen) == 100
-    assert max(seen) < 2**31
-    assert total - 100 * (2**31 - 1 - cell_sums.LARGEST_SUM) == n_rows * reweighting.UNIT
+def test_sums_above_32_bits_do_not_wrap() -> None:
+    rows = (np.zeros((1, 3), dtype=np.uint8), np.zeros(3, dtype=np.int32), np.zeros(3, dtype=np.int32))
+    weight = np.full(3, reweighting.UNIT, dtype=np.uint16)
+    onto = np.full((1, 1, 1), 2**32 - 1, dtype=np.int64)
+    assert cell_sums.class_histogram(*rows, n_bins=np.ones(1, dtype=np.int32), weight=weight, onto=onto) is onto
+    assert onto.tolist() == [[[2**32 - 1 + 3 * reweighting.UNIT]]]
 
 
 def test_histograms_add_up_over_any_partition_of_the_rows() -> None:
@@ -167,7 +164,7 @@ def test_histograms_add_up_over_any_partition_of_the_rows() -> None:
     bins = np.full(4, 7, dtype=np.int32)
 
     def count(rows: slice) -> NDArray[np.int64]:
-        return cell_sums.class_histogram(X[:, rows], y[rows], node[rows], n_bins=bins, shape=(3, 3))
+        return _counted(X[:, rows], y[rows], node[rows], n_bins=bins, shape=(3, 3))
 
     np.testing.assert_array_equal(count(slice(0, 123)) + count(slice(123, 500)), count(slice(None)))
 
@@ -408,9 +405,9 @@ def _histogram_arguments() -> dict[str, Any]:
 )
 def test_a_histogram_refuses_what_it_cannot_index(name: str, value: object) -> None:
     arguments = _histogram_arguments()
-    assert cell_sums.class_histogram(**arguments).sum() == 8
+    assert _counted_by(arguments).sum() == 8
     with pytest.raises(ValueError, match=r"X|y|node|n_bins|cells|weight|out of range"):
-        cell_sums.class_histogram(**(arguments | {name: value}))
+        _counted_by(arguments | {name: value})
 
 
 @pytest.mark.parametrize(("leaf", "y"), [([2], [0]), ([-2], [0]), ([0], [3]), ([0], [-1]), ([0, 0], [0])])
@@ -462,7 +459,7 @@ def test_no_message_contains_a_private_value() -> None:
     arguments = _histogram_arguments()
     arguments["y"] = np.array([0, 0, 0, 77], dtype=np.int32)
     with pytest.raises(ValueError, match="out of range") as caught:
-        cell_sums.class_histogram(**arguments)
+        _counted_by(arguments)
     assert "77" not in str(caught.value)
 
 

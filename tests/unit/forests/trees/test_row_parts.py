@@ -8,7 +8,7 @@ import pytest
 from app.forests.grow import grow
 from app.forests.planning import plan
 from app.forests.trees import row_parts
-from app.forests.trees.row_parts import sum_over
+from app.forests.trees.row_parts import RowParts, added, sum_over
 from tests.privacy.noiseless import REQUESTS, Noiseless, as_codes
 from tests.support.reweighted import SCHEMA, rows
 
@@ -31,20 +31,25 @@ def test_threads_count_every_part_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_parts, "_n_processors", lambda: 2)
     both, seen = threading.Barrier(2), set[int]()
 
-    def count(part: int) -> np.ndarray:
+    def add(part: int, onto: np.ndarray | None) -> np.ndarray:
         if part < 2:
             both.wait(timeout=10)  # passes only if two threads count at the same time
             seen.add(threading.get_ident())
-        return np.array([1 << part], dtype=np.int64)
+        return added(np.array([1 << part], dtype=np.int64), onto)
 
-    assert sum_over(range(9), count).tolist() == [2**9 - 1]
+    assert sum_over(range(9), add).tolist() == [2**9 - 1]
     assert len(seen) == 2
 
 
 def test_a_part_that_cannot_be_counted_fails_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_parts, "_n_processors", lambda: 2)
     with pytest.raises(ValueError, match="part 3"):
-        sum_over(range(5), lambda part: np.zeros(1, dtype=np.int64) if part != 3 else _fail())
+        sum_over(range(5), lambda part, _: np.zeros(1, dtype=np.int64) if part != 3 else _fail())
+
+
+def test_threads_keep_the_order_of_the_parts_that_they_make(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_parts, "_n_processors", lambda: 3)
+    assert RowParts([f" {i} " for i in range(9)]).map("strip").parts == [str(i) for i in range(9)]
 
 
 def _fail() -> np.ndarray:
