@@ -6,8 +6,8 @@ pairs that run one after the other:
 
 * elapsed time with one thread over that with two, both without the time of the same job on no row;
 * processor time of two threads over that of one;
-* the share of the main thread in the processor time of two threads, which no second thread takes over: the speed is
-  at most 2 / (1 + share), whatever else the machine does;
+* processor time of one thread over that of the busier of two: what the speed would be if neither had to wait for the
+  other or for a processor;
 * peak of private memory with one thread and with two, as a ratio to the bytes that the rows need.
 
 Linux only.
@@ -27,7 +27,7 @@ _HEADINGS = (
     "one thread s",
     "speed of two",
     "CPU of two / one",
-    "share of main thread",
+    "speed without waits",
     "private memory",
     "of two threads",
 )
@@ -59,7 +59,7 @@ def _line(job: Job, n_rows: int, pairs: list[tuple[Measured, ...]], idle: Measur
     one_s = statistics.median(one.elapsed_s - idle.elapsed_s for one, _ in pairs)
     speed = statistics.median((one.elapsed_s - idle.elapsed_s) / (two.elapsed_s - idle.elapsed_s) for one, two in pairs)
     cpu = statistics.median((two.cpu_s - idle.cpu_s) / (one.cpu_s - idle.cpu_s) for one, two in pairs)
-    main = statistics.median((two.main_cpu_s - idle.main_cpu_s) / (two.cpu_s - idle.cpu_s) for _, two in pairs)
+    busier = statistics.median((one.cpu_s - idle.cpu_s) / _busier_s(two, idle) for one, two in pairs)
     memory = [max(measured.private_bytes for measured in side) for side in zip(*pairs, strict=True)]
     cells = (
         f"`{job.algorithm}`",
@@ -67,10 +67,15 @@ def _line(job: Job, n_rows: int, pairs: list[tuple[Measured, ...]], idle: Measur
         f"{one_s:.1f}",
         f"{speed:.2f}",
         f"{cpu:.2f}",
-        f"{main:.2f}",
+        f"{busier:.2f}",
         *(f"{private_bytes / needed_bytes(job, n_rows):.2f}" for private_bytes in memory),
     )
     return "| " + " | ".join(cells) + " |"
+
+
+def _busier_s(two: Measured, idle: Measured) -> float:
+    main_s = two.main_cpu_s - idle.main_cpu_s
+    return max(main_s, two.cpu_s - idle.cpu_s - main_s)
 
 
 if __name__ == "__main__":
