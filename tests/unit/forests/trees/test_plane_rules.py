@@ -178,6 +178,19 @@ def test_singular_matrices_are_handled_as_the_name_says() -> None:
     assert np.allclose(np.abs(tikhonov), np.abs(best / np.linalg.norm(best[:-1])), atol=1e-6)
 
 
+def test_null_space_planes_contain_every_row_where_columns_are_categories() -> None:
+    """The columns of a feature's categories add up to 1; the results of ``mpsvm-n`` on such tables say so."""
+    random = np.random.default_rng(3)
+    codes = random.integers(0, 3, (500, 2))
+    y = (codes.sum(axis=1) % 3 == random.integers(0, 2, 500)).astype(np.int32)
+    X = np.concatenate([np.eye(3)[column] for column in codes.T], axis=1)
+    nodes = moments_of(X, y, 2)
+    for plane in plane_rules.null_space(nodes).planes[0]:
+        assert _distances(plane, X).max() < 1e-9
+    for plane in plane_rules.tikhonov(nodes).planes[0]:
+        assert _distances(plane, X).max() > 0.1
+
+
 def test_a_plane_without_direction_is_no_plane() -> None:
     planes = plane_rules.bisectors(np.array([[0.0, 0.0, 1.0]]), np.array([[1.0, 0.0, 1.0]]))
     assert np.isnan(planes[0, :, -1]).all()
