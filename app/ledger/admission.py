@@ -6,25 +6,18 @@ are admitted all or not at all. Jobs are judged in order, each after the jobs th
 transaction can admit many jobs. Quotes and admissions share this code.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeAlias
-
-import numpy as np
+from typing import TYPE_CHECKING, TypeAlias
 
 from app.ledger.scope_digest import digest_of
-from app.privacy.composition import (
-    Boxes,
-    ColumnPartition,
-    JointCell,
-    Loads,
-    Numbering,
-    Partitions,
-    Scope,
-    Table,
-    Tightest,
-)
+from app.privacy.composition import ColumnPartition, JointCell, Partitions, Scope
+
+if TYPE_CHECKING:  # numpy takes time and memory to import, which a process that admits no request need not spend
+    from app.privacy.composition.cover import Table
+    from app.privacy.composition.joint_loads import Loads, Tightest
+    from app.privacy.composition.numbering import Boxes, Numbering
 
 
 @dataclass(frozen=True)
@@ -98,7 +91,7 @@ class AccountState:
     cap: int
     highest_cap: int
     partitions: Partitions
-    scopes: Numbering
+    scopes: "Numbering"
     totals: Mapping[str, tuple[int, int]]
     bound: "Bound | None" = None
     added: Mapping[str, int] = field(default_factory=dict)
@@ -160,7 +153,9 @@ class AccountState:
                 tightest, scope = declared, box
         return tightest
 
-    def _loads(self, scope: Scope) -> Loads:
+    def _loads(self, scope: Scope) -> "Loads":
+        from app.privacy.composition.joint_loads import Loads
+
         return Loads(self.partitions, self._boxes, inside=scope)
 
     @cached_property
@@ -173,14 +168,16 @@ class AccountState:
         return totals
 
     @cached_property
-    def _boxes(self) -> Boxes:
-        return self.scopes.boxes(list(self._totals), table([sum(amounts) for amounts in self._totals.values()]))
+    def _boxes(self) -> "Boxes":
+        return self.scopes.boxes(list(self._totals), [sum(amounts) for amounts in self._totals.values()])
 
     @cached_property
-    def _charged(self) -> Table:
+    def _charged(self) -> "Table":
+        from app.privacy.composition.cover import table
+
         return table([charged for charged, _ in self._totals.values()])
 
-    def _balance(self, tightest: Tightest, loads: Loads) -> CellBalance:
+    def _balance(self, tightest: "Tightest", loads: "Loads") -> CellBalance:
         """Splits a load into its charged and its reserved part.
 
         A bound above the true load of the named cell counts as charged, but not beyond the highest cap.
@@ -189,11 +186,6 @@ class AccountState:
         load, charged = int(self._boxes.amounts[covering].sum()), int(self._charged[covering].sum())
         excess = min(tightest.load, max(self.highest_cap, load)) - load
         return CellBalance(tightest.cell, charged + excess, load - charged, tightest.is_exact)
-
-
-def table(amounts: Collection[int]) -> Table:
-    """Amounts as an array: int64 where their sum is far below its limit, else Python integers."""
-    return np.array(list(amounts), np.int64 if sum(amounts) < 2**62 else object)
 
 
 @dataclass(frozen=True)

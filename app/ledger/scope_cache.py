@@ -7,14 +7,17 @@ a cached scope is never stale. The size is bounded; a scope that is not cached i
 import json
 from collections.abc import Set
 from threading import Lock
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Text, select, type_coerce
 from sqlalchemy.orm import Session
 
 from app.ledger.scope_digest import digest_of
 from app.ledger.tables import BoxRow
-from app.privacy.composition import Numbering, Partitions
+from app.privacy.composition import Partitions
+
+if TYPE_CHECKING:  # numpy takes time and memory to import, which a process that admits no request need not spend
+    from app.privacy.composition.numbering import Numbering
 
 MAX_SIZE: Final = 2**21
 """The most scopes and cells in the cache. The least recently used scopes are dropped first."""
@@ -24,13 +27,13 @@ MAX_WAYS: Final = 256
 _BATCH_SIZE = 500
 """Digests in one query."""
 
-_by_names: dict[tuple[str, ...], Numbering] = {}
+_by_names: "dict[tuple[str, ...], Numbering]" = {}
 _changing = Lock()
 
 
 def numbering(
     session: Session, account_id: str, partitions: Partitions, digests: Set[str]
-) -> tuple[Numbering, set[str]]:
+) -> "tuple[Numbering, set[str]]":
     """Scopes of an account by digest: all of ``digests``, except those that the account no longer has.
 
     A scope whose digest is another one counts as missing, so its total differs from the entries.
@@ -51,11 +54,13 @@ def numbering(
     return scopes, missing
 
 
-def _cached(names: tuple[str, ...]) -> Numbering:
+def _cached(names: tuple[str, ...]) -> "Numbering":
     """The scopes over some partitions that are in memory, marked as the most recently used.
 
     A caller may keep using scopes that the cache has dropped.
     """
+    from app.privacy.composition.numbering import Numbering
+
     with _changing:
         scopes = _by_names.pop(names, None)
         if scopes is None or scopes.size > MAX_SIZE:

@@ -11,7 +11,8 @@ from app.core.errors import BudgetExceeded
 from app.ledger import repository, scope_cache, state, statements
 from app.ledger import service as ledger
 from app.ledger.tables import BoxRow
-from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Numbering, Partitions, Scope
+from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Partitions, Scope
+from app.privacy.composition.numbering import Numbering
 from app.services.installation import Installation
 from tests.support import settling
 from tests.support.crash_scene import EVENT, open_account

@@ -9,8 +9,9 @@ from sqlalchemy import event
 
 from app.core.errors import InvalidRequest
 from app.jobs.queue import JobFilter
-from app.ledger import admission
-from app.privacy.composition import Boxes, Loads, Partitions, Scope
+from app.privacy.composition import Partitions, Scope, joint_loads
+from app.privacy.composition.joint_loads import Loads
+from app.privacy.composition.numbering import Boxes
 from app.registry import evaluations as stored
 from app.registry.tables import EvaluationRow, ModelRow
 from app.services import models, populations
@@ -87,7 +88,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[Scope]:
             scopes.append(inside)
             super().__init__(partitions, boxes, inside=inside)
 
-    monkeypatch.setattr(admission, "Loads", CountedLoads)
+    monkeypatch.setattr(joint_loads, "Loads", CountedLoads)
     return scopes
 
 

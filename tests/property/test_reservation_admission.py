@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from app.ledger import admission
 from app.ledger.admission import AccountState, Admitted, Bound, Budgets, MemberTotal, Population, Refused, Request
 from app.ledger.scope_digest import digest_of
-from app.privacy.composition import HashPartition, Numbering, Partitions, Scope
+from app.privacy.composition import HashPartition, Partitions, Scope
+from app.privacy.composition.numbering import Numbering
 
 ACCOUNTS = ("ds_1", "ds_2", "ds_3")
 SIZES = {"a": 2, "b": 3}

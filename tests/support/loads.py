@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from app.privacy.composition import Loads, Numbering, Partitions, Scope
+from app.privacy.composition import Partitions, Scope
+from app.privacy.composition.joint_loads import Loads
+from app.privacy.composition.numbering import Numbering
 
 
 class BoxAmount(NamedTuple):
@@ -21,5 +21,4 @@ def loads_of(partitions: Partitions, boxes: Sequence[BoxAmount], *, inside: Scop
     for key, box in enumerate(boxes):
         numbering.add(key, box.scope)
     amounts = [box.amount for box in boxes]
-    table = np.array(amounts, np.int64 if sum(amounts) < 2**62 else object)
-    return Loads(partitions, numbering.boxes(range(len(boxes)), table), inside=inside)
+    return Loads(partitions, numbering.boxes(range(len(boxes)), amounts), inside=inside)

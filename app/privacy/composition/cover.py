@@ -4,7 +4,7 @@ Accounts have many boxes and few lists of cells. So values that depend on cells 
 that depend on amounts are sums over arrays.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -19,6 +19,11 @@ Numbers: TypeAlias = NDArray[np.intp]
 
 _CHUNK = 2**20
 """Most elements of a temporary array; larger arrays are processed in parts."""
+
+
+def table(amounts: Collection[int]) -> Table:
+    """Amounts as an array: int64 where their sum is far below its limit, else Python integers."""
+    return np.array(list(amounts), np.int64 if sum(amounts) < 2**62 else object)
 
 
 @dataclass(frozen=True)

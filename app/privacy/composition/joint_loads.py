@@ -14,7 +14,6 @@ All numbers are integers and public, so neither results nor running time reveal 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +22,7 @@ from app.core import limits
 from app.privacy.composition.cover import Coupled, Lists, Numbers, Table
 from app.privacy.composition.elimination import Elimination, Order, plan
 from app.privacy.composition.numbering import Boxes
-from app.privacy.composition.partitions import Cell, Partitions, Scope
-
-JointCell: TypeAlias = Mapping[str, Cell]
-"""One cell of each partition. A partition by upload is absent before the first upload."""
+from app.privacy.composition.partitions import Cell, JointCell, Partitions, Scope
 
 
 @dataclass(frozen=True)

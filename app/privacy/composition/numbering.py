@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from app.privacy.composition.cover import Lists, Numbers, Table, distinct
+from app.privacy.composition.cover import Lists, Numbers, Table, distinct, table
 from app.privacy.composition.partitions import Cell, Scope
 
 Key = TypeVar("Key", bound=Hashable)
@@ -50,11 +50,13 @@ class Numbering:
             self._of_key[key] = tuple(column.number(scope.get(name)) for name, column in self._columns.items())
             self.size = len(self._of_key) + sum(column.n_cells for column in self._columns.values())
 
-    def boxes(self, keys: Sequence[Hashable], amounts: Table) -> "Boxes":
+    def boxes(self, keys: Sequence[Hashable], amounts: Collection[int]) -> "Boxes":
         """Pairs amounts with the scopes of their keys; every key must have been added."""
         of_box = np.array([self._of_key[key] for key in keys], np.intp).reshape(len(keys), len(self._columns))
         columns = dict(zip(self._columns, of_box.T, strict=True))
-        return Boxes({name: Restricted(self._columns[name], numbers) for name, numbers in columns.items()}, amounts)
+        return Boxes(
+            {name: Restricted(self._columns[name], numbers) for name, numbers in columns.items()}, table(amounts)
+        )
 
 
 @dataclass(frozen=True)

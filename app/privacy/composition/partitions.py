@@ -17,6 +17,9 @@ Cell: TypeAlias = int | str
 Scope: TypeAlias = Mapping[str, tuple[Cell, ...]]
 """A box: the sorted cells that it covers, for each restricted partition. An empty scope is the whole dataset."""
 
+JointCell: TypeAlias = Mapping[str, Cell]
+"""One cell of each partition. A partition by upload is absent before the first upload."""
+
 OTHER_CELL = "OTHER"
 """The cell of values outside the declared categories."""
 MISSING_CELL = "MISSING"

@@ -2,7 +2,8 @@
 
 from app.ledger.admission import AccountState
 from app.ledger.scope_digest import digest_of
-from app.privacy.composition import Cell, ColumnPartition, Numbering, Partitions, Scope
+from app.privacy.composition import Cell, ColumnPartition, Partitions, Scope
+from app.privacy.composition.numbering import Numbering
 
 PARTITIONS = Partitions(
     (

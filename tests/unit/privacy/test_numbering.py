@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-import numpy as np
+from app.privacy.composition import Cell, HashPartition, Partitions
+from app.privacy.composition.joint_loads import Loads
+from app.privacy.composition.numbering import Numbering
 
-from app.privacy.composition import Cell, HashPartition, Loads, Numbering, Partitions
-
-AMOUNTS = np.array([5, 7, 11])
+AMOUNTS = [5, 7, 11]
 
 
 def _numbering() -> Numbering:
