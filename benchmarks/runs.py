@@ -22,8 +22,9 @@ from app.forests.contract.plan import Plan
 from app.forests.data.rows import PublicRows, SanitisedRows
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import AccountRequest, PlanRequest, plan, plan_reference
+from app.forests.planning import PlanRequest, plan, plan_reference
 from app.privacy import accountants
+from app.privacy.prices import AccountRequest
 from benchmarks.datasets import Dataset, split_of
 
 LABELLED = 5

@@ -6,7 +6,6 @@ from fractions import Fraction
 from functools import partial
 from importlib.util import find_spec
 
-from app.core import limits
 from app.core.errors import AccountantMismatch, AdjacencyMismatch, GrovekeeperError, InvalidRequest, NotSupported
 from app.forests import catalogue
 from app.forests.algorithms.auto import Choice
@@ -16,11 +15,12 @@ from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Value, read_all, without_effect
 from app.forests.contract.plan import Plan, UnlabelledPlan
 from app.forests.data.schema import Schema
-from app.privacy import accountants, events
+from app.privacy import events
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
-from app.privacy.calibration import Budget, fitted
+from app.privacy.calibration import fitted
 from app.privacy.events import Event, EventCostsMore, NonPrivate
+from app.privacy.prices import AccountRequest, budget_of
 
 ASSUMED_SIZE = 3_000
 """Public size that the rules assume where none is declared: a cautious value, for a small table."""
@@ -49,18 +49,6 @@ class PlanInvalid(GrovekeeperError):
 
     def __str__(self) -> str:
         return "not a plan of a known form"
-
-
-@dataclass(frozen=True)
-class AccountRequest:
-    """The part of a request that one account pays for; attributes as in :class:`PlanRequest`."""
-
-    epsilon: Fraction
-    public_size: int | None
-    accountant: str
-    delta: Fraction | None
-    adjacency: Adjacency
-    max_rows: int
 
 
 @dataclass(frozen=True)
@@ -218,44 +206,6 @@ def public_facts(request: PlanRequest | AccountRequest, schema: Schema, adjacenc
         mechanism_budget,
         request.profile if isinstance(request, PlanRequest) else None,
     )
-
-
-def price_of(epsilon: Fraction, *, accountant: str, delta: Fraction | None) -> int:
-    """The price of (ε, δ): whole steps of the account's unit, for all rows of one privacy unit together.
-
-    Raises:
-        InvalidRequest: δ is missing, out of range or illegal on this account, or the amount is less than one step or
-            more than any account with a δ can hold.
-    """
-    unit = accountants.by_name(accountant)
-    if unit.TAKES_DELTA is (delta is None):
-        raise InvalidRequest.at("/delta", "required" if delta is None else f"not-for-{accountant}")
-    if delta is not None and not 0 < delta < 1:
-        raise InvalidRequest.at("/delta", "not-positive" if delta <= 0 else "not-below-one")
-    if delta is not None and epsilon > limits.MAX_CAP_EPSILON_WITH_DELTA:
-        raise InvalidRequest.at("/epsilon", "too-large")
-    amount = unit.price(epsilon, delta)
-    if amount == 0:
-        raise InvalidRequest.at("/epsilon", "too-small")
-    return amount
-
-
-def budget_of(
-    epsilon: Fraction, *, accountant: str, delta: Fraction | None, adjacency: Adjacency, max_rows: int = 1
-) -> Budget:
-    """The budget that (ε, δ) gives to each row of a privacy unit, in the account's unit.
-
-    k rows cost k times the ε of one row, and k² times its ρ or μ² (docs/proofs/accounting.md A7). So the budget of one
-    row is the price divided by k or k², rounded down to whole steps. With one row per unit, the budget is the price.
-
-    Raises:
-        InvalidRequest: see :func:`price_of`; or a row gets less than one step.
-    """
-    amount = price_of(epsilon, accountant=accountant, delta=delta)
-    for_each = amount // accountants.by_name(accountant).group(max_rows)
-    if for_each == 0:
-        raise InvalidRequest.at("/epsilon", "too-small")
-    return Budget(accountant, for_each, adjacency)
 
 
 def read(value: object) -> Plan:

@@ -1,13 +1,15 @@
 """Caches loaded artifacts by digest. Artifacts are immutable, so a cached artifact is never stale."""
 
 import threading
+from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 
 from app.core import limits
-from app.forests import artifacts
-from app.forests.artifacts import Artifact
 from app.registry.store import ArtifactStore
+
+if TYPE_CHECKING:  # numpy and the algorithms take 0.1 s of CPU and 16 MB, which a service without models need not spend
+    from app.forests.artifacts import Artifact
 
 _MEMORY_OF_JSON = 12
 """Bytes of memory for a byte of JSON. Schema, guarantee and receipt are most of a small model: measured, 6 to 12."""
@@ -19,9 +21,9 @@ class ArtifactCache:
     def __init__(self, store: ArtifactStore) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._loaded = LRUCache[str, tuple[Artifact, int]](limits.MAX_CACHED_ARTIFACT_BYTES, getsizeof=_size)
+        self._loaded: LRUCache[str, tuple[Artifact, int]] = LRUCache(limits.MAX_CACHED_ARTIFACT_BYTES, getsizeof=_size)
 
-    def get(self, digest: str) -> Artifact:
+    def get(self, digest: str) -> "Artifact":
         """Returns the artifact of a digest, and loads it unless it is cached.
 
         Raises:
@@ -30,13 +32,15 @@ class ArtifactCache:
         loaded = self.loaded(digest)
         if loaded is not None:
             return loaded
+        from app.forests import artifacts
+
         data = self._store.get(digest)
         artifact = artifacts.loads(data)
         with self._lock:
             self._loaded[digest] = artifact, _memory(data)
         return artifact
 
-    def loaded(self, digest: str) -> Artifact | None:
+    def loaded(self, digest: str) -> "Artifact | None":
         """Returns the artifact of a digest if it is cached."""
         try:
             with self._lock:
@@ -55,6 +59,6 @@ def _memory(data: bytes) -> int:
     return len(data) + (_MEMORY_OF_JSON - 1) * int.from_bytes(data[:8], "little")
 
 
-def _size(loaded: tuple[Artifact, int]) -> int:
+def _size(loaded: "tuple[Artifact, int]") -> int:
     """Bytes of memory, as the cache counts them. An artifact larger than the cache is cached alone."""
     return min(loaded[1], limits.MAX_CACHED_ARTIFACT_BYTES)

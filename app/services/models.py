@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.roles import SEE_DATASET, SEE_MODEL, TAKE_MODEL, Principal
 from app.core import clock
-from app.forests import catalogue
 from app.ledger import control
 from app.ledger.entries import EntryKind
 from app.privacy import guarantees
@@ -153,6 +152,8 @@ def _card(
     unlabelled: dict[str, Any] | None,
     addresses: Sequence[str],
 ) -> ModelOut:
+    from app.forests import catalogue  # loaded with the first artifact
+
     artifact = installation.cache.get(row.digest)
     facts = artifact.metadata
     return ModelOut.model_validate(

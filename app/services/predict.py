@@ -3,6 +3,8 @@
 Prediction is post-processing: it reads no ledger and no private rows.
 """
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Collection
@@ -11,23 +13,21 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from app.access.roles import PREDICT, Principal
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, NotFound, RoleMissing, TooLarge
-from app.forests import predict as forests
-from app.forests.artifacts import Artifact
-from app.forests.data.request_cells import JsonCells
-from app.forests.data.rows import SanitisedColumns
-from app.forests.data.sanitiser import sanitise_prediction_columns, sanitise_prediction_rows
 from app.forests.data.schema import Schema
 from app.registry import models
 from app.services.installation import Installation
 from app.services.model_addresses import addressed_model
 
-if TYPE_CHECKING:  # pyarrow takes time and memory to import, which a service without tables in Arrow need not spend
+if TYPE_CHECKING:  # numpy, forests and pyarrow take time and memory, which a service without predictions need not spend
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from app.forests.artifacts import Artifact
+    from app.forests.data.rows import SanitisedColumns
     from app.services.arrow_tables import ArrowTable
 
 
@@ -108,6 +108,8 @@ class PredictingModel:
         Raises:
             InvalidRequest: the model offers no such read-out.
         """
+        from app.forests import predict as forests
+
         forest, schema = self.artifact.forest, self.schema
         probabilities = forests.probabilities(forest, schema, columns, read_out=read_out)
         codes = forests.labels(forest, schema, columns, probabilities, read_out=read_out)
@@ -172,6 +174,8 @@ def predict_at_once(installation: Installation, principal: Principal, address: s
     artifact = None if addressed is None else installation.cache.loaded(addressed.digest)
     if artifact is None:
         return None
+    from app.forests import predict as forests  # the model has loaded it
+
     schema = artifact.schema
     predicted = forests.predict_at_once(artifact.forest, schema, body, max_rows=limits.MAX_ROWS_AT_ONCE)
     if predicted is None:
@@ -196,6 +200,8 @@ def prepare_newest(installation: Installation) -> None:
     with installation.database.read() as session:
         newest = models.page(session, dataset_ids=None, before=None, limit=1)
     for row in newest:
+        from app.forests import predict as forests
+
         artifact = installation.cache.get(row.digest)
         forests.prepare(artifact.forest, artifact.schema)
 
@@ -234,6 +240,9 @@ def decode(body: bytes) -> PredictBody:
 
 def _read(model: PredictingModel, body: bytes, form: Form) -> tuple[SanitisedColumns, str | None]:
     """The sanitised rows and the read-out of a request."""
+    from app.forests import predict as forests
+    from app.forests.data.sanitiser import sanitise_prediction_columns
+
     schema = model.schema
     known = forests.read_request(model.artifact.forest, schema, body) if form is Form.JSON else None
     if known is not None:
@@ -244,7 +253,7 @@ def _read(model: PredictingModel, body: bytes, form: Form) -> tuple[SanitisedCol
     return sanitise_prediction_columns(schema, request.columns), request.read_out
 
 
-def _decode(body: bytes, form: Form, features: Collection[str]) -> "PredictBody | ArrowTable":
+def _decode(body: bytes, form: Form, features: Collection[str]) -> PredictBody | ArrowTable:
     """Reads a body; see :func:`predict` for the errors, which may repeat the names of ``features``."""
     if form is Form.JSON:
         return decode(body)
@@ -254,6 +263,9 @@ def _decode(body: bytes, form: Form, features: Collection[str]) -> "PredictBody 
 
 
 def _sanitised(schema: Schema, request: PredictBody) -> SanitisedColumns:
+    from app.forests.data.request_cells import JsonCells
+    from app.forests.data.sanitiser import sanitise_prediction_columns, sanitise_prediction_rows
+
     if request.rows is not None:
         return sanitise_prediction_rows(schema, request.rows)
     assert request.columns is not None

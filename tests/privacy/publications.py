@@ -12,11 +12,12 @@ from app.forests.contract.forest import Forest
 from app.forests.evaluation import grow as evaluation_grow
 from app.forests.evaluation import price as evaluation_price
 from app.forests.grow import grow
-from app.forests.planning import AccountRequest, PlanRequest, plan, price_of, public_facts
+from app.forests.planning import PlanRequest, plan, public_facts
 from app.forests.profile import grow as profile_grow
 from app.forests.profile import price as profile_price
 from app.privacy import accountants
 from app.privacy.adjacency import Adjacency
+from app.privacy.prices import AccountRequest, price_of
 from tests.privacy.enumeration import EnumeratingRandomness, output_law
 from tests.privacy.universe import EMPTY, TWO_SPLITS, Dataset, Record, released, rows_of
 

@@ -32,6 +32,7 @@ from app.jobs.tables import JobRow
 from app.privacy.composition import Partitions
 from app.services.evaluations import release_evaluation
 from app.services.execution import run_job
+from app.services.execution.kinds import KINDS
 from app.services.execution.perform import perform
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
@@ -232,7 +233,7 @@ def test_a_count_of_rows_in_the_metadata_of_a_job_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, walk: Walk
 ) -> None:
     """The mutant: the metadata of every output contain the number of rows in scope."""
-    honest = run_job.KINDS["train"].public_facts
+    honest = KINDS["train"].public_facts
 
     def with_count(session: Session, row: JobRow) -> dict[str, Any]:
         dataset = catalog.find(session, row.dataset_id)
@@ -247,7 +248,7 @@ def test_a_count_of_rows_in_the_metadata_of_a_job_is_detected(
         return {**honest(session, row), "n_rows": len(rows.y)}
 
     homes, found = list[Path](), []
-    monkeypatch.setattr(run_job.KINDS["train"], "public_facts", with_count)
+    monkeypatch.setattr(KINDS["train"], "public_facts", with_count)
     for name, rows in (("usual", ROWS), ("other", NEIGHBOURS["a row more"])):
         homes.append(tmp_path / name)
         found.append(walk(homes[-1], rows=rows, accountant="pure"))

@@ -21,7 +21,8 @@ from app.forests.grow import grow
 from app.forests.kernels import boosting as kernels
 from app.forests.kernels import prediction
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import PlanRequest, budget_of
+from app.forests.planning import PlanRequest
+from app.privacy.prices import budget_of
 from tests.privacy.boosting_worlds import Transcript, check_neighbours, plan_of, run
 from tests.support.schemas import schema_of
 

@@ -4,8 +4,9 @@ from fractions import Fraction
 
 from app.forests import catalogue
 from app.forests.contract.algorithm import TwoDatasetAlgorithm
-from app.forests.planning import AccountRequest, PlanRequest
+from app.forests.planning import PlanRequest
 from app.privacy.adjacency import Adjacency
+from app.privacy.prices import AccountRequest
 
 
 def request_for(

@@ -20,7 +20,8 @@ from app.forests.bins import noisy_counts
 from app.forests.bins.grow import count_noise
 from app.forests.evaluation import grow, price as evaluation
 from app.forests.profile import price as profile
-from app.forests.planning import AccountRequest, PlanRequest, public_facts
+from app.forests.planning import PlanRequest, public_facts
+from app.privacy.prices import AccountRequest
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import DiscreteLaplace, EventCostsMore, Part, Sequential, UnknownPrivacyEvent

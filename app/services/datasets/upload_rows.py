@@ -15,11 +15,10 @@ from app.access.roles import MANAGE_DATASET, Principal, Role
 from app.core import ids, limits
 from app.core.data_keys import DataKey
 from app.core.errors import TooLarge, Unavailable
-from app.datasets import catalog, fingerprints, row_files
+from app.datasets import catalog, row_files
 from app.datasets.admission import AdmissionBook
 from app.datasets.body_forms import BodyForm
 from app.datasets.cells import digest_key
-from app.datasets.fingerprints import Fingerprints
 from app.services.authorization import acting, authorized_dataset, present
 from app.services.datasets.books import opened_book
 from app.services.installation import Installation
@@ -157,7 +156,7 @@ class _Upload:
         book.begin(self._epoch_id, committed=self._before)
 
     def _ingest(self, body: SpooledBody) -> "IngestReport":
-        from app.datasets import ingest
+        from app.datasets import fingerprints, ingest
 
         dataset = self._dataset
         rules = ingest.RowRules(
@@ -169,7 +168,7 @@ class _Upload:
         )
         store = self._installation.files
         destination = row_files.sealed_rows(store, dataset.id, self._epoch_id, key=self._key)
-        prints = Fingerprints(
+        prints = fingerprints.Fingerprints(
             row_files.sealed_prints(store, dataset.id, self._epoch_id, key=self._key),
             fingerprints.installation_key(store),
             body=self._fingerprint(body),

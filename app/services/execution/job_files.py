@@ -12,7 +12,6 @@ from app.core.dask_cluster import DaskCluster
 from app.core.errors import Unavailable
 from app.core.stores import Directory
 from app.datasets import catalog, row_files
-from app.forests import catalogue
 from app.jobs import queue
 from app.jobs.queue import Claim
 from app.jobs.tables import JobPart, JobRow
@@ -53,6 +52,8 @@ def cluster_of(installation: Installation, session: Session, row: JobRow) -> Das
     """The Dask cluster that reads the rows of a job: for forests that count codes, on private datasets whose declared,
     public size is at least that of the setting.
     """
+    from app.forests import catalogue  # loaded with the kinds of jobs
+
     if row.kind != "train" or row.algorithm is None or catalogue.is_reference(row.algorithm):
         return None
     if catalogue.algorithm(row.algorithm).reads_values:

@@ -8,11 +8,10 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from types import MappingProxyType
 
 from sqlalchemy.orm import Session
 
@@ -39,7 +38,6 @@ from app.ledger import service as ledger
 from app.ledger import stored_rules
 from app.registry import models
 from app.registry.store import ArtifactLost
-from app.services.evaluations.released_evaluation import EvaluationKind
 from app.services.execution import job_files, lease
 from app.services.execution.job_files import located, row_names
 from app.services.execution.lease import Stopped
@@ -48,15 +46,8 @@ from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.jobs.kind import JobKind, Output, OutputInvalid
 from app.services.jobs.task import JobTask, PartRows
-from app.services.profiles.released_profile import ProfileKind
-from app.services.training.trained_model import TrainKind
 
 _log = logging.getLogger(__name__)
-
-KINDS: Mapping[str, JobKind] = MappingProxyType(
-    {"train": TrainKind(), "profile": ProfileKind(), "evaluation": EvaluationKind()}
-)
-"""Every kind of job by the name that the job's row stores."""
 
 COMMIT_RETRY_S = (0.25, 0.5, 1.0)
 """Pauses between attempts of the last commit, in seconds."""
@@ -201,7 +192,7 @@ def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
     """
     with installation.database.read() as session:
         row = queue.job(session, claim.job_id)
-        digests = KINDS[row.kind].inputs(row)
+        digests = _kind(row.kind).inputs(row)
     try:
         job_files.lay_out_inputs(installation, claim, digests)
     except ArtifactLost:
@@ -211,6 +202,13 @@ def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
         _give_back(installation, claim, reason=EndReason.FAILED)
         return False
     return True
+
+
+def _kind(name: str) -> JobKind:
+    """The kind of a job. The first job loads all kinds, before its charge."""
+    from app.services.execution.kinds import KINDS  # numpy and the algorithms take 0.1 s of CPU and 16 MB
+
+    return KINDS[name]
 
 
 def _give_back(installation: Installation, claim: Claim, *, reason: EndReason) -> None:
@@ -238,7 +236,7 @@ def _task(installation: Installation, session: Session, row: JobRow) -> JobTask:
         work=row.task["work"],
         n_trees=row.n_trees,
         parts=tuple(_rows(installation, session, part) for part in row.parts),
-        metadata=KINDS[row.kind].public_facts(session, row),
+        metadata=_kind(row.kind).public_facts(session, row),
         cluster=job_files.cluster_of(installation, session, row),
     )
 
@@ -301,11 +299,11 @@ def _kept(installation: Installation, claim: Claim, task: JobTask, *, stopping: 
     with lease.extended(installation, claim, trees_done=task.n_trees):
         for wait_s in STORE_RETRY_S:
             try:
-                return KINDS[task.kind].keep(installation, task, data)
+                return _kind(task.kind).keep(installation, task, data)
             except StoreUnreachable:
                 if stopping.wait(wait_s):
                     raise
-        return KINDS[task.kind].keep(installation, task, data)
+        return _kind(task.kind).keep(installation, task, data)
 
 
 def _fail(installation: Installation, claim: Claim, *, reason: EndReason) -> None:

@@ -1,7 +1,7 @@
 """Defines the interface of a kind of job. All kinds share the queue, the child process, the charge and the end.
 
 A kind states the inputs and public facts of its jobs, and checks, stores and registers the output of their children.
-A new kind is one file that implements :class:`JobKind`, one line in ``app.services.execution.run_job.KINDS``, and the
+A new kind is one file that implements :class:`JobKind`, one line in ``app.services.execution.kinds.KINDS``, and the
 function that reads the rows in ``app.services.execution.perform``.
 """
 

@@ -14,12 +14,12 @@ from sqlalchemy.orm import Session
 from app.core import amounts
 from app.core.errors import DatasetPrivate, FieldProblem, InvalidRequest
 from app.datasets import catalog
-from app.forests.planning import AccountRequest, price_of
 from app.ledger import account_facts, statements
 from app.privacy import accountants
 from app.privacy.accountants import pure
 from app.privacy.composition import Scope
 from app.privacy.events import Event, NonPrivate
+from app.privacy.prices import AccountRequest, price_of
 from app.services.declared_bounds import warnings_of
 from app.services.guarantees import of_large_amount
 from app.services.spending import scopes

@@ -12,9 +12,10 @@ from app.core.errors import AccountantMismatch, AdjacencyMismatch, InvalidReques
 from app.forests import catalogue, planning
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
-from app.forests.planning import PlanInvalid, PlanRequest, budget_of, plan
+from app.forests.planning import PlanInvalid, PlanRequest, plan
 from app.forests.trees import shapes
 from app.privacy.accountants import pure
+from app.privacy.prices import budget_of
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
 

@@ -3,6 +3,7 @@
 import pytest
 
 from app.core import limits
+from app.forests import artifacts
 from app.registry import cache
 
 
@@ -20,7 +21,7 @@ class Store:
 
 @pytest.fixture
 def loads(monkeypatch):
-    monkeypatch.setattr(cache.artifacts, "loads", len)
+    monkeypatch.setattr(artifacts, "loads", len)
     monkeypatch.setattr(limits, "MAX_CACHED_ARTIFACT_BYTES", 80)
 
 

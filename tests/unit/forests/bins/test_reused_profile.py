@@ -15,11 +15,12 @@ from app.forests.contract.plan import Plan
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import AccountRequest, PlanRequest, plan, public_facts, read
+from app.forests.planning import PlanRequest, plan, public_facts, read
 from app.forests.profile import grow as profile_grow
 from app.forests.profile import price as profile_price
 from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import Budget
+from app.privacy.prices import AccountRequest
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
