@@ -1,4 +1,4 @@
-"""Writes the metrics of an API process in the text format of Prometheus.
+"""Collects the metrics of an API process.
 
 Counts are those of this process since its start; facts about the installation are read from its database, so every
 process states the same. No metric depends on a row: there are no durations, sizes of uploads, running jobs, worker
@@ -7,13 +7,8 @@ processes, and none of the process metrics that the library offers (processor ti
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
-
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-from prometheus_client.registry import Collector
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple
 
 from app.api.problems import INTERNAL, PROBLEMS
 from app.core import limits
@@ -23,8 +18,23 @@ from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.services.observed import Observed, observe
 
-MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-_Numbers: TypeAlias = Mapping[Any, int]
+
+class Metric(NamedTuple):
+    """A metric with its time series.
+
+    Attributes:
+        kind: whether it only grows.
+        name: without the prefix of the service.
+        meaning: for people.
+        labels: names of the labels.
+        numbers: by the values of the labels, in their order.
+    """
+
+    kind: Literal["counter", "gauge"]
+    name: str
+    meaning: str
+    labels: tuple[str, ...]
+    numbers: Mapping[Any, int]
 
 
 class Answered(NamedTuple):
@@ -41,7 +51,7 @@ class Answered(NamedTuple):
     status: int
 
 
-class Metrics(Collector):
+class Metrics:
     """The metrics of one process."""
 
     def __init__(self, installation: Installation, heads: Heads) -> None:
@@ -51,35 +61,33 @@ class Metrics(Collector):
         self._lock = threading.Lock()
         self._observed: Observed | None = None
         self._observed_at = 0.0
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
 
-    def text(self) -> bytes:
-        """Every metric.
+    def collect(self) -> Iterator[Metric]:
+        """Yields every metric.
 
         Raises:
             Unavailable: the database cannot be reached or is too busy.
         """
-        return generate_latest(self._registry)
-
-    def describe(self) -> Iterable[Metric]:
-        """Names nothing, so that the registration reads no database."""
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
-        """Yields every metric."""
-        yield _counter("requests", "Answered requests", ("method", "route", "status"), self._requests())
-        yield _counter("admissions", "Requests that spend budget, by outcome", ("outcome",), self._admissions())
+        yield Metric("counter", "requests", "Answered requests", ("method", "route", "status"), self._requests())
+        yield Metric(
+            "counter", "admissions", "Requests that spend budget, by outcome", ("outcome",), self._admissions()
+        )
         errors = {(kind,): number for kind, number in self._installation.database.errors.counts().items()}
-        yield _counter("database_errors", "Transactions that the database ended with an error", ("kind",), errors)
+        yield Metric(
+            "counter", "database_errors", "Transactions that the database ended with an error", ("kind",), errors
+        )
         observed = self._observe()
         states = {(state.value,): number for state, number in observed.jobs.items()}
-        yield _gauge("jobs", "Jobs in the queue, and jobs that wait for an approval", ("state",), states)
-        yield _gauge("accounts", "Accounts in the ledger", (), {(): observed.accounts})
+        yield Metric("gauge", "jobs", "Jobs in the queue, and jobs that wait for an approval", ("state",), states)
+        yield Metric("gauge", "accounts", "Accounts in the ledger", (), {(): observed.accounts})
         near_cap = {(f"{float(share):g}",): number for share, number in observed.near_cap.items()}
-        yield _gauge("accounts_near_cap", "Accounts with at least this share of the cap spent", ("share",), near_cap)
+        yield Metric(
+            "gauge", "accounts_near_cap", "Accounts with at least this share of the cap spent", ("share",), near_cap
+        )
         behind = {(): observed.heads_behind}
-        yield _gauge("heads_behind", "Accounts whose newest entries are in no head outside the database", (), behind)
+        yield Metric(
+            "gauge", "heads_behind", "Accounts whose newest entries are in no head outside the database", (), behind
+        )
 
     def _requests(self) -> dict[tuple[str, ...], int]:
         return {(it.method, it.route, str(it.status)): number for it, number in self.requests.counts().items()}
@@ -105,17 +113,3 @@ def _outcome(outcome: bool | type[GrovekeeperError]) -> str:
     if isinstance(outcome, bool):
         return "admitted" if outcome else "repeated"
     return next((PROBLEMS[kind] for kind in outcome.__mro__ if kind in PROBLEMS), INTERNAL).slug
-
-
-def _counter(name: str, meaning: str, labels: tuple[str, ...], numbers: _Numbers) -> Metric:
-    family = CounterMetricFamily(f"grovekeeper_{name}", meaning, labels=labels)
-    for values, number in sorted(numbers.items()):
-        family.add_metric(values, number)
-    return family
-
-
-def _gauge(name: str, meaning: str, labels: tuple[str, ...], numbers: _Numbers) -> Metric:
-    family = GaugeMetricFamily(f"grovekeeper_{name}", meaning, labels=labels)
-    for values, number in sorted(numbers.items()):
-        family.add_metric(values, number)
-    return family
