@@ -1,14 +1,15 @@
 """Assembles the FastAPI application (routes, error handlers, middleware) and its OpenAPI document."""
 
 import json
-import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Depends, FastAPI
+from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.telemetry import TelemetryConfig
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
@@ -51,6 +52,8 @@ from app.services.authenticate import IdentityProvider
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.wire.base import Problem
+from app.wire.inference import InferenceIn
+from app.wire.models import PredictIn
 
 if TYPE_CHECKING:  # OpenTelemetry is an extra
     from app.api.tracing import RequestSpans
@@ -155,31 +158,19 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
             for operation in methods.values():
                 _require_key_where_it_is_missed(operation)
         document_headers(schema["paths"])
-        _share_definitions(schema)
+        for body in (PredictIn, InferenceIn):
+            schema["components"]["schemas"] |= _schemas_of(body)
         document_examples(operation for methods in schema["paths"].values() for operation in methods.values())
         app.openapi_schema = schema
     return app.openapi_schema
 
 
-def _share_definitions(schema: dict[str, Any]) -> None:
-    """Moves bodies that routes document themselves to the components, as FastAPI does with the others.
-
-    So generated clients have a class of the body's own name, and not one that follows from the operation.
-    """
-    components = schema["components"]["schemas"]
-    for methods in schema["paths"].values():
-        for operation in methods.values():
-            for media in operation.get("requestBody", {}).get("content", {}).values():
-                body = media.get("schema", {})
-                definitions = body.pop("$defs", {})
-                components |= {f"{name}In": _with_shared(definition) for name, definition in definitions.items()}
-                if "title" in body:
-                    components[body["title"]] = _with_shared(body)
-                    media["schema"] = {"$ref": f"#/components/schemas/{body['title']}"}
-
-
-def _with_shared(schema: dict[str, Any]) -> Any:
-    return json.loads(re.sub(r'"#/\$defs/(\w+)"', r'"#/components/schemas/\1In"', json.dumps(schema)))
+def _schemas_of(body: type[BaseModel]) -> dict[str, Any]:
+    """The components of a body that the service reads without the framework, which adds those of the other bodies."""
+    schema = body.model_json_schema(ref_template="#/components/schemas/{model}In")
+    schema = jsonable_encoder(schema, exclude_none=True)  # as the framework does with a default of null
+    parts = schema.pop("$defs", {})
+    return {body.__name__: schema, **{f"{name}In": part for name, part in parts.items()}}
 
 
 def _require_key_where_it_is_missed(operation: dict[str, Any]) -> None:

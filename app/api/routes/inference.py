@@ -15,7 +15,6 @@ from app.core.errors import NotFound, RoleMissing, Unavailable
 from app.services.inference import describe
 from app.services.installation import Installation
 from app.wire.inference import (
-    InferenceIn,
     InferenceOut,
     ModelMetadata,
     ModelReady,
@@ -53,7 +52,7 @@ _INFERS: dict[str, Any] = {
             "required": True,
             "content": {
                 "application/json": {
-                    "schema": InferenceIn.model_json_schema(),
+                    "schema": {"$ref": "#/components/schemas/InferenceIn"},
                     "example": {
                         "inputs": [
                             {"name": "age", "datatype": "INT64", "shape": [2], "data": [39, 70]},

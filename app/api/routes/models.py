@@ -12,7 +12,7 @@ from app.core.errors import InvalidRequest, ModelHasAlias, NotFound, NotSupporte
 from app.registry.models import ModelFilter
 from app.services import models
 from app.services.predict import Form
-from app.wire.models import ModelList, ModelOut, PredictIn, PredictOut
+from app.wire.models import ModelList, ModelOut, PredictOut
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=BodyRoute)
 
@@ -24,7 +24,7 @@ _PREDICT_BODY: dict[str, Any] = {
         "required": True,
         "content": {
             "application/json": {
-                "schema": PredictIn.model_json_schema(),
+                "schema": {"$ref": "#/components/schemas/PredictIn"},
                 "examples": {
                     "rows": {"value": {"rows": [{"age": 39, "sex": "Male"}, {"age": 70, "sex": None}]}},
                     "columns": {"value": {"columns": {"age": [39, 70], "sex": ["Male", None]}}},
