@@ -28,7 +28,7 @@ from app.services.installation import Installation
 from app.services.keys import record_uses
 from app.services.ledger.balance_checks import check_balances
 from app.services.ledger.heads import Heads, HeadWriter
-from app.services.predict import prepare_newest
+from app.services.preparation import prepare as prepare_requests
 from app.services.webhooks.deliver import deliver_due
 
 if TYPE_CHECKING:  # FastAPI and uvicorn are imported by the process that serves, not by its callers
@@ -129,7 +129,7 @@ def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
         installation.files.tidy()
 
     def load(_: threading.Event) -> None:
-        prepare_newest(installation)
+        prepare_requests(installation)
 
     def record(_: threading.Event) -> None:
         record_uses(installation)
@@ -138,7 +138,7 @@ def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
         leases.renew(installation)
 
     return [
-        Periodic("newest model", when_current(load), interval_s=limits.NEWEST_MODEL_INTERVAL_S),
+        Periodic("preparation", when_current(load), interval_s=limits.PREPARATION_INTERVAL_S),
         Periodic("authority lease", when_current(lease), interval_s=limits.LEASE_INTERVAL_S),
         Periodic("webhooks", when_current(deliver, confirms=True), interval_s=limits.WEBHOOK_INTERVAL_S),
         Periodic("last uses", when_current(record), interval_s=limits.LAST_USES_INTERVAL_S),

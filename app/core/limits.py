@@ -90,8 +90,8 @@ MAX_ROWS_AT_ONCE = 16
 """Rows of such a request."""
 AUTHORITY_LEASE_S = 1.0
 """Seconds for which an API process may answer predictions by cached authority; a revocation waits for no longer."""
-NEWEST_MODEL_INTERVAL_S = 5.0
-"""Seconds between two searches of an API process for a model to prepare for predictions."""
+PREPARATION_INTERVAL_S = 5.0
+"""Seconds between two searches of an API process for datasets and a newest model to prepare for."""
 LEASE_INTERVAL_S = 0.3
 """Seconds between two renewals of the lease of an API process that predicts."""
 MIN_LEASED_USES = 4

@@ -329,6 +329,11 @@ def epoch_ids(session: Session) -> set[str]:
     return set(session.execute(select(EpochRow.id)).scalars())
 
 
+def is_empty(session: Session) -> bool:
+    """Whether no dataset was ever declared."""
+    return session.execute(select(DatasetRow.id).limit(1)).first() is None
+
+
 def living_ids(session: Session) -> list[str]:
     """Ids of all datasets that are not deleted, in order."""
     living = select(DatasetRow.id).where(DatasetRow.deleted_at.is_(None))

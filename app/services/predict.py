@@ -18,7 +18,6 @@ from app.access.roles import PREDICT, Principal
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, NotFound, RoleMissing, TooLarge
 from app.forests.data.schema import Schema
-from app.registry import models
 from app.services.installation import Installation
 from app.services.model_addresses import addressed_model
 
@@ -193,17 +192,6 @@ def predicting_model(installation: Installation, principal: Principal, address: 
     """
     addressed = address_of(installation, principal, address)
     return PredictingModel(addressed.model_id, installation.cache.get(addressed.digest))
-
-
-def prepare_newest(installation: Installation) -> None:
-    """Prepares the newest model for predictions, so that no request waits until compiled code is loaded."""
-    with installation.database.read() as session:
-        newest = models.page(session, dataset_ids=None, before=None, limit=1)
-    for row in newest:
-        from app.forests import predict as forests
-
-        artifact = installation.cache.get(row.digest)
-        forests.prepare(artifact.forest, artifact.schema)
 
 
 def address_of(installation: Installation, principal: Principal, address: str) -> Addressed:

@@ -15,7 +15,7 @@ from app.forests import predict as forests
 from app.jobs import queue
 from app.registry import evaluations, profiles
 from app.registry import models as registered
-from app.services import models, predict
+from app.services import models, preparation
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.evaluations.show_evaluations import show_evaluation
 from app.services.execution import run_job
@@ -49,9 +49,9 @@ def test_laying_out_models_keeps_the_lease_alive_and_the_models_unreadable_to_ot
 
 
 def test_the_newest_model_is_prepared_before_a_request_needs_it(scene: Scene) -> None:
-    predict.prepare_newest(scene.installation)  # there is no model yet
+    preparation.prepare(scene.installation)  # there is no model yet
     model_id = model(scene, "a")
-    predict.prepare_newest(scene.installation)
+    preparation.prepare(scene.installation)
     with scene.installation.database.read() as session:
         artifact = scene.installation.cache.loaded(registered.find(session, model_id).digest)
     assert artifact is not None

@@ -6,6 +6,7 @@ import signal
 import socket
 import sqlite3
 import stat
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -101,6 +102,27 @@ def test_serve_is_ready_when_it_reports_ready_and_stops_on_a_signal(start: Start
     assert process.stdout is not None
     assert process.stdout.read() == "", "after the ready line nothing stands on stdout"
     assert file.read_text().strip() not in (tmp_path / "log").read_text(), "a log is no place for a key"
+
+
+def test_a_service_without_datasets_maps_no_library_for_rows_or_forests(environ: dict[str, str]) -> None:
+    """Neither a periodic task nor the search for jobs loads what only requests and jobs need."""
+    command = own_process.command("app.cli", "serve", "--port", "0", "--workers", "1")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environ, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith(READY)
+            [worker] = psutil.Process(process.pid).children()
+            while not _maps(worker, "_sqlite3"):  # as late as its first search
+                time.sleep(0.05)
+            for running in (psutil.Process(process.pid), worker):
+                assert _maps(running, "cryptography")
+                assert not any(_maps(running, library) for library in ("numpy", "llvmlite", "pyarrow", "flint"))
+        finally:
+            process.terminate()
+
+
+def _maps(process: psutil.Process, library: str) -> bool:
+    return any(f"/{library}" in mapped.path for mapped in process.memory_maps())
 
 
 def test_serve_keeps_its_key_over_a_restart(start: Start, tmp_path: Path) -> None:
