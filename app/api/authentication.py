@@ -1,13 +1,13 @@
 """Authenticates requests by key, token or session; callers that predict often are found in a cache."""
 
 import re
+from collections.abc import Mapping
 
 from starlette.requests import Request
 from starlette.types import Scope
 
 from app.access.roles import Principal
 from app.api.capacity import Capacities, Work, work_of_authentication
-from app.api.pages import sessions
 from app.api.pages.paths import is_page
 from app.api.readiness import confirm_ready, confirm_upgraded
 from app.services.authenticate import IdentityProvider, authenticate, authenticate_and_keep, cached
@@ -45,16 +45,18 @@ class Authentication:
             Unavailable: the service is not ready, or cannot read the key now.
         """
         if is_page(scope["path"]):
-            cookie = Request(scope).cookies.get(sessions.COOKIE)
-            return await self._capacities.run(Work.AUTHENTICATION, lambda: self._signed_in(cookie))
+            cookies = Request(scope).cookies
+            return await self._capacities.run(Work.AUTHENTICATION, lambda: self._signed_in(cookies))
         text = _authorization(scope)
         predicts = scope["method"] == "POST" and _PREDICTION.fullmatch(scope["path"]) is not None
         work = work_of_authentication(text, provider=self._provider)
         return await self._capacities.run(work, lambda: self._read(text, scope["path"], predicts=predicts))
 
-    def _signed_in(self, cookie: str | None) -> Principal:
+    def _signed_in(self, cookies: Mapping[str, str]) -> Principal:
+        from app.api.pages import sessions  # loaded with the dashboard
+
         confirm_ready(self._heads)
-        return sessions.authenticate(self._installation, self._heads.signer, cookie)
+        return sessions.authenticate(self._installation, self._heads.signer, cookies.get(sessions.COOKIE))
 
     def _read(self, authorization: str | None, path: str, *, predicts: bool) -> Principal:
         (confirm_upgraded if _RELEASED_MODEL.fullmatch(path) else confirm_ready)(self._heads)

@@ -1,4 +1,7 @@
-"""Defines the routes of ``/ledger/{dataset}/quotes`` and ``/reservations``: charges for external mechanisms."""
+"""Defines the routes of ``/ledger/{dataset}/quotes`` and ``/reservations``: charges for external mechanisms.
+
+What prices and writes a charge takes 0.7 MB and is imported at the first request, as in :mod:`app.api.routes.training`.
+"""
 
 from fastapi import APIRouter, Response
 
@@ -6,7 +9,6 @@ from app.api import problems
 from app.api.bodies import BodyRoute
 from app.api.deps import Caller, CurrentInstallation, Idempotency, Page, sent
 from app.core.errors import AccountantMismatch, DatasetDeleted, NeedsApproval, NotFound, RoleMissing
-from app.services.ledger import external
 from app.wire.external_charges import ExternalIn, ExternalQuote, ReservationList, ReservationOut
 
 router = APIRouter(prefix="/ledger/{dataset}", tags=["ledger"], route_class=BodyRoute)
@@ -19,6 +21,8 @@ router = APIRouter(prefix="/ledger/{dataset}", tags=["ledger"], route_class=Body
 )
 def create_quote(installation: CurrentInstallation, caller: Caller, dataset: str, body: ExternalIn) -> ExternalQuote:
     """Quote an external mechanism: its price, and whether it fits. A quote costs nothing."""
+    from app.services.ledger import external
+
     return external.quote_external(installation, caller, dataset, body)
 
 
@@ -33,12 +37,16 @@ def create_reservation(
     installation: CurrentInstallation, caller: Caller, dataset: str, body: ExternalIn, request: Idempotency
 ) -> Response:
     """Charge the dataset's account for an external mechanism, for good. Request it before the mechanism runs."""
+    from app.services.ledger import external
+
     return sent(external.charge_external(installation, caller, dataset, body, request=request))
 
 
 @router.get("/reservations", operation_id="list_reservations", responses=problems.documented(NotFound, RoleMissing))
 def list_reservations(installation: CurrentInstallation, caller: Caller, dataset: str, page: Page) -> ReservationList:
     """List the charges for external mechanisms, and who attests them."""
+    from app.services.ledger import external
+
     return external.list_reservations(installation, caller, dataset, page)
 
 
@@ -51,4 +59,6 @@ def show_reservation(
     installation: CurrentInstallation, caller: Caller, dataset: str, reservation_id: str
 ) -> ReservationOut:
     """Show one charge for an external mechanism."""
+    from app.services.ledger import external
+
     return external.show_reservation(installation, caller, dataset, reservation_id)
