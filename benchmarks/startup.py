@@ -2,9 +2,9 @@
 
 Run ``python -m benchmarks.startup``. The reference has as many routes as the API and the dashboard, none of which does
 anything, and is served by uvicorn. Both sides start alternately, each in a process of its own, until ``/readyz``
-answers; the service starts on a home that was prepared before, with one worker. Printed are medians of processor times
-until then, and of resident memory some seconds later; ``--help`` is compared with an interpreter that imports typer.
-Linux only.
+answers; the service starts on a home that was prepared before and has no dataset, with one worker. Printed are medians
+of processor times until then, and of resident memory some seconds later, with its part that is no file: processes share
+the pages of files. ``--help`` is compared with an interpreter that imports typer. Linux only.
 """
 
 import json
@@ -42,16 +42,18 @@ print(sum(map(len, documented)) + sum(len(pages.routes) for pages in PAGES))
 
 
 class Footprint(NamedTuple):
-    """Processor time of one process until the service was ready, and its resident memory at rest."""
+    """Processor time of one process until the service was ready, and its resident memory at rest, all and no file."""
 
     cpu_s: float
     memory_bytes: int
+    anonymous_bytes: int
 
     def over(self, bare: "Footprint") -> str:
         """This process as multiples of another one."""
         return (
             f"{self.cpu_s:.2f} s of CPU, {self.cpu_s / bare.cpu_s:.2f} of bare; "
-            f"{self.memory_bytes / 1e6:.0f} MB, {self.memory_bytes / bare.memory_bytes:.2f} of bare"
+            f"{self.memory_bytes / 1e6:.0f} MB, {self.memory_bytes / bare.memory_bytes:.2f} of bare, "
+            f"{self.anonymous_bytes / 1e6:.0f} MB no file"
         )
 
 
@@ -80,7 +82,7 @@ def _started(command: Sequence[str]) -> list[Footprint]:
             if httpx.get(f"{url}/readyz", timeout=60).is_success:
                 started_s = _of_process(process.pid).cpu_s
             time.sleep(_SETTLED_AFTER_S)
-            server = Footprint(started_s, _of_process(process.pid).memory_bytes)
+            server = _of_process(process.pid)._replace(cpu_s=started_s)
             return [server, *(_of_process(child) for child in _children(process.pid))]
         finally:
             process.terminate()
@@ -88,10 +90,10 @@ def _started(command: Sequence[str]) -> list[Footprint]:
 
 def _of_process(pid: int) -> Footprint:
     times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    resident_pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return Footprint(
-        (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK"), resident_pages * os.sysconf("SC_PAGE_SIZE")
-    )
+    pages = [int(pages) for pages in Path(f"/proc/{pid}/statm").read_text().split()]
+    resident, of_files = (n * os.sysconf("SC_PAGE_SIZE") for n in pages[1:3])
+    cpu_s = (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
+    return Footprint(cpu_s, resident, resident - of_files)
 
 
 def _children(pid: int) -> list[int]:
@@ -115,8 +117,8 @@ def _output(command: Sequence[str]) -> str:
 
 
 def _median(footprints: Sequence[Footprint]) -> Footprint:
-    cpu_s, memory_bytes = zip(*footprints, strict=True)
-    return Footprint(statistics.median(cpu_s), int(statistics.median(memory_bytes)))
+    cpu_s, memory_bytes, anonymous_bytes = (statistics.median(measured) for measured in zip(*footprints, strict=True))
+    return Footprint(cpu_s, int(memory_bytes), int(anonymous_bytes))
 
 
 if __name__ == "__main__":
