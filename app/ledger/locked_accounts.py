@@ -19,22 +19,22 @@ from app.db.upsert import insert_rows
 from app.ledger import (
     admission,
     chain,
-    listed_totals,
     population_totals,
     reconciliation,
     refusals,
     repository,
     rules,
     state,
+    stored_totals,
 )
 from app.ledger.admission import AccountState, Admitted, Budgets, Placed, Refused
 from app.ledger.chain import NewEntry
 from app.ledger.entries import Entry, EntryKind
-from app.ledger.listed_totals import ListedTotals
 from app.ledger.refusals import NewReservation
 from app.ledger.rules import Rules
 from app.ledger.scope_digest import digest_of
 from app.ledger.stored_rules import RulesInForce, rules_of
+from app.ledger.stored_totals import Sums
 from app.ledger.tables import AccountRow, MemberRow, ReservationRow, RulesRow
 from app.privacy.composition import Scope
 
@@ -65,8 +65,8 @@ class LockedAccounts:
         self._populations = populations
         self._members = read.members
         of_populations = list(population_totals.populations_of(session, list(populations.values())).values())
-        self._doubts = reconciliation.doubts(session, {**read.rows, **populations}, read.totals, of_populations)
-        states = {row.id: _state(session, row, read.totals[row.id]) for row in read.rows.values()}
+        self._doubts = reconciliation.doubts(session, {**read.rows, **populations}, read.sums, of_populations)
+        states = {row.id: _state(session, row) for row in read.rows.values()}
         self._budgets = Budgets(states, of_populations)
         self._in_force = in_force
         self._entries: list[tuple[str, Entry]] = []
@@ -194,10 +194,10 @@ class LockedAccounts:
 
 
 _ACCOUNTS = (
-    select(AccountRow, MemberRow, RulesRow, *listed_totals.COLUMNS)
+    select(AccountRow, MemberRow, RulesRow, *stored_totals.COLUMNS)
     .outerjoin(MemberRow, MemberRow.account_id == AccountRow.id)
     .outerjoin(RulesRow, RulesRow.account_id == AccountRow.id)
-    .outerjoin(listed_totals.SUBQUERY, listed_totals.SUBQUERY.c.account_id == AccountRow.id)
+    .outerjoin(stored_totals.SUBQUERY, stored_totals.SUBQUERY.c.account_id == AccountRow.id)
     .where(AccountRow.id.in_(bindparam("account_ids", expanding=True)))
     .order_by(AccountRow.id)
     .execution_options(populate_existing=True)
@@ -207,29 +207,30 @@ _ADD_RESERVATIONS = insert_rows(ReservationRow)
 
 @dataclass(frozen=True)
 class _Read:
-    """Locked accounts with their totals, their memberships and their rules; each by account, where there is one."""
+    """Locked accounts, the sums of their totals, their memberships and their rules; each by account, where there is
+    one."""
 
     rows: Mapping[str, AccountRow]
-    totals: Mapping[str, ListedTotals]
+    sums: Mapping[str, Sums]
     members: Mapping[str, MemberRow]
     rules: Mapping[str, Rules]
 
     @classmethod
     def of(cls, session: Session, account_ids: Collection[str]) -> Self:
         """Reads everything in one query."""
-        rows, totals, members, rules = {}, {}, {}, {}
-        for row, member, ruled, *texts in session.execute(_ACCOUNTS, {"account_ids": account_ids}).all():
-            rows[row.id], totals[row.id] = row, ListedTotals.of(texts, known=reconciliation.known_digests(row.id))
+        rows, sums, members, rules = {}, {}, {}, {}
+        for row, member, ruled, *columns in session.execute(_ACCOUNTS, {"account_ids": account_ids}).all():
+            rows[row.id], sums[row.id] = row, stored_totals.sums_of(columns)
             if member is not None:
                 members[row.id] = member
             if ruled is not None:
                 rules[row.id] = rules_of(ruled)
-        return cls(rows, totals, members, rules)
+        return cls(rows, sums, members, rules)
 
 
-def _state(session: Session, row: AccountRow, listed: ListedTotals) -> AccountState:
-    """The state of a locked account: that of its entries, if this process has verified them."""
+def _state(session: Session, row: AccountRow) -> AccountState:
+    """The state of a locked account: that of its entries; of an account that is refused unread, the stored one."""
     replay = reconciliation.verified(row)
     if replay is None:
-        return state.of_totals(session, row, listed.by_digest())
+        return state.read(session, [row])[row.id]
     return replace(state.of_totals(session, row, replay.totals), bound=replay.bound)

@@ -17,12 +17,12 @@ from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import BalanceMismatch, Unavailable
-from app.ledger import account_facts, population_totals, repository, state
+from app.ledger import account_facts, population_totals, repository, state, stored_totals
 from app.ledger.admission import Budgets, Population
 from app.ledger.entries import Entry
-from app.ledger.listed_totals import Digests, ListedTotals
 from app.ledger.replay import Replay
 from app.ledger.scope_digest import digest_of
+from app.ledger.stored_totals import Sums
 from app.ledger.tables import AccountRow
 
 _log = logging.getLogger(__name__)
@@ -41,32 +41,33 @@ class _Verified:
 
     Attributes:
         population_id: the population that the account is a member of, by the population's entries.
-        digests: as the last comparison read them.
     """
 
     replay: Replay
     population_id: str | None
-    digests: Digests | None = None
 
 
 _verified: dict[str, _Verified] = {}
 """By account: 2.5 KB for an account, and 0.4 KB for each distinct scope and open reservation in the database."""
-_other_reservations: set[str] = set()
-"""Accounts whose open reservations differed at the last comparison of all reservations."""
+_differing: set[str] = set()
+"""Accounts of which a scope or an open reservation differed at the last comparison of all of them."""
 
 
 def doubts(
     session: Session,
     rows: Mapping[str, AccountRow],
-    totals: Mapping[str, ListedTotals],
+    sums: Mapping[str, Sums],
     populations: Sequence[Population],
 ) -> dict[str, Unavailable]:
-    """Compares what admissions rest on with the entries. The log names the accounts that differ.
+    """Compares what is stored of accounts and populations with the entries, before admissions. The log names the
+    accounts that differ.
+
+    Amounts by scope are compared as sums. An admission does not rest on them: it is decided on the entries' amounts.
 
     Args:
         session: of the transaction that holds the locks of all rows.
         rows: of the accounts and of their populations, by id.
-        totals: of the accounts, by id, as the transaction read them.
+        sums: of the accounts' totals, by id, as the transaction read them.
         populations: as the transaction read them.
 
     Returns:
@@ -83,25 +84,27 @@ def doubts(
         except (BalanceMismatch, Unverified) as error:
             doubted[account_id] = error
 
-    for account_id, listed in totals.items():
+    for account_id, of_totals in sums.items():
         population_id = next((each.id for each in populations if account_id in each.members), None)
-        compare(account_id, partial(comparison.of_account, rows[account_id], listed, population_id))
+        compare(account_id, partial(comparison.of_account, rows[account_id], of_totals, population_id))
     for population in populations:
         compare(population.id, partial(comparison.of_population, rows[population.id], population.loads))
     return doubted
 
 
 def confirm_account(session: Session, row: AccountRow) -> None:
-    """Compares the balance of a locked account, of a dataset or a population, with its entries; see :func:`doubts`."""
+    """Compares the balance of a locked account, of a dataset or a population, with its entries, scope by scope."""
     with _mismatch_logged():
-        _Comparison(session).of_row(row)
+        comparison = _Comparison(session)
+        comparison.of_every_scope(row)
+        comparison.of_last_comparison(row)
 
 
 def confirm_everything(session: Session, row: AccountRow) -> None:
-    """Compares the balance and the open reservations of a locked account with its entries; see :func:`doubts`.
+    """Compares the balance, scope by scope, and the open reservations of a locked account with its entries.
 
-    Reads every reservation of the account, so no admission waits for it. If other reservations are open, admissions
-    are refused until the next comparison.
+    Reads every reservation of the account, so no admission waits for it. If anything differs, admissions are refused
+    until the next comparison.
     """
     with _mismatch_logged():
         _Comparison(session).of_everything(row)
@@ -126,12 +129,6 @@ def verified(row: AccountRow) -> Replay | None:
     """The state after all entries of an account, if this process has verified them. Nobody may change it."""
     known = _verified.get(row.id)
     return None if known is None or known.replay.hash != row.last_hash else known.replay
-
-
-def known_digests(account_id: str) -> Digests | None:
-    """The digests of an account's scopes, as the last comparison read them."""
-    known = _verified.get(account_id)
-    return None if known is None else known.digests
 
 
 def remember(entries: Sequence[tuple[str, Entry]], budgets: Budgets) -> None:
@@ -169,27 +166,35 @@ class _Comparison:
         replay = self._caught_up(row).replay
         reservations = repository.open_reservations(self.session, row.id)
         stored = Counter((item.job_id or item.id, digest_of(item.scope), item.amount) for item in reservations)
-        if stored == replay.reservations:
-            _other_reservations.discard(row.id)
-        else:
-            _other_reservations.add(row.id)
-        self.of_row(row)
+        try:
+            _require(row.id, "reservations", equal=stored == replay.reservations)
+            self.of_every_scope(row)
+        except BalanceMismatch:
+            if self.is_locked:
+                _differing.add(row.id)
+            raise
+        _differing.discard(row.id)
 
-    def of_row(self, row: AccountRow) -> None:
+    def of_every_scope(self, row: AccountRow) -> None:
         if row.privacy_unit is None:
             self.of_population(row, population_totals.of_population(self.session, row.id).loads)
-        else:
-            listed = state.totals(self.session, [row.id])[row.id]
-            self.of_account(row, listed, population_totals.id_of(self.session, row.id))
+            return
+        verified, totals = self._facts(row), stored_totals.by_digest(self.session, [row.id])[row.id]
+        _require(row.id, "totals", equal=totals == verified.replay.totals)
+        self._of_dataset(row, verified, population_totals.id_of(self.session, row.id))
 
-    def of_account(self, row: AccountRow, listed: ListedTotals, population_id: str | None) -> None:
+    def of_account(self, row: AccountRow, sums: Sums, population_id: str | None) -> None:
         verified = self._facts(row)
-        _require(row.id, "totals", equal=listed.equal(verified.replay.totals))
-        if verified.digests is not listed.digests:
-            verified = _verified[row.id] = replace(verified, digests=listed.digests)
+        _require(row.id, "totals", equal=sums == verified.replay.sums)
+        self.of_last_comparison(row)
+        self._of_dataset(row, verified, population_id)
+
+    def of_last_comparison(self, row: AccountRow) -> None:
+        _require(row.id, "a scope or a reservation", equal=row.id not in _differing)
+
+    def _of_dataset(self, row: AccountRow, verified: _Verified, population_id: str | None) -> None:
         if row.delta_set_aside is not None:
             _require(row.id, "delta", equal=state.charged_deltas(self.session, row.id) == verified.replay.deltas)
-        _require(row.id, "reservations", equal=row.id not in _other_reservations)
         if population_id != verified.population_id:
             _require(row.id, "population", equal=verified.population_id is None)
             _verified[row.id] = replace(verified, population_id=population_id)

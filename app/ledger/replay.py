@@ -10,6 +10,7 @@ from app.ledger.account_facts import delta_steps
 from app.ledger.admission import Bound
 from app.ledger.entries import FIRST_PREVIOUS_HASH, Entry, EntryKind
 from app.ledger.scope_digest import digest_of
+from app.ledger.stored_totals import Sums
 from app.privacy.accountants import pure
 from app.privacy.accountants.accountant import steps_down
 
@@ -25,6 +26,8 @@ class Replay:
         sequence: of the last entry; with ``hash`` the head of the chain.
         facts: as the first entry states them (:mod:`app.ledger.account_facts`).
         totals: charged and reserved amounts of a scope, by its digest; no scope without an amount.
+        charged: the sum of all charged amounts.
+        reserved: the sum of all reserved amounts.
         deltas: charged δ of a scope, by its digest, in steps of 10⁻¹⁸.
         reservations: open reservations, as (job or reservation, digest of the scope, amount).
         loads: of a population, the load of each member.
@@ -38,10 +41,17 @@ class Replay:
     highest_cap: int = 0
     facts: dict[str, Any] = field(default_factory=dict)
     totals: dict[str, tuple[int, int]] = field(default_factory=dict)
+    charged: int = 0
+    reserved: int = 0
     deltas: dict[str, int] = field(default_factory=dict)
     reservations: Counter[tuple[str | None, str, int]] = field(default_factory=Counter)
     loads: dict[str, int] = field(default_factory=dict)
     bound: Bound = _NOTHING
+
+    @property
+    def sums(self) -> Sums:
+        """Of the totals of all scopes."""
+        return Sums(len(self.totals), self.charged, self.reserved)
 
     def copy(self) -> Self:
         """A state that can be advanced while threads read this one."""
@@ -95,6 +105,7 @@ class Replay:
         if entry.kind is EntryKind.RESERVE:
             self.reservations[reservation] += 1
             self.totals[digest] = (charged, reserved + entry.amount)
+            self.reserved += entry.amount
             self.bound = Bound(self.bound.load + entry.amount, is_tight=False)
             return
         if not self.reservations[reservation]:
@@ -104,9 +115,11 @@ class Replay:
             del self.reservations[reservation]
         if entry.kind is EntryKind.CHARGE:
             charged += entry.amount
+            self.charged += entry.amount
             delta = delta_steps((entry.details or {}).get("delta"))
             if delta:
                 self.deltas[digest] = self.deltas.get(digest, 0) + delta
         self.totals[digest] = (charged, reserved - entry.amount)
+        self.reserved -= entry.amount
         if not any(self.totals[digest]):
             del self.totals[digest]

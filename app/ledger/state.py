@@ -14,9 +14,8 @@ from sqlalchemy.orm import Session
 
 from app.db.engine import DialectName
 from app.db.upsert import dialect_of, insert_on
-from app.ledger import listed_totals, scope_cache
+from app.ledger import scope_cache, stored_totals
 from app.ledger.admission import AccountState, CellBalance
-from app.ledger.listed_totals import NO_SCOPE, ListedTotals
 from app.ledger.scope_digest import digest_of
 from app.ledger.tables import AccountRow, BoxRow
 from app.privacy.composition import JointCell, Partitions, Scope
@@ -81,15 +80,8 @@ def _addition(dialect: DialectName) -> Executable:
 
 def read(session: Session, accounts: Sequence[AccountRow]) -> dict[str, AccountState]:
     """The states of several accounts, by id, in one query."""
-    listed = totals(session, [account.id for account in accounts])
-    return {account.id: of_totals(session, account, listed[account.id].by_digest()) for account in accounts}
-
-
-def totals(session: Session, account_ids: Sequence[str]) -> dict[str, ListedTotals]:
-    """The totals of several accounts, by id, in one query."""
-    rows = session.execute(listed_totals.QUERY, {"account_ids": account_ids})
-    texts = {account_id: lists for account_id, *lists in rows}
-    return {account_id: ListedTotals.of(texts.get(account_id, NO_SCOPE)) for account_id in account_ids}
+    totals = stored_totals.by_digest(session, [account.id for account in accounts])
+    return {account.id: of_totals(session, account, totals[account.id]) for account in accounts}
 
 
 def of_totals(session: Session, account: AccountRow, by_digest: Mapping[str, tuple[int, int]]) -> AccountState:

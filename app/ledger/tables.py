@@ -70,6 +70,7 @@ class BoxRow(Base):
         CheckConstraint("charged >= 0", name="charged_not_negative"),
         CheckConstraint("reserved >= 0", name="reserved_not_negative"),
         CheckConstraint("delta_charged >= 0", name="delta_charged_not_negative"),
+        {"sqlite_with_rowid": False},  # an admission sums all scopes of an account; rows lie in the order of the key
     )
 
 

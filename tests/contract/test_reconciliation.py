@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from sqlalchemy import Executable, delete, func, insert, select, update
+from sqlalchemy import Executable, delete, func, insert, literal_column, select, update
 
 from app.core import limits
 from app.core.errors import BalanceMismatch, BudgetExceeded, Unavailable
@@ -40,6 +40,12 @@ def accounts(installation: Installation) -> Installation:
         part = ledger.NewReservation("ds_c", 7, {}, EVENT, None, details=details)
         external.charge(session, part, delta=10**11, actor="key_a")
     return installation
+
+
+@pytest.fixture(autouse=True)
+def nothing_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests reuse ids of accounts in one process."""
+    monkeypatch.setattr(reconciliation, "_differing", set())
 
 
 @pytest.fixture
@@ -134,6 +140,46 @@ def test_the_account_admits_again_when_its_rows_are_restored(accounts: Installat
     _reserved(accounts, "ds_a")
     with pytest.raises(BudgetExceeded):
         _reserved(accounts, "ds_a", 60)
+
+
+def test_amounts_in_other_scopes_admit_no_more_than_the_entries_and_are_found_at_the_next_comparison(
+    accounts: Installation,
+) -> None:
+    """An admission compares sums of amounts, and is decided on the amounts of the entries."""
+    amounts = {0: 70, 1: 20}
+
+    def store(reserved: dict[int, int]) -> None:
+        with accounts.database.write() as session:
+            for shard, amount in reserved.items():
+                box = digest_of({"shard": [shard]})
+                session.execute(_on(BoxRow, "ds_x", reserved=amount).where(BoxRow.box == box))
+
+    with accounts.database.write() as session:
+        members.account(session, "ds_x")
+        for shard, amount in amounts.items():
+            members.reserve(session, "ds_x", amount, f"jb_{shard}", shard)
+    store({0: 20, 1: 70})
+    with accounts.database.write() as session, pytest.raises(BudgetExceeded):
+        members.reserve(session, "ds_x", 31, "jb_too_much", 0)
+    with pytest.raises(BalanceMismatch), accounts.database.write() as session:
+        caps.change(session, "ds_x", 95, reason="a test", actor="key_owner")
+    assert check_balances(accounts) == ["ds_x"]
+    with pytest.raises(BalanceMismatch):
+        _reserved(accounts, "ds_x")
+    store(amounts)
+    assert check_balances(accounts) == []
+    _reserved(accounts, "ds_x")
+
+
+@pytest.mark.parametrize("text", ["x", "20,0"])
+def test_an_amount_stored_as_text_is_a_difference(accounts: Installation, text: str) -> None:
+    if accounts.database.dialect != "sqlite":
+        pytest.skip("a column of integers holds no text")
+    with accounts.database.write() as session:
+        session.execute(update(BoxRow).where(BoxRow.account_id == "ds_a").values(charged=literal_column(f"'{text}'")))
+    assert check_balances(accounts) == ["ds_a"]
+    with pytest.raises(BalanceMismatch):
+        _reserved(accounts, "ds_a")
 
 
 def test_a_changed_balance_changes_no_cap_and_no_population(accounts: Installation) -> None:

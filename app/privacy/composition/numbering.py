@@ -4,7 +4,7 @@ The boxes of an account rarely change, but every job evaluates them inside anoth
 cell gets a number when it is first read, and later evaluations look up numbers by the keys of scopes.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
@@ -38,11 +38,9 @@ class Numbering:
     def __contains__(self, key: Hashable) -> bool:
         return key in self._of_key
 
-    def missing(self, keys: Collection[Key]) -> set[Key]:
+    def missing(self, keys: Set[Key]) -> Set[Key]:
         """The keys that denote no scope yet."""
-        if all(map(self._of_key.__contains__, keys)):
-            return set()
-        return {key for key in keys if key not in self._of_key}
+        return set() if keys <= self._of_key.keys() else keys - self._of_key.keys()
 
     def add(self, key: Hashable, scope: Scope) -> None:
         """Adds a scope. A key never denotes another scope."""
