@@ -11,10 +11,10 @@ import pytest
 
 from app.forests import catalogue
 from app.forests.contract.plan import Plan
+from app.forests.data.threads import added
 from app.forests.trees import utilities
 from app.forests.trees.grow import private_medians, selecting
 from app.forests.trees.grow.in_memory_histograms import LocalHistograms
-from app.forests.trees.row_parts import added
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Part, UnknownPrivacyEvent
 from tests.privacy.enumeration import TOLERANCE, loss, permute_and_flip_law

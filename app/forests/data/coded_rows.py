@@ -7,7 +7,7 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from app.forests.data.encoding import Encoding
 from app.forests.data.parts import DistributedRows
 from app.forests.data.rows import SanitisedRows
+from app.forests.data.threads import added, sum_over
 
 MAX_CODES: Final = 512
 """Codes of a column fit into nine bits."""
@@ -70,6 +71,26 @@ class CodedBlock:
         return CodedBlock(self.low[:, kept], high)
 
 
+class TakenBlocks:
+    """PRIVATE codes of consecutive rows, to be read by other bins once."""
+
+    def __init__(self, tables: Sequence[NDArray[np.uint8]], blocks: Sequence[CodedBlock]) -> None:
+        """Takes blocks, and for each column a code by the code in the blocks."""
+        self.n_rows = sum(block.n_rows for block in blocks)
+        self._tables, self._blocks = tables, blocks
+
+    def codes(self) -> NDArray[np.uint8]:
+        """PRIVATE uint8 ``(n_features, n_rows)``, equal to ``Encoding.encode`` of the rows' values.
+
+        The blocks are dropped, so that the rows are in memory once.
+        """
+        blocks, self._blocks = self._blocks, ()
+        codes = np.empty((len(self._tables), self.n_rows), dtype=np.uint8)
+        for index, table in enumerate(self._tables):
+            np.concatenate([table[block.column(index)] for block in blocks], out=codes[index])
+        return codes
+
+
 @dataclass(frozen=True)
 class CodeRequest:
     """What a job reads of rows that are read as codes.
@@ -103,33 +124,27 @@ class CodedColumns:
     def counts(self, index: int) -> NDArray[np.int64]:
         """Exact PRIVATE number of rows of every code of one column."""
         n_codes = int(self.public.n_codes[index])
-        counts = np.zeros(n_codes, dtype=np.int64)
-        for block in self.blocks:
-            counts += np.bincount(block.column(index), minlength=n_codes)
-        return counts
+        blocks = self.blocks or [CodedBlock.none(len(self.public.n_codes))]
+        return sum_over(blocks, lambda block, onto: added(np.bincount(block.column(index), minlength=n_codes), onto))
 
-    def take_codes(self, encoding: Encoding, n_rows: int) -> Iterator[NDArray[np.uint8]]:
-        """The codes by bins whose edges are public edges, too. Blocks are dropped as their codes are copied, so that
-        the rows are in memory once.
+    def take(self, encoding: Encoding, n_rows: int) -> list[TakenBlocks]:
+        """The rows by bins whose edges are public edges, too; at least one part, which may be empty. No row is left.
 
         Args:
             encoding: public or released bins of the same schema.
             n_rows: blocks of fewer rows are joined.
 
-        Yields:
-            PRIVATE uint8 ``(n_features, n_rows)`` of consecutive rows, equal to ``encoding.encode`` of their values;
-            at least once.
+        Raises:
+            ValueError: an edge of ``encoding`` is no public edge.
         """
         tables = _tables(self.public, encoding)
-        blocks, self.blocks = self.blocks[::-1] or [CodedBlock.none(len(tables))], []
-        while blocks:
-            taken = [blocks.pop()]
-            while blocks and sum(block.n_rows for block in taken) + blocks[-1].n_rows <= n_rows:
-                taken.append(blocks.pop())
-            codes = np.empty((len(tables), sum(block.n_rows for block in taken)), dtype=np.uint8)
-            for index, table in enumerate(tables):
-                np.concatenate([table[block.column(index)] for block in taken], out=codes[index])
-            yield codes
+        blocks, self.blocks = self.blocks or [CodedBlock.none(len(tables))], []
+        joined: list[list[CodedBlock]] = [[]]
+        for block in blocks:
+            if joined[-1] and sum(other.n_rows for other in joined[-1]) + block.n_rows > n_rows:
+                joined.append([])
+            joined[-1].append(block)
+        return [TakenBlocks(tables, consecutive) for consecutive in joined]
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from app.core.dask_cluster import CONFIG, DaskCluster
 from app.core.errors import GrovekeeperError
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
+from app.forests.data.threads import sum_of
 from app.forests.grow import code_request
 from app.forests.remote import messages
 from app.forests.remote.distributed_rows import CodedDistributedRows
-from app.forests.trees.row_parts import sum_of
 from app.privacy.composition import Partitions
 from app.services.jobs.task import PartRows
 from app.services.training import shard_tasks

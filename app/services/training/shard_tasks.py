@@ -19,9 +19,9 @@ from app.core.stores import Store, StoredFile
 from app.datasets import private_rows
 from app.datasets.row_layout import RowGroups
 from app.forests.data.coded_rows import CodedRows, CodeRequest
+from app.forests.data.threads import sum_of
 from app.forests.remote import messages
 from app.forests.remote.row_states import ShardStates, StateMissing
-from app.forests.trees.row_parts import sum_of
 from app.privacy.composition import Partitions, Scope
 
 

@@ -1,5 +1,7 @@
 """Tests codes by public bins: coarser bins read from them are the bins of the values."""
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -65,15 +67,24 @@ def cuts_of(seed: int) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(3))
 def test_released_bins_are_read_from_the_public_grid(seed: int) -> None:
     encoding, rows = quantile_bins.encoding(SCHEMA, cuts_of(seed)), values(700, seed)
-    blocks = list(coded(GRID, rows, 0, 13, 13, 300).take_codes(encoding, 250))
+    blocks = [taken.codes() for taken in coded(GRID, rows, 0, 13, 13, 300).take(encoding, 250)]
     np.testing.assert_array_equal(np.concatenate(blocks, axis=1), encoding.encode(rows))
     assert [block.shape[1] for block in blocks] == [13, 287, 400]
 
 
+def test_taken_rows_are_in_memory_once() -> None:
+    columns = coded(GRID, values(20), 10)
+    blocks = [weakref.ref(block) for block in columns.blocks]
+    (taken,) = columns.take(quantile_bins.encoding(SCHEMA, cuts_of(0)), 100)
+    taken.codes()
+    assert columns.n_rows == 0
+    assert [block() for block in blocks] == [None, None]
+
+
 def test_public_bins_are_read_as_they_are() -> None:
     encoding, rows = Encoding.of(SCHEMA, 32), values(300)
-    (codes,) = coded(encoding, rows).take_codes(encoding, 1)
-    np.testing.assert_array_equal(codes, encoding.encode(rows))
+    (taken,) = coded(encoding, rows).take(encoding, 1)
+    np.testing.assert_array_equal(taken.codes(), encoding.encode(rows))
 
 
 def test_the_grid_is_wide_and_bins_with_a_byte_are_not() -> None:
@@ -100,10 +111,10 @@ def test_rows_are_left_out_one_by_one() -> None:
 
 
 def test_no_rows_give_one_empty_part() -> None:
-    (codes,) = CodedColumns(GRID).take_codes(quantile_bins.encoding(SCHEMA, cuts_of(0)), 100)
-    assert codes.shape == (len(FEATURES), 0)
+    (taken,) = CodedColumns(GRID).take(quantile_bins.encoding(SCHEMA, cuts_of(0)), 100)
+    assert taken.codes().shape == (len(FEATURES), 0)
 
 
 def test_bins_that_the_public_bins_do_not_hold_are_refused() -> None:
     with pytest.raises(ValueError, match="not public"):
-        next(coded(Encoding.of(SCHEMA, 7), values(3)).take_codes(Encoding.of(SCHEMA, 8), 10))
+        coded(Encoding.of(SCHEMA, 7), values(3)).take(Encoding.of(SCHEMA, 8), 10)
