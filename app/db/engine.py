@@ -6,12 +6,14 @@ cannot write: SQLite fails an upgrade from read to write at once with "database 
 """
 
 import os
+import select
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from app.core import limits
@@ -91,14 +93,30 @@ def open_engine(url: URL, *, pool_size: int = limits.MAX_DATABASE_CONNECTIONS) -
     """
     if dialect_of(url) == "sqlite":
         return _open_sqlite(url, pool_size=pool_size)
-    return create_engine(
+    engine = create_engine(
         url.update_query_dict({key: value for key, value in _POSTGRESQL_DEFAULTS.items() if key not in url.query}),
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=limits.DATABASE_POOL_WAIT_S,
-        pool_pre_ping=True,
         hide_parameters=True,
     )
+    event.listen(engine, "checkout", partial(_refuse_if_ended, engine.dialect))
+    return engine
+
+
+def _refuse_if_ended(dialect: Dialect, connection: Any, _entry: ConnectionPoolEntry, _checked_out: object) -> None:
+    """Lets the pool replace a connection that ended while it was idle.
+
+    An idle connection has nothing to read, unless the server has ended it or told something; only then the server is
+    asked, which takes a round trip. The kernel ends connections to a machine that has gone (keepalives).
+    """
+    try:
+        readable = select.poll()
+        readable.register(connection, select.POLLIN)
+        if readable.poll(0):
+            dialect.do_ping(connection)
+    except dialect.loaded_dbapi.Error as error:
+        raise DisconnectionError from error
 
 
 def _open_sqlite(url: URL, *, pool_size: int) -> Engine:

@@ -76,3 +76,29 @@ def test_a_transaction_that_takes_too_long_is_unavailable_and_writes_nothing(
     assert count(url) == before + 1
     database.close()
     other.close()
+
+
+def test_a_connection_that_ended_while_idle_is_replaced_and_no_other_connection_is_asked(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, other = Database.open(url), Database.open(url)
+    asked, ask = [], database.engine.dialect.do_ping
+    monkeypatch.setattr(database.engine.dialect, "do_ping", lambda connection: asked.append(1) or ask(connection))
+    for _ in range(3):
+        first = backend(database)
+    assert not asked
+    with other.write() as session:
+        session.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": first})
+    second = backend(database)
+    assert second != first
+    assert backend(database) == second
+    assert len(asked) == 1
+    assert not database.errors.counts()
+    database.close()
+    other.close()
+
+
+def backend(database: Database) -> int:
+    """The server's process of the connection of a transaction."""
+    with database.read() as session:
+        return int(session.execute(text("SELECT pg_backend_pid()")).scalar_one())
