@@ -48,8 +48,8 @@ def numbering(
     for start in range(0, len(unknown), _BATCH_SIZE):
         for digest, text in session.execute(query.where(BoxRow.box.in_(unknown[start : start + _BATCH_SIZE]))):
             scope = {name: tuple(cells) for name, cells in json.loads(text).items()}
-            if digest_of(scope) == digest:
-                scopes.add(digest, scope)
+            if (own := digest_of(scope)) == digest:
+                scopes.add(own, scope)
                 missing.discard(digest)
     return scopes, missing
 

@@ -1,6 +1,7 @@
 """Computes the digest that identifies a scope in the database, where its text can be too long for a key."""
 
 import hashlib
+import sys
 
 import rfc8785
 
@@ -8,5 +9,9 @@ from app.privacy.composition import Scope
 
 
 def digest_of(scope: Scope) -> str:
-    """SHA-256 of a scope's canonical JSON, in lower-case hexadecimal."""
-    return hashlib.sha256(rfc8785.dumps({name: list(cells) for name, cells in scope.items()})).hexdigest()
+    """SHA-256 of a scope's canonical JSON, in lower-case hexadecimal.
+
+    Equal digests are one object, because sets of thousands of them are compared at every admission.
+    """
+    canonical = rfc8785.dumps({name: list(cells) for name, cells in scope.items()})
+    return sys.intern(hashlib.sha256(canonical).hexdigest())
