@@ -4,6 +4,9 @@ Run ``python -m benchmarks.http_prediction``. The service and the bare route run
 with the same options. One client process sends blocks of requests to both in turn; ratios are medians of paired blocks.
 Before each block, requests that are not measured give the service its lease on cached authority (ADR 0038).
 CPU seconds are those of the server process. Above 1, the service is slower.
+
+With ``--before <folder>``, a checkout of an earlier commit (``git worktree add <folder> 75ed3f2``), the reference is
+the service of that commit with a model of its own.
 """
 
 import argparse
@@ -18,8 +21,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,7 @@ from fastapi import FastAPI, Request, Response
 from app.cli.serve import bound, server_config
 from app.core import limits
 
+_HERE = Path(__file__).parents[1]
 _N_FEATURES = 14
 _FEATURES = [
     {"name": f"x{index}", "type": "numeric", "lower": 0, "upper": 1, "bounds": "natural"}
@@ -156,10 +160,12 @@ def compare(name: str, service: Target, reference: Target, body: bytes, *, n_cli
 
 
 @contextmanager
-def _process(arguments: list[str], environ: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A server process and the port that its first line of output names."""
+def _process(
+    arguments: list[str], environ: dict[str, str], *, folder: Path
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A server process of a checkout, and the port that its first line of output names."""
     process = subprocess.Popen(  # our own programs
-        [sys.executable, "-m", *arguments], env=os.environ | environ, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", *arguments], env=os.environ | environ, cwd=folder, stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None
@@ -202,32 +208,41 @@ def _trained(http: httpx.Client) -> str:
         time.sleep(0.5)
 
 
-def main() -> None:
-    """Prints all ratios."""
-    with tempfile.TemporaryDirectory() as folder:
-        environ = {"GROVEKEEPER_HOME": folder, "GROVEKEEPER_LOG_LEVEL": "WARNING"}
-        with _process(["app.cli", "serve", "--port", "0"], environ) as (process, port):
-            key = (Path(folder) / "admin.key").read_text(encoding="ascii").strip()
+@contextmanager
+def _service(checkout: Path) -> Iterator[tuple[Target, httpx.Client]]:
+    """A service with a model, on an empty home."""
+    with tempfile.TemporaryDirectory() as home:
+        environ = {"GROVEKEEPER_HOME": home, "GROVEKEEPER_LOG_LEVEL": "WARNING"}
+        with _process(["app.cli", "serve", "--port", "0"], environ, folder=checkout) as (process, port):
+            key = (Path(home) / "admin.key").read_text(encoding="ascii").strip()
             headers = {"Authorization": f"Bearer {key}"}
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=300) as http:
-                path = f"/models/{_trained(http)}/predict"
-                print(f"{'service / bare route':<40}{'rate':>9}{'cpu':>9}{'p50':>9}{'p99':>9}{'cpu us/req':>12}")
-                for n_rows, n_requests in ((1, 640), (1_000, 64)):
-                    body = json.dumps({"rows": rows_of(n_rows)}).encode("ascii")
-                    answer = Path(folder) / "answer.json"
-                    answer.write_bytes(
-                        http.post(path, content=body, headers={"Content-Type": "application/json"}).content
-                    )
-                    with _process(["benchmarks.http_prediction", "--bare", str(answer)], {}) as (peer, peer_port):
-                        for n_clients in (1, 16):
-                            compare(
-                                f"{n_rows:,} rows, {n_clients} clients",
-                                Target(process.pid, port, path, key),
-                                Target(peer.pid, peer_port, path, key),
-                                body,
-                                n_clients=n_clients,
-                                n_requests=n_requests,
-                            )
+                yield Target(process.pid, port, f"/models/{_trained(http)}/predict", key), http
+
+
+@contextmanager
+def _bare_route(service: Target, answer: bytes) -> Iterator[Target]:
+    """The bare route with a fixed answer."""
+    with tempfile.NamedTemporaryFile() as file:
+        Path(file.name).write_bytes(answer)
+        with _process(["benchmarks.http_prediction", "--bare", file.name], {}, folder=_HERE) as (process, port):
+            yield replace(service, pid=process.pid, port=port)
+
+
+def main(before: Path | None) -> None:
+    """Prints all ratios."""
+    with ExitStack() as services:
+        service, http = services.enter_context(_service(_HERE))
+        earlier = None if before is None else services.enter_context(_service(before))[0]
+        named = f"service / {'bare route' if earlier is None else before}"
+        print(f"{named:<40}{'rate':>9}{'cpu':>9}{'p50':>9}{'p99':>9}{'cpu us/req':>12}")
+        for n_rows, n_requests in ((1, 640), (1_000, 64)):
+            body = json.dumps({"rows": rows_of(n_rows)}).encode("ascii")
+            answer = http.post(service.path, content=body, headers={"Content-Type": "application/json"}).content
+            with nullcontext(earlier) if earlier is not None else _bare_route(service, answer) as reference:
+                for n_clients in (1, 16):
+                    name = f"{n_rows:,} rows, {n_clients} clients"
+                    compare(name, service, reference, body, n_clients=n_clients, n_requests=n_requests)
 
 
 def serve_bare(answer: Path) -> None:
@@ -240,5 +255,6 @@ def serve_bare(answer: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--bare", type=Path, help="serve the bare route with the answer in this file")
+    parser.add_argument("--before", type=Path, help="a checkout of the commit to compare with")
     given = parser.parse_args()
-    main() if given.bare is None else serve_bare(given.bare)
+    main(given.before) if given.bare is None else serve_bare(given.bare)
