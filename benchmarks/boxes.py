@@ -2,16 +2,16 @@
 
 Run ``python -m benchmarks.boxes``. The account is cut by a hash of 64 cells, a column of 12 and 24 uploads; boxes
 restrict one to three of them. The history is reserved in groups; the measured code is ``ledger.reserve`` in a committed
-transaction of its own, after entries of another process. The output is the median time of reservations and of a plain
-one-row update on the same engine, in brackets the CPU of this process, and last the ratio of a reservation's CPU to its
-CPU with one box. A balance finds the tightest cell of the dataset; a reservation that fits by a bound does not.
+transaction of its own. The output is the median time of reservations and of a plain one-row update on the same engine,
+in brackets the CPU of this process, and last the ratio of a reservation's CPU to that of one on an account with one
+box, in turns with it: the median of the pairs. A balance finds the tightest cell of the dataset; a reservation that
+fits by a bound does not.
 """
 
 import random
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from app.db.unit_of_work import Database
 from app.ledger import service as ledger
@@ -23,7 +23,7 @@ from benchmarks.ledger import EVENT, add_one, databases, make_plain_table, new_a
 
 _REPEATS = 40
 _BULK = 1_000
-_GROWTH = ((1_000, 1), (1_000, 100), (10_000, 100), (10_000, 1_000), (10_000, 10_000))
+_GROWTH = ((1_000, 100), (10_000, 100), (10_000, 1_000), (10_000, 10_000))
 """Pairs of entries and distinct boxes."""
 
 _PARTITIONS = Partitions(
@@ -69,47 +69,41 @@ def grown(database: Database, account: str, *, n_entries: int, n_boxes: int) -> 
     return scopes
 
 
-@dataclass(frozen=True)
-class Medians:
-    """Medians in milliseconds: wall-clock time, and CPU of this process."""
+class Account:
+    """An account that has grown, and what is measured on it."""
 
-    clock: float
-    cpu: float
+    def __init__(self, database: Database, *, n_entries: int, n_boxes: int) -> None:
+        self._database, self._id = database, f"ds_{n_entries}_{n_boxes}"
+        self._scopes = grown(database, self._id, n_entries=n_entries, n_boxes=n_boxes)
+        self._chance = random.Random(0)
 
-    def __str__(self) -> str:
-        return f"{self.clock:.1f} ({self.cpu:.1f})"
-
-
-def measure(database: Database, *, n_entries: int, n_boxes: int) -> dict[str, Medians]:
-    """Medians of a reservation, of a balance and of a plain update."""
-    account = f"ds_{n_entries}_{n_boxes}"
-    scopes = grown(database, account, n_entries=n_entries, n_boxes=n_boxes)
-    chance = random.Random(0)
-
-    def reserve(turn: int) -> None:
-        reservation = NewReservation(account, 1, chance.choice(scopes), EVENT, f"jb_new_{turn}")
-        with database.write() as session:
+    def reserve(self) -> None:
+        """Reserves 1 on a box."""
+        job_id = f"jb_{self._chance.getrandbits(64)}"
+        reservation = NewReservation(self._id, 1, self._chance.choice(self._scopes), EVENT, job_id)
+        with self._database.write() as session:
             ledger.reserve(session, [reservation], actor="key_analyst")
 
-    def balance(_turn: int) -> None:
-        with database.read() as session:
-            statements.balance(session, account)
-
-    def update(_turn: int) -> None:
-        with database.write() as session:
-            add_one(session)
-
-    return {work.__name__: _medians(work) for work in (reserve, balance, update)}
+    def balance(self) -> None:
+        """Finds the tightest cell."""
+        with self._database.read() as session:
+            statements.balance(session, self._id)
 
 
-def _medians(work: Callable[[int], None]) -> Medians:
-    times, cpu = [], []
-    for turn in range(_REPEATS):
-        start, started = time.perf_counter(), time.process_time()
-        work(turn)
-        times.append(time.perf_counter() - start)
-        cpu.append(time.process_time() - started)
-    return Medians(statistics.median(times) * 1_000, statistics.median(cpu) * 1_000)
+def _measured(*works: Callable[[], None]) -> list[list[tuple[float, float]]]:
+    """Milliseconds of several pieces of work, wall-clock time and CPU of this process, in turns."""
+    times: list[list[tuple[float, float]]] = [[] for _ in works]
+    for _ in range(_REPEATS):
+        for work, of_work in zip(works, times, strict=True):
+            start, started = time.perf_counter(), time.process_time()
+            work()
+            of_work.append(((time.perf_counter() - start) * 1_000, (time.process_time() - started) * 1_000))
+    return times
+
+
+def _medians(times: list[tuple[float, float]]) -> str:
+    clock, cpu = (statistics.median(side) for side in zip(*times, strict=True))
+    return f"{clock:.1f} ({cpu:.1f})"
 
 
 def main() -> None:
@@ -120,12 +114,17 @@ def main() -> None:
         for name, url in urls:
             database = Database.open(url, pool_size=2)
             make_plain_table(database)
-            cpu_of_one_box = None
+
+            def update(database: Database = database) -> None:
+                with database.write() as session:
+                    add_one(session)
+
+            with_one_box = Account(database, n_entries=1_000, n_boxes=1)
             for n_entries, n_boxes in _GROWTH:
-                medians = measure(database, n_entries=n_entries, n_boxes=n_boxes)
-                cpu_of_one_box = cpu_of_one_box or medians["reserve"].cpu
-                figures = "".join(f"{median!s:>16}" for median in medians.values())
-                ratio = medians["reserve"].cpu / cpu_of_one_box
+                account = Account(database, n_entries=n_entries, n_boxes=n_boxes)
+                one, reserve = _measured(with_one_box.reserve, account.reserve)
+                ratio = statistics.median(ours[1] / its[1] for its, ours in zip(one, reserve, strict=True))
+                figures = "".join(f"{_medians(times):>16}" for times in (reserve, *_measured(account.balance, update)))
                 print(f"{name:<11} {n_entries:>9} {n_boxes:>7}{figures} {ratio:>15.1f}x", flush=True)
             database.close()
 
