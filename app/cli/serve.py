@@ -19,7 +19,7 @@ from app.cli.prepare import prepare, refuse_rewound
 from app.cli.worker_pool import WorkerPool
 from app.core import limits, logging
 from app.core.errors import InstallationError, Unavailable
-from app.core.memory import forbid_core_dumps, share_arenas, without_collection
+from app.core.memory import ONE_BLAS_THREAD, forbid_core_dumps, share_arenas, without_collection
 from app.core.periodic import Periodic
 from app.core.settings import PREFIX, Settings
 from app.services import leases
@@ -160,8 +160,7 @@ def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
             was rewound, or the API ended by itself.
     """
     logging.configure(settings.log_level)
-    forbid_core_dumps()
-    share_arenas(2)
+    _limit_memory()
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
         prepare(settings)
         pool = WorkerPool(settings.workers, environ=worker_environment(settings), secrets=worker_secrets(settings))
@@ -188,8 +187,7 @@ def serve_api(settings: Settings) -> None:
         InstallationError: the address is in use, the ledger was rewound, or the API ended by itself.
     """
     logging.configure(settings.log_level)
-    forbid_core_dumps()
-    share_arenas(2)
+    _limit_memory()
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
         api = _api(settings, listener)
         api.start()
@@ -243,6 +241,13 @@ def stop_signals() -> Iterator[threading.Event]:
 def address(host: str, listener: socket.socket) -> str:
     """The URL of a bound socket, with its real port."""
     return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+
+
+def _limit_memory() -> None:
+    """Forbids core dumps, and limits what threads of this process take, before the second thread starts."""
+    forbid_core_dumps()
+    share_arenas(2)
+    os.environ.update(ONE_BLAS_THREAD)
 
 
 def worker_environment(settings: Settings) -> dict[str, str]:

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import app
+from app.core.memory import ONE_BLAS_THREAD
 
 _INHERITED = (
     "PATH",
@@ -29,4 +30,4 @@ def provider_environment() -> dict[str, str]:
 def scrubbed_environment() -> dict[str, str]:
     """The environment of a child: the paths of Python and its caches, without addresses and keys."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    return inherited | {"PYTHONPATH": str(Path(app.__file__).parents[1]), "PYTHONSAFEPATH": "1"}
+    return {**inherited, **ONE_BLAS_THREAD, "PYTHONPATH": str(Path(app.__file__).parents[1]), "PYTHONSAFEPATH": "1"}

@@ -6,8 +6,9 @@ import os
 import resource
 import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 _PR_SET_DUMPABLE = 4
 _M_ARENA_MAX = -8
@@ -15,6 +16,10 @@ _M_MMAP_THRESHOLD = -3
 _M_TRIM_THRESHOLD = -1
 _LARGE_BYTES = 2**20
 _SPARE_BYTES = 2**24
+
+ONE_BLAS_THREAD: Final[Mapping[str, str]] = {"OPENBLAS_NUM_THREADS": "1"}
+"""Variables for processes that import numpy, whose library would start a thread for each further processor. On two
+processors that takes 0.1 s of processor time, nearly half of a small child's, and matrices of forests are small."""
 
 
 def forbid_core_dumps() -> None:
