@@ -1,4 +1,4 @@
-"""Opens the transactions of callers, finds the dataset that a request names, and checks the caller's role on it."""
+"""Opens transactions on behalf of callers, and checks their roles on the dataset that a request names."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence, Set

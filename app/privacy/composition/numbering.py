@@ -1,4 +1,4 @@
-"""Caches scopes by key as numbers of lists of cells.
+"""Numbers the lists of cells that scopes consist of, and keeps the numbers by the key of each scope.
 
 The boxes of an account rarely change, but every job evaluates them inside another box. So every list of cells and every
 cell gets a number when it is first read, and later evaluations look up numbers by the keys of scopes.
