@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import LeaseLost, NotFound
+from app.db.round_trips import sent_together
 from app.db.upsert import insert_rows
 from app.jobs import turns
 from app.jobs.states import UNFINISHED, EndReason, JobState
@@ -45,11 +46,12 @@ def enqueue(session: Session, rows: Sequence[JobRow], *, at: datetime) -> None:
         dataset_ids = sorted({part.dataset for part in row.parts})
         row.reads = " ".join(dataset_ids)
         reads += [{"job_id": row.id, "dataset_id": dataset_id} for dataset_id in dataset_ids]
-    if rows:
-        columns = JobRow.__table__.columns.keys()
-        session.execute(_ADD_JOBS, [{name: getattr(row, name) for name in columns} for row in rows])
-    if reads:
-        session.execute(_ADD_READS, reads)
+    columns = JobRow.__table__.columns.keys()
+    with sent_together(session):
+        if rows:
+            session.execute(_ADD_JOBS, [{name: getattr(row, name) for name in columns} for row in rows])
+        if reads:
+            session.execute(_ADD_READS, reads)
 
 
 def has_queued(session: Session, *, closed: Collection[str] = ()) -> bool:

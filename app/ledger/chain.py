@@ -95,6 +95,11 @@ def write(session: Session, entries: Sequence[tuple[str, Entry]]) -> None:
     """Writes sealed entries, each with the id of its account, the heads of the accounts, and complete subtrees."""
     session.flush()
     repository.insert_entries(session, entries)
+    complete_subtrees(session, entries)
+
+
+def complete_subtrees(session: Session, entries: Sequence[tuple[str, Entry]]) -> None:
+    """Writes the subtrees that entries complete, which were written in the same transaction."""
     for account_id, entry in entries:
         Log(session, account_id).complete(entry.sequence)
 

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from app.core import ids
 from app.core.errors import NeedsApproval, NotFound, Unavailable
 from app.db import row_locks
+from app.db.round_trips import sent_together
 from app.db.upsert import insert_rows
 from app.ledger import (
     admission,
@@ -141,9 +142,12 @@ class LockedAccounts:
     def write(self) -> None:
         """Writes the reservations, the entries, the heads and the totals of all jobs that were reserved."""
         if self._reservations:
-            self._session.execute(_ADD_RESERVATIONS, self._reservations)
-            state.add_reserved(self._session, self._scopes, self._reserved)
-            chain.write(self._session, self._entries)
+            self._session.flush()  # the heads
+            with sent_together(self._session):
+                self._session.execute(_ADD_RESERVATIONS, self._reservations)
+                state.add_reserved(self._session, self._scopes, self._reserved)
+                repository.insert_entries(self._session, self._entries)
+            chain.complete_subtrees(self._session, self._entries)
 
     def committed(self) -> None:
         """Takes note that the transaction was committed."""
