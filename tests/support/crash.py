@@ -323,7 +323,7 @@ def _population_places(
 
     places: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
         "member-entry-written": (lambda: after(repository, "insert_entries", kill), submit),
-        "load-written": (lambda: after(chain, "write", kill), submit),
+        "load-written": (lambda: after(chain, "complete_subtrees", kill), submit),
         "void-written": (lambda: after(repository, "insert_entries", kill), member.cancel_newest_job),
         "void-load-written": (lambda: after(chain, "write", kill), member.cancel_newest_job),
         "population-cap-written": (lambda: after(chain, "append", kill), lower),
