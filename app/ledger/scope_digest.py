@@ -1,4 +1,4 @@
-"""Computes the digest that identifies a scope in the database, where its text can be too long for a key."""
+"""Computes the SHA-256 digest that stands for a scope in keys of the database, for which its text can be too long."""
 
 import hashlib
 import sys

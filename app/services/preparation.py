@@ -1,4 +1,4 @@
-"""Loads the code that plans jobs and the newest model, before a request needs them."""
+"""Loads the newest model, and the code that plans jobs, before a request needs them."""
 
 from importlib import import_module
 

@@ -1,7 +1,8 @@
-"""Represents boxes as arrays: the distinct lists of cells of each partition, and the lists of every box.
+"""Represents scopes as arrays: the distinct lists of cells of each partition, and which of them every scope has.
 
-Accounts have many boxes and few lists of cells. So values that depend on cells are computed once per list, and values
-that depend on amounts are sums over arrays.
+A scope is called a box here, because it is a list of cells in each partition. Accounts have many boxes and few lists
+of cells. So values that depend on cells are computed once per list, and values that depend on amounts are sums over
+arrays.
 """
 
 from collections.abc import Collection, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Brings the files of a job to this machine: models before its charge, rows before and after it."""
+"""Copies the files that a job needs to this machine: models, and encrypted files of rows, which it does not open."""
 
 import logging
 from collections.abc import Sequence
