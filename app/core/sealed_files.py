@@ -150,7 +150,8 @@ class Reader(SeekableReader):
         super().__init__(n_sealed - self._n_chunks * TAG_BYTES)
         if self._n_chunks < 1 or self.size < 0 or (self._n_chunks - 1) * CHUNK_BYTES > self.size:
             raise SealBroken
-        self._index, self._chunk = self._n_chunks - 1, self._decrypted(self._n_chunks - 1)
+        self._index, self._chunk = -1, memoryview(b"")
+        self._kept(self._n_chunks - 1)
 
     @property
     def file_id(self) -> bytes:
@@ -158,11 +159,21 @@ class Reader(SeekableReader):
         return self._seal.header[-FILE_ID_BYTES:]
 
     def read_range(self, start: int, end: int) -> bytes:
-        indices = range(start // CHUNK_BYTES, (end - 1) // CHUNK_BYTES + 1)
-        pieces = [memoryview(self._text(index)) for index in indices]
-        pieces[-1] = pieces[-1][: end - indices[-1] * CHUNK_BYTES]
-        pieces[0] = pieces[0][start - indices[0] * CHUNK_BYTES :]
-        return b"".join(pieces)
+        text = bytearray(end - start)
+        self.read_into(start, memoryview(text))
+        return bytes(text)
+
+    def read_into(self, start: int, text: memoryview) -> None:
+        """Fills ``text`` with the bytes from ``start``. If it raises an error, ``text`` is of no use."""
+        filled = 0
+        while filled < len(text):
+            index, offset = divmod(start + filled, CHUNK_BYTES)
+            piece = text[filled : filled + CHUNK_BYTES - offset]
+            if len(piece) == CHUNK_BYTES:
+                self._decrypt(index, piece)
+            else:
+                piece[:] = self._kept(index)[offset : offset + len(piece)]
+            filled += len(piece)
 
     def close(self) -> None:
         """Closes the file, too."""
@@ -170,15 +181,17 @@ class Reader(SeekableReader):
             self._file.close()
         super().close()
 
-    def _text(self, index: int) -> bytes:
-        """The text of a chunk. The last one that was read is kept, since consecutive reads often share a chunk."""
+    def _kept(self, index: int) -> memoryview:
+        """The text of a chunk. The last one of these is kept, since consecutive reads often share a chunk."""
         if index != self._index:
-            self._index, self._chunk = index, self._decrypted(index)
+            self._index, self._chunk = -1, memoryview(bytearray(min(CHUNK_BYTES, self.size - index * CHUNK_BYTES)))
+            self._decrypt(index, self._chunk)
+            self._index = index
         return self._chunk
 
-    def _decrypted(self, index: int) -> bytes:
+    def _decrypt(self, index: int, text: memoryview) -> None:
         self._file.seek(HEADER_BYTES + index * _STRIDE)
-        return self._seal.decrypted(self._file.read(_STRIDE), index, is_last=index == self._n_chunks - 1)
+        self._seal.decrypt(self._file.read(_STRIDE), index, text, is_last=index == self._n_chunks - 1)
 
 
 class Spool:
@@ -223,9 +236,9 @@ class _Seal:
     def encrypted(self, text: bytearray | memoryview, index: int, *, is_last: bool) -> bytes:
         return self._cipher.encrypt(index.to_bytes(12), text, self._context(index, is_last=is_last))
 
-    def decrypted(self, sealed: bytes, index: int, *, is_last: bool) -> bytes:
+    def decrypt(self, sealed: bytes, index: int, text: memoryview, *, is_last: bool) -> None:
         try:
-            return self._cipher.decrypt(index.to_bytes(12), sealed, self._context(index, is_last=is_last))
+            self._cipher.decrypt_into(index.to_bytes(12), sealed, self._context(index, is_last=is_last), text)
         except (InvalidTag, ValueError):
             raise SealBroken from None
 

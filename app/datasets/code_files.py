@@ -90,8 +90,10 @@ class CodeReader:
         n_low = self._n_columns * self._group_rows[group]
         if self._reader is None or n_low == 0:
             return None
+        start, end = self._ends[group : group + 2]
+        text = np.empty(end - start, dtype=np.uint8)
         try:
-            text = np.frombuffer(self._reader.read_range(*self._ends[group : group + 2]), dtype=np.uint8)
+            self._reader.read_into(start, text.data)
         except (SealBroken, OSError):
             return None
         high = text[n_low:].reshape(self._n_columns, -1) if self._is_wide else np.empty((0, 0), dtype=np.uint8)
