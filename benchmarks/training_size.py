@@ -32,6 +32,7 @@ import pyarrow as pa
 
 from app.core.child_processes import scrubbed_environment
 from app.core.data_keys import DataKey
+from app.core.memory import LARGE_PAGES
 from app.core.stores import Directory
 from app.datasets import row_files, row_layout
 from app.datasets.cells import ROW_ID_BYTES
@@ -65,7 +66,7 @@ class Measured:
         main_cpu_s: of the main thread.
         elapsed_s: from the start of the process to its end.
         peak_bytes: resident, pages of libraries included.
-        private_bytes: without pages of files; the most that was seen every hundredth of a second.
+        private_bytes: without pages of files; the most that was seen every twentieth of a second.
     """
 
     cpu_s: float
@@ -153,7 +154,7 @@ def run(job: Job, rows: Path, key: DataKey, *, public_size: int, threads: int) -
             [sys.executable, "-m", "app.worker.child", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            env=scrubbed_environment(),
+            env={**scrubbed_environment(), **LARGE_PAGES},
             preexec_fn=lambda: os.sched_setaffinity(0, processors),
         )
         assert child.stdin is not None
@@ -176,7 +177,7 @@ def _watched(process: int) -> int:
         status = Path(f"/proc/{process}/status").read_text()
         if "RssAnon:" in status:  # absent once the process has ended
             most = max(most, int(status.split("RssAnon:")[1].split()[0]) * 1024)
-        time.sleep(0.01)
+        time.sleep(0.05)
     return most
 
 

@@ -28,6 +28,7 @@ from app.forests.data.encoding import Encoding
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.data.sanitiser import has_known_label, sanitise_codes, sanitise_numbers
 from app.forests.data.schema import Feature, Label, Schema
+from app.forests.data.threads import made_ahead
 from app.privacy.composition import Partitions, Scope
 
 
@@ -147,9 +148,9 @@ def _coded_groups(
         stack.enter_context(closing(known))
         is_new = within is None and not known.has_codes and sum(group_rows) >= code_files.FEWEST_ROWS
         written = stack.enter_context(code_files.CodeWriter(coded if is_new else None))
-        groups = range(stored.num_row_groups)
-        for group in groups if within is None else groups[within.start : within.stop]:
-            codes = known.read(group)
+        groups = range(stored.num_row_groups)[slice(None) if within is None else slice(within.start, within.stop)]
+        ahead = stack.enter_context(closing(made_ahead(groups, known.read)))
+        for group, codes in zip(groups, ahead, strict=True):
             if codes is None:
                 codes = CodedBlock.of(_codes_of_values(stored, group, public), is_wide=is_wide)
                 written.write(codes)

@@ -16,6 +16,7 @@ import time
 from typing import Final
 
 from app.core.child_processes import scrubbed_environment
+from app.core.memory import LARGE_PAGES
 
 WAIT_S: Final = 600.0
 """Longest time that a child waits for a job."""
@@ -73,6 +74,6 @@ def _new_child() -> "subprocess.Popen[bytes]":
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd="/",
-        env=scrubbed_environment(),
+        env={**scrubbed_environment(), **LARGE_PAGES},
         close_fds=True,
     )

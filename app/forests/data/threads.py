@@ -4,8 +4,8 @@ Sums of integers do not depend on the order of their terms, so a release does no
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from operator import itemgetter
 from threading import Lock
@@ -59,6 +59,21 @@ def made_of(parts: Sequence[Part], make: Callable[[Part], Result]) -> list[Resul
     """What is made of every part, in the order of the parts."""
     numbered = in_threads(list(enumerate(parts)), lambda mine: [(i, make(part)) for i, part in mine])
     return [made for _, made in sorted(chain(*numbered), key=itemgetter(0))]
+
+
+def made_ahead(parts: Iterable[Part], make: Callable[[Part], Result]) -> Generator[Result, None, None]:
+    """What is made of every part, in order; a thread makes the next one while the caller works on one.
+
+    Close it before what ``make`` reads from: closing waits for the thread.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        made: Future[Result] | None = None
+        for part in parts:
+            made, ready = pool.submit(make, part), made
+            if ready is not None:
+                yield ready.result()
+        if made is not None:
+            yield made.result()
 
 
 def in_threads(parts: Sequence[Part], work: Callable[[Iterator[Part]], Result]) -> list[Result]:
