@@ -98,7 +98,7 @@ class Output:
             self.say(guarantee["text"])
             return
         whole = _by_change(guarantee, _epsilon_delta) or _epsilon_delta(guarantee)
-        self.say(f"all outputs together: {whole}")
+        self.say(f"all outputs together, until the cap is raised: {whole}")
         self.odds(guarantee.get("odds", {}))
         self.say(guarantee["text"])
 

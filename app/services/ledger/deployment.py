@@ -138,9 +138,9 @@ _NOTICE = (
     "deployment against a standard."
 )
 _AUDITS = (
-    "Tests enumerate the laws of the mechanisms on small data and compare them with their claims, and statistical "
-    "audits of 10,000 and more runs would find an error of factor two (tests/privacy). No third party has audited "
-    "this deployment."
+    "Tests enumerate the laws of the mechanisms on small data and compare them with their claims; statistical audits "
+    "of 400 to 5,000 runs look for gross errors, and may miss a factor of two (tests/privacy). No third party has "
+    "audited this deployment."
 )
 _SIDE_CHANNELS = (
     "The durations of jobs and uploads depend on rows. GROVEKEEPER_RELEASE_INTERVAL_S coarsens those of jobs.",

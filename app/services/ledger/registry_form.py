@@ -172,7 +172,8 @@ def _mechanisms(facts: RecordFacts) -> str:
     used = "; ".join(f"{title} ({proof})" for title, proof in facts.algorithms) or "no model yet"
     return (
         f"Algorithms of the models so far: {used}. Every draw is an exact integer sampler (docs/proofs/samplers.md) on "
-        "a cryptographic generator; rows meet no floating point before noise is added. Running times depend on rows."
+        "a cryptographic generator, added to exact integers; values of rows are compared with bounds in floating point "
+        "before that. Running times depend on rows."
     )
 
 

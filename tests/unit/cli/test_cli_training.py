@@ -216,14 +216,15 @@ def test_the_numbers_of_a_guarantee_come_before_its_statement(run: Run, service:
         "whether one privacy unit is in the data guesses right at most 53 % of the time (50 % before).",
         "  Given everything that was released before, somebody who knows every other row and flips a fair coin about "
         "which of two privacy units is in the data guesses right at most 55 % of the time (50 % before).",
-        "all outputs together: ε = 3 (added or removed), ε = 6 (replaced)",
+        "all outputs together, until the cap is raised: ε = 3 (added or removed), ε = 6 (replaced)",
         "  Somebody who knows every other row and flips a fair coin about "
         "whether one privacy unit is in the data guesses right at most 96 % of the time (50 % before).",
     ]
     labels = {"add_remove": None, "replace_one": None, "label": {"epsilon": "2", "delta": "0.001"}, "text": "Labels"}
     service.answers["GET", "/models/md_1"] = (200, {**service.answers["GET", "/models/md_1"][1], "guarantee": labels})
-    assert "all outputs together: ε = 2, δ = 0.001 (a label changed)\nLabels" in run("models", "show", "md_1").stdout
-    assert "all outputs together: ε = 3, δ = 1e-6\nFor any two worlds" in run("ledger", "show", "pop_1").stdout
+    together = "all outputs together, until the cap is raised:"
+    assert f"{together} ε = 2, δ = 0.001 (a label changed)\nLabels" in run("models", "show", "md_1").stdout
+    assert f"{together} ε = 3, δ = 1e-6\nFor any two worlds" in run("ledger", "show", "pop_1").stdout
 
 
 def test_facts_without_a_value_are_left_out(run: Run, service: Any) -> None:
