@@ -1,5 +1,6 @@
 """Authenticates requests by key, token or session; callers that predict often are found in a cache."""
 
+import hashlib
 import re
 from collections.abc import Mapping
 
@@ -10,6 +11,8 @@ from app.access.roles import Principal
 from app.api.capacity import Capacities, Work, work_of_authentication
 from app.api.pages.paths import is_page
 from app.api.readiness import confirm_ready, confirm_upgraded
+from app.core import limits
+from app.core.errors import Unauthenticated
 from app.services.authenticate import IdentityProvider, authenticate, authenticate_and_keep, cached
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
@@ -31,6 +34,15 @@ class Authentication:
         self._capacities = capacities
         self._provider = provider
 
+        self._seen: dict[bytes, str] = {}
+
+    def seen(self, scope: Scope) -> str | None:
+        """Return the key with which this process saw the credentials of a request to be valid, if ever.
+
+        It decides only whose turns the request takes; whether the key is valid now, :meth:`principal` reads.
+        """
+        return self._seen.get(_name(scope))
+
     def known(self, scope: Scope) -> Principal | None:
         """Return the caller of a prediction, if the process knows the caller under its lease. Reads no database."""
         if scope["method"] != "POST" or self._heads.is_rewound or not _PREDICTION.fullmatch(scope["path"]):
@@ -44,6 +56,18 @@ class Authentication:
             Unauthenticated: no valid key, token or session.
             Unavailable: the service is not ready, or cannot read the key now.
         """
+        name = _name(scope)
+        try:
+            principal = await self._principal(scope)
+        except Unauthenticated:
+            self._seen.pop(name, None)
+            raise
+        if len(self._seen) >= limits.MAX_CACHED_AUTHORITIES:
+            self._seen = {}
+        self._seen[name] = principal.key_id
+        return principal
+
+    async def _principal(self, scope: Scope) -> Principal:
         if is_page(scope["path"]):
             cookies = Request(scope).cookies
             return await self._capacities.run(Work.AUTHENTICATION, lambda: self._signed_in(cookies))
@@ -62,6 +86,13 @@ class Authentication:
         (confirm_upgraded if _RELEASED_MODEL.fullmatch(path) else confirm_ready)(self._heads)
         read = authenticate_and_keep if predicts else authenticate
         return read(self._installation, authorization, provider=self._provider)
+
+
+def _name(scope: Scope) -> bytes:
+    """The name of the credentials of a request, which holds no secret."""
+    field = b"cookie" if is_page(scope["path"]) else b"authorization"
+    values = [value for name, value in scope["headers"] if name == field]
+    return hashlib.sha256(b"\n".join((field, *values))).digest()
 
 
 def _authorization(scope: Scope) -> str | None:

@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope
 
 from app.access.roles import Role
 from app.api import exact_json, problems
-from app.api.capacity import Work, capacities
+from app.api.capacity import Work, capacities, is_administration
 from app.core import limits
 from app.core.errors import BodyTooSlow, TooLarge, UnsupportedMediaType
 from app.services.authenticate import confirm
@@ -90,13 +90,22 @@ def limited(
 class BodyRequest(Request):
     """A request whose body has a largest size and a time to arrive; after a long wait for it the key is read again.
 
+    Args:
+        scope: of the request.
+        receive: of the request.
+        max_bytes: the largest size.
+        wait_s: seconds for the whole body; by default those of ``limits.BODY_WAIT_S`` and of a least rate.
+        keeps: whether the body stays in memory, and counts among the bodies of its key.
+
     Attributes:
         value: the JSON value of the body, with ``Decimal`` where the text has a fraction or an exponent.
         model: the body as the endpoint's type, validated.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, *, max_bytes: int) -> None:
-        super().__init__(scope, _Incoming(scope, receive, max_bytes))
+    def __init__(
+        self, scope: Scope, receive: Receive, *, max_bytes: int, wait_s: float | None = None, keeps: bool = True
+    ) -> None:
+        super().__init__(scope, _Incoming(scope, receive, max_bytes, wait_s=wait_s, keeps=keeps))
         self.value: Any = None
         self.model: BaseModel | None = None
 
@@ -112,7 +121,8 @@ class BodyRoute(APIRoute):
         handler = super().get_route_handler()
         limits_here: _Limits = self.endpoint.__dict__.get(_DECLARED, _Limits())
         body = limits_here.body
-        work = limits_here.work or (Work.READ if self.methods == {"GET"} else Work.WRITE)
+        usual = Work.READ if self.methods == {"GET"} else Work.WRITE
+        work = limits_here.work or (Work.ADMINISTRATION if is_administration(self.path) else usual)
         model: Any = None if self.body_field is None else self.body_field.field_info.annotation
         # An async endpoint chooses the threads for each of its steps, and may wait for its client between them.
         is_async = iscoroutinefunction(self.endpoint)
@@ -121,12 +131,13 @@ class BodyRoute(APIRoute):
             if limits_here.needs is not None:
                 request.state.principal.require(limits_here.needs)
             _check_length(request.headers.get("content-length"), body.max_bytes)
-            counted = BodyRequest(request.scope, request.receive, max_bytes=body.max_bytes)
+            keeps = body is not Body.UPLOAD  # which goes to a file as it arrives
+            counted = BodyRequest(request.scope, request.receive, max_bytes=body.max_bytes, keeps=keeps)
             if model is not None or body is Body.INFERENCE:
                 fields = counted.headers.get("content-type"), counted.headers.get("content-encoding")
                 _check_media_type(*fields, _BINARY_TYPES if body is Body.INFERENCE else ())
                 text = await counted.body()
-            async with nullcontext() if is_async else capacities(request).of(work):
+            async with nullcontext() if is_async else capacities(request).turn(work):
                 if model is not None:
                     counted.value, counted.model = await to_thread.run_sync(lambda: _read(model, text, body.max_nodes))
                 return await handler(counted)
@@ -210,10 +221,14 @@ def _read(model: type[BaseModel], text: bytes, max_nodes: int) -> tuple[Any, Bas
 class _Incoming:
     """Receives the messages of one request; the time that the service needs for a message does not count."""
 
-    def __init__(self, scope: Scope, receive: Receive, max_bytes: int) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, max_bytes: int, *, wait_s: float | None = None, keeps: bool = True
+    ) -> None:
         self._scope = scope
         self._receive = receive
         self._max_bytes = max_bytes
+        self._wait_s = wait_s
+        self._keeps = keeps
         self._n_bytes = 0
         self._waited_s = 0.0
         self._is_complete = False
@@ -228,12 +243,15 @@ class _Incoming:
             message: Message = arrived.value
         else:
             message = await self._waited(first, steps)
-        self._n_bytes += len(message.get("body", b""))
+        n_bytes = len(message.get("body", b""))
+        self._n_bytes += n_bytes
         if self._n_bytes > self._max_bytes:
             raise TooLarge("the body", self._max_bytes)
+        if self._keeps and n_bytes:
+            self._scope["app"].state.capacities.keep(n_bytes)
         self._is_complete = not message.get("more_body", False)
-        if self._is_complete and self._waited_s > limits.KEY_AGE_S:
-            here, state = self._scope["app"].state, self._scope["state"]
+        here, state = self._scope["app"].state, self._scope["state"]
+        if self._is_complete and self._waited_s > limits.KEY_AGE_S and "principal" in state:
             state["principal"] = await here.capacities.run(
                 Work.AUTHENTICATION, lambda: confirm(here.installation, state["principal"])
             )
@@ -241,7 +259,7 @@ class _Incoming:
 
     async def _waited(self, first: Any, steps: Generator[Any, Any, Message]) -> Message:
         """A message that was not there when its receiving took its first step, which waits for ``first``."""
-        in_all = limits.BODY_WAIT_S + self._n_bytes / limits.MIN_BODY_BYTES_PER_S
+        in_all = self._wait_s or limits.BODY_WAIT_S + self._n_bytes / limits.MIN_BODY_BYTES_PER_S
         begun = monotonic()
         try:
             async with timeout(min(limits.BODY_WAIT_S, in_all - self._waited_s)):

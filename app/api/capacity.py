@@ -1,13 +1,20 @@
-"""Divides the threads of an API process among kinds of work, so that no kind takes the threads of another."""
+"""Divides the threads of an API process among kinds of work, and those of a kind among keys, which take turns."""
 
+import asyncio
+import re
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from enum import StrEnum
 from typing import TypeVar, cast
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Request
+from starlette.requests import ClientDisconnect
 
 from app.core import limits
+from app.core.errors import TooManyRequests
 from app.services.authenticate import IdentityProvider, is_token
 
 _Result = TypeVar("_Result")
@@ -19,6 +26,7 @@ class Work(StrEnum):
     AUTHENTICATION = "authentication"
     PROVIDER = "provider"
     READINESS = "readiness"
+    ADMINISTRATION = "administration"
     READ = "read"
     WRITE = "write"
     SUBMISSION = "submission"
@@ -32,6 +40,7 @@ THREADS: Mapping[Work, int] = {
     Work.AUTHENTICATION: limits.MAX_AUTHENTICATIONS_AT_ONCE,
     Work.PROVIDER: limits.MAX_TOKENS_AT_ONCE,
     Work.READINESS: 1,
+    Work.ADMINISTRATION: limits.MAX_ADMINISTRATION_AT_ONCE,
     Work.READ: limits.MAX_READS_AT_ONCE,
     Work.WRITE: limits.MAX_WRITES_AT_ONCE,
     Work.SUBMISSION: limits.MAX_SUBMISSIONS_AT_ONCE,
@@ -42,26 +51,159 @@ THREADS: Mapping[Work, int] = {
 }
 """Threads by kind of work. Their sum is the number of database connections: each thread can hold one."""
 
+_ADMINISTRATION = re.compile(r"(/keys|/metrics|/ui/admin|(/ui)?/datasets/[^/]+/grants)(/.*)?")
 
-class Capacities:
-    """The free threads of one process, by kind of work. Work beyond them waits in order of arrival."""
+
+def is_administration(path: str) -> bool:
+    """Whether requests to a path have threads and seats of their own: those that take authority away, and metrics."""
+    return _ADMINISTRATION.fullmatch(path) is not None
+
+
+class Client:
+    """The client of one request: whose turns its work takes, and whether anybody waits for the answer.
+
+    Attributes:
+        key_id: the key of the request, as soon as the process knows it.
+        is_gone: whether the connection was closed.
+        n_body_bytes: bytes of the body in memory.
+    """
 
     def __init__(self) -> None:
-        self._limiters = {work: CapacityLimiter(n_threads) for work, n_threads in THREADS.items()}
+        self.key_id: str | None = None
+        self.is_gone = False
+        self.n_body_bytes = 0
+        self.turn: asyncio.Future[None] | None = None
 
-    def of(self, work: Work) -> CapacityLimiter:
-        """Return the limiter of a kind of work: a context manager, for work that runs in threads of the framework."""
-        return self._limiters[work]
+    def leave(self) -> None:
+        """The connection was closed: work that waits for its turn does not begin."""
+        self.is_gone = True
+        if self.turn is not None and not self.turn.done():
+            self.turn.set_exception(ClientDisconnect())
+
+
+CLIENT: ContextVar[Client] = ContextVar("client")
+"""The client of the request that a task answers. Work of no request has none, and takes the turns of no key."""
+
+
+class Turns:
+    """Gives the threads of one kind of work to keys in turns; a key uses ``limits.MAX_THREADS_PER_KEY`` at a time."""
+
+    def __init__(self, n_threads: int) -> None:
+        self._n_free = n_threads
+        self._running: Counter[str | None] = Counter()
+        self._waiting: dict[str | None, deque[asyncio.Future[None]]] = {}
+
+    async def begin(self, client: Client) -> None:
+        """Wait for a thread.
+
+        Raises:
+            ClientDisconnect: the client went away before its turn.
+        """
+        if client.is_gone:
+            raise ClientDisconnect
+        key_id = client.key_id
+        if self._may_run(key_id):  # so no other request of the key waits, and no other key waits for a free thread
+            self._take(key_id)
+            return
+        queue = self._waiting.setdefault(key_id, deque())
+        turn = client.turn = asyncio.get_running_loop().create_future()
+        queue.append(turn)
+        try:
+            await turn
+        except BaseException:
+            if turn in queue:
+                queue.remove(turn)
+            elif turn.done() and not turn.cancelled() and turn.exception() is None:
+                self.end(key_id)  # the turn came while the request was cancelled
+            raise
+        finally:
+            client.turn = None
+
+    def end(self, key_id: str | None) -> None:
+        """Give a thread of a key to the next key."""
+        self._running[key_id] -= 1
+        if not self._running[key_id]:
+            del self._running[key_id]
+        self._n_free += 1
+        for waiting_key in list(self._waiting):
+            if not self._n_free:
+                return
+            if self._may_run(waiting_key):
+                self._next_of(waiting_key)
+
+    def _next_of(self, key_id: str | None) -> None:
+        """Give a thread to the first waiting request of a key, whose next turn is then behind those of other keys."""
+        queue = self._waiting.pop(key_id)
+        while queue:
+            turn = queue.popleft()
+            if not turn.done():
+                self._take(key_id)
+                turn.set_result(None)
+                break
+        if queue:
+            self._waiting[key_id] = queue
+
+    def _may_run(self, key_id: str | None) -> bool:
+        return self._n_free > 0 and self._running[key_id] < limits.MAX_THREADS_PER_KEY
+
+    def _take(self, key_id: str | None) -> None:
+        self._n_free -= 1
+        self._running[key_id] += 1
+
+
+class Capacities:
+    """The threads of one process by kind of work, and the bytes of bodies by key."""
+
+    def __init__(self) -> None:
+        self._turns = {work: Turns(n_threads) for work, n_threads in THREADS.items()}
+        self._threads = CapacityLimiter(sum(THREADS.values()))
+        self._body_bytes: Counter[str | None] = Counter()
+
+    @asynccontextmanager
+    async def turn(self, work: Work) -> AsyncIterator[None]:
+        """A turn of the present request, for work that runs in threads of the framework.
+
+        Raises:
+            ClientDisconnect: the client went away before its turn.
+        """
+        client, turns = CLIENT.get(None) or Client(), self._turns[work]
+        key_id = client.key_id
+        await turns.begin(client)
+        try:
+            yield
+        finally:
+            turns.end(key_id)
 
     async def run(self, work: Work, call: Callable[[], _Result]) -> _Result:
-        """Run a function in a thread of a kind of work."""
-        return await to_thread.run_sync(call, limiter=self._limiters[work])
+        """Run a function in a thread of a kind of work, when the turn of the present request comes."""
+        async with self.turn(work):
+            return await to_thread.run_sync(call, limiter=self._threads)
 
     async def iterate(self, work: Work, items: Iterable[bytes]) -> AsyncIterator[bytes]:
         """Yield the items of an iterable, each computed in a thread of a kind of work."""
         iterator = iter(items)
         while (item := await self.run(work, lambda: next(iterator, None))) is not None:
             yield item
+
+    def keep(self, n_bytes: int) -> None:
+        """Count bytes of the body of the present request, which stay in memory until :meth:`forget`.
+
+        Raises:
+            TooManyRequests: the bodies of the key have more than ``limits.MAX_BODY_BYTES_PER_KEY``.
+        """
+        client = CLIENT.get()
+        if self._body_bytes[client.key_id] + n_bytes > limits.MAX_BODY_BYTES_PER_KEY:
+            raise TooManyRequests
+        self._body_bytes[client.key_id] += n_bytes
+        client.n_body_bytes += n_bytes
+
+    def forget(self, client: Client) -> None:
+        """Count the bytes of a body no longer, because its request was answered."""
+        if client.n_body_bytes:
+            self._body_bytes[client.key_id] -= client.n_body_bytes
+            client.n_body_bytes = 0
+            if not self._body_bytes[client.key_id]:
+                del self._body_bytes[client.key_id]
 
 
 def work_of_authentication(authorization: str | None, *, provider: IdentityProvider | None) -> Work:

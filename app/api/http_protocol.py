@@ -4,16 +4,62 @@ import asyncio
 import re
 import secrets
 from asyncio.events import TimerHandle
+from collections import Counter
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
 
 from app.api import problems
+from app.api.capacity import Client
 from app.core import limits
 from app.core.errors import GrovekeeperError, MalformedRequest, TooManyRequests
 
 _HOST = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]*")
 """The characters of a host and a port (RFC 3986)."""
+
+
+class _Seats:
+    """The connections of one server: those of each key, and those that sent no valid key yet, the oldest first."""
+
+    def __init__(self) -> None:
+        self._without_key: dict[BoundedHttp, None] = {}
+        self._of_keys: dict[BoundedHttp, str] = {}
+        self._n_of_keys: Counter[str] = Counter()
+
+    def take(self, connection: "BoundedHttp") -> None:
+        """Give a seat to a new connection, if need be that of the oldest without a valid key.
+
+        A newcomer may bring a key, so it is refused only if no other connection is without one.
+        """
+        self._without_key[connection] = None
+        n_surplus = len(connection.connections) - limits.MAX_CONNECTIONS
+        while self._without_key and (n_surplus > 0 or len(self._without_key) > limits.MAX_CONNECTIONS_WITHOUT_KEY):
+            oldest = next(iter(self._without_key))
+            key_id = oldest.key_id
+            del self._without_key[oldest]
+            if key_id is not None and self._n_of_keys[key_id] < limits.MAX_CONNECTIONS_PER_KEY:
+                self._of_keys[oldest] = key_id
+                self._n_of_keys[key_id] += 1
+                continue
+            n_surplus -= 1
+            if oldest is connection:
+                connection.refuse(TooManyRequests())
+            else:
+                oldest.transport.abort()  # a close would wait for a client that does not read
+
+    def leave(self, connection: "BoundedHttp") -> None:
+        """Free the seat of a connection that ended."""
+        self._without_key.pop(connection, None)
+        key_id = self._of_keys.pop(connection, None)
+        if key_id is not None:
+            self._n_of_keys[key_id] -= 1
+            if not self._n_of_keys[key_id]:
+                del self._n_of_keys[key_id]
+
+
+_SEATS: WeakKeyDictionary[ServerState, _Seats] = WeakKeyDictionary()
 
 
 class BoundedHttp(HttpToolsProtocol):
@@ -29,15 +75,25 @@ class BoundedHttp(HttpToolsProtocol):
         self._is_in_head = False
         self._deadline: TimerHandle | None = None
         self._running: RequestResponseCycle | None = None
+        self._client = Client()
+        self._key_id: str | None = None
+        self._seats = _SEATS.setdefault(self.server_state, _Seats())
+
+    @property
+    def key_id(self) -> str | None:
+        """The key of the last request on this connection whose key was valid."""
+        self._key_id = self._client.key_id or self._key_id
+        return self._key_id
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
         self._start_deadline()
-        if len(self.connections) > limits.MAX_CONNECTIONS:
-            self._refuse(TooManyRequests())
+        self._seats.take(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_deadline()
+        self._seats.leave(self)
+        self._client.leave()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -47,9 +103,14 @@ class BoundedHttp(HttpToolsProtocol):
             return
         self._n_head_bytes += len(data) if was_in_head else 0
         if self._n_head_bytes > limits.MAX_REQUEST_HEAD_BYTES:
-            self._refuse(MalformedRequest("the head of the request is too long"))
+            self.refuse(MalformedRequest("the head of the request is too long"))
         elif self._waits_for_client():
             self._start_deadline()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        if not self.pipeline:
+            self.flow.resume_reading()  # only a connection that is read shows that its client went away
 
     def on_message_begin(self) -> None:
         self._is_in_head = True
@@ -89,7 +150,7 @@ class BoundedHttp(HttpToolsProtocol):
             raise ValueError("a body of a request that asks for another protocol")
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(MalformedRequest("the request cannot be read"))
+        self.refuse(MalformedRequest("the request cannot be read"))
 
     def _waits_for_client(self) -> bool:
         """Whether only the client can go on: with the head of a request, or with the rest of an answered body."""
@@ -111,9 +172,11 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
+        self._key_id = self.key_id
+        self._client = cycle.scope["state"]["client"] = Client()
         super()._start_asgi_task(cycle, app)
 
-    def _refuse(self, error: GrovekeeperError) -> None:
+    def refuse(self, error: GrovekeeperError) -> None:
         """Answer and close, or only close where the answer would look like that of an earlier request."""
         running = self._running
         if running is not None and not running.response_complete:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from contextvars import Context
 from functools import partial
 
 from app.access.roles import Principal
@@ -51,7 +52,8 @@ class JobEvents:
         queue: asyncio.Queue[JobOut | None] = asyncio.Queue()
         self._followers.setdefault(followed, set()).add(queue)
         if self._poller is None or self._poller.done():
-            self._poller = asyncio.create_task(self._poll(installation))
+            # The poller of no client, who may go away.
+            self._poller = asyncio.create_task(self._poll(installation), context=Context())
         try:
             last = first
             while last.state not in ENDED:

@@ -5,15 +5,17 @@ import errno
 import logging
 import secrets
 import time
-from collections.abc import Awaitable
+from collections import Counter
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.access.roles import Principal
 from app.api import problems
 from app.api.authentication import Authentication
+from app.api.capacity import CLIENT, Client, is_administration
 from app.api.dashboard import Dashboard
 from app.api.pages.paths import WITHOUT_SESSION, is_page
 from app.api.predictions import Predictions
@@ -27,6 +29,8 @@ from app.services.installation import Installation
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """Paths that need no key. Their answers contain no data of the installation."""
 
+_SIGN_INS, _NEWCOMERS = "sign-ins", "newcomers"
+"""Callers without a key, and callers whose key the process has not yet seen to be valid; no id of a key."""
 _ON_EVERY_ANSWER = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _log = logging.getLogger(__name__)
@@ -37,7 +41,8 @@ class EveryRequest:
 
     * ``X-Request-Id`` on every answer; an unexpected error becomes a 500 with this id and nothing else, or a 503 if the
       system refused an operation on a file.
-    * At most ``limits.MAX_REQUESTS_IN_FLIGHT`` requests at once, ``limits.MAX_REQUESTS_PER_KEY`` of one key; then 429.
+    * At most ``limits.MAX_REQUESTS_IN_FLIGHT`` requests of keys at once, ``limits.MAX_REQUESTS_PER_KEY`` of one key;
+      then 429. Callers whose key is not known to be valid have ``limits.MAX_REQUESTS_WITHOUT_KEY`` of their own.
     * 503 until the database is at this program's revision and agrees with every head outside it, and to requests that
       a stop does not wait for.
     * 401 without a valid key, before the body is read; a page without a session sends the caller to sign in.
@@ -60,8 +65,8 @@ class EveryRequest:
         self._installation = installation
         self._predictions = predictions
         self._dashboard = dashboard
-        self._in_flight = 0
-        self._in_flight_of: dict[str | None, int] = {}
+        self._in_flight: Counter[str] = Counter()
+        self._n_of_keys = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -78,20 +83,10 @@ class EveryRequest:
                 self._recorder.record(scope, status=answered.status, began_ns=began_ns)
 
     async def _answer(self, scope: Scope, receive: Receive, answered: "_Answered") -> None:
-        self._in_flight += 1
+        client: Client = scope["state"].setdefault("client", Client())
+        CLIENT.set(client)
         try:
-            model = self._predictions.address(scope)
-            if is_page(scope["path"]):
-                await self._dashboard.load(scope["app"])
-            await self._admit(scope)
-            key_id = self._begin(scope)
-            try:
-                if model is None:
-                    await self._app(scope, receive, answered)
-                else:
-                    await self._predictions.answer(model, scope, receive, answered)
-            finally:
-                self._end(key_id)
+            await self._serve(client, scope, receive, answered)
         except GrovekeeperError as error:
             if answered.has_started:
                 raise
@@ -110,42 +105,59 @@ class EveryRequest:
                 raise
             await _answer_to_unexpected(error, Request(scope))(scope, receive, answered)
         finally:
-            self._in_flight -= 1
+            scope["app"].state.capacities.forget(client)
 
-    def _begin(self, scope: Scope) -> str | None:
-        """Counts a request among those of its key, and returns the key's id.
+    async def _serve(self, client: Client, scope: Scope, receive: Receive, answered: "_Answered") -> None:
+        path = scope["path"]
+        if is_page(path):
+            await self._dashboard.load(scope["app"])
+        if path in PUBLIC_PATHS:
+            await self._app(scope, receive, answered)
+            return
+        if path in WITHOUT_SESSION:
+            with self._seat(_SIGN_INS):
+                await self._app(scope, receive, answered)
+            return
+        principal = self._authentication.known(scope)
+        client.key_id = self._authentication.seen(scope) if principal is None else principal.key_id
+        if client.key_id is None:
+            with self._seat(_NEWCOMERS):
+                principal = await self._authentication.principal(scope)
+            client.key_id = principal.key_id
+        with self._seat(client.key_id, is_administration=is_administration(path)):
+            if principal is None:
+                principal = await self._authentication.principal(scope)
+            scope["state"]["principal"] = principal
+            self._installation.last_uses.note(principal.key_id, at=clock.now())
+            if not path.isprintable():  # ids and names are printable, and PostgreSQL rejects a NUL in a query
+                raise NotFound("path")
+            model = self._predictions.address(scope)
+            if model is None:
+                await self._app(scope, receive, answered)
+            else:
+                await self._predictions.answer(model, scope, receive, answered)
+
+    @contextmanager
+    def _seat(self, of: str, *, is_administration: bool = False) -> Iterator[None]:
+        """Counts a request among those of a key, or of callers without a known key.
 
         Raises:
-            TooManyRequests: the key has ``limits.MAX_REQUESTS_PER_KEY`` requests in flight.
+            TooManyRequests: too many requests in flight.
         """
-        principal: Principal | None = scope["state"].get("principal")
-        key_id = None if principal is None else principal.key_id
-        n_in_flight = self._in_flight_of.get(key_id, 0)
-        if key_id is not None and n_in_flight >= limits.MAX_REQUESTS_PER_KEY:
+        is_key = of not in (_SIGN_INS, _NEWCOMERS)
+        if self._in_flight[of] >= (limits.MAX_REQUESTS_PER_KEY if is_key else limits.MAX_REQUESTS_WITHOUT_KEY):
             raise TooManyRequests
-        self._in_flight_of[key_id] = n_in_flight + 1
-        return key_id
-
-    def _end(self, key_id: str | None) -> None:
-        n_left = self._in_flight_of[key_id] - 1
-        if n_left:
-            self._in_flight_of[key_id] = n_left
-        else:
-            del self._in_flight_of[key_id]
-
-    async def _admit(self, scope: Scope) -> None:
-        path = scope["path"]
-        if path in PUBLIC_PATHS:
-            return
-        if self._in_flight > limits.MAX_REQUESTS_IN_FLIGHT:
+        if is_key and self._n_of_keys >= limits.MAX_REQUESTS_IN_FLIGHT and not is_administration:
             raise TooManyRequests
-        if path in WITHOUT_SESSION:
-            return
-        principal = self._authentication.known(scope) or await self._authentication.principal(scope)
-        scope["state"]["principal"] = principal
-        self._installation.last_uses.note(principal.key_id, at=clock.now())
-        if not path.isprintable():  # ids and names are printable, and PostgreSQL rejects a NUL in a query
-            raise NotFound("path")
+        self._in_flight[of] += 1
+        self._n_of_keys += is_key
+        try:
+            yield
+        finally:
+            self._n_of_keys -= is_key
+            self._in_flight[of] -= 1
+            if not self._in_flight[of]:
+                del self._in_flight[of]
 
 
 def _answer_to(error: GrovekeeperError, request: Request) -> Response:

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from contextvars import Context
 from pathlib import Path
 
 from app.api.capacity import Capacities, Work
@@ -32,7 +33,7 @@ class Readiness:
         """
         if self._check is None or self._check.done():
             check = self._capacities.run(Work.READINESS, self._confirm)
-            self._check = asyncio.create_task(check)
+            self._check = asyncio.create_task(check, context=Context())  # the check of no client, who may go away
             # Nobody may be left to see the error of a check that took too long.
             self._check.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:

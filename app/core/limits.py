@@ -48,6 +48,10 @@ BODY_WAIT_S = 30
 """Seconds that a request waits for the next part of its body, and in all for a body without content."""
 MIN_BODY_BYTES_PER_S = 16 * 1024
 """Bytes for which a request waits one more second in all: the least mean rate of a long body."""
+MAX_SIGN_IN_BODY_BYTES = 8 * 1024
+"""Bytes of the form of a sign-in, which arrives without a valid key."""
+SIGN_IN_BODY_S = 5
+"""Seconds in which the form of a sign-in has to arrive."""
 KEY_AGE_S = 2
 """Seconds that a request waits for its body before it reads its key again."""
 MAX_FORM_FIELDS = 4_096
@@ -198,27 +202,40 @@ MAX_COMPOSITION_WORK = 2**23
 # Concurrency of one process
 
 MAX_REQUESTS_IN_FLIGHT = 1_024
-"""Requests of one API process at a time; further requests are answered 429."""
+"""Requests with keys of one API process at a time; further requests, except for administration, are answered 429."""
+MAX_REQUESTS_WITHOUT_KEY = 128
+"""Sign-ins of one API process at a time, and as many requests whose key or token it has not yet seen to be valid."""
 MAX_REQUESTS_PER_KEY = 128
 """Requests of one key at a time in one API process, event streams among them; further requests are answered 429."""
 MAX_FOLLOWERS_PER_KEY = 32
 """Event streams of one key in one API process."""
+MAX_THREADS_PER_KEY = 2
+"""Threads of one kind of work that the requests of one key use at a time; its further requests wait for their turn."""
+MAX_BODY_BYTES_PER_KEY = 128 * 1024 * 1024
+"""Bytes of the bodies of one key in the memory of an API process; further bodies are answered 429."""
 MAX_CONNECTIONS = 2_048
-"""Connections of one API process; further connections are answered 429 and closed."""
+"""Connections of one API process; beyond them, the oldest connection without a valid key is closed."""
+MAX_CONNECTIONS_WITHOUT_KEY = 1_024
+"""Connections of one API process that sent no valid key yet; beyond them, the oldest is closed."""
+MAX_CONNECTIONS_PER_KEY = 256
+"""Connections of one API process that count as those of one key; further ones count as connections without a key."""
 MAX_REQUEST_HEAD_BYTES = 128 * 1024
 """Bytes of the request line and the headers of a request."""
 REQUEST_HEAD_S = 30
 """Seconds that a client may take for the head of a request."""
-MAX_AUTHENTICATIONS_AT_ONCE = 3
+MAX_AUTHENTICATIONS_AT_ONCE = 4
 """Threads of one API process that check keys, and grants before an upload."""
 MAX_TOKENS_AT_ONCE = 2
 """Threads of one API process that check tokens, which may wait for the identity provider."""
-MAX_READS_AT_ONCE = 12
+MAX_ADMINISTRATION_AT_ONCE = 4
+"""Threads of one API process that change keys and grants, and show metrics."""
+MAX_READS_AT_ONCE = 8
 """Threads of one API process that answer requests without a body."""
 MAX_WRITES_AT_ONCE = 8
 """Threads of one API process that parse bodies and answer requests that change something."""
 MAX_SUBMISSIONS_AT_ONCE = 16
-"""Threads of one API process that submit jobs; with those of reads and writes at most the framework's 40 threads."""
+"""Threads of one API process that submit jobs; with those of administration, reads and writes at most the framework's
+40 threads."""
 MAX_UPLOADS_AT_ONCE = 8
 """Threads of one API process that read uploads."""
 MAX_EXPORTS_AT_ONCE = 4

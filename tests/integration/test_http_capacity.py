@@ -1,4 +1,4 @@
-"""Requests of one kind that block leave threads for every other kind, and health needs no thread at all."""
+"""Requests of one kind that block leave threads for every other kind, and those of one key leave threads for others."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -11,11 +11,14 @@ import pytest
 from app.api import predictions, uploads
 from app.api.capacity import THREADS, Work
 from app.api.routes import datasets, keys, ledger, models
+from app.core import limits
+from app.services.training import quote_training
 from tests.support.databases import on_one_server
-from tests.support.server import CSV, Server, csv_rows
+from tests.support.server import CSV, Server, csv_rows, training
 
-N_REQUESTS = 44
-"""More requests than the process has threads."""
+N_KEYS = 5
+N_REQUESTS_OF_KEY = 9
+"""More requests than the process has threads of a kind, each key more than its share."""
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +26,11 @@ def model(server: Server) -> str:
     return str(server.trained(server.uploaded()["id"])["model_id"])
 
 
-def calls(server: Server, model: str) -> dict[Work, Callable[[], httpx.Response]]:
-    http = server.admin.http
-    dataset = server.uploaded()["id"]
+def calls(http: httpx.Client, dataset: str, model: str) -> dict[Work, Callable[[], httpx.Response]]:
     return {
+        Work.ADMINISTRATION: lambda: http.post("/keys", json={"name": "x", "roles": []}),
         Work.READ: lambda: http.get("/datasets?limit=1"),
-        Work.WRITE: lambda: http.post("/keys", json={"name": "x", "roles": []}),
+        Work.WRITE: lambda: http.post("/plans", json=training(dataset)),
         Work.UPLOAD: lambda: http.post(f"/datasets/{dataset}/rows", content=csv_rows(3), headers=CSV),
         Work.EXPORT: lambda: http.get(f"/ledger/{dataset}/export"),
         Work.CONVERSION: lambda: http.get(f"/models/{model}/artifact?format=onnx"),
@@ -37,8 +39,9 @@ def calls(server: Server, model: str) -> dict[Work, Callable[[], httpx.Response]
 
 
 FUNCTIONS: dict[Work, tuple[Any, str]] = {
+    Work.ADMINISTRATION: (keys.keys, "create_key"),
     Work.READ: (datasets.show_datasets, "list_datasets"),
-    Work.WRITE: (keys.keys, "create_key"),
+    Work.WRITE: (quote_training, "show_plan"),
     Work.UPLOAD: (uploads, "upload_rows"),
     Work.EXPORT: (ledger.history, "export_json_lines"),
     Work.CONVERSION: (models.models, "take_onnx"),
@@ -51,7 +54,8 @@ FUNCTIONS: dict[Work, tuple[Any, str]] = {
 def test_work_that_blocks_leaves_threads_for_other_work(
     server: Server, model: str, monkeypatch: pytest.MonkeyPatch, blocked: Work
 ) -> None:
-    requests = calls(server, model)
+    dataset = server.uploaded()["id"]
+    of_keys = [calls(server.caller("admin").http, dataset, model) for _ in range(N_KEYS)]
     release, entered = threading.Event(), threading.Semaphore(0)
     module, name = FUNCTIONS[blocked]
     original = getattr(module, name)
@@ -71,17 +75,22 @@ def test_work_that_blocks_leaves_threads_for_other_work(
         return line
 
     monkeypatch.setattr(module, name, wait_in_the_stream if blocked is Work.EXPORT else wait)
-    with ThreadPoolExecutor(N_REQUESTS) as callers:
-        sent = [callers.submit(requests[blocked]) for _ in range(N_REQUESTS)]
+    with ThreadPoolExecutor(N_KEYS * N_REQUESTS_OF_KEY) as callers:
+        share = min(limits.MAX_THREADS_PER_KEY, THREADS[blocked])
+        first = [callers.submit(of_keys[0][blocked]) for _ in range(N_REQUESTS_OF_KEY)]
+        sent = []
         try:
-            for _ in range(THREADS[blocked]):
+            for _ in range(share):
                 assert entered.acquire(timeout=60)
+            sent = [callers.submit(requests[blocked]) for requests in of_keys[1:] for _ in range(N_REQUESTS_OF_KEY)]
+            for _ in range(THREADS[blocked] - share):
+                assert entered.acquire(timeout=60), "the other keys have the other threads"
             # A converted file is sent by the threads that write exports.
             waiting = {blocked, Work.CONVERSION} if blocked is Work.EXPORT else {blocked}
-            others = [request() for work, request in requests.items() if work not in waiting]
+            others = [request() for work, request in of_keys[0].items() if work not in waiting]
             others += [server.client(None).get(path, timeout=30) for path in ("/healthz", "/readyz")]
             assert {answer.status_code for answer in others} <= {200, 201}
             assert not entered.acquire(blocking=False), "no further request has a thread"
         finally:
             release.set()
-        assert {each.result().status_code for each in sent} <= {200, 201}
+        assert {each.result().status_code for each in first + sent} <= {200, 201}

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from app.api import problems
 from app.api.bodies import BodyRequest
-from app.api.capacity import Work, capacities
+from app.api.capacity import Work, capacities, is_administration
 from app.api.pages.sessions import require_same_origin
 from app.core import limits
 from app.core.errors import GrovekeeperError, MalformedRequest, Unauthenticated
@@ -31,14 +31,21 @@ class SearchForm(BaseModel):
         return PageRequest(self.limit, self.cursor)
 
 
-async def read_form(request: Request) -> Form:
+async def read_form(
+    request: Request, *, max_bytes: int = limits.MAX_JSON_BODY_BYTES, wait_s: float | None = None
+) -> Form:
     """The fields of a form that a page of this service sent; the last of several fields of one name.
+
+    Args:
+        request: with the form.
+        max_bytes: the largest size.
+        wait_s: seconds for the whole form, if it has less time than other bodies.
 
     Raises:
         MalformedRequest: another site sent the form, or the body is no form.
     """
     require_same_origin(request)
-    body = await BodyRequest(request.scope, request.receive, max_bytes=limits.MAX_JSON_BODY_BYTES).body()
+    body = await BodyRequest(request.scope, request.receive, max_bytes=max_bytes, wait_s=wait_s).body()
     try:
         fields = parse_qsl(
             body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=limits.MAX_FORM_FIELDS
@@ -70,7 +77,9 @@ async def submitted(
         except GrovekeeperError as error:
             return refused(error)
 
-    return await capacities(request).run(Work.WRITE, run)
+    return await capacities(request).run(
+        Work.ADMINISTRATION if is_administration(request.url.path) else Work.WRITE, run
+    )
 
 
 def utc(text: str) -> str | None:

@@ -13,6 +13,7 @@ from app.api.pages.forms import read_form
 from app.api.pages.paths import SIGN_IN
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
+from app.core import limits
 from app.core.errors import NotFound, Unauthenticated
 from app.services.authenticate import authenticate
 from app.services.ledger.evidence import show_signer
@@ -43,7 +44,7 @@ def show_sign_in(request: Request, following: Annotated[str, Query(alias="next",
 @router.post(SIGN_IN)
 async def sign_in(request: Request, installation: CurrentInstallation, heads: KeptHeads) -> Response:
     """Begin a session, or show the form again."""
-    form = await read_form(request)
+    form = await read_form(request, max_bytes=limits.MAX_SIGN_IN_BODY_BYTES, wait_s=limits.SIGN_IN_BODY_S)
     following, authorization = _own_path(form.get("next", "/")), f"Bearer {form.get('key', '')}"
     provider = request.app.state.provider
     try:

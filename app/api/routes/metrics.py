@@ -4,11 +4,12 @@ from fastapi import APIRouter, Request, Response
 
 from app.access.roles import Role
 from app.api import problems
+from app.api.bodies import BodyRoute
 from app.api.deps import Caller
 from app.api.metrics import Metrics
 from app.core.errors import RoleMissing
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], route_class=BodyRoute)
 
 
 @router.get(

@@ -1,0 +1,161 @@
+"""Callers without a key have seats of their own: what they hold never takes a connection or a request from a key."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import httpx
+import pytest
+
+from app.api import authentication
+from app.core import limits
+from tests.support.databases import on_one_idle_server
+from tests.support.server import Server
+
+pytestmark = on_one_idle_server
+
+N_HELD = 6
+_FORM = (
+    b"POST /ui/sign-in HTTP/1.1\r\nHost: x\r\nOrigin: http://x\r\nConnection: close\r\n"
+    b"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n"
+)
+
+
+def _connection(server: Server) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", httpx.URL(server.url).port or 0), timeout=60)
+
+
+def _answer(connection: socket.socket) -> bytes:
+    return b"".join(iter(lambda: connection.recv(65_536), b""))
+
+
+@contextmanager
+def _held_forms(server: Server, n_forms: int) -> Iterator[list[socket.socket]]:
+    """Forms of sign-ins whose bodies the service asked for, and does not get."""
+    with ExitStack() as held:
+        forms = [held.enter_context(_connection(server)) for _ in range(n_forms)]
+        for form in forms:
+            form.sendall(_FORM % 100)
+            assert form.recv(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        yield forms
+
+
+def test_held_forms_of_sign_ins_take_no_seat_of_a_key(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_REQUESTS_IN_FLIGHT", N_HELD - 1)
+    with _held_forms(idle_server, N_HELD):
+        assert idle_server.admin.http.get("/ledger").status_code == 200
+        assert idle_server.client(idle_server.caller("auditor").key).get("/ledger").status_code == 200
+        key = idle_server.caller("auditor")
+        assert idle_server.admin.http.delete(f"/keys/{key.id}").status_code == 204
+
+
+def test_sign_ins_have_a_limit_of_their_own(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_REQUESTS_WITHOUT_KEY", N_HELD)
+    with _held_forms(idle_server, N_HELD), _connection(idle_server) as further:
+        further.sendall(_FORM % 100)
+        assert _answer(further).startswith(b"HTTP/1.1 429 ")
+        assert idle_server.client(idle_server.caller("auditor").key).get("/ledger").status_code == 200, "a new key"
+
+
+def test_the_form_of_a_sign_in_is_short_and_arrives_soon(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with _connection(idle_server) as long:
+        long.sendall(_FORM % (limits.MAX_SIGN_IN_BODY_BYTES + 1) + b"k" * (limits.MAX_SIGN_IN_BODY_BYTES + 1))
+        assert b"HTTP/1.1 413 " in _answer(long)
+    monkeypatch.setattr(limits, "SIGN_IN_BODY_S", 0.5)
+    with _held_forms(idle_server, 1) as (silent,):
+        assert _answer(silent).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_slow_form_of_a_sign_in_is_answered(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait for a body reads the caller's key again; a sign-in has none."""
+    monkeypatch.setattr(limits, "KEY_AGE_S", 0)
+    with _connection(idle_server) as connection:
+        connection.sendall(_FORM % 5)
+        connection.recv(25)
+        time.sleep(0.2)
+        connection.sendall(b"key=x")
+        assert _answer(connection).startswith(b"HTTP/1.1 401 ")
+
+
+def test_callers_whose_key_is_not_known_wait_apart_from_keys(
+    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flood of wrong keys takes the seats of newcomers, and no seat and no turn of a key."""
+    known, entered, release = idle_server.admin.http, threading.Semaphore(0), threading.Event()
+    assert known.get("/ledger").status_code == 200
+    authenticate = authentication.authenticate
+
+    def slow(installation: object, text: str, **options: object) -> object:
+        if "wrong" in text:
+            entered.release()
+            release.wait(timeout=60)
+        return authenticate(installation, text, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(authentication, "authenticate", slow)
+    monkeypatch.setattr(limits, "MAX_REQUESTS_WITHOUT_KEY", N_HELD)
+    monkeypatch.setattr(limits, "MAX_REQUESTS_IN_FLIGHT", 1)
+    with ExitStack() as held:
+        callers = [held.enter_context(_connection(idle_server)) for _ in range(N_HELD)]
+        try:
+            for caller in callers:
+                caller.sendall(
+                    b"GET /ledger HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer wrong\r\nConnection: close\r\n\r\n"
+                )
+            for _ in range(limits.MAX_THREADS_PER_KEY):
+                assert entered.acquire(timeout=60)
+            assert known.get("/ledger").status_code == 200
+            assert not entered.acquire(blocking=False), "strangers share the turns of one key"
+        finally:
+            release.set()
+        assert {_answer(caller)[:13] for caller in callers} == {b"HTTP/1.1 401 "}
+
+
+def test_idle_connections_close_for_newcomers_and_never_those_of_keys(
+    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = f"GET /ledger HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {idle_server.admin.key}\r\n\r\n".encode()
+    with ExitStack() as held:
+        of_a_key = held.enter_context(_connection(idle_server))
+        of_a_key.sendall(request)
+        assert of_a_key.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        for limit in ("MAX_CONNECTIONS", "MAX_CONNECTIONS_WITHOUT_KEY"):
+            with monkeypatch.context() as lowered:
+                lowered.setattr(limits, limit, 40)
+                idle = [held.enter_context(_connection(idle_server)) for _ in range(50)]
+                with _connection(idle_server) as newcomer:
+                    newcomer.sendall(request)
+                    assert newcomer.recv(65_536).startswith(b"HTTP/1.1 200 "), limit
+                idle[0].settimeout(60)
+                assert not _ended_in(idle[0]), "the oldest ended without an answer"
+        of_a_key.sendall(request)
+        assert of_a_key.recv(65_536).startswith(b"HTTP/1.1 200 ")
+
+
+def _ended_in(connection: socket.socket) -> bytes:
+    """What arrives on a connection before it ends."""
+    try:
+        return _answer(connection)
+    except ConnectionResetError:
+        return b""
+
+
+def test_connections_beyond_the_share_of_a_key_count_as_those_without_one(
+    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MAX_CONNECTIONS_PER_KEY", 1)
+    key = idle_server.caller("auditor").key
+    request = f"GET /ledger HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
+    with ExitStack() as held:
+        mine = [held.enter_context(_connection(idle_server)) for _ in range(3)]
+        for connection in mine:
+            connection.sendall(request)
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        monkeypatch.setattr(limits, "MAX_CONNECTIONS_WITHOUT_KEY", 1)
+        newcomers = [held.enter_context(_connection(idle_server)) for _ in range(3)]
+        newcomers[-1].sendall(request)
+        assert newcomers[-1].recv(65_536).startswith(b"HTTP/1.1 200 ")
+        assert [_ended_in(connection) for connection in mine[1:]] == [b"", b""]
+        mine[0].sendall(request)
+        assert mine[0].recv(65_536).startswith(b"HTTP/1.1 200 ")
