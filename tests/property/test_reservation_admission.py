@@ -117,7 +117,7 @@ worlds = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(world=worlds, batch=st.lists(jobs, max_size=6))
 def test_a_batch_of_jobs_is_admitted_as_by_brute_force(world: World, batch: list[list[Request]]) -> None:
     decisions = admitted(world.budgets(), batch)
@@ -138,7 +138,7 @@ def test_a_batch_of_jobs_is_admitted_as_by_brute_force(world: World, batch: list
             assert (decision.position, decision.fits) == refused
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(world=worlds, requests=st.lists(st.builds(Request, st.just("ds_3"), amounts, scopes), min_size=6, max_size=20))
 def test_a_bound_of_the_loads_changes_no_decision(world: World, requests: list[Request]) -> None:
     """Most requests fit by the bound alone, and the tightest cell decides about the others."""
@@ -152,7 +152,7 @@ def test_a_bound_of_the_loads_changes_no_decision(world: World, requests: list[R
         assert bound is None or not bound.is_tight or bound.load == world.largest("ds_3", {})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(world=worlds, batch=st.lists(jobs, max_size=4))
 def test_a_batch_is_admitted_as_its_jobs_one_after_another(world: World, batch: list[list[Request]]) -> None:
     """A refused job does not affect the other jobs of the batch."""
@@ -165,7 +165,7 @@ def test_a_batch_is_admitted_as_its_jobs_one_after_another(world: World, batch: 
             budgets = budgets.reserved(requests)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(world=worlds, requested=st.tuples(amounts, amounts), scope=scopes)
 def test_a_job_is_admitted_if_each_part_fits_its_room(world: World, requested: tuple[int, int], scope: Scope) -> None:
     """Quote and admission agree."""

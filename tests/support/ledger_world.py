@@ -19,6 +19,7 @@ from app.core.errors import BudgetExceeded, PopulationMismatch, ReservationSettl
 from app.ledger import account_facts, caps, external, population_totals, populations, repository, state, statements
 from app.ledger import service as ledger
 from app.ledger.entries import Entry
+from app.ledger.locked_accounts import LockedAccounts
 from app.ledger.tables import BoxRow
 from app.privacy import accountants
 from app.privacy.composition import Partitions, Scope
@@ -85,6 +86,7 @@ class World:
     def __init__(self, installation: Installation, *, accountant: str, cap: int) -> None:
         self._database = installation.database
         self._population = f"pop_{next(_serial)}"
+        self._admitted: list[LockedAccounts] = []
         delta = None if accountant == "pure" else DELTA
         self._models = _Models(PopulationModel(cap, (accountant, delta, None, None)))
         new_population = populations.NewPopulation(
@@ -96,11 +98,15 @@ class World:
     def take(self, step: Step) -> str:
         """Applies a step to the ledger and to the model, and returns its outcome in words."""
         before = copy.deepcopy(self._models)
+        self._admitted.clear()
         with suppress(_Crashed), self._database.write() as session:
             outcome = self._done(session, step.step if isinstance(step, Crash) else step)
             if isinstance(step, Crash):
                 self._models, outcome = before, "crashed"
+                self._admitted.clear()
                 raise _Crashed
+        for accounts in self._admitted:
+            accounts.committed()  # the next admission begins with the loads that this one left in memory
         with self._database.read() as session:
             for account_id, model in self._models.accounts.items():
                 self._check_account(session, account_id, model)
@@ -173,7 +179,7 @@ class World:
         fits = _fits(session, reservations)
         refused: BudgetExceeded | None = None
         try:
-            ledger.reserve(session, reservations, actor="key_analyst")
+            self._admitted.append(_reserved(session, reservations))
         except BudgetExceeded as error:
             refused = error
         ordered = sorted(parts, key=lambda part: part[:2])
@@ -409,6 +415,14 @@ class World:
             assert sha256(text.encode()).hexdigest() == stated
             previous = stated
         return entries, [rfc8785.dumps(line) + b"\n" for line in [header, *(entry.to_json() for entry in entries)]]
+
+
+def _reserved(session: Session, reservations: list[ledger.NewReservation]) -> LockedAccounts:
+    """Reserves as a request for a job does: judged, reserved in memory, written."""
+    accounts = LockedAccounts.lock(session, {part.account_id for part in reservations}, ["key_analyst"])
+    accounts.reserve(accounts.judged(reservations, actor="key_analyst"))
+    accounts.write()
+    return accounts
 
 
 def _fits(session: Session, reservations: list[ledger.NewReservation]) -> bool:

@@ -1,0 +1,97 @@
+"""Tests thousands of admissions of one process on one account against brute force over its 64 joint cells.
+
+An admission leaves a bound of the loads in memory, by which the next transaction decides without a look at any cell. So
+the walk commits each job as a request does, mixes charges, voids, smaller and larger caps, and processes that start
+with nothing in memory.
+"""
+
+import random
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from app.core.errors import BudgetExceeded
+from app.db import migrate
+from app.ledger import caps, reconciliation
+from app.ledger import service as ledger
+from app.ledger.locked_accounts import LockedAccounts
+from app.ledger.refusals import NewReservation
+from app.privacy.composition import HashPartition, Partitions, Scope
+from app.services.installation import Installation
+from tests.support.crash_scene import EVENT, open_installation
+
+SIZES = {"a": 4, "b": 4, "c": 4}
+CELLS = [dict(zip(SIZES, cell, strict=True)) for cell in product(*map(range, SIZES.values()))]
+N_STEPS = 700
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    url = f"sqlite:///{tmp_path / 'grovekeeper.sqlite3'}"
+    migrate.upgrade(url)
+    installation = open_installation(url, tmp_path)
+    yield installation
+    installation.close()
+
+
+@pytest.mark.parametrize("walk", range(3))
+def test_a_walk_of_admissions_decides_as_brute_force(installation: Installation, walk: int) -> None:
+    chance, account_id, cap = random.Random(walk), "ds_1", 100
+    jobs: dict[str, tuple[int, Scope]] = {}  # that are reserved or charged
+    waiting: list[str] = []
+    n_admitted = n_refused = 0
+
+    def load(cell: dict[str, int]) -> int:
+        return sum(amount for amount, scope in jobs.values() if all(cell[name] in scope[name] for name in scope))
+
+    partitions = Partitions(tuple(HashPartition(name, size) for name, size in SIZES.items()))
+    unit = {"column": None, "max_rows": 1}
+    with installation.database.write() as session:
+        new_account = ledger.NewAccount(account_id, account_id, "pure", "add_remove", cap, None, unit, partitions)
+        ledger.open_account(session, new_account, actor="key_owner")
+    for step in range(N_STEPS):
+        match chance.choices(["reserve", "charge", "void", "cap", "start"], [40, 4, 8, 1, 1])[0]:
+            case "reserve":
+                job_id, amount, scope = f"jb_{step}", chance.randint(1, 12), _scope(chance)
+                covered = [cell for cell in CELLS if all(cell[name] in scope[name] for name in scope)]
+                fits = all(load(cell) + amount <= cap for cell in covered)
+                assert _admits(installation, NewReservation(account_id, amount, scope, EVENT, job_id)) is fits
+                n_admitted, n_refused = n_admitted + fits, n_refused + (not fits)
+                if fits:
+                    jobs[job_id] = amount, scope
+                    waiting.append(job_id)
+            case "charge" | "void" as end if waiting:
+                job_id = waiting.pop(chance.randrange(len(waiting)))
+                with installation.database.write() as session:
+                    if end == "charge":
+                        ledger.charge_job(session, job_id, actor="worker")
+                    else:
+                        ledger.void_jobs(session, [job_id], actor="key_owner")
+                        del jobs[job_id]
+            case "cap":
+                cap = max(map(load, CELLS)) + chance.randint(-5, 30)
+                with installation.database.write() as session:
+                    caps.change(session, account_id, cap, reason="a test", actor="key_owner")
+            case "start":
+                reconciliation._verified.clear()  # as in a new process
+    assert min(n_admitted, n_refused) > N_STEPS // 10, "the walk is near the cap"
+
+
+def _scope(chance: random.Random) -> Scope:
+    names = chance.sample(sorted(SIZES), chance.choices([0, 1, 2, 3], [1, 4, 4, 2])[0])
+    return {name: tuple(sorted(chance.sample(range(SIZES[name]), chance.randint(1, 2)))) for name in sorted(names)}
+
+
+def _admits(installation: Installation, reservation: NewReservation) -> bool:
+    """Reserves in a transaction of its own, as a request for a job does."""
+    try:
+        with installation.database.write() as session:
+            accounts = LockedAccounts.lock(session, [reservation.account_id], ["key_analyst"])
+            accounts.reserve(accounts.judged([reservation], actor="key_analyst"))
+            accounts.write()
+    except BudgetExceeded:
+        return False
+    accounts.committed()
+    return True
