@@ -22,6 +22,7 @@ from app.forests.data.coded_rows import CodeRequest, TrainingRows
 from app.forests.data.encoding import Encoding
 from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
+from app.forests.noise.paid import PaidRandomness
 from app.forests.noise.randomness import Randomness
 from app.forests.trees.grow.tree_by_tree import GrowTree, grow_trees
 from app.forests.trees.tree_parameters import HASH, SHARDED
@@ -143,6 +144,9 @@ def grow(
     Returns:
         The released forest, in the shape that the plan fixes.
 
+    Raises:
+        UnpaidDraw: growth would draw what the plan's event does not pay for; nothing is released.
+
     Privacy:
         ``pure.loss(plan.event)``-DP under the algorithm's adjacency, by the algorithm's theorem. Where that adjacency
         is add/remove, the loss under replace-one is twice as much. Encoding and assignment are record-wise (lemmas L5
@@ -152,6 +156,8 @@ def grow(
     Source:
         docs/proofs/lemmas.md, and the proof page of the algorithm.
     """
+    paying = [plan.event] if plan.unlabelled is None else [plan.event, plan.unlabelled.event]
+    randomness = PaidRandomness(randomness, *paying)
     if plan.algorithm in FROM_BOTH:
         if unlabelled is None:
             raise ValueError("the rows of the second dataset are missing")

@@ -220,6 +220,30 @@ def read(value: object) -> Plan:
         raise PlanInvalid from error
 
 
+def require_priced(plan: Plan, schema: Schema) -> None:
+    """Prices the parameters of a stored private plan again, and compares the events.
+
+    Raises:
+        PlanInvalid: the parameters cost other events than those of the plan.
+    """
+    try:
+        mechanism, second = catalogue.algorithm(plan.algorithm), plan.unlabelled
+        of_second = None
+        if second is not None:
+            terms = (second.accountant, second.delta, second.adjacency, second.max_rows)
+            of_second = AccountRequest(second.epsilon, None, *terms)
+        assert plan.epsilon is not None, "only the plan of a reference has no price"
+        terms = (plan.accountant, plan.delta, plan.adjacency, plan.max_rows)
+        request = PlanRequest(plan.algorithm, plan.parameters, plan.epsilon, None, *terms, plan.profile, of_second)
+        facts = _facts_for(mechanism, request, schema)  # the size decides about parameters only, which are settled
+        event = _event(mechanism, partial(mechanism.event, plan.parameters), facts)
+        is_same = event == plan.event and _unlabelled_plan(mechanism, plan.parameters, facts, of_second) == second
+    except (GrovekeeperError, ArithmeticError, KeyError, TypeError, ValueError) as error:
+        raise PlanInvalid from error
+    if not is_same:
+        raise PlanInvalid
+
+
 def _event(mechanism: Algorithm, event_of: Callable[[PublicFacts], Event], facts: PublicFacts) -> Event:
     """The event of a mechanism for an account; an event priced in ε is fitted to accounts of another unit."""
     if facts.budget.accountant == pure.NAME or pure.NAME not in mechanism.accountants:

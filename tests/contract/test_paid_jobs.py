@@ -74,6 +74,16 @@ def _smaller_reservation(scene: Scene, job_id: str) -> None:
         session.execute(update(ReservationRow).where(ReservationRow.job_id == job_id).values(amount=10**6))
 
 
+def _more_trees(task: dict[str, Any]) -> None:
+    task["work"]["plan"]["parameters"]["n_estimators"] = task["work"]["plan"]["n_trees"] = 100
+
+
+def _all_rows_in_every_tree(task: dict[str, Any]) -> None:
+    parameters = task["work"]["plan"]["parameters"]
+    assert parameters["assignment"] == "sharded"
+    parameters["assignment"] = "sequential"
+
+
 TAMPERED = {
     "event": _of_task(_other_event),
     "cells": _of_task(_other_cells),
@@ -83,6 +93,7 @@ TAMPERED = {
     "another-reservation": _of_task(_reservation_of_another_job),
     "part-twice": _of_task(_the_part_twice),
     "no-parts": _of_task(_no_parts),
+    "more-trees": _of_task(_more_trees),
 }
 
 
@@ -98,6 +109,14 @@ def test_a_job_whose_task_is_not_what_was_reserved_reads_no_row(scene: Scene, ch
     row = scene.job(job_id)
     assert (row.state, row.reason, row.charged_at) == ("failed", "failed", None)
     assert scene.kinds_of(job_id) == ["reserve", "void"]
+
+
+def test_a_job_that_paid_for_disjoint_trees_does_not_grow_them_on_all_rows(scene: Scene) -> None:
+    """The event of disjoint trees costs one tree; all rows in every tree cost as many as there are trees."""
+    job_id = scene.submit_job(key="k", scope={"shard": [0]}, assignment="sharded")
+    _of_task(_all_rows_in_every_tree)(scene, job_id)
+    run(scene, _never)
+    assert scene.end(job_id) == ("failed", "failed", ["reserve", "void"])
 
 
 def test_a_job_that_was_not_touched_runs(scene: Scene) -> None:

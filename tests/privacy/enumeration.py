@@ -24,12 +24,21 @@ from functools import cache
 from typing import TypeAlias
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
+from app.forests import grow as growth
 from tests.privacy import copied_counts
 from tests.privacy.copied_counts import StandIn, Table
 
 TOLERANCE = 1e-9
+
+
+def draw_unpaid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets growth draw what its event does not pay for, so that the law of a flaw that production stops is seen."""
+    monkeypatch.setattr(growth, "PaidRandomness", lambda randomness, *events: randomness)
+
+
 FAR = 2**40
 
 

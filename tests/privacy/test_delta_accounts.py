@@ -32,7 +32,7 @@ from app.privacy.accountants import gdp
 from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import Budget
 from app.privacy.events import DiscreteLaplace, RoundedGaussian
-from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, aligned, divergence, renyi
+from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, aligned, divergence, draw_unpaid, renyi
 from tests.privacy.universe import (
     EMPTY,
     RECORDS,
@@ -191,6 +191,7 @@ def test_permute_and_flip_at_the_price_of_a_bounded_range_is_seen(monkeypatch: p
         return randomness.permute_and_flip(utilities, inverse_scale=selection.inverse_scale)
 
     monkeypatch.setattr(selecting, "draw", flipping)
+    draw_unpaid(monkeypatch)
 
     assert widest_range(settled, 3) > 1.05 * float(own.range_sensitivity * own.inverse_scale)
 

@@ -18,7 +18,7 @@ from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees.grow import greedy, selecting
 from benchmarks.reference.literal_rules import vote_ceiling
-from tests.privacy.enumeration import TOLERANCE
+from tests.privacy.enumeration import TOLERANCE, draw_unpaid
 from tests.privacy.universe import THREE_SPLITS, TWO_SPLITS, Laws, add_remove_pairs, multisets, planned
 from tests.support.schemas import schema_of
 
@@ -115,6 +115,7 @@ def test_a_sensitivity_that_shrinks_with_the_count_of_the_node_costs_more(
 
     production = greedy.choose_level
     monkeypatch.setattr(greedy, "choose_level", by_size)
+    draw_unpaid(monkeypatch)
 
     assert Laws(settled, TWO_SPLITS).worst(pairs) > 1.2
 

@@ -17,7 +17,7 @@ from app.forests.trees.grow import private_medians, selecting
 from app.forests.trees.grow.in_memory_histograms import LocalHistograms
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Part, UnknownPrivacyEvent
-from tests.privacy.enumeration import TOLERANCE, loss, permute_and_flip_law
+from tests.privacy.enumeration import TOLERANCE, draw_unpaid, loss, permute_and_flip_law
 from tests.privacy.universe import (
     RECORDS,
     THREE_SPLITS,
@@ -72,6 +72,7 @@ def test_a_median_that_is_priced_like_a_monotone_utility_costs_twice(monkeypatch
         return honest(replace(selection, inverse_scale=2 * selection.inverse_scale), scores, randomness)
 
     monkeypatch.setattr(selecting, "draw", at_twice_the_scale)
+    draw_unpaid(monkeypatch)
 
     assert Laws(settled, THREE_SPLITS).worst(pairs) > 1.9
 
@@ -112,6 +113,7 @@ def test_labels_by_smooth_sensitivity_cost_far_more_than_stated(monkeypatch: pyt
         return randomness._walk.branch([weight / sum(weights) for weight in weights])
 
     monkeypatch.setattr(selecting, "draw", smooth)
+    draw_unpaid(monkeypatch)
     few = Laws(settled, TWO_SPLITS).worst(add_remove_pairs(multisets(2, alike)))
     more = Laws(settled, TWO_SPLITS).worst(pairs)
 

@@ -26,7 +26,7 @@ from app.forests.planning import PlanRequest, plan
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import EventCostsMore
-from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
+from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, draw_unpaid, loss, output_law
 from tests.support.schemas import schema_of
 
 Rows = tuple[tuple[tuple[int, ...], int], ...]
@@ -290,6 +290,7 @@ def leaf_paid_from_a_spent_level(monkeypatch: pytest.MonkeyPatch) -> None:
         "noisy_weights",
         lambda scales, *rest: honest(type("Scales", (), {"leaves": leaves(scales)})(), *rest),
     )
+    draw_unpaid(monkeypatch)
 
 
 def stop_at_an_exact_count(monkeypatch: pytest.MonkeyPatch) -> None:

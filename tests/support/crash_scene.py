@@ -90,6 +90,7 @@ class Scene:
         scope: dict[str, Any] | None = None,
         by: Principal = OWNER,
         digest: str | None = None,
+        **parameters: object,
     ) -> Answer:
         """Submits a training of a tiny forest. Raises the service's errors.
 
@@ -99,12 +100,13 @@ class Scene:
             scope: the scope of the request.
             by: the caller.
             digest: stands for the digest of the body; by default, all bodies with a key count as equal.
+            parameters: of the algorithm.
         """
         body = TrainIn(
             dataset=self.dataset_id,
             algorithm="rdt-ta",
             epsilon=epsilon,  # type: ignore[arg-type]  # as it comes over the wire
-            parameters={"n_estimators": 2, "max_depth": 2},
+            parameters={"n_estimators": 2, "max_depth": 2, **parameters},
             scope=scope or {},
         )
         request = IdempotentRequest(by.key_id, "POST /train", key, (digest or key).encode().ljust(32, b"."))

@@ -13,6 +13,7 @@ from app.forests.data.rows import PublicRows, SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.evaluation.price import AUROC, BEST, CONFUSION, EvaluationInvalid, EvaluationPlan
 from app.forests.evaluation.read import Evaluation
+from app.forests.noise.paid import PaidRandomness
 from app.forests.noise.randomness import Randomness
 from app.forests.predict import probabilities
 from app.forests.trees.grow import selecting
@@ -46,6 +47,7 @@ def release(plan: EvaluationPlan, models: Sequence[Model], rows: SanitisedRows, 
     """
     if len(models) != plan.n_models:
         raise EvaluationInvalid
+    randomness = PaidRandomness(randomness, plan.event)
     best, judged = None, models[0]
     if BEST in plan.releases:
         event = plan.event_of(BEST)

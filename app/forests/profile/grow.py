@@ -5,6 +5,7 @@ import numpy as np
 from app.forests.bins.grow import count_noise, quantile_cuts
 from app.forests.data.coded_rows import LocalRows
 from app.forests.data.schema import Schema
+from app.forests.noise.paid import PaidRandomness
 from app.forests.noise.randomness import Randomness
 from app.forests.profile.price import ProfilePlan, parts_of
 from app.forests.profile.read import Profile
@@ -28,7 +29,7 @@ def release(plan: ProfilePlan, schema: Schema, rows: LocalRows, randomness: Rand
     Source:
         docs/proofs/bins.md, Theorem 2.
     """
-    parts = parts_of(plan.event)
+    parts, randomness = parts_of(plan.event), PaidRandomness(randomness, plan.event)
     cuts = quantile_cuts.cuts(parts.bins, schema, rows, randomness)
     exact = np.bincount(rows.y, minlength=schema.n_classes).astype(np.int64)
     counts = count_noise.release(exact, parts.counts, randomness)

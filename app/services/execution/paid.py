@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from app.core.errors import GrovekeeperError
 from app.datasets import catalog
+from app.forests import planning
 from app.jobs.tables import JobPart, JobRow
 from app.ledger import service as ledger
 from app.ledger import statements
@@ -22,15 +23,16 @@ class TaskNotPaid(GrovekeeperError):
 
 
 def require_paid(session: Session, row: JobRow) -> None:
-    """Compares every part of a job with its reservation and recomputes the loss of the part's event.
+    """Compares every part of a job with its reservation, and recomputes the event of a forest and the loss of events.
 
     A part without a reservation reads a dataset that was declared public. Runs in the transaction that charges the job,
-    so a job with a changed queue row or a wrongly priced event reads no private row.
+    so a job with a changed queue row or a wrongly priced event reads no private row. What the job draws is held to the
+    event while it is drawn (:mod:`app.forests.noise.paid`).
 
     Raises:
         TaskNotPaid: a part has another event, scope, price or account than its reservation, or an event that costs one
-            privacy unit more than the reserved amount; a part without a reservation reads a private dataset; or a
-            reservation has no part.
+            privacy unit more than the reserved amount; the parameters of a forest cost another event; a part without a
+            reservation reads a private dataset; or a reservation has no part.
     """
     reservations = {reservation.id: reservation for reservation in ledger.reservations_of_job(session, row.id)}
     named = [part.reservation_id for part in row.parts if part.reservation_id is not None]
@@ -41,6 +43,13 @@ def require_paid(session: Session, row: JobRow) -> None:
             _require_paid(session, reservations[part.reservation_id], part, event=event)
         elif not catalog.find(session, part.dataset).is_public:
             raise TaskNotPaid
+    if row.kind == "train" and named:
+        try:
+            planning.require_priced(
+                planning.read(row.task["work"]["plan"]), catalog.find(session, row.dataset_id).schema
+            )
+        except planning.PlanInvalid:
+            raise TaskNotPaid from None
 
 
 def _require_paid(session: Session, reservation: ReservationRow, part: JobPart, *, event: object) -> None:

@@ -1,0 +1,191 @@
+"""A job draws exactly what its event pays for, and stops before any other draw."""
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.forests import catalogue, planning
+from app.forests import grow as growth
+from app.forests.bins.reused_profile import ReusedProfile
+from app.forests.contract.forest import Forest
+from app.forests.contract.plan import Plan
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.evaluation import grow as evaluation_growth
+from app.forests.evaluation.price import plan_best, plan_tables
+from app.forests.noise.paid import PaidRandomness, UnpaidDraw
+from app.forests.noise.randomness import SystemRandomness
+from app.forests.profile import grow as profile_growth
+from app.forests.profile import price as profile_price
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import Parallel, Part, Sequential, UnknownPrivacyEvent
+from tests.support.plans import request_for
+from tests.support.schemas import schema_of
+
+SCHEMA = schema_of(
+    {"name": "colour", "type": "categorical", "categories": ["red", "blue", "green"]},
+    {"name": "size", "type": "numeric", "lower": 0, "upper": 9},
+    {"name": "age", "type": "numeric", "lower": 0, "upper": 9},
+    classes=["no", "yes"],
+)
+N_TREES = 3
+CASES = [(slug, name) for slug in catalogue.BY_SLUG for name in catalogue.algorithm(slug).accountants]
+
+
+def rows_of(n_rows: int, seed: int = 0) -> SanitisedRows:
+    """Rows with a clear signal, so that no reweighted tree stops before its depth but by a chance of e^-100."""
+    generator = np.random.default_rng(seed)
+    numbers = [generator.uniform(0, 9, n_rows) for _ in range(2)]
+    columns = SanitisedColumns((generator.integers(0, 3, n_rows).astype(np.int32), *numbers), n_rows)
+    labels = ((numbers[0] > 4.5) ^ (numbers[1] > 4.5)).astype(np.int32)
+    return SanitisedRows(columns, labels, generator.integers(0, 256, (n_rows, 16), dtype=np.uint8))
+
+
+def planned(slug: str, accountant: str, profile: ReusedProfile | None = None, **changes: object) -> Plan:
+    delta = None if accountant == "pure" else Fraction(1, 10**6)
+    parameters = {"n_estimators": N_TREES, "max_depth": 2, **changes}
+    request = request_for(slug, parameters, Fraction(20), 3_000, accountant=accountant, delta=delta)
+    return planning.plan(replace(request, profile=profile), SCHEMA)
+
+
+def grown(plan: Plan) -> Forest:
+    second = None if plan.unlabelled is None else rows_of(1_000, seed=1)
+    return growth.grow(plan, SCHEMA, rows_of(3_000), SystemRandomness(), on_tree_done=lambda: None, unlabelled=second)
+
+
+def facts(accountant: str) -> Any:
+    request = request_for("rpf", {}, Fraction(2), 3_000, accountant=accountant, delta=delta_of(accountant))
+    return planning.public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE)
+
+
+def delta_of(accountant: str) -> Fraction | None:
+    return None if accountant == "pure" else Fraction(1, 10**6)
+
+
+@pytest.fixture(scope="module")
+def profile() -> ReusedProfile:
+    plan = profile_price.plan({}, facts("pure"))
+    return profile_growth.release(plan, SCHEMA, rows_of(3_000), SystemRandomness()).reused("pf_a")
+
+
+@pytest.fixture
+def payments(monkeypatch: pytest.MonkeyPatch) -> list[PaidRandomness]:
+    """What pays for the draws of each release."""
+    made: list[PaidRandomness] = []
+
+    def make(*arguments: Any) -> PaidRandomness:
+        made.append(PaidRandomness(*arguments))
+        return made[-1]
+
+    for module in (growth, profile_growth, evaluation_growth):
+        monkeypatch.setattr(module, "PaidRandomness", make)
+    return made
+
+
+@pytest.mark.parametrize(("slug", "accountant"), CASES)
+def test_a_forest_draws_everything_that_its_event_pays_for(
+    payments: list[PaidRandomness], slug: str, accountant: str
+) -> None:
+    """Noise that serves two trees would leave a part of the event unused."""
+    grown(planned(slug, accountant))
+    [payment] = payments
+    assert not payment.left
+
+
+@pytest.mark.parametrize(("slug", "accountant"), [("rpf", "pure"), ("nbrt", "zcdp"), ("nbrt", "gdp"), ("mrf", "gdp")])
+def test_a_forest_with_a_profile_draws_everything_that_its_event_pays_for(
+    payments: list[PaidRandomness], profile: ReusedProfile, slug: str, accountant: str
+) -> None:
+    grown(planned(slug, accountant, profile))
+    assert not payments[-1].left
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp", "gdp"])
+def test_profiles_and_evaluations_draw_everything_that_their_events_pay_for(
+    payments: list[PaidRandomness], accountant: str
+) -> None:
+    rows, models = rows_of(500), [(grown(planned("rdt-ta", "pure")), SCHEMA)] * 2
+    payments.clear()
+    profile_growth.release(
+        profile_price.plan({"size_share": "0.1"}, facts(accountant)), SCHEMA, rows, SystemRandomness()
+    )
+    tables = plan_tables(["accuracy", "auroc"], facts(accountant), score_bins=4)
+    evaluation_growth.release(tables, models[:1], rows, SystemRandomness())
+    best = plan_best(2, facts(accountant), winner_accuracy=True)
+    evaluation_growth.release(best, models, rows, SystemRandomness())
+    assert [payment.left.total() for payment in payments] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("slug", "accountant"), CASES)
+def test_a_plan_whose_parameters_grow_more_trees_than_its_event_prices_stops(slug: str, accountant: str) -> None:
+    plan, trees = planned(slug, accountant), "n_teachers" if slug == "pte" else "n_estimators"
+    more = replace(plan, n_trees=19, parameters={**plan.parameters, trees: 19})
+    with pytest.raises((UnpaidDraw, UnknownPrivacyEvent)):  # the second one where growth reads the number of trees, too
+        grown(more)
+    with pytest.raises(planning.PlanInvalid):
+        planning.require_priced(more, SCHEMA)
+
+
+@pytest.mark.parametrize(("slug", "accountant"), CASES)
+def test_an_event_that_prices_one_tree_pays_for_no_second_tree(slug: str, accountant: str) -> None:
+    """The event states one tree at its own scale while growth draws all: the flaw of a price that forgets a factor."""
+    plan = planned(slug, accountant)
+
+    def one_tree(event: Any) -> Any:
+        if not isinstance(event, Sequential | Parallel) or getattr(event, "over", "") == "nodes":
+            return event
+        return replace(event, parts=tuple(Part(1, one_tree(part.event)) for part in event.parts))
+
+    cut = replace(plan, event=one_tree(plan.event))
+    assert cut.event != plan.event
+    with pytest.raises((UnpaidDraw, UnknownPrivacyEvent)):
+        grown(cut)
+    with pytest.raises(planning.PlanInvalid):
+        planning.require_priced(cut, SCHEMA)
+
+
+@pytest.mark.parametrize(("slug", "accountant"), CASES)
+@pytest.mark.parametrize("depth", [0, 2])
+def test_a_stored_plan_costs_what_its_parameters_cost(
+    profile: ReusedProfile, slug: str, accountant: str, depth: int
+) -> None:
+    plan = planned(slug, accountant, max_depth=depth) if slug != "bms-rf" else planned(slug, accountant)
+    planning.require_priced(planning.read(plan.to_json()), SCHEMA)
+    if catalogue.algorithm(slug).reuses_profiles:
+        with_profile = planned(slug, accountant, profile, max_depth=depth)
+        planning.require_priced(planning.read(with_profile.to_json()), SCHEMA)
+
+
+def test_an_event_of_disjoint_trees_does_not_pay_for_trees_on_all_rows() -> None:
+    plan = planned("mrf", "pure", assignment="sharded")
+    assert isinstance(plan.event, Parallel)
+    on_all_rows = replace(plan, parameters={**plan.parameters, "assignment": "sequential"})
+    planning.require_priced(plan, SCHEMA)
+    with pytest.raises(planning.PlanInvalid):
+        planning.require_priced(on_all_rows, SCHEMA)
+
+
+def test_nothing_is_drawn_before_the_draw_is_paid_for() -> None:
+    drawn: list[str] = []
+
+    class Watched(SystemRandomness):
+        def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> Any:
+            drawn.append("noise")
+            return super().discrete_laplace(shape, inverse_scale=inverse_scale)
+
+    event = Sequential((Part(1, planned("rdt-ta", "pure", n_estimators=1, max_depth=0).event),))
+    paid = PaidRandomness(Watched(), event)
+    [(_, numerator, denominator)] = paid.left
+    scale = Fraction(numerator, denominator)
+    draw = partial(paid.discrete_laplace, inverse_scale=scale)
+    for shape, other in (((3,), scale), ((1, 3), scale), ((1,), 2 * scale)):
+        with pytest.raises(UnpaidDraw):
+            paid.discrete_laplace(shape, inverse_scale=other)
+    assert not drawn
+    draw((2,))
+    with pytest.raises(UnpaidDraw):
+        draw((1,))
+    assert drawn == ["noise"]
