@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from app.core.errors import GrovekeeperError
 from app.datasets import catalog
-from app.forests import planning
+from app.forests.data.schema import Schema
 from app.jobs.tables import JobPart, JobRow
 from app.ledger import service as ledger
 from app.ledger import statements
@@ -44,12 +44,16 @@ def require_paid(session: Session, row: JobRow) -> None:
         elif not catalog.find(session, part.dataset).is_public:
             raise TaskNotPaid
     if row.kind == "train" and named:
-        try:
-            planning.require_priced(
-                planning.read(row.task["work"]["plan"]), catalog.find(session, row.dataset_id).schema
-            )
-        except planning.PlanInvalid:
-            raise TaskNotPaid from None
+        _require_priced(row.task["work"]["plan"], catalog.find(session, row.dataset_id).schema)
+
+
+def _require_priced(stored_plan: object, schema: Schema) -> None:
+    from app.forests import planning  # numpy and the algorithms, which a worker without a job does not load
+
+    try:
+        planning.require_priced(planning.read(stored_plan), schema)
+    except planning.PlanInvalid:
+        raise TaskNotPaid from None
 
 
 def _require_paid(session: Session, reservation: ReservationRow, part: JobPart, *, event: object) -> None:
