@@ -37,6 +37,7 @@ INCLUDED: dict[Role, frozenset[Role]] = {
 SEE_DATASET = frozenset({Role.OWNER, Role.ANALYST, Role.PREDICTOR, Role.AUDITOR})
 MANAGE_DATASET = frozenset({Role.OWNER})
 TRAIN = frozenset({Role.ANALYST})
+SEE_JOB = frozenset({Role.ANALYST, Role.AUDITOR})
 ATTEST = frozenset({Role.ATTESTER})
 SEE_MODEL = frozenset({Role.ANALYST, Role.PREDICTOR})
 TAKE_MODEL = frozenset({Role.ANALYST})

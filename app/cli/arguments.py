@@ -34,6 +34,10 @@ DeltaOption: TypeAlias = Annotated[
     str | None,
     typer.Option("--delta", help="Such as 1e-6; default the δ of the account, if it has one.", show_default=False),
 ]
+PurposeOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--purpose", help="Why; auditors read it beside the charge, for good.", show_default=False),
+]
 ReceiptOption: TypeAlias = Annotated[
     bool, typer.Option("--receipt", help="Print every draw that the price pays for, and why they add up.")
 ]

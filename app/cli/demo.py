@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without
 
 BUDGET = "3"
 EPSILON = "1"
+PURPOSE = "compare with last year"
 TOO_MUCH = "5"
 _SHOWN_COLUMNS = ("age", "education", "occupation", "hours-per-week")
 _WIDTH = 100
@@ -158,8 +159,10 @@ class _Tour:
 
     def _train(self) -> None:
         self._title("The analyst trains it: the budget is charged before the first row is read")
-        self._command(f"train {self.name} --epsilon {EPSILON} --wait")
-        accepted = self._client.train({"dataset": self.name, "name": "demo forest", "epsilon": EPSILON})
+        self._command(f"train {self.name} --epsilon {EPSILON} --purpose '{PURPOSE}' --wait")
+        accepted = self._client.train(
+            {"dataset": self.name, "name": "demo forest", "epsilon": EPSILON, "purpose": PURPOSE}
+        )
         job = training.follow(self._client, accepted["job_id"], self._output)
         if job["state"] != "succeeded":
             raise InstallationError(training.ended(job))
@@ -216,7 +219,7 @@ class _Tour:
         ledger.show_accounts(self._output, [self._client.balance(self.name)], indent=3)
         self._output.say()
         self._command(f"ledger entries {self.name}")
-        ledger.show_entries(self._output, list(self._client.entries(self.name)), indent=3)
+        ledger.show_entries(self._output, self._client.entry_list(self.name), indent=3)
         self._output.say()
         export = folder / f"{self.name}.ledger.jsonl"
         self._command(f"ledger export {self.name} {export.name}")

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.arguments import DeltaOption, ModelArgument, ReceiptOption, ScopeOption, as_typed, read_scope
+from app.cli.arguments import (
+    DeltaOption,
+    ModelArgument,
+    PurposeOption,
+    ReceiptOption,
+    ScopeOption,
+    as_typed,
+    read_scope,
+)
 from app.cli.command import Remote, command, one_attempt
 from app.cli.output import Output
 from app.cli.quotes import show_quote
@@ -24,7 +32,7 @@ KeyOption = Annotated[str | None, typer.Option(help="Continue an earlier attempt
 
 @dataclass(frozen=True)
 class SpendOptions:
-    """Options of an evaluation: its rows and its budget."""
+    """Options of an evaluation: its rows, its budget and its purpose."""
 
     epsilon: Annotated[
         str | None,
@@ -38,6 +46,7 @@ class SpendOptions:
         typer.Option("--dataset", help="Dataset to evaluate on; default the model's dataset.", show_default=False),
     ] = None
     scope: ScopeOption = None
+    purpose: PurposeOption = None
 
     def to_json(self, client: "Client", model_id: str) -> dict[str, Any]:
         """The body. ε and δ are sent as they were typed, never converted to a float."""
@@ -46,6 +55,7 @@ class SpendOptions:
             **({} if self.epsilon is None else {"epsilon": self.epsilon}),
             **({} if self.delta is None else {"delta": self.delta}),
             **({} if self.dataset is None else {"dataset": self.dataset}),
+            **({} if self.purpose is None else {"purpose": self.purpose}),
             "scope": read_scope(self.scope, lambda: client.dataset(dataset or client.model(model_id)["dataset"])),
         }
 

@@ -62,7 +62,8 @@ def show(
             "algorithm": job["algorithm"],
             "price": price_of(job),
             "charged": "yes, for good" if job["charged"] else "no",
-            "submitted": job["submitted_at"],
+            "purpose": job["purpose"],
+            "submitted": f"{job['submitted_at']} by {job['submitted_by']}",
             "made": made(job),
         }
     )

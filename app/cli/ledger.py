@@ -102,11 +102,11 @@ def entries(call: Remote, account: AccountArgument, search: EntrySearch) -> None
     """Show the entries of an account, the oldest first: all of them, or those that the options choose."""
     with call.client() as client:
         scope = read_scope(search.scope, partial(client.dataset, account)) or None
-        listed, names = client.named_entries(account, kind=search.kind, job=search.job, actor=search.actor, scope=scope)
+        listed = client.entry_list(account, kind=search.kind, job=search.job, actor=search.actor, scope=scope)
     if call.as_json:
-        call.output.json({"entries": listed, "actors": names})
+        call.output.json(listed)
         return
-    show_entries(call.output, listed, names=names)
+    show_entries(call.output, listed)
 
 
 @app.command("export")
@@ -171,17 +171,17 @@ def show_cells(output: Output, balance: dict[str, Any]) -> None:
         output.table([partition["name"], "charged", "reserved", "remaining"], cells, empty="no uploads yet", indent=2)
 
 
-def show_entries(
-    output: Output, entries: list[dict[str, Any]], *, names: Mapping[str, str] | None = None, indent: int = 0
-) -> None:
-    """Prints entries in their order; entries of a population name the member's entry in place of a scope.
+def show_entries(output: Output, listed: Mapping[str, Any], *, indent: int = 0) -> None:
+    """Prints entries in their order, each with what its job ran, for which key and for which purpose.
+
+    Entries of a population name the member's entry in place of a scope.
 
     Args:
         output: where the command prints.
-        entries: as the service lists them.
-        names: of the acting keys, by id, as far as the reader may know them.
+        listed: the answer of the service.
         indent: spaces before each line.
     """
+    entries, names, jobs = listed["entries"], listed["actors"], listed["jobs"]
     members = [entry.get("details", {}).get("member") for entry in entries]
     of_population = any(members)
     rows = [
@@ -190,24 +190,36 @@ def show_entries(
             entry["kind"],
             entry["amount"],
             *(_member_cells(member) if of_population else [json.dumps(entry["scope"]) if entry["scope"] else "all"]),
-            _payer(entry["job_id"]),
-            _actor(entry["actor"], names or {}),
+            _payer(entry, jobs),
+            _asked_by(entry, jobs, names),
             entry["at"],
             entry["hash"][:12],
         ]
         for entry, member in zip(entries, members, strict=True)
     ]
     where = ["dataset", "its #"] if of_population else ["scope"]
-    output.table(["#", "kind", "amount", *where, "job", "actor", "at", "hash"], rows, empty="no entries", indent=indent)
+    output.table(["#", "kind", "amount", *where, "for", "key", "at", "hash"], rows, empty="no entries", indent=indent)
 
 
-def _payer(reference: str | None) -> str | None:
-    """The job of an entry, or the reservation of an external mechanism."""
-    is_external = reference is not None and reference.startswith("rs_")
-    return f"external {reference}" if is_external else reference
+def _payer(entry: Mapping[str, Any], jobs: Mapping[str, Any]) -> str | None:
+    """What a job ran with its name, models and purpose, or the reservation of an external mechanism."""
+    reference, job = entry["job_id"], jobs.get(entry["job_id"])
+    if job is None:
+        return f"external {reference}" if reference and reference.startswith("rs_") else reference
+    ran = ", ".join(filter(None, [job["algorithm"] or job["kind"], job["name"], *job["models"]]))
+    purpose = entry.get("details", {}).get("purpose")
+    return f"{reference}: {ran}" + (f"; purpose: {purpose}" if purpose else "")
 
 
-def _actor(key_id: str, names: Mapping[str, str]) -> str:
+def _asked_by(entry: Mapping[str, Any], jobs: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    """The key that acted, and the key that submitted the job."""
+    actor, job = entry["actor"], jobs.get(entry["job_id"])
+    if job is None or job["submitted_by"] == actor:
+        return _key(actor, names)
+    return f"{_key(actor, names)} for {_key(job['submitted_by'], names)}"
+
+
+def _key(key_id: str, names: Mapping[str, str]) -> str:
     return f"{names[key_id]} ({key_id})" if key_id in names else key_id
 
 

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.arguments import DatasetArgument, DeltaOption, ReceiptOption, ScopeOption, as_typed, read_scope
+from app.cli.arguments import (
+    DatasetArgument,
+    DeltaOption,
+    PurposeOption,
+    ReceiptOption,
+    ScopeOption,
+    as_typed,
+    read_scope,
+)
 from app.cli.command import Remote, command, one_attempt
 from app.cli.quotes import show_quote
 from app.cli.training import price_of, read_parameters, show_accepted
@@ -64,12 +72,13 @@ def release(
     call: Remote,
     request: ProfileOptions,
     name: Annotated[str | None, typer.Option(help="A name for the profile.", show_default=False)] = None,
+    purpose: PurposeOption = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the job.")] = False,
     idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
 ) -> None:
     """Reserve budget and release a profile, which later jobs reuse with --profile at no privacy cost."""
     with call.client() as client:
-        body = request.to_json(client) | {"name": name}
+        body = request.to_json(client) | {"name": name, "purpose": purpose}
         with one_attempt(call.output, idempotency_key) as key:
             accepted = client.release_profile(request.dataset, body, idempotency_key=key)
         show_accepted(client, accepted, call.output, wait=wait)

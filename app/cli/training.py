@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli import suggestions
-from app.cli.arguments import DatasetArgument, DeltaOption, ReceiptOption, ScopeOption, as_typed, read_scope
+from app.cli.arguments import (
+    DatasetArgument,
+    DeltaOption,
+    PurposeOption,
+    ReceiptOption,
+    ScopeOption,
+    as_typed,
+    read_scope,
+)
 from app.cli.command import Remote, WrongUse, command, one_attempt
 from app.cli.exit_codes import ExitCode
 from app.cli.output import NO_PRIVACY, Output, amount, console
@@ -216,12 +224,13 @@ def train(
     call: Remote,
     request: PlanOptions,
     name: Annotated[str | None, typer.Option(help="A name for the model.", show_default=False)] = None,
+    purpose: PurposeOption = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the job, with a progress bar.")] = False,
     idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
 ) -> None:
     """Reserve budget and train a forest."""
     with call.client() as client:
-        body = request.to_json(client) | {"name": name}
+        body = request.to_json(client) | {"name": name, "purpose": purpose}
         with one_attempt(call.output, idempotency_key) as key:
             accepted = client.train(body, idempotency_key=key)
         show_accepted(client, accepted, call.output, wait=wait)

@@ -50,7 +50,8 @@ class JobRow(Base):
         kind: what the job releases: a trained forest, a profile or an evaluation.
         algorithm: the algorithm of a training job.
         reads: ids of the datasets that ``task`` reads, sorted, with spaces between them.
-        task: ``work``, the child's instructions, and ``parts``, the JSON forms of :attr:`parts`.
+        task: ``work``, the child's instructions, ``parts``, the JSON forms of :attr:`parts`, and ``purpose``, if the
+            submitter stated one, as the entries of the job have it.
         state: a :class:`app.jobs.states.JobState`; ``reason`` is an :class:`app.jobs.states.EndReason`.
         lease_token: of the worker that runs the job; a worker with another token writes nothing.
         waits_since: when the present wait began: the submission, the approval, or the end of a freeze.
@@ -97,6 +98,11 @@ class JobRow(Base):
         CheckConstraint("(state = 'running') = (lease_token IS NOT NULL)", name="running_is_leased"),
         CheckConstraint("state <> 'succeeded' OR charged_at IS NOT NULL", name="success_is_charged"),
     )
+
+    @property
+    def purpose(self) -> str | None:
+        """The reason that the submitter stated."""
+        return self.task.get("purpose")
 
     @property
     def parts(self) -> tuple[JobPart, ...]:

@@ -134,6 +134,7 @@ def _approval_out(session: Session, principal: Principal, row: JobRow, dataset_i
             "kind": row.kind,
             "algorithm": row.algorithm,
             "name": row.name,
+            "purpose": row.purpose,
             "state": row.state,
             "submitted_by": row.submitted_by,
             "submitted_by_name": names.get(row.submitted_by),

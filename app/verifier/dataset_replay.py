@@ -177,7 +177,7 @@ class Account:
         self._settled[job_id] = entry.kind
         if entry.kind == "charge":
             self.cells.charge(entry.scope, entry.amount)
-        elif reservation.details is not None:
+        elif isinstance(reservation.details, dict) and "attested_by" in reservation.details:
             raise Broken(
                 "a charge for an external mechanism cannot be given back: nothing shows that the mechanism did not run"
             )

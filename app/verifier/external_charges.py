@@ -1,4 +1,6 @@
-"""Reads the entries of charges for external mechanisms and recomputes their loss.
+"""Reads the details of reservations, and recomputes the loss of charges for external mechanisms.
+
+The details of a job are at most its purpose, which bears no price.
 
 A mechanism on another machine cannot be recomputed. Its entry names an attester and holds either an event, which is
 priced like any other, or a declared loss: one of ε, ρ and μ, or ε with a δ. The loss follows from the attester's
@@ -42,16 +44,20 @@ class Attested:
 
 
 def read(details: Json, *, has_event: bool) -> Attested | None:
-    """Reads the details of a reservation; None without details, where the service ran the mechanism.
+    """Reads the details of a reservation; None for a job, whose details are absent or have its purpose alone.
 
     Raises:
         NotAttested: a field is unknown, missing or invalid, or there are both an event and a declared loss.
     """
-    if details is None:
+    if not isinstance(details, dict | None):
+        raise NotAttested("details is no object")
+    if details is None or "purpose" in details:
         if not has_event:
             raise NotAttested("there is neither an event nor a declared loss")
+        if details is not None and (details.keys() != {"purpose"} or not isinstance(details["purpose"], str)):
+            raise NotAttested("beside the purpose of a job details has another field, or the purpose is not a text")
         return None
-    if not isinstance(details, dict) or not set(details) <= _MEMBERS:
+    if not set(details) <= _MEMBERS:
         raise NotAttested("details has an unknown field")
     by, per = details.get("attested_by"), details.get("per", "row")
     if not isinstance(by, str) or not by:

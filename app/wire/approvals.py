@@ -32,6 +32,7 @@ class ApprovalOut(Answer):
     kind: Literal["train", "profile", "evaluation"]
     algorithm: str | None
     name: str | None
+    purpose: str | None
     state: JobState
     submitted_by: str
     submitted_by_name: str | None

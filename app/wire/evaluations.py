@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from app.core import limits
-from app.wire.base import Answer, JsonObject, Privacy, Reference
+from app.wire.base import Answer, JsonObject, Privacy, PublicSentence, Reference
 from app.wire.training import AccountPlanOut, JobName, PriceOut, SpendIn
 
 
@@ -19,6 +19,7 @@ class EvaluationIn(SpendIn):
     ]
     score_bins: Annotated[int, Field(ge=2, le=limits.MAX_SCORE_BINS)] = 32
     name: JobName | None = None
+    purpose: PublicSentence | None = None
 
 
 class SelectionIn(SpendIn):
@@ -28,6 +29,7 @@ class SelectionIn(SpendIn):
     dataset: Reference | None = None
     winner_accuracy: bool = False
     name: JobName | None = None
+    purpose: PublicSentence | None = None
 
 
 class EvaluationQuoteOut(AccountPlanOut):

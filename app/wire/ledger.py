@@ -3,6 +3,7 @@
 from typing import Literal, TypeAlias
 
 from app.wire.base import Answer, DecimalText, JsonObject, PositiveAmount, PublicSentence, Request
+from app.wire.training import JobKind
 
 
 class AccountNamed(Answer):
@@ -117,12 +118,27 @@ class ChangedCap(BalanceOut):
     warnings: list[str]
 
 
-class EntryList(AccountNamed):
-    """Entries in order. ``actors`` has the names of those acting keys whose names the reader may know, by id.
+class ChargedJob(Answer):
+    """The public facts of a job beside its entries: what it ran, under which name, for which key.
 
-    ``job_id`` of an entry is the id of its reservation (``rs_…``) where no job but an external mechanism is charged.
+    ``models`` has the ids of the model that it trained, or of those that it evaluated.
+    """
+
+    kind: JobKind
+    algorithm: str | None
+    name: str | None
+    models: list[str]
+    submitted_by: str
+
+
+class EntryList(AccountNamed):
+    """Entries in order, each as it was hashed, and beside them ``jobs``, the facts of their jobs by id.
+
+    ``actors`` has the names of those acting and submitting keys whose names the reader may know, by id. ``job_id`` of
+    an entry is the id of its reservation (``rs_…``) where no job but an external mechanism is charged.
     """
 
     actors: dict[str, str]
+    jobs: dict[str, ChargedJob]
     entries: list[EntryOut | DetailedEntryOut]
     next: str | None

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.wire.base import Answer, JsonObject, JsonObjectIn, Privacy
+from app.wire.base import Answer, JsonObject, JsonObjectIn, Privacy, PublicSentence
 from app.wire.training import AccountPlanOut, JobName, PriceOut, SpendIn
 
 
@@ -13,6 +13,7 @@ class ProfileIn(SpendIn):
 
     parameters: Annotated[JsonObjectIn, Field(default_factory=dict)]
     name: JobName | None = None
+    purpose: PublicSentence | None = None
 
 
 class ProfileQuoteOut(AccountPlanOut):

@@ -12,6 +12,7 @@ from app.wire.base import (
     JsonObjectIn,
     PositiveAmount,
     Privacy,
+    PublicSentence,
     Reference,
     Request,
 )
@@ -53,9 +54,10 @@ JobName: TypeAlias = Annotated[str, Field(min_length=1, max_length=128, pattern=
 
 
 class TrainIn(PlanIn):
-    """A training request."""
+    """A training request. The ledger keeps ``purpose`` for good, in the entries of the job."""
 
     name: JobName | None = None
+    purpose: PublicSentence | None = None
 
 
 class PriceOut(Answer):
@@ -192,7 +194,10 @@ JobKind: TypeAlias = Literal["train", "profile", "evaluation"]
 
 
 class JobOut(Answer):
-    """A job as shown to analysts: states and public numbers only. ``charged``: the price is spent, for good.
+    """A job as shown to analysts and auditors: states and public numbers only.
+
+    ``charged``: the price is spent, for good. ``submitted_by``: the key that submitted the job; ``purpose``: the reason
+    that it stated.
 
     On a public dataset ``privacy`` is ``none``, and the job has no reservation and is never charged.
     """
@@ -203,6 +208,8 @@ class JobOut(Answer):
     kind: JobKind
     algorithm: str | None
     name: str | None
+    purpose: str | None
+    submitted_by: str
     state: JobState
     reason: Literal["cancelled", "rejected", "expired", "lost", "revoked", "failed"] | None
     charged: bool

@@ -111,7 +111,7 @@ RULES: dict[str, Rule] = {
         _on("analyst", deleted=409),
     ),
     **dict.fromkeys(
-        ("list_profiles", "show_profile", "show_evaluation", "show_job", "watch_job", "delete_model",
+        ("list_profiles", "show_profile", "show_evaluation", "delete_model",
          "download_artifact"),
         _on("analyst"),
     ),
@@ -119,6 +119,7 @@ RULES: dict[str, Rule] = {
          "check_model", "check_version", "infer_model", "infer_version"),
         _on("predictor"),
     ),
+    **dict.fromkeys(("show_job", "watch_job"), _on("analyst", "auditor")),
     "list_aliases": _on(*_MAY_SEE),
     **dict.fromkeys(("put_alias", "delete_alias"), _on("analyst")),
     **dict.fromkeys(("show_balance", "show_alias"), _on("analyst", *_READS_LEDGER)),

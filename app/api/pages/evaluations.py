@@ -73,7 +73,7 @@ async def evaluate(request: Request, installation: CurrentInstallation, caller: 
     """Submit the evaluation of the form; a refusal shows the form again with what would fit."""
 
     def act(form: Form) -> Answer:
-        body = _body(checked(EvaluationFields, form), name=form.get("name", "").strip())
+        body = _body(checked(EvaluationFields, form))
         return submit_evaluation(installation, caller, [model_id], body, request=identity(request, caller, form))
 
     def refused(form: Form, refusal: GrovekeeperError) -> Response:
@@ -159,12 +159,12 @@ def exact_if_public(fields: _Fields, dataset: Mapping[str, Any]) -> _Fields:
     return fields
 
 
-def _body(fields: EvaluationFields, *, name: str = "") -> EvaluationIn:
+def _body(fields: EvaluationFields) -> EvaluationIn:
     """The body of the API's request that a form stands for.
 
     Raises:
         InvalidRequest: a field breaks a rule of the API.
     """
     metrics = [fields.counts, *(["auroc"] if fields.auroc else [])]
-    given = {"dataset": fields.dataset.strip() or None, "name": name or None}
+    given = {"dataset": fields.dataset.strip() or None, **fields.stated()}
     return checked(EvaluationIn, {**given, **fields.amounts(), "metrics": metrics})

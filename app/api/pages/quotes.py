@@ -129,6 +129,6 @@ def _body(model: type[_Model], dataset: str, fields: TrainingFields) -> _Model:
     Raises:
         InvalidRequest: a field breaks a rule of the API.
     """
-    given = fields.model_dump(include={"algorithm", "name"} & set(model.model_fields))
-    value = {name: text for name, text in given.items() if text}
+    given = {"algorithm": fields.algorithm, **fields.stated()}
+    value = {name: text for name, text in given.items() if text and name in model.model_fields}
     return checked(model, {**value, **fields.amounts(), "dataset": dataset})

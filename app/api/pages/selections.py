@@ -65,7 +65,7 @@ async def choose(request: Request, installation: CurrentInstallation, caller: Ca
     """Submit the choice of the form; a refusal shows the form again with what would fit."""
 
     def act(form: Form) -> Answer:
-        body = _body(checked(SelectionFields, form), of, name=form.get("name", "").strip())
+        body = _body(checked(SelectionFields, form), of)
         return submit_evaluation(installation, caller, body.models, body, request=identity(request, caller, form))
 
     def refused(form: Form, refusal: GrovekeeperError) -> Response:
@@ -113,11 +113,13 @@ def _page(
     )
 
 
-def _body(fields: SelectionFields, of: str, *, name: str = "") -> SelectionIn:
+def _body(fields: SelectionFields, of: str) -> SelectionIn:
     """The body of the API's request that a form stands for.
 
     Raises:
         InvalidRequest: a field breaks a rule of the API.
     """
-    given = {"dataset": fields.dataset.strip() or of, "name": name or None, "models": fields.normal().chosen.split()}
-    return checked(SelectionIn, {**given, **fields.amounts(), "winner_accuracy": bool(fields.winner_accuracy)})
+    given = {"dataset": fields.dataset.strip() or of, "models": fields.normal().chosen.split()}
+    return checked(
+        SelectionIn, {**given, **fields.stated(), **fields.amounts(), "winner_accuracy": bool(fields.winner_accuracy)}
+    )

@@ -49,6 +49,7 @@ class SpendingFields(BaseModel):
     cells: Annotated[list[Annotated[str, Field(max_length=1_024)]], Field(max_length=limits.MAX_FORM_FIELDS)] = []
     scope: Annotated[str, Field(max_length=65_536)] = ""
     name: Annotated[str, Field(max_length=256)] = ""
+    purpose: Annotated[str, Field(max_length=2 * limits.MAX_SENTENCE_CHARS)] = ""
     once: Text = ""
 
     def amounts(self) -> dict[str, Any]:
@@ -60,9 +61,13 @@ class SpendingFields(BaseModel):
         given = {name: text for name in ("epsilon", "delta", "accountant") if (text := getattr(self, name))}
         return {**given, "scope": self._scope()}
 
+    def stated(self) -> dict[str, str]:
+        """The name and the purpose of the job, as far as the form has them."""
+        return {name: text for name in ("name", "purpose") if (text := getattr(self, name).strip())}
+
     def query(self) -> str:
         """The query of a quote for the same request at another ε, which is to be appended."""
-        kept = self.model_dump(exclude={"epsilon", "once", "name"})
+        kept = self.model_dump(exclude={"epsilon", "once", "name", "purpose"})
         return urlencode({name: value for name, value in kept.items() if value}, doseq=True)
 
     def choices(self, dataset: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str, bool]]]]:

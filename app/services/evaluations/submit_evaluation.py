@@ -109,7 +109,7 @@ def submit_evaluation(
             JobSteps(
                 authorize=lambda session, principal: _authorize(session, principal, addresses, body),
                 quote=lambda session, subject: _plan_evaluation(installation, session, subject, body),
-                job=lambda planned: _job(planned, name=body.name),
+                job=lambda planned: _job(planned, body),
                 datasets=[] if body.dataset is None else [body.dataset],
                 is_slow=True,
             ),
@@ -184,7 +184,7 @@ def _was_trained_on(session: Session, row: ModelRow, part: ReadPart) -> bool:
     )
 
 
-def _job(planned: PlannedEvaluation, *, name: str | None) -> Job:
+def _job(planned: PlannedEvaluation, body: EvaluationIn | SelectionIn) -> Job:
     dataset = planned.part.dataset
     work = {
         "plan": planned.plan.to_json(),
@@ -193,4 +193,12 @@ def _job(planned: PlannedEvaluation, *, name: str | None) -> Job:
         "warnings": [*planned.part.warnings, *planned.warnings],
     }
     needs = [Need(row.dataset_id, SEE_MODEL, "model") for row in planned.models]
-    return Job(kind="evaluation", dataset=dataset, parts=[planned.part], work=work, name=name, needs=needs)
+    return Job(
+        kind="evaluation",
+        dataset=dataset,
+        parts=[planned.part],
+        work=work,
+        name=body.name,
+        purpose=body.purpose,
+        needs=needs,
+    )

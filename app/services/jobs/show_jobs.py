@@ -1,12 +1,12 @@
 """Serves ``/jobs``: lists, shows and cancels jobs of every kind."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TypeAlias
 
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.roles import MANAGE_DATASET, TRAIN, Principal
+from app.access.roles import MANAGE_DATASET, SEE_JOB, TRAIN, Principal
 from app.core import clock
 from app.core.errors import JobFinished, NotFound, RoleMissing, Unauthenticated
 from app.jobs import queue
@@ -18,6 +18,7 @@ from app.services.installation import Installation
 from app.services.jobs.cancel_jobs import cancel_locked
 from app.services.jobs.part_fields import part_fields
 from app.services.pages import PageRequest, page_of
+from app.wire.ledger import ChargedJob
 from app.wire.training import JobList, JobOut
 
 Followed: TypeAlias = tuple[Principal, str]
@@ -33,16 +34,16 @@ def show_job(installation: Installation, principal: Principal, job_id: str) -> J
     """
     with installation.database.read() as session:
         row = queue.job(session, job_id)
-        grants.require(session, principal, row.dataset_id, TRAIN, kind="job")
+        grants.require(session, principal, row.dataset_id, SEE_JOB, kind="job")
         return job_out(row)
 
 
 def list_jobs(
     installation: Installation, principal: Principal, page: PageRequest, matching: JobFilter = ALL_JOBS
 ) -> JobList:
-    """Lists the jobs of all datasets on which the key may train, newest first."""
+    """Lists the jobs of all datasets on which the key may train or is an auditor, newest first."""
     with installation.database.read() as session:
-        visible = grants.datasets_with(session, principal, TRAIN)
+        visible = grants.datasets_with(session, principal, SEE_JOB)
         shown, following = page_of(
             page,
             lambda limit: queue.jobs(session, dataset_ids=visible, before=page.cursor, limit=limit, matching=matching),
@@ -70,7 +71,7 @@ def cancel_job(installation: Installation, principal: Principal, job_id: str) ->
 
 
 def job_out(row: JobRow) -> JobOut:
-    """Formats the facts of a job that an analyst may see: states and public numbers, no durations."""
+    """Formats the facts of a job that analysts and auditors may see: states and public numbers, no durations."""
     return JobOut.model_validate(
         {
             "id": row.id,
@@ -79,6 +80,8 @@ def job_out(row: JobRow) -> JobOut:
             "kind": row.kind,
             "algorithm": row.algorithm,
             "name": row.name,
+            "purpose": row.purpose,
+            "submitted_by": row.submitted_by,
             "state": row.state,
             "reason": row.reason,
             "charged": row.charged_at is not None and any(part.reservation_id is not None for part in row.parts),
@@ -90,6 +93,25 @@ def job_out(row: JobRow) -> JobOut:
             "evaluation_id": row.evaluation_id,
             **part_fields(row.parts),
             "submitted_at": clock.to_text(row.submitted_at),
+        }
+    )
+
+
+def charged_jobs(session: Session, job_ids: Iterable[str | None]) -> dict[str, ChargedJob]:
+    """The facts of jobs that stand beside their entries, by id; ids of other things have none."""
+    ids = sorted({job_id for job_id in job_ids if job_id is not None})
+    return {row.id: _charged_job(row) for row in queue.several(session, ids)}
+
+
+def _charged_job(row: JobRow) -> ChargedJob:
+    evaluated = [model["id"] for model in row.task["work"].get("models", [])]
+    return ChargedJob.model_validate(
+        {
+            "kind": row.kind,
+            "algorithm": row.algorithm,
+            "name": row.name,
+            "models": evaluated if row.model_id is None else [row.model_id],
+            "submitted_by": row.submitted_by,
         }
     )
 
@@ -107,7 +129,7 @@ def look_at(installation: Installation, followed: Collection[Followed]) -> dict[
 
 def _may_still_see(installation: Installation, session: Session, follower: Principal, row: JobRow) -> bool:
     try:
-        grants.require(session, present(installation, session, follower), row.dataset_id, TRAIN, kind="job")
+        grants.require(session, present(installation, session, follower), row.dataset_id, SEE_JOB, kind="job")
     except (Unauthenticated, NotFound, RoleMissing):
         return False
     return True

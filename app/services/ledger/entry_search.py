@@ -16,13 +16,14 @@ from app.ledger.running_balance import EntryFilter
 from app.privacy import events, receipts
 from app.privacy.composition import JointCell, Scope
 from app.services.installation import Installation
+from app.services.jobs.show_jobs import charged_jobs
 from app.services.ledger.accounts import Account, find_account
 from app.services.ledger.balances import balance_of
 from app.services.ledger.bounded_search import Matches, matching
 from app.services.ledger.history import entry_out
 from app.services.pages import PageRequest
 from app.services.spending import scopes
-from app.wire.ledger import EntryList, EntryOut
+from app.wire.ledger import ChargedJob, EntryList, EntryOut
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,13 @@ class ListedEntry:
     """An entry, and what was spent after it.
 
     Attributes:
+        job: the facts of the entry's job, if it has one.
         charged: of a dataset's tightest cell, with ``reserved``; ``None`` where the list leaves out entries.
         load: of all members of a population together; ``None`` where the list leaves out entries.
     """
 
     entry: EntryOut
-    actor_name: str | None
+    job: ChargedJob | None
     charged: str | None = None
     reserved: str | None = None
     load: str | None = None
@@ -71,21 +73,24 @@ class EntryPage:
     """A page of entries, newest first.
 
     Attributes:
+        names: of the acting and submitting keys whose names the reader may know, by id.
         tightest_cell: the cell of the running balance.
         next: the cursor of the next page.
     """
 
     entries: Sequence[ListedEntry]
+    names: Mapping[str, str]
     tightest_cell: JointCell
     next: str | None
 
 
 @dataclass(frozen=True)
 class ShownEntry:
-    """One entry of ``size``, with the name of its actor for a reader who may know it, and its event in words."""
+    """One entry of ``size``, the facts of its job, the names of keys that the reader may know, the event in words."""
 
     entry: EntryOut
-    actor_name: str | None
+    job: ChargedJob | None
+    names: Mapping[str, str]
     receipt: str | None
     size: int
 
@@ -109,10 +114,10 @@ def list_entries(
             return running_balance.oldest(session, account.id, after=last, limit=limit, chosen=search.by_fields)
 
         found = _found(after, _scope(session, account, search), page)
-        names = _names(session, principal, account, found.entries)
-        return EntryList.model_validate(
-            {**account.facts, "actors": names, "entries": list(map(entry_out, found.entries)), "next": found.next}
-        )
+        jobs = charged_jobs(session, [entry.job_id for entry in found.entries])
+        names = _names(session, principal, account, found.entries, jobs)
+        beside = {**account.facts, "actors": names, "jobs": jobs, "next": found.next}
+        return EntryList.model_validate({**beside, "entries": list(map(entry_out, found.entries))})
 
 
 def search_entries(
@@ -136,14 +141,15 @@ def search_entries(
             )
 
         found = _found(before, scope, page)
-        names = _names(session, principal, account, found.entries)
+        jobs = charged_jobs(session, [entry.job_id for entry in found.entries])
+        names = _names(session, principal, account, found.entries, jobs)
         is_complete = search.by_fields == EntryFilter()
         spent = _spent_after(session, account, found, balance) if is_complete else {}
         listed = [
-            ListedEntry(entry_out(entry), names.get(entry.actor), **spent.get(entry.sequence, {}))
+            ListedEntry(entry_out(entry), jobs.get(entry.job_id or ""), **spent.get(entry.sequence, {}))
             for entry in found.entries
         ]
-        return EntryPage(listed, balance.tightest_cell, found.next)
+        return EntryPage(listed, names, balance.tightest_cell, found.next)
 
 
 def show_entry(installation: Installation, principal: Principal, reference: str, sequence: int) -> ShownEntry:
@@ -159,8 +165,10 @@ def show_entry(installation: Installation, principal: Principal, reference: str,
         if not 1 <= sequence <= size:
             raise NotFound("entry")
         (entry,) = statements.entries(session, account.id, after=sequence - 1, limit=1)
-        name = _names(session, principal, account, [entry]).get(entry.actor)
-        return ShownEntry(entry_out(entry), name, _receipt(session, account.dataset, entry), size)
+        jobs = charged_jobs(session, [entry.job_id])
+        names = _names(session, principal, account, [entry], jobs)
+        receipt = _receipt(session, account.dataset, entry)
+        return ShownEntry(entry_out(entry), jobs.get(entry.job_id or ""), names, receipt, size)
 
 
 def _receipt(session: Session, dataset: Dataset | None, entry: Entry) -> str | None:
@@ -223,7 +231,14 @@ def _loads(session: Session, account: Account, found: Matches) -> dict[int, int]
     return together
 
 
-def _names(session: Session, principal: Principal, account: Account, entries: Sequence[Entry]) -> dict[str, str]:
+def _names(
+    session: Session,
+    principal: Principal,
+    account: Account,
+    entries: Sequence[Entry],
+    jobs: Mapping[str, ChargedJob],
+) -> dict[str, str]:
     dataset_id = None if account.dataset is None else account.dataset.id
     # In the order of their first entry: a set of texts has another order in every process.
-    return grants.names_of_keys(session, principal, dataset_id, list(dict.fromkeys(entry.actor for entry in entries)))
+    keys = dict.fromkeys([*(entry.actor for entry in entries), *(job.submitted_by for job in jobs.values())])
+    return grants.names_of_keys(session, principal, dataset_id, list(keys))

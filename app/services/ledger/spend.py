@@ -4,20 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy.orm import Session
-
 from app.access import grants
 from app.access.roles import SEE_BALANCE, SEE_LEDGER, Principal
 from app.core import limits
 from app.core.errors import InvalidRequest
-from app.ledger import repository, running_balance, statements
-from app.ledger.entries import Entry, EntryKind
+from app.ledger import running_balance, statements
+from app.ledger.entries import EntryKind
 from app.ledger.running_balance import EntryFilter
 from app.privacy.composition import Cell
 from app.services.installation import Installation
+from app.services.jobs.show_jobs import charged_jobs
 from app.services.ledger.accounts import dataset_with_account
 from app.services.ledger.balances import cell_out
-from app.wire.ledger import CellOut
+from app.wire.ledger import CellOut, ChargedJob
 
 
 @dataclass(frozen=True)
@@ -28,6 +27,8 @@ class Charge:
         sequence: of its entry.
         amount: in the account's unit.
         job_id: of the job; ``None`` for a mechanism outside the service, which has a ``description``.
+        job: the facts of the job.
+        purpose: the reason that the submitter of the job stated.
         by: the key that submitted the job, or that attested the external mechanism.
         by_name: the name of the key, for a reader who may know it.
         covers: whether the tightest cell lies in the scope, so that the charge is a step of the plot.
@@ -38,6 +39,8 @@ class Charge:
     amount: str
     scope: Mapping[str, Any]
     job_id: str | None
+    job: ChargedJob | None
+    purpose: str | None
     description: str | None
     by: str
     by_name: str | None
@@ -75,11 +78,14 @@ def list_charges(installation: Installation, principal: Principal, reference: st
         chosen = EntryFilter(kinds=[EntryKind.CHARGE])
         entries = running_balance.newest(session, dataset_id, before=size + 1, limit=limit + 1, chosen=chosen)
         level = running_balance.spent_after(session, dataset_id, balance.tightest_cell, size).charged
-        submitters = _submitters(session, entries)
-        names = grants.names_of_keys(session, principal, dataset_id, set(submitters.values()))
+        jobs = charged_jobs(session, [entry.job_id for entry in entries])
+        # A job's charge is an act of the worker; the key that submitted the job asked for it.
+        asked_by = {key: job.submitted_by for key, job in jobs.items()}
+        keys = {asked_by.get(entry.job_id or "", entry.actor) for entry in entries}
+        names = grants.names_of_keys(session, principal, dataset_id, keys)
         charges = []
         for entry in entries[:limit]:
-            by, details = submitters[entry.sequence], entry.details or {}
+            by, details = asked_by.get(entry.job_id or "", entry.actor), entry.details or {}
             covers = running_balance.covers(entry.scope, balance.tightest_cell)
             charges.append(
                 Charge(
@@ -87,6 +93,8 @@ def list_charges(installation: Installation, principal: Principal, reference: st
                     amount=balance.text(entry.amount),
                     scope=entry.scope,
                     job_id=None if "attested_by" in details else entry.job_id,
+                    job=jobs.get(entry.job_id or ""),
+                    purpose=details.get("purpose"),
                     description=details.get("description"),
                     by=by,
                     by_name=names.get(by),
@@ -124,10 +132,3 @@ def show_pairs(
             pairs = statements.detail(session, dataset.id, {first: (name,)}).cells[second]
             rows.append((name, [cell_out(pair.cell[second], pair, detail.balance) for pair in pairs]))
         return rows
-
-
-def _submitters(session: Session, charges: Sequence[Entry]) -> dict[int, str]:
-    """The keys that asked for charges, by sequence. A job's charge is an act of the worker."""
-    jobs = sorted({entry.job_id for entry in charges if entry.job_id is not None})
-    by_job = {row.job_id: row.reserved_by for row in repository.reservations_of(session, jobs)}
-    return {entry.sequence: by_job.get(entry.job_id, entry.actor) for entry in charges}

@@ -64,16 +64,16 @@ def submit_profile(
             authorize=lambda session, principal: authorized_dataset(session, principal, reference, TRAIN),
             route=lambda dataset: f"POST /datasets/{dataset.id}/profiles",
             quote=lambda session, dataset: _plan_profile(session, dataset, body),
-            job=lambda planned: _job(planned, name=body.name),
+            job=lambda planned: _job(planned, body),
             datasets=[reference],
         ),
         request=request,
     )
 
 
-def _job(planned: tuple[ProfilePlan, PricedPart], *, name: str | None) -> Job:
+def _job(planned: tuple[ProfilePlan, PricedPart], body: ProfileIn) -> Job:
     plan, part = planned
-    return Job("profile", part.dataset, [part], {"plan": plan.to_json()}, name=name)
+    return Job("profile", part.dataset, [part], {"plan": plan.to_json()}, name=body.name, purpose=body.purpose)
 
 
 def _plan_profile(session: Session, dataset: catalog.Dataset, body: ProfileIn) -> tuple[ProfilePlan, PricedPart]:

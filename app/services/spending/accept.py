@@ -56,6 +56,7 @@ class Job:
             public datasets pay nothing.
         work: the child's instructions besides rows and schemas, in JSON form.
         name: the client's name for the output.
+        purpose: the reason that the submitter states, which every entry of the job repeats.
         algorithm: the algorithm of a training job.
         n_trees: number of trees, the unit of progress; 0 where no tree grows.
         needs: what the job uses besides rows.
@@ -66,6 +67,7 @@ class Job:
     parts: Sequence[PricedPart | UnpricedPart]
     work: dict[str, Any]
     name: str | None = None
+    purpose: str | None = None
     algorithm: str | None = None
     n_trees: int = 0
     needs: Sequence[Need] = ()
@@ -182,7 +184,7 @@ class Acceptance:
             for part in job.parts
         ]
         paying = [part for part in priced if isinstance(part, PricedPart) and not part.dataset.is_public]
-        judged = self._accounts.judged([_reservation(part, job_id=job_id) for part in paying], actor=key_id)
+        judged = self._accounts.judged([_reservation(job, part, job_id=job_id) for part in paying], actor=key_id)
         state = JobState.WAITING if judged.excess else JobState.QUEUED
         if judged.excess:
             if self._n_waiting[key_id] >= limits.MAX_WAITING_JOBS_PER_KEY:
@@ -237,7 +239,7 @@ class Acceptance:
         )
 
 
-def _reservation(part: PricedPart, *, job_id: str) -> NewReservation:
+def _reservation(job: Job, part: PricedPart, *, job_id: str) -> NewReservation:
     return NewReservation(
         account_id=part.dataset.id,
         amount=part.amount,
@@ -245,7 +247,13 @@ def _reservation(part: PricedPart, *, job_id: str) -> NewReservation:
         event=part.event.to_json(),
         job_id=job_id,
         delta=part.delta,
+        details=_stated(job),
     )
+
+
+def _stated(job: Job) -> dict[str, Any]:
+    """The purpose of a job, if it has one, as its entries and its row store it."""
+    return {} if job.purpose is None else {"purpose": job.purpose}
 
 
 def _row(job: Job, job_id: str, parts: Sequence[JobPart], state: JobState, *, submitted_by: str) -> JobRow:
@@ -256,7 +264,7 @@ def _row(job: Job, job_id: str, parts: Sequence[JobPart], state: JobState, *, su
         kind=job.kind,
         algorithm=job.algorithm,
         name=job.name,
-        task={"work": job.work, "parts": [part.to_json() for part in parts]},
+        task={"work": job.work, "parts": [part.to_json() for part in parts], **_stated(job)},
         submitted_by=submitted_by,
         state=state.value,
         n_trees=job.n_trees,

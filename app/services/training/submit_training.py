@@ -33,14 +33,14 @@ def submit_training(
         JobSteps(
             authorize=lambda session, principal: authorized_datasets(session, principal, body),
             quote=lambda session, datasets: plan_training(session, principal, datasets, body),
-            job=lambda planned: _job(planned, name=body.name),
+            job=lambda planned: _job(planned, body),
             datasets=datasets_of(body),
         ),
         request=request,
     )
 
 
-def _job(planned: PlannedTraining, *, name: str | None) -> Job:
+def _job(planned: PlannedTraining, body: TrainIn) -> Job:
     # Beside the plan: a forest without splits carries no profile, but its size may come from a profile.
     profile = {} if planned.profile is None else {"profile": planned.profile.id}
     return Job(
@@ -48,7 +48,8 @@ def _job(planned: PlannedTraining, *, name: str | None) -> Job:
         dataset=planned.parts[0].dataset,
         parts=planned.parts,
         work={"plan": planned.plan.to_json(), **profile},
-        name=name,
+        name=body.name,
+        purpose=body.purpose,
         algorithm=planned.plan.algorithm,
         n_trees=planned.plan.n_trees,
         needs=[] if planned.profile is None else [Need(planned.profile.dataset, TRAIN, "profile")],

@@ -75,6 +75,8 @@ class Entry:
         amount: exact, in the account's unit.
         scope: cells that the entry is about; empty for all.
         job_id: job that the entry is about.
+        purpose: the reason that the submitter of the job stated.
+        job: public facts of the job: kind, algorithm, name, models and the key that submitted it.
         actor: id of the key that acted.
         at: time in UTC.
         hash: SHA-256 that chains the entry to the entry before it.
@@ -85,15 +87,19 @@ class Entry:
     amount: Decimal
     scope: Mapping[str, Any]
     job_id: str | None
+    purpose: str | None
+    job: Mapping[str, Any] | None
     actor: str
     at: str
     hash: str
 
     @classmethod
-    def from_json(cls, entry: Mapping[str, Any]) -> Self:
-        """Reads an entry of ``GET /ledger/{account}/entries``."""
+    def from_json(cls, entry: Mapping[str, Any], job: Mapping[str, Any] | None) -> Self:
+        """Reads an entry of ``GET /ledger/{account}/entries``, and the facts of its job in the same answer."""
         names = ("sequence", "kind", "scope", "job_id", "actor", "at", "hash")
-        return cls(amount=Decimal(entry["amount"]), **{name: entry[name] for name in names})
+        facts = {name: entry[name] for name in names}
+        purpose = entry.get("details", {}).get("purpose")
+        return cls(amount=Decimal(entry["amount"]), purpose=purpose, job=job, **facts)
 
 
 class Dataset:
@@ -132,7 +138,8 @@ class Dataset:
 
     def ledger(self) -> list[Entry]:
         """Every entry of the dataset's account, in order."""
-        return [Entry.from_json(entry) for entry in self._client.entries(self.id)]
+        listed = self._client.entry_list(self.id)
+        return [Entry.from_json(entry, listed["jobs"].get(entry["job_id"])) for entry in listed["entries"]]
 
     def plan(
         self, algorithm: str = "auto", *, epsilon: Amount | None = None, **options: Unpack[TrainingOptions]
@@ -152,6 +159,7 @@ class Dataset:
         *,
         epsilon: Amount | None = None,
         name: str | None = None,
+        purpose: str | None = None,
         idempotency_key: str | None = None,
         **options: Unpack[TrainingOptions],
     ) -> Job[Model]:
@@ -163,6 +171,7 @@ class Dataset:
             algorithm: slug, such as ``rpf``; ``auto`` chooses.
             epsilon: ε of the job. Text and ``Decimal`` are exact. ``None`` for algorithms without privacy.
             name: a name for the model.
+            purpose: the reason for the job, which auditors read in the ledger, for good.
             idempotency_key: the key of an earlier attempt, whose job is then returned.
             options: see :class:`TrainingOptions`.
 
@@ -170,7 +179,7 @@ class Dataset:
             Refused: the budget does not cover the price; nothing was charged.
             Unreachable: no answer arrived. Its ``idempotency_key`` continues the request.
         """
-        body = self._training(algorithm, epsilon, options) | {"name": name}
+        body = self._training(algorithm, epsilon, options) | {"name": name, "purpose": purpose}
         accepted = self._client.train(body, idempotency_key=idempotency_key)
         return Job(self._client, accepted["job_id"], lambda job: model_of(self._client, job))
 

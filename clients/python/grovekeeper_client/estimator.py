@@ -45,6 +45,7 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         algorithm: slug, such as ``rpf``; ``auto`` chooses.
         parameters: of the algorithm, by name; default the public rules.
         scope: cells of the dataset to train on; default all.
+        purpose: the reason for every fit, which auditors read in the ledger, for good.
         max_epsilon: limit for this estimator and its clones; default ``epsilon``, which is one fit. Without ``upload``
             the client counts, in this process. With ``upload`` the service counts: the first fit opens the population
             with this cap.
@@ -69,6 +70,7 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         algorithm: str = "auto",
         parameters: Mapping[str, Any] | None = None,
         scope: Mapping[str, Any] | None = None,
+        purpose: str | None = None,
         max_epsilon: Amount | None = None,
         upload: bool = False,
         bounds: tuple[float, float] | None = None,
@@ -81,6 +83,7 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.algorithm = algorithm
         self.parameters = parameters
         self.scope = scope
+        self.purpose = purpose
         self.max_epsilon = max_epsilon
         self.upload = upload
         self.bounds = bounds
@@ -162,7 +165,7 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             spending.meter_of(self).add(epsilon, limit=self._limit())
         options = {"delta": self.delta, "parameters": self.parameters, "scope": self.scope}
         try:
-            job = dataset.train(self.algorithm, epsilon=epsilon, **_given(options))
+            job = dataset.train(self.algorithm, epsilon=epsilon, purpose=self.purpose, **_given(options))
         except ApiProblem as problem:
             if is_counted and problem.status < 500:  # refused, so nothing was reserved
                 spending.meter_of(self).give_back(epsilon)

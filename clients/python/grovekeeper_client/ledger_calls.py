@@ -22,24 +22,25 @@ class LedgerCalls(Calls):
         return self._json("GET", f"/ledger/{segment(account)}", params=params)
 
     def entries(self, account: str, **search: Any) -> Iterator[Json]:
-        """``GET /ledger/{account}/entries``, all pages, in order; arguments as for :meth:`named_entries`."""
+        """``GET /ledger/{account}/entries``, all pages, in order; arguments as for :meth:`entry_list`."""
         for page in self._entry_pages(account, **search):
             yield from page["entries"]
 
-    def named_entries(self, account: str, **search: Any) -> tuple[list[Json], dict[str, str]]:
-        """Entries in order, and the names of the keys that acted, by id, as far as this key may know them.
+    def entry_list(self, account: str, **search: Any) -> Json:
+        """Entries in order, and beside them by id: ``jobs``, their public facts, and ``actors``, the names of the keys
+        that acted or submitted a job, as far as this key may know them.
 
         Args:
             account: a dataset, by id or name, or a population.
             search: ``kind`` of entries, ``job`` (or reservation), ``actor`` (a key), ``scope`` (cells of which an entry
                 covers some). All entries by default.
         """
-        entries: list[Json] = []
-        names: dict[str, str] = {}
+        listed: Json = {"entries": [], "actors": {}, "jobs": {}}
         for page in self._entry_pages(account, **search):
-            entries += page["entries"]
-            names |= page["actors"]
-        return entries, names
+            listed["entries"] += page["entries"]
+            listed["actors"] |= page["actors"]
+            listed["jobs"] |= page["jobs"]
+        return listed
 
     def _entry_pages(
         self,

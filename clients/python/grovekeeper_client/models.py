@@ -23,6 +23,7 @@ class EvaluationOptions(TypedDict, total=False):
         dataset: id or name of another dataset to evaluate on.
         scope: cells to evaluate on, such as ``{"shard": [4]}``; default all.
         name: a name for the evaluation.
+        purpose: the reason for the evaluation, which auditors read in the ledger, for good.
     """
 
     delta: Amount
@@ -30,6 +31,7 @@ class EvaluationOptions(TypedDict, total=False):
     dataset: str
     scope: Mapping[str, Any]
     name: str
+    purpose: str
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,8 @@ def test_labels_and_words_of_pictures_are_escaped() -> None:
         "1",
         scope={},
         job_id=None,
+        job=None,
+        purpose=None,
         description=hostile,
         by="key_a",
         by_name=hostile,

@@ -104,6 +104,8 @@ JOB = {
     "price": PRICE,
     "privacy": "differential",
     "unlabelled": None,
+    "purpose": "compare with last year",
+    "submitted_by": "key_1",
     "submitted_at": "2026-11-20T09:00:00.000000Z",
 }
 ARTIFACT = b"artifact"
@@ -379,7 +381,10 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
         200,
         {**BALANCE, "cap": "2", "remaining": "0.5", "warnings": ["ε is above 10: little is promised."]},
     ),
-    ("GET", "/ledger/census/entries"): (200, {"actors": {"key_1": "ada"}, "entries": [ENTRY], "next": None}),
+    ("GET", "/ledger/census/entries"): (
+        200,
+        {"actors": {"key_1": "ada"}, "jobs": {}, "entries": [ENTRY], "next": None},
+    ),
     ("GET", "/ledger/census/export"): (200, b"{}\n"),
     ("GET", "/ledger/census/checkpoint"): (200, NOTE.encode()),
     ("GET", "/ledger/census/proofs"): (200, PROOF),
@@ -392,7 +397,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
         },
     ),
     ("POST", "/ledger/pop_1/cap"): (200, {**OF_POPULATION, "cap": "2", "remaining": "0.5", "warnings": []}),
-    ("GET", "/ledger/pop_1/entries"): (200, {"actors": {}, "entries": [ENTRY, LOAD], "next": None}),
+    ("GET", "/ledger/pop_1/entries"): (200, {"actors": {}, "jobs": {}, "entries": [ENTRY, LOAD], "next": None}),
     ("GET", "/signer"): (200, SIGNER),
     ("GET", "/audit"): (200, {"acts": [ACT], "next": None}),
     ("GET", "/audit/export"): (200, b"{}\n"),

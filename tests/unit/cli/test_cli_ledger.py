@@ -145,3 +145,15 @@ def test_the_majority_beside_an_accuracy_names_its_source(
     evaluation = service.answers["GET", "/evaluations/ev_1"][1]
     service.answers["GET", "/evaluations/ev_1"] = (200, evaluation | {"majority": majority})
     assert shown in run("evaluations", "show", "ev_1").stdout
+
+
+def test_entries_say_what_a_job_ran_for_whom_and_why(run: Run, service: Any) -> None:
+    _, answer = service.answers["GET", "/ledger/census/entries"]
+    job = {"kind": "train", "algorithm": "rpf", "name": "first", "models": ["md_1"], "submitted_by": "key_1"}
+    stated = {"kind": "charge", "job_id": "jb_1", "actor": "worker", "details": {"purpose": "a pilot"}}
+    entries = [answer["entries"][0] | stated]
+    service.answers["GET", "/ledger/census/entries"] = (200, answer | {"entries": entries, "jobs": {"jb_1": job}})
+    shown = "".join(run("ledger", "entries", "census").stdout.split())
+    for words in ("jb_1", "rpf", "first", "md_1", "pilot", "worker", "ada", "(key_1)"):
+        assert words in shown, words
+    assert json.loads(run("ledger", "entries", "census", "--json").stdout)["jobs"] == {"jb_1": job}

@@ -23,6 +23,7 @@ def test_delta_goes_out_as_it_was_typed(run: Run, service: Any) -> None:
 def test_epsilon_and_parameters_go_out_as_they_were_typed(run: Run, service: Any) -> None:
     run(
         "train", "census", "--algorithm", "mrf", "--epsilon", "0.100000000000000001", "--name", "mine",
+        "--purpose", "a pilot",
         "-p", "n_estimators=16", "-p", "assignment=sharded", "--scope", '{"shard": [0, 1]}', "--idempotency-key", "k",
     )  # fmt: skip
     assert service.body() == {
@@ -32,6 +33,7 @@ def test_epsilon_and_parameters_go_out_as_they_were_typed(run: Run, service: Any
         "parameters": {"n_estimators": 16, "assignment": "sharded"},
         "scope": {"shard": [0, 1]},
         "name": "mine",
+        "purpose": "a pilot",
     }
     assert service.requests[-1].headers["Idempotency-Key"] == "k"
 

@@ -99,3 +99,28 @@ def test_parts_of_a_job_that_share_a_cell_or_end_twice_or_apart_are_found(
     failure = failure_of(_two_parts(export, others=others, ends=ends))
     assert failure.line == line
     assert reason in failure.reason
+
+
+def test_a_purpose_bears_no_price_and_stands_in_every_entry_of_its_job(export: Export) -> None:
+    stated = {"purpose": "the yearly report"}
+    for end in ("charge", "void", "expire"):
+        verify(export().job("a", "0.25", end, event=laplace("1/4"), details=stated).lines())
+    altered = export().job("a", "0.25", None, event=laplace("1/4"), details=stated)
+    altered.add("charge", "0.25", event=laplace("1/4"), job_id="a", details={"purpose": "a better reason"})
+    assert (failure_of(altered.lines()).line, "details" in failure_of(altered.lines()).reason) == (4, True)
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        {"purpose": 7},
+        {"purpose": "a report", "attested_by": "key_ann"},
+        {"purpose": "a report", "declared": {"adjacency": "add_remove", "epsilon": "0.1"}},
+    ],
+)
+def test_a_purpose_with_anything_beside_it_is_no_job(export: Export, details: dict[str, object]) -> None:
+    assert failure_of(export().job("a", "0.25", event=laplace("1/4"), details=details).lines()).line == 3
+
+
+def test_a_purpose_pays_for_no_mechanism_without_an_event(export: Export) -> None:
+    assert failure_of(export().job("a", "0.25", event=None, details={"purpose": "a report"}).lines()).line == 3

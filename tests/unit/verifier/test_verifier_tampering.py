@@ -53,6 +53,7 @@ def history(export: Export) -> Any:
     writer.job("rs_4", "0.01", event=None, details=DP_SGD)
     writer.job("rs_5", "0.005", event=NOISE, details=WORD, scope={"shard": [1]})
     writer.job("jb_6", "0.005", None, event=SHARDS)
+    writer.job("jb_7", "0.005", event=SHARDS, details={"purpose": "the yearly report"}, scope={"shard": [2]})
     writer.header["cap"] = "0.08"
     return writer
 
