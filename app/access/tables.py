@@ -22,6 +22,7 @@ class KeyRow(Base):
         expires_at: from when on the key is refused, if ever.
         rotated_at: when the key's present secret replaced another secret, if ever.
         last_used_at: the hour of the newest request, written within some minutes (:mod:`app.access.last_uses`).
+        sign_outs: how often the sessions of the key in the dashboard were ended; null before the first time.
     """
 
     __tablename__ = "keys"
@@ -37,6 +38,7 @@ class KeyRow(Base):
     rotated_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
+    sign_outs: Mapped[int | None]
 
     __table_args__ = (
         CheckConstraint("(secret_sha256 IS NULL) = (issuer IS NOT NULL)", name="secret_or_issuer"),

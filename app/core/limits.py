@@ -369,6 +369,10 @@ MAX_APPROVAL_S = 7 * 86_400
 MAX_UNFINISHED_JOBS_PER_KEY = 10_000
 """Waiting, queued and running jobs of one key; further submissions are answered 429. Requests at once may
 exceed it by their number."""
+JOBS_ENDED_TOGETHER = 20
+"""Jobs of a deleted dataset that end in one transaction, which holds the locks of their accounts."""
+MAX_JOBS_ENDED_BY_A_SWEEP = 100
+"""Jobs of a deleted dataset that its deletion ends, and that each later sweep ends, before it does something else."""
 FULL_QUEUE_RETRY_S = 30
 """Seconds after which a key with too many unfinished jobs is told to submit again."""
 MAX_QUEUE_S = 86_400

@@ -340,6 +340,12 @@ def living_ids(session: Session) -> list[str]:
     return list(session.execute(living.order_by(DatasetRow.id)).scalars())
 
 
+def closing_ids(session: Session) -> frozenset[str]:
+    """Ids of the deleted datasets whose jobs have not all ended: none of these jobs may begin."""
+    closing = select(DatasetRow.id).where(DatasetRow.deleted_at.is_not(None), DatasetRow.jobs_ended_at.is_(None))
+    return frozenset(session.execute(closing).scalars())
+
+
 def deleted_ids(session: Session) -> set[str]:
     """Ids of all deleted datasets: none of their row files may exist."""
     return set(session.execute(select(DatasetRow.id).where(DatasetRow.deleted_at.is_not(None))).scalars())

@@ -18,6 +18,7 @@ class DatasetRow(Base):
         living_name: the name until the dataset is deleted, then null, so that the name is free again.
         wrapped_key: the data key, wrapped by a storage key (:mod:`app.core.data_keys`); null once the dataset is
             deleted.
+        jobs_ended_at: when no job of the deleted dataset was left in the queue; null before.
     """
 
     __tablename__ = "datasets"
@@ -36,6 +37,7 @@ class DatasetRow(Base):
     declared_by: Mapped[str]
     created_at: Mapped[datetime]
     deleted_at: Mapped[datetime | None]
+    jobs_ended_at: Mapped[datetime | None]
 
     __table_args__ = (
         CheckConstraint("visibility IN ('private', 'public')", name="visibility_known"),

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import LeaseLost, NotFound
+from app.db import row_locks
 from app.db.round_trips import sent_together
 from app.db.upsert import insert_rows
 from app.jobs import turns
@@ -120,6 +121,12 @@ def locked(session: Session, job_id: str) -> JobRow:
     return row
 
 
+def locked_several(session: Session, job_ids: Sequence[str]) -> list[JobRow]:
+    """Locks and reads the jobs that exist, in order of their ids, in one statement."""
+    query = select(JobRow).where(JobRow.id.in_(job_ids)).order_by(JobRow.id).with_for_update()
+    return list(session.execute(query.execution_options(populate_existing=True)).scalars())
+
+
 def heartbeat(session: Session, claim: Claim, *, at: datetime, ttl_s: float, trees_done: int) -> None:
     """Extends the lease and stores the number of finished trees, which is public.
 
@@ -163,10 +170,14 @@ def requeue(row: JobRow) -> None:
 
 def restart_waits(session: Session, dataset_id: str, *, at: datetime) -> None:
     """Locks the unfinished jobs that read a dataset, and counts the time of the queued ones in the queue anew."""
-    for job_id in unfinished_of(session, dataset_id):
-        row = locked(session, job_id)
-        if row.state == JobState.QUEUED:
-            row.waits_since = at
+    unfinished = unfinished_of(session, dataset_id)
+    row_locks.lock(session, (JobRow.id, unfinished))
+    session.execute(
+        update(JobRow)
+        .where(JobRow.id.in_(_reading([dataset_id])), JobRow.state == JobState.QUEUED.value)
+        .values(waits_since=at)
+        .execution_options(synchronize_session=False)
+    )
 
 
 def overdue(
@@ -253,6 +264,12 @@ def unfinished_of(session: Session, dataset_id: str) -> list[str]:
     """Ids of the unfinished jobs that read a dataset, in the order in which they are to be locked."""
     unfinished = select(JobRow.id).where(JobRow.id.in_(_reading([dataset_id])), JobRow.state.in_(UNFINISHED))
     return list(session.execute(unfinished.order_by(JobRow.id)).scalars())
+
+
+def charged_of(session: Session, dataset_id: str) -> list[str]:
+    """Ids of the running jobs that read a dataset and are charged, in the order in which they are to be locked."""
+    running = select(JobRow.id).where(JobRow.id.in_(_reading([dataset_id])), JobRow.state == JobState.RUNNING.value)
+    return list(session.execute(running.where(JobRow.charged_at.is_not(None)).order_by(JobRow.id)).scalars())
 
 
 def unfinished_by(submitters: BindParameter[Collection[str]]) -> Subquery:

@@ -37,6 +37,9 @@ OF_THE_SERVICE = {
     ("app/services/ledger/balance_checks.py", "_is_equal_when_locked"),
     # dates of erasure, which owners set
     ("app/services/datasets/erase_due.py", "_is_deleted_now"),
+    # jobs of a deleted dataset, after the deletion was committed
+    ("app/services/datasets/delete_dataset.py", "_n_ended"),
+    ("app/services/datasets/delete_dataset.py", "end_jobs"),
     # deliveries, which read the authority of the webhook's owner, and a refusal, after the caller's transaction ended
     ("app/services/webhooks/deliver.py", "_held"),
     ("app/services/webhooks/deliver.py", "_deliver"),

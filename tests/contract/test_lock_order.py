@@ -6,6 +6,7 @@ to two populations whose ids are in the opposite order, so that locking in order
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from app.core import clock
 from app.ledger import external, populations
 from app.ledger import service as ledger
-from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.delete_dataset import delete_dataset, end_jobs, mark_deleted
 from app.services.datasets.join_population import join_population
 from app.services.execution import run_job
 from app.services.jobs import show_jobs
@@ -126,7 +127,7 @@ def test_the_lock_order_of_a_charge(pair: Pair) -> None:
     _assert_order(
         pair,
         lambda: run_job.charge_job(pair.first.installation, claim),
-        KEYS + _jobs(job_id) + _accounts(*_ids(pair)),
+        KEYS + _datasets(*_ids(pair)) + _jobs(job_id) + _accounts(*_ids(pair)),
     )
 
 
@@ -160,17 +161,19 @@ def test_the_lock_order_of_a_void(pair: Pair) -> None:
 
 
 def test_the_lock_order_of_a_dataset_deletion(pair: Pair) -> None:
-    """All jobs are locked before the first account, and all accounts before the first new entry."""
-    job_ids = [role.submit(key=f"k{number}") for number, role in enumerate((pair, pair.swapped, pair))]
-    _assert_order(
-        pair,
-        lambda: delete_dataset(pair.first.installation, OWNER, pair.second.dataset_id),
-        KEYS
-        + _datasets(pair.second.dataset_id)
-        + _jobs(*job_ids)
-        + _accounts(*_ids(pair))
-        + _populations(*POPULATIONS),
-    )
+    """Charged jobs end with the mark. The others end later: all jobs of a transaction are locked before the first
+    account, and all accounts before the first new entry.
+    """
+    installation, deleted = pair.first.installation, pair.second.dataset_id
+    charged = pair.submit(key="charged")
+    run_job.charge_job(installation, claimed(installation))
+    queued = [role.submit(key=f"k{number}") for number, role in enumerate((pair, pair.swapped, pair))]
+    delete = partial(delete_dataset, installation, OWNER, deleted)
+    _assert_order(pair, delete, KEYS + _datasets(deleted) + _jobs(charged))
+    with installation.database.write() as session:
+        mark_deleted(session, deleted, actor=OWNER.key_id, at=clock.now())
+    ends = partial(end_jobs, installation, deleted, actor=OWNER.key_id)
+    _assert_order(pair, ends, _jobs(*queued) + _accounts(*_ids(pair)) + _populations(*POPULATIONS))
 
 
 def test_the_lock_order_of_a_cap_change(pair: Pair) -> None:

@@ -36,9 +36,9 @@ def claimed(installation: Installation) -> Claim:
     return claim
 
 
-def submitted_and_claimed(scene: Scene) -> tuple[str, Claim]:
+def submitted_and_claimed(scene: Scene, *, key: str = "k") -> tuple[str, Claim]:
     """Submits a training and claims it; returns the job's id and the claim."""
-    job_id = scene.submit_job(key="k")
+    job_id = scene.submit_job(key=key)
     return job_id, claimed(scene.installation)
 
 

@@ -120,10 +120,14 @@ def show_dataset(installation: CurrentInstallation, caller: Caller, dataset: str
     "/{dataset}",
     operation_id="delete_dataset",
     status_code=204,
-    responses=problems.documented(NotFound, RoleMissing, BalanceMismatch),
+    responses=problems.documented(NotFound, RoleMissing),
 )
 def delete_dataset(installation: CurrentInstallation, caller: Caller, dataset: str) -> None:
-    """Erase the rows of a dataset. Spend, ledger and models stay."""
+    """Erase the rows of a dataset. Spend, ledger and models stay.
+
+    No job of the dataset begins any more. If many are queued, some are cancelled after the answer; until then, they
+    show as queued and their prices as reserved.
+    """
     erase(installation, caller, dataset)
 
 

@@ -1,12 +1,8 @@
-"""Erases the rows of datasets whose rules name a date of erasure that has come."""
+"""Erases the rows of datasets whose rules name a date of erasure that has come, and ends jobs of deleted datasets."""
 
-from contextlib import suppress
-
-from app.core.errors import BalanceMismatch
 from app.datasets import catalog
 from app.ledger import stored_rules
-from app.ledger.reconciliation import Unverified
-from app.services.datasets.delete_dataset import erase_remains, mark_deleted
+from app.services.datasets.delete_dataset import end_jobs, erase_remains, mark_deleted
 from app.services.installation import Installation
 
 SWEEPER = "sweeper"
@@ -14,15 +10,15 @@ SWEEPER = "sweeper"
 
 
 def erase_due(installation: Installation) -> list[str]:
-    """Deletes every dataset whose date has come: the rows go, and the spend, the ledger and the models stay.
+    """Deletes every dataset whose date has come: the rows go, and the spend, the ledger and the models stay. Then ends
+    jobs of all datasets that were deleted.
 
     Workers and API processes repeat the search. Each dataset has its own transaction, which reads the dataset again
     under its lock, so several processes may search at once. If the process dies before the files are erased,
     :func:`app.services.execution.sweep.tidy_rows` erases them.
 
     Returns:
-        Ids of the datasets that this call deleted. A dataset whose jobs cannot be cancelled, because a balance differs
-        from its entries, is left to a later call.
+        Ids of the datasets that this call deleted.
     """
     database, erased = installation.database, list[str]()
     with database.read() as session:
@@ -30,10 +26,13 @@ def erase_due(installation: Installation) -> list[str]:
         named = catalog.named(session, due)
         living = [dataset_id for dataset_id in due if named[dataset_id].deleted_at is None]
     for dataset_id in living:
-        with suppress(BalanceMismatch, Unverified):
-            if _is_deleted_now(installation, dataset_id):
-                erase_remains(installation, dataset_id)
-                erased.append(dataset_id)
+        if _is_deleted_now(installation, dataset_id):
+            erase_remains(installation, dataset_id)
+            erased.append(dataset_id)
+    with database.read() as session:
+        closing = catalog.closing_ids(session)
+    for dataset_id in sorted(closing):
+        end_jobs(installation, dataset_id, actor=SWEEPER)
     return erased
 
 

@@ -30,6 +30,8 @@ from app.core.errors import (
 )
 from app.core.stores import StoreUnreachable
 from app.datasets import catalog
+from app.datasets.tables import DatasetRow
+from app.db import row_locks
 from app.jobs import queue
 from app.jobs.queue import Claim
 from app.jobs.states import EndReason, JobState
@@ -78,15 +80,19 @@ class JobFailed(GrovekeeperError):
 
 
 def claim_next(installation: Installation) -> Claim | None:
-    """Takes the oldest queued job under a lease; ``None`` if no job waits, or only jobs of frozen datasets."""
+    """Takes the oldest queued job under a lease; ``None`` if none waits, but for jobs of frozen or deleted datasets."""
     database = installation.database
     with database.read() as session:
-        if not queue.has_queued(session, closed=stored_rules.closed_accounts(session, at=database.now(session))):
+        if not queue.has_queued(session, closed=_closed(session, at=database.now(session))):
             return None
     with database.write() as session:
         at = database.now(session)
-        closed = stored_rules.closed_accounts(session, at=at)
-        return queue.claim(session, at=at, ttl_s=installation.settings.lease_ttl_s, closed=closed)
+        return queue.claim(session, at=at, ttl_s=installation.settings.lease_ttl_s, closed=_closed(session, at=at))
+
+
+def _closed(session: Session, *, at: datetime) -> frozenset[str]:
+    """Ids of the datasets whose jobs are not started: by their rules, or because they were deleted."""
+    return stored_rules.closed_accounts(session, at=at) | catalog.closing_ids(session)
 
 
 def run_job(
@@ -123,7 +129,7 @@ def run_job(
         _give_back(installation, claim, reason=EndReason.REVOKED)
         return
     except DatasetDeleted:
-        _give_back(installation, claim, reason=EndReason.FAILED)
+        _give_back(installation, claim, state=JobState.CANCELLED, reason=EndReason.CANCELLED)
         return
     except (Frozen, Stopped):
         _put_back(installation, claim)
@@ -149,7 +155,9 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
         Frozen: a dataset of the job was frozen since the claim; nothing was charged.
     """
     with installation.database.write() as session:
-        _hold_submitter(installation, session, queue.job(session, claim.job_id))
+        row = queue.job(session, claim.job_id)
+        _hold_submitter(installation, session, row)
+        row_locks.lock(session, (DatasetRow.id, {part.dataset for part in row.parts}))  # no deletion until the commit
         row = queue.leased(session, claim)
         if row.charged_at is not None:
             raise LeaseLost  # a charged job is never run twice
@@ -211,12 +219,14 @@ def _kind(name: str) -> JobKind:
     return KINDS[name]
 
 
-def _give_back(installation: Installation, claim: Claim, *, reason: EndReason) -> None:
-    """Fails a job before its charge: no row was read, so its reservations are given back."""
+def _give_back(
+    installation: Installation, claim: Claim, *, reason: EndReason, state: JobState = JobState.FAILED
+) -> None:
+    """Ends a job before its charge: no row was read, so its reservations are given back."""
     with installation.database.write() as session:
         row = queue.leased(session, claim)
         ledger.void_jobs(session, [row.id], actor=WORKER)
-        notices.end_job(session, row, state=JobState.FAILED, reason=reason, at=installation.database.now(session))
+        notices.end_job(session, row, state=state, reason=reason, at=installation.database.now(session))
     shutil.rmtree(installation.job_folder(claim.job_id), ignore_errors=True)
 
 

@@ -51,7 +51,7 @@ def expire_jobs(installation: Installation) -> int:
     database, ttl = installation.database, timedelta(seconds=installation.settings.lease_ttl_s)
     with database.read() as session:
         at = database.now(session)
-        closed = stored_rules.closed_accounts(session, at=at)
+        closed = stored_rules.closed_accounts(session, at=at) | catalog.closing_ids(session)
         overdue = queue.overdue(session, at=at, ttl_s=ttl.total_seconds(), closed=closed)
     settled = 0
     for job_id in overdue:
