@@ -8,10 +8,10 @@ every half second when it is idle; that time is left out.
 import os
 import statistics
 import tempfile
-import threading
 import time
 from pathlib import Path
 
+from app.core.stop_signals import Stop
 from app.db import migrate
 from app.services.execution.run_job import claim_next, run_job
 from app.services.installation import Installation
@@ -34,7 +34,7 @@ def _seconds_of_job(installation: Installation, dataset: str) -> float:
     submit_training(installation, OWNER, body, request=request("POST /train", os.urandom(8).hex()))
     claim = claim_next(installation)
     assert claim is not None
-    run_job(installation, claim, Supervisor(installation, claim, stopping=threading.Event()).run)
+    run_job(installation, claim, Supervisor(installation, claim, stop=Stop()).run)
     return time.perf_counter() - started
 
 

@@ -7,7 +7,7 @@ nothing, and the process reads the database.
 import threading
 import time
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from app.core import ids, limits
 
@@ -19,9 +19,16 @@ class _Entry(NamedTuple):
     ends_s: float
 
 
+# A lease ends by the clock of another machine while this one sleeps. On Linux, CLOCK_BOOTTIME counts the seconds of
+# sleep; CLOCK_MONOTONIC and CLOCK_MONOTONIC_RAW do not. macOS has no CLOCK_BOOTTIME; its CLOCK_MONOTONIC_RAW is
+# mach_continuous_time, which counts them (clock_gettime(3): only the CLOCK_UPTIME clocks stop). Python's
+# time.monotonic() stops on both systems.
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC_RAW)
+
+
 def elapsed_s() -> float:
     """Seconds of a clock that nobody sets, and that also counts while the machine sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.clock_gettime(_CLOCK)
 
 
 class CachedAuthority:

@@ -43,6 +43,7 @@ class Readiness:
             raise Unavailable("the database does not answer in time") from None
 
     def _confirm(self) -> None:
+        self._heads.read_revision()  # asks the database now: requests go by an answer from before an outage
         confirm_ready(self._heads)
         if shutil.disk_usage(self._home).free < limits.MIN_FREE_DISK_BYTES:
             raise Unavailable("the disk is full", DISK_RETRY_S)

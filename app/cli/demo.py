@@ -294,7 +294,7 @@ def _folder(home: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Ends the demo in order at the first SIGTERM, Ctrl-C or hang-up; ignores later signals."""
+    """Ends the demo in order at the first SIGTERM, Ctrl-C or hang-up; later signals concern the end of its server."""
     assert threading.current_thread() is threading.main_thread(), "signals arrive on the main thread"
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 

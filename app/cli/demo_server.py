@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from app.core.errors import InstallationError
 from app.core.settings import PREFIX, Settings
 
 _READY = "Grovekeeper is ready at "
-_STOP_WITHIN_S = 10.0
+_TELL_AFTER_S = 2.0
+"""A server without a running job has ended after this time."""
 _NOT_OURS = ("DATABASE_URL", "DATABASE_URL_FILE", "MIGRATION_URL", "MIGRATION_URL_FILE", "HOST")
 
 
@@ -84,14 +86,14 @@ def _key(file: Path | None) -> str:
 
 
 def _stop(process: "subprocess.Popen[str]") -> None:
-    """Ends the server. Signals that arrive from here on are ignored."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    """Ends the server, which finishes its running job; a signal that arrives from here on stops it now."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: process.send_signal(signal.SIGINT))
     process.send_signal(signal.SIGTERM)
     try:
-        process.wait(timeout=_STOP_WITHIN_S)
+        process.wait(timeout=_TELL_AFTER_S)
     except subprocess.TimeoutExpired:
-        process.kill()
+        print("finishing the running job; press Ctrl-C again to stop now", file=sys.stderr, flush=True)
         process.wait()
     if process.stdout is not None:
         process.stdout.close()

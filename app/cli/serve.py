@@ -1,27 +1,29 @@
-"""Serves the API in this process and runs workers in other processes, until a signal ends all of them.
+"""Serves the API in this process and runs workers in other processes, until signals end all of them.
 
-The main thread starts processes, restarts dead ones and waits for signals. The API runs in another thread, so that the
-signal handlers of its server are not installed.
+At the first signal the workers finish their jobs while the API still answers; then everything ends. The second signal
+ends everything at once. The main thread starts processes, restarts dead ones and waits for signals. The API runs in
+another thread, so that the signal handlers of its server are not installed.
 """
 
 import http.client
+import logging
 import os
-import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from app.cli.prepare import prepare, refuse_rewound
 from app.cli.worker_pool import WorkerPool
-from app.core import limits, logging
+from app.core import limits
 from app.core.errors import InstallationError, Unavailable
+from app.core.logging import configure
 from app.core.memory import ONE_BLAS_THREAD, forbid_core_dumps, share_arenas, without_collection
 from app.core.periodic import Periodic
-from app.core.settings import PREFIX, Settings
+from app.core.settings import PREFIX, SETTINGS, Settings
+from app.core.stop_signals import Stop, stop_signals
 from app.services import leases
 from app.services.datasets.erase_due import erase_due
 from app.services.installation import Installation
@@ -39,11 +41,9 @@ READY_WITHIN_S = 60.0
 API_GRACE_S = 4
 WORKER_GRACE_S = 5.0
 _TICK_S = 0.1
-_OF_WORKERS = (
-    "home", "lease_ttl_s", "poll_interval_s", "release_interval_s", "log_level", "signing_key_file", "checkpoint_dir",
-    "dask_scheduler", "dask_rows", "dask_deadline_s", "dask_ca_file", "dask_cert_file", "dask_key_file",
-)  # fmt: skip
-_SECRETS_OF_WORKERS = ("database_url", "storage_key")
+_TELL_AFTER_S = 1.0
+"""Idle workers have ended after this time."""
+_log = logging.getLogger(__name__)
 
 
 class ApiThread:
@@ -149,7 +149,7 @@ def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
 
 
 def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
-    """Prepares an installation on one machine and serves it until a signal; leaves no process running.
+    """Prepares an installation on one machine and serves it until signals end it; leaves no process running.
 
     Args:
         settings: of the installation.
@@ -159,7 +159,7 @@ def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
         InstallationError: the address is in use, the installation is unsafe or did not become ready, its ledger
             was rewound, or the API ended by itself.
     """
-    logging.configure(settings.log_level)
+    configure(settings.log_level)
     _limit_memory()
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
         prepare(settings)
@@ -170,14 +170,25 @@ def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
             api.start()
             if _became_ready(api, listener, stop):
                 announce(address(settings.host, listener))
-            while api.lives and not stop.wait(_TICK_S):
+            while api.lives and not stop.begun.wait(_TICK_S):
                 pool.tend()
+            _drain(pool, api, stop)
         finally:
             api.begin_stop()
             pool.stop(grace_s=WORKER_GRACE_S)
             api.join()
-    if not stop.is_set():
+    if not stop.begun.is_set():
         raise InstallationError("the API ended by itself; see the log")
+
+
+def _drain(pool: WorkerPool, api: ApiThread, stop: Stop) -> None:
+    """Waits until the workers have finished their jobs, or for the second signal."""
+    pool.drain()
+    told_at = time.monotonic() + _TELL_AFTER_S
+    while pool.lives and api.lives and not stop.now.wait(_TICK_S):
+        if time.monotonic() > told_at:
+            told_at = float("inf")
+            _log.warning("finishing the running job; press Ctrl-C again to stop now, which loses what the job spent")
 
 
 def serve_api(settings: Settings) -> None:
@@ -186,16 +197,16 @@ def serve_api(settings: Settings) -> None:
     Raises:
         InstallationError: the address is in use, the ledger was rewound, or the API ended by itself.
     """
-    logging.configure(settings.log_level)
+    configure(settings.log_level)
     _limit_memory()
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
         api = _api(settings, listener)
         api.start()
-        while api.lives and not stop.is_set():
-            stop.wait(_TICK_S)
+        while api.lives and not stop.begun.is_set():
+            stop.begun.wait(_TICK_S)
         api.begin_stop()
         api.join()
-    if not stop.is_set():
+    if not stop.begun.is_set():
         raise InstallationError("the API ended by itself; see the log")
 
 
@@ -222,22 +233,6 @@ def bound(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-@contextmanager
-def stop_signals() -> Iterator[threading.Event]:
-    """An event that is set by SIGTERM, SIGINT (Ctrl-C) or SIGHUP (the terminal was closed)."""
-    stop = threading.Event()
-
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def address(host: str, listener: socket.socket) -> str:
     """The URL of a bound socket, with its real port."""
     return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
@@ -253,13 +248,13 @@ def _limit_memory() -> None:
 def worker_environment(settings: Settings) -> dict[str, str]:
     """The environment of a worker: this process's, with the settings that a worker needs and without secrets."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    values = {name: getattr(settings, name) for name in _OF_WORKERS}
-    return environ | {f"{PREFIX}{name.upper()}": str(value) for name, value in values.items() if value is not None}
+    values = {it.variable: getattr(settings, it.name) for it in SETTINGS if it.worker and not it.secret}
+    return environ | {variable: str(value) for variable, value in values.items() if value is not None}
 
 
 def worker_secrets(settings: Settings) -> dict[str, str]:
     """The settings that a worker reads from its standard input, because other processes may see an environment."""
-    values = {name: getattr(settings, name) for name in _SECRETS_OF_WORKERS}
+    values = {it.name: getattr(settings, it.name) for it in SETTINGS if it.worker and it.secret}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -272,18 +267,18 @@ def _api(settings: Settings, listener: socket.socket) -> ApiThread:
     return ApiThread(application, listener)
 
 
-def _became_ready(api: ApiThread, listener: socket.socket, stop: threading.Event) -> bool:
+def _became_ready(api: ApiThread, listener: socket.socket, stop: Stop) -> bool:
     """Whether ``/readyz`` answered 200 before a stop.
 
     Raises:
         InstallationError: the API did not answer 200 within :data:`READY_WITHIN_S` seconds.
     """
     for _ in range(int(READY_WITHIN_S / _TICK_S)):
-        if not api.lives or stop.is_set():
+        if not api.lives or stop.begun.is_set():
             return False
         if _readiness(listener) == http.client.OK:
             return True
-        stop.wait(_TICK_S)
+        stop.begun.wait(_TICK_S)
     raise InstallationError("the service did not become ready; see the log")
 
 

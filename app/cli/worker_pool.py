@@ -1,4 +1,4 @@
-"""Manages a pool of worker processes: starts them, restarts dead ones, and ends all of them in bounded time."""
+"""Manages a pool of worker processes: starts them, restarts dead ones, lets them finish, and ends them at once."""
 
 import json
 import logging
@@ -35,7 +35,7 @@ class WorkerPool:
 
     Each worker runs in its own session, so that Ctrl-C in a terminal reaches only the supervisor, which then ends the
     workers. The stdin of each worker is a pipe from the supervisor: it carries the secrets as one line of JSON, and its
-    end is the supervisor's end.
+    end asks the worker to finish its job and to end, whether the supervisor closed it or was killed.
 
     Args:
         n_workers: number of processes.
@@ -73,11 +73,22 @@ class WorkerPool:
                 slot.started_at = now
                 self._hand_over_secrets(slot.process)
 
+    def drain(self) -> None:
+        """Asks every worker to finish its job and to end; :meth:`tend` must not be called any more."""
+        for process in self._processes():
+            _close_stdin(process)
+
+    @property
+    def lives(self) -> bool:
+        """Whether a worker runs."""
+        return any(process.poll() is None for process in self._processes())
+
     def stop(self, *, grace_s: float) -> None:
-        """Asks every worker to end, waits, and kills the rest together with their children."""
-        living = [slot.process for slot in self._slots if slot.process is not None]
+        """Asks every worker to end now, waits, and kills the rest together with their children."""
+        living = self._processes()
         for process in living:
-            _signal_group(process, signal.SIGTERM, whole_group=False)
+            for number in (signal.SIGTERM, signal.SIGINT):  # two signals mean now, and two that differ both arrive
+                _signal_group(process, number, whole_group=False)
         deadline = time.monotonic() + grace_s
         for process in living:
             try:
@@ -89,6 +100,9 @@ class WorkerPool:
             _close_stdin(process)
         for slot in self._slots:
             slot.process = None
+
+    def _processes(self) -> "list[subprocess.Popen[bytes]]":
+        return [slot.process for slot in self._slots if slot.process is not None]
 
     def _hand_over_secrets(self, process: "subprocess.Popen[bytes]") -> None:
         assert process.stdin is not None

@@ -1,7 +1,8 @@
 """Runs a worker that ends with the process that started it (``python -m app.cli.worker_process``).
 
-``serve`` holds the other end of this process's stdin. The first line has the secret settings. When ``serve`` ends, even
-by ``kill -9``, stdin ends and the worker stops as at SIGTERM; the lease of its job then runs out.
+``serve`` holds the other end of this process's stdin. The first line has the secret settings. When ``serve`` closes
+its end, or ends, even by ``kill -9``, the worker finishes its job and ends. The end of stdin is no signal, so it never
+counts as the second one beside a signal that a service manager sends to every process of the service.
 """
 
 import json
@@ -9,17 +10,14 @@ import os
 import signal
 import sys
 import threading
-import time
 
 from app.core.errors import InstallationError
 from app.core.memory import without_collection
 from app.core.settings import Settings
 
-GRACE_S = 5.0
-
 
 def main() -> int:
-    """Runs the worker of this installation until a signal stops it."""
+    """Runs the worker of this installation until a signal, or the end of stdin, stops it."""
     with without_collection():
         from app.worker.main import run
 
@@ -48,9 +46,7 @@ def _follow_supervisor() -> None:
     is_open = True
     while is_open:
         is_open = os.read(0, 4096) != b""
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(GRACE_S)
-    os._exit(1)
+    os.kill(os.getpid(), signal.SIGHUP)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ class Setting:
         meaning: the setting's meaning and range, in sentences.
         read: converts the variable's text to a value; raises ``ValueError``.
         secret: whether the setting may be read from a file (``_FILE``) and is never shown.
+        worker: whether a worker process needs the setting; ``serve`` passes these and no others to its workers.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Setting:
     meaning: str
     read: Callable[[str], object] = str
     secret: bool = False
+    worker: bool = field(kw_only=True)  # no default, so that a new setting cannot leave it out
 
     @property
     def variable(self) -> str:
@@ -85,12 +87,14 @@ SETTINGS: tuple[Setting, ...] = (
         "~/.grovekeeper",
         "Folder of the embedded database, the rows, the artifacts and the generated keys. It may hold other files.",
         _read_path,
+        worker=True,
     ),
     Setting(
         "database_url",
         "sqlite:///<home>/grovekeeper.sqlite3",
         "Address of the database that the service uses: `sqlite:///<file>` or `postgresql://…`.",
         secret=True,
+        worker=True,
     ),
     Setting(
         "store",
@@ -98,6 +102,7 @@ SETTINGS: tuple[Setting, ...] = (
         "Address of the object store for rows, artifacts and heads, which machines of one installation share: "
         "`s3://bucket/prefix`, `gs://…`, `az://…`. Credentials come from the provider's usual variables. Needs the "
         "extra `objectstore`, and a storage key that exists. When unset, they are in the home.",
+        worker=True,
     ),
     Setting(
         "migration_url",
@@ -105,29 +110,41 @@ SETTINGS: tuple[Setting, ...] = (
         "Address for `grovekeeper db upgrade`, as the PostgreSQL role that owns the tables. "
         "When unset, `GROVEKEEPER_DATABASE_URL` is used.",
         secret=True,
+        worker=False,
     ),
     Setting(
         "admin_key",
         "",
         "The first admin key, `<id>.<secret>`. When unset, `serve` generates one on its first start.",
         secret=True,
+        worker=False,
     ),
-    Setting("workers", "1", "Worker processes that `serve` starts, 0 to 256; 0 leaves jobs to other machines.", int),
-    Setting("host", "127.0.0.1", "Address that the API listens on. A proxy provides TLS."),
-    Setting("port", "8731", "Port that the API listens on; 0 picks a free one.", int),
+    Setting(
+        "workers",
+        "1",
+        "Worker processes that `serve` starts, 0 to 256; 0 leaves jobs to other machines.",
+        int,
+        worker=False,
+    ),
+    Setting("host", "127.0.0.1", "Address that the API listens on. A proxy provides TLS.", worker=False),
+    Setting("port", "8731", "Port that the API listens on; 0 picks a free one.", int, worker=False),
     Setting(
         "lease_ttl_s",
         str(limits.LEASE_TTL_S),
         "Seconds without a heartbeat after which a worker loses its job, 3 to 3,600.",
         int,
+        worker=True,
     ),
-    Setting("poll_interval_s", "0.5", "Seconds between an idle worker's looks for a job, 0.01 to 60.", float),
+    Setting(
+        "poll_interval_s", "0.5", "Seconds between an idle worker's looks for a job, 0.01 to 60.", float, worker=True
+    ),
     Setting(
         "release_interval_s",
         "0",
         "Seconds between the public times at which workers claim jobs, and charges, progress and results appear, 1 to "
         "86,400 (see docs/guides/operator.md); 0 shows all of them at once.",
         int,
+        worker=True,
     ),
     Setting(
         "webhook_networks",
@@ -135,6 +152,7 @@ SETTINGS: tuple[Setting, ...] = (
         "Networks that webhooks may reach although they are not public, also without TLS, separated by commas: "
         "`10.1.0.0/16`. With `none`, webhooks reach public addresses only, over TLS.",
         _read_networks,
+        worker=False,
     ),
     Setting(
         "otlp_endpoint",
@@ -142,18 +160,21 @@ SETTINGS: tuple[Setting, ...] = (
         "Address of an OpenTelemetry collector for spans of requests, OTLP over HTTP: `https://…/v1/traces`. Needs the "
         "extra `otel`. When unset, there are no spans.",
         _read_endpoint,
+        worker=False,
     ),
     Setting(
         "dask_scheduler",
         "",
         "Address of a Dask scheduler whose workers count the rows of large datasets: `tls://<host>:8786`, or "
         "`tcp://127.0.0.1:8786` on one machine. Needs the extra `dask`. When unset, a job counts in its own process.",
+        worker=True,
     ),
     Setting(
         "dask_rows",
         "10000000",
         "Declared size from which on a dataset's forests are grown on the Dask cluster.",
         int,
+        worker=True,
     ),
     Setting(
         "dask_deadline_s",
@@ -161,22 +182,31 @@ SETTINGS: tuple[Setting, ...] = (
         "Seconds, 1 to 86,400, in which all Dask workers have read their rows, or have counted a level; then the job "
         "fails, charged.",
         int,
+        worker=True,
     ),
     Setting(
         "dask_ca_file",
         "",
         "Certificate, in PEM, of the authority that signs the certificates of the Dask cluster and no others.",
         _read_path,
+        worker=True,
     ),
-    Setting("dask_cert_file", "", "This machine's certificate in the Dask cluster, in PEM.", _read_path),
-    Setting("dask_key_file", "", "The private key of that certificate, in PEM.", _read_path),
-    Setting("log_level", "INFO", f"One of {', '.join(LOG_LEVELS)}. Logs are JSON lines on standard error.", str.upper),
+    Setting("dask_cert_file", "", "This machine's certificate in the Dask cluster, in PEM.", _read_path, worker=True),
+    Setting("dask_key_file", "", "The private key of that certificate, in PEM.", _read_path, worker=True),
+    Setting(
+        "log_level",
+        "INFO",
+        f"One of {', '.join(LOG_LEVELS)}. Logs are JSON lines on standard error.",
+        str.upper,
+        worker=True,
+    ),
     Setting(
         "signing_key_file",
         "",
         "File of the Ed25519 key that signs checkpoints, PKCS #8 in PEM. When unset, `<home>/signing.key`, made at the "
         "first start. Machines of one installation share one key.",
         _read_path,
+        worker=True,
     ),
     Setting(
         "storage_key",
@@ -185,6 +215,7 @@ SETTINGS: tuple[Setting, ...] = (
         "first, separated by spaces or lines. When unset, `<home>/storage.key`, made at the first start. Machines of "
         "one installation share the keys.",
         secret=True,
+        worker=True,
     ),
     Setting(
         "checkpoint_dir",
@@ -192,34 +223,39 @@ SETTINGS: tuple[Setting, ...] = (
         "Folder for the newest signed head of every account, outside the database, so that a restore from an older "
         "backup is detected. When unset, `<home>/checkpoints`. Machines of one installation share one folder.",
         _read_path,
+        worker=True,
     ),
     Setting(
         "oidc_issuer",
         "",
         "The `iss` claim of the tokens that are accepted beside keys. When unset, keys alone are accepted.",
+        worker=False,
     ),
-    Setting("oidc_audience", "", "The only audience in the `aud` claim of a token."),
+    Setting("oidc_audience", "", "The only audience in the `aud` claim of a token.", worker=False),
     Setting(
         "oidc_jwks",
         "",
         "The public keys of the identity provider, a JSON Web Key Set: an `https://` address (on this machine also "
         "`http://`), or a file.",
         _read_location,
+        worker=False,
     ),
-    Setting("oidc_roles_claim", "roles", "The claim that names roles: a text, or a list of texts."),
+    Setting("oidc_roles_claim", "roles", "The claim that names roles: a text, or a list of texts.", worker=False),
     Setting(
         "oidc_roles",
         "{}",
         'Global roles by value of that claim, as a JSON object: `{"stewards": "owner"}`. The roles are '
         f"{', '.join(GLOBAL_ROLES)}; other values of the claim give no role.",
         _read_roles,
+        worker=False,
     ),
-    Setting("url", "http://127.0.0.1:8731", "Address of the service that the client commands use."),
+    Setting("url", "http://127.0.0.1:8731", "Address of the service that the client commands use.", worker=False),
     Setting(
         "api_key",
         "",
         "The key that the client commands send. When unset, they read `<home>/admin.key`.",
         secret=True,
+        worker=False,
     ),
 )
 """Every setting, in the order of ``docs/settings.md``."""

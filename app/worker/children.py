@@ -10,6 +10,7 @@ Children must be started on the main thread: Linux kills a child when the thread
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from typing import Final
 
 from app.core.child_processes import scrubbed_environment
 from app.core.memory import LARGE_PAGES
+from app.core.stop_signals import TERMINAL_SIGNALS
 
 WAIT_S: Final = 600.0
 """Longest time that a child waits for a job."""
@@ -68,12 +70,18 @@ def end(child: "subprocess.Popen[bytes]") -> None:
 
 
 def _new_child() -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "app.worker.child", str(os.getpid())],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        env={**scrubbed_environment(), **LARGE_PAGES},
-        close_fds=True,
-    )
+    # A child inherits the mask, from its first instruction on: Ctrl-C in a terminal, and a service manager that signals
+    # every process of a service, reach the worker alone, which finishes the job or kills the child.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, TERMINAL_SIGNALS)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "app.worker.child", str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={**scrubbed_environment(), **LARGE_PAGES},
+            close_fds=True,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

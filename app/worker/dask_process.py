@@ -5,11 +5,13 @@ all processors, and a limit of its memory: from 90 % on it takes no task, at 95 
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import signal
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,6 +26,7 @@ from app.core.memory import forbid_core_dumps, return_large_blocks
 from app.core.object_store import ObjectStore
 from app.services.training import shard_tasks
 
+_LOOK_S = 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -82,7 +85,7 @@ async def run_scheduler(cluster: DaskCluster) -> bool:
             dashboard=False,
         )
         async with scheduler:
-            return await _until_stopped(scheduler)
+            return await _until_stopped(scheduler, lambda: _has_jobs(scheduler))
 
 
 async def run_worker(cluster: DaskCluster, *, host: str | None, memory_limit: str, store: str | None) -> bool:
@@ -109,18 +112,44 @@ async def run_worker(cluster: DaskCluster, *, host: str | None, memory_limit: st
             plugins=(RowsKept(store),),
         )
         async with nanny:
-            return await _until_stopped(nanny)
+            return await _until_stopped(nanny, lambda: _has_rows(nanny))
 
 
-async def _until_stopped(server: Any) -> bool:
-    """Waits for a signal, or for the end of a server whose scheduler is gone; returns whether there was a signal."""
-    stopped = asyncio.Event()
+async def _has_jobs(scheduler: Scheduler) -> bool:
+    """Whether a job is connected: it would fail, charged, without its scheduler."""
+    return any(name != "fire-and-forget" for name in scheduler.clients)
+
+
+async def _has_rows(nanny: Nanny) -> bool:
+    """Whether the worker has rows of a job, which another worker would have to read again."""
+    keys = await nanny.scheduler.has_what(workers=[nanny.worker_address])
+    return any(keys.values())
+
+
+async def _until_stopped(server: Any, is_used: Callable[[], Awaitable[bool]]) -> bool:
+    """Waits for a signal and then until no job uses the server, for a second signal, or for the server's own end.
+
+    Returns:
+        Whether there was a signal; if not, the scheduler is gone.
+    """
+    begun, now = asyncio.Event(), asyncio.Event()
+
+    def stop() -> None:
+        (now if begun.is_set() else begun).set()
+
+    async def drained() -> None:
+        await begun.wait()
+        _log.info("a process of the cluster ends when no job uses it")
+        while not now.is_set() and await is_used():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(now.wait(), _LOOK_S)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop)
     _log.info("a process of the cluster is ready")
-    ended = [asyncio.ensure_future(stopped.wait()), asyncio.ensure_future(server.finished())]
+    ended = [asyncio.ensure_future(drained()), asyncio.ensure_future(server.finished())]
     await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
-    return stopped.is_set()
+    return begun.is_set()
 
 
 def main(kind: str, options: dict[str, Any]) -> int:

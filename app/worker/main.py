@@ -1,15 +1,14 @@
-"""Runs the loop of a worker process: claims jobs, sweeps at intervals, and ends on a signal."""
+"""Runs the loop of a worker process: claims jobs, sweeps at intervals, and ends after the job that runs at a signal."""
 
 import logging
-import signal
 import threading
 import time
-from types import FrameType
 
 from app.core.errors import GrovekeeperError, InstallationError, LeaseLost
 from app.core.logging import about, configure
 from app.core.memory import forbid_core_dumps
 from app.core.settings import Settings
+from app.core.stop_signals import Stop, stop_signals
 from app.services.datasets.erase_due import erase_due
 from app.services.execution.run_job import claim_next, run_job
 from app.services.execution.sweep import expire_jobs, tidy_artifacts, tidy_jobs, tidy_rows
@@ -24,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 def run(settings: Settings) -> int:
-    """Works until SIGTERM or SIGINT, then ends within seconds: a running child is killed, its charge stays.
+    """Works until a signal, then finishes the running job; at the second signal kills its child, whose charge stays.
 
     Must be called on the main thread: children are started from it, so that they die with this process.
 
@@ -37,35 +36,29 @@ def run(settings: Settings) -> int:
     assert threading.current_thread() is threading.main_thread()
     configure(settings.log_level)
     forbid_core_dumps()
-    installation = Installation.open(settings, pool_size=2)
-    loop = _Loop(installation)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, loop.stop)
-    try:
-        loop.run()
-    finally:
-        CHILDREN.stop()
-        installation.close()
+    with stop_signals() as stop:
+        installation = Installation.open(settings, pool_size=2)
+        try:
+            _Loop(installation, stop).run()
+        finally:
+            CHILDREN.stop()
+            installation.close()
     return 0
 
 
 class _Loop:
-    def __init__(self, installation: Installation) -> None:
+    def __init__(self, installation: Installation, stop: Stop) -> None:
         self._installation = installation
-        self._stopping = threading.Event()
+        self._stop = stop
         self._swept_at = float("-inf")
         self._tidied_rows_at = float("-inf")
         self._heads = Heads(installation)
         self._interval_s = installation.settings.release_interval_s
 
-    def stop(self, _number: int, _frame: FrameType | None) -> None:
-        """Signal handler: no new claims, and the supervisor kills its child."""
-        self._stopping.set()
-
     def run(self) -> None:
         if self._interval_s:
             self._wait_for_a_job()
-        while not self._stopping.is_set():
+        while not self._stop.begun.is_set():
             try:
                 worked = self._is_ready() and self._work_once()
             except LeaseLost:
@@ -84,9 +77,9 @@ class _Loop:
         CHILDREN.stop_if_idle()
         if self._interval_s:
             next_at = release_times.released_at(release_times.now(), self._interval_s)
-            release_times.wait_until(next_at, stopping=self._stopping)
+            release_times.wait_until(next_at, stopping=self._stop.begun)
         else:
-            self._stopping.wait(self._installation.settings.poll_interval_s)
+            self._stop.begun.wait(self._installation.settings.poll_interval_s)
 
     def _is_ready(self) -> bool:
         if self._heads.read_revision():
@@ -102,12 +95,13 @@ class _Loop:
         claim = claim_next(self._installation)
         if claim is None:
             return False
-        supervisor = Supervisor(self._installation, claim, stopping=self._stopping)
+        supervisor = Supervisor(self._installation, claim, stop=self._stop)
         with about(job_id=claim.job_id):
             _log.info("job claimed")
-            run_job(self._installation, claim, supervisor.run, stopping=self._stopping)
+            run_job(self._installation, claim, supervisor.run, stop=self._stop)
             _log.info("job ended")
-        CHILDREN.prepare()
+        if not self._stop.begun.is_set():
+            CHILDREN.prepare()
         return True
 
     def _sweep_when_due(self) -> None:

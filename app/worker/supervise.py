@@ -9,12 +9,12 @@ import logging
 import os
 import selectors
 import subprocess
-import threading
 import time
 from typing import Final
 
 from app.core import limits
 from app.core.errors import Unavailable
+from app.core.stop_signals import Stop
 from app.jobs.queue import Claim
 from app.jobs.states import EndReason
 from app.services.execution import lease
@@ -35,10 +35,11 @@ CHILDREN: Final = Children()
 class Supervisor:
     """One job's child process, from its start to its end."""
 
-    def __init__(self, installation: Installation, claim: Claim, *, stopping: threading.Event) -> None:
+    def __init__(self, installation: Installation, claim: Claim, *, stop: Stop) -> None:
         self._installation = installation
         self._claim = claim
-        self._stopping = stopping
+        self._stop = stop
+        self._told_of_stop = False
         self._trees_done = 0
         self._written_at = time.monotonic()
         self._written_trees = 0
@@ -50,7 +51,7 @@ class Supervisor:
         """Runs the child to its end and waits for the next public time; its output is then in the task's folder.
 
         Raises:
-            JobFailed: the child did not succeed, or this process received a signal to stop and killed the child.
+            JobFailed: the child did not succeed, or this process was asked to stop now and killed the child.
             LeaseLost: the job was cancelled or another worker has it; the child was killed.
         """
         child = _start(task)
@@ -73,8 +74,7 @@ class Supervisor:
         with selectors.DefaultSelector() as selector:
             selector.register(child.stdout, selectors.EVENT_READ)
             while True:
-                if self._stopping.is_set():
-                    raise JobFailed(EndReason.LOST)
+                self._heed_signals()
                 if selector.select(self._pause_s()):
                     done = os.read(child.stdout.fileno(), 4096)
                     if not done:
@@ -86,11 +86,19 @@ class Supervisor:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(timeout=limits.CHILD_EXIT_S)
 
+    def _heed_signals(self) -> None:
+        """Raises ``JobFailed`` if this process is to stop now; says once that it stops after this job."""
+        if self._stop.now.is_set():
+            raise JobFailed(EndReason.LOST)
+        if self._stop.begun.is_set() and not self._told_of_stop:
+            self._told_of_stop = True
+            _log.warning("finishing the running job; a second signal (Ctrl-C) stops now and loses what the job spent")
+
     def _wait_for_release(self) -> None:
         """Holds the lease until the next public time, so that the end of the child shows then, however it ended.
 
         Raises:
-            JobFailed: this process received a signal to stop. Whether the child had ended does not show.
+            JobFailed: this process was asked to stop now. Whether the child had ended does not show.
             LeaseLost: see :meth:`run`.
         """
         if self._interval_s == 0:
@@ -98,8 +106,8 @@ class Supervisor:
         until = release_times.released_at(release_times.now(), self._interval_s)
         while release_times.now() < until:
             self._report_when_due()
-            if self._stopping.wait(max(min(_POLL_S, until - release_times.now()), 0)):
-                raise JobFailed(EndReason.LOST)
+            self._heed_signals()
+            self._stop.now.wait(max(min(_POLL_S, until - release_times.now()), 0))
 
     def _pause_s(self) -> float:
         """Seconds until the next look at the child: at a public time, or soon."""

@@ -11,6 +11,7 @@ import pytest
 
 from app.core.errors import InstallationError, LedgerRewound
 from app.core.settings import Settings
+from app.core.stop_signals import Stop
 from app.jobs import queue
 from app.ledger import control, signers
 from app.ledger.notes import Checkpoint, Signer
@@ -325,7 +326,7 @@ def test_a_folder_that_cannot_be_written_any_more_is_tried_again(scene: Scene) -
 
 
 def test_jobs_end_although_the_folder_of_heads_cannot_be_written(scene: Scene) -> None:
-    loop = _Loop(scene.installation)
+    loop = _Loop(scene.installation, Stop())
     assert loop._is_ready()
     job_id = scene.submit_job(key="job")
     assert run_job.claim_next(scene.installation) is not None

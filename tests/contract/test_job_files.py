@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import LeaseLost
+from app.core.stop_signals import Stop
 from app.core.stores import StoreUnreachable
 from app.jobs.states import EndReason, JobState
 from app.registry.store import ArtifactStore
@@ -109,15 +110,13 @@ def held_copy(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[threadi
             ends.set()
 
 
-def run_until(
-    installation: Installation, began: threading.Event, act: Callable[[], object], *, stopping: threading.Event
-) -> None:
+def run_until(installation: Installation, began: threading.Event, act: Callable[[], object], *, stop: Stop) -> None:
     """Runs the next job, and acts once a copy of its rows began."""
     claim = claimed(installation)
     actor = threading.Thread(target=lambda: began.wait(timeout=_GIVE_UP_S) and act())
     actor.start()
     try:
-        run_job.run_job(installation, claim, must_not_run, stopping=stopping)
+        run_job.run_job(installation, claim, must_not_run, stop=stop)
     finally:
         actor.join()
 
@@ -125,16 +124,18 @@ def run_until(
 def test_a_signal_during_a_copy_returns_the_uncharged_job_to_the_queue(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job_id, stopping = scene.submit_job(key="k"), threading.Event()
+    job_id, stop = scene.submit_job(key="k"), Stop()
     with held_copy(scene, monkeypatch) as began:
-        run_until(brief(scene), began, stopping.set, stopping=stopping)
+        run_until(brief(scene), began, stop.begun.set, stop=stop)
     assert scene.end(job_id) == (JobState.QUEUED, None, ["reserve"])
 
 
-def test_a_signal_during_a_copy_after_the_charge_loses_the_job(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    job_id, stopping = scene.submit_job(key="k"), threading.Event()
+def test_a_second_signal_during_a_copy_after_the_charge_loses_the_job(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id, stop = scene.submit_job(key="k"), Stop()
     with held_copy(scene, monkeypatch) as began:
-        run_until(brief(scene, release_interval_s=1), began, stopping.set, stopping=stopping)
+        run_until(brief(scene, release_interval_s=1), began, stop.now.set, stop=stop)
     assert scene.end(job_id) == (JobState.FAILED, EndReason.LOST, ["reserve", "charge"])
 
 
@@ -145,7 +146,7 @@ def test_a_job_that_is_cancelled_during_a_copy_frees_its_worker(scene: Scene, mo
             brief(scene),
             began,
             lambda: show_jobs.cancel_job(scene.installation, OWNER, job_id),
-            stopping=threading.Event(),
+            stop=Stop(),
         )
     assert scene.end(job_id) == (JobState.CANCELLED, EndReason.CANCELLED, ["reserve", "void"])
 

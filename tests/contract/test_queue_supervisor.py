@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -15,6 +14,7 @@ import pytest
 from app.core import limits
 from app.core.child_processes import scrubbed_environment
 from app.core.errors import LeaseLost, Unavailable
+from app.core.stop_signals import Stop
 from app.services.execution import lease, run_job
 from app.services.execution.run_job import JobFailed
 from app.services.jobs import show_jobs
@@ -43,8 +43,8 @@ class Job:
         claim = claimed(scene.installation)
         self.task = run_job.charge_job(scene.installation, claim)
         self.task.folder.mkdir(parents=True)
-        self.stopping = threading.Event()
-        self.supervisor = Supervisor(scene.installation, claim, stopping=self.stopping)
+        self.stop = Stop()
+        self.supervisor = Supervisor(scene.installation, claim, stop=self.stop)
         self.children: list[subprocess.Popen[bytes]] = []
 
     def train(self, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
@@ -118,7 +118,7 @@ def test_a_child_that_takes_too_long_is_killed(job: Job, monkeypatch: pytest.Mon
 def test_a_worker_that_is_to_stop_kills_its_child_and_calls_the_job_lost(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job.stopping.set()
+    job.stop.now.set()
     with pytest.raises(JobFailed) as failed:
         job.train(monkeypatch, FOR_EVER)
     assert failed.value.reason == "lost"

@@ -17,6 +17,7 @@ import pytest
 from sqlalchemy import select
 
 from app.core import clock
+from app.core.stop_signals import Stop
 from app.jobs.queue import Claim
 from app.ledger.tables import EntryRow
 from app.services.execution import lease
@@ -53,6 +54,18 @@ class Clock(threading.Event):
             self.set()
 
 
+class FirstSignal(threading.Event):
+    """The event of the first signal: waiting for it lets the time of a clock pass."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._clock.wait(timeout)
+        return self.is_set()
+
+
 @dataclass
 class Run:
     """A worker with public times, whose children take the given times, and what it wrote."""
@@ -67,12 +80,14 @@ class Run:
         self.clock.time += 0.001
         return self.scene.submit_job(key=key)
 
-    def work(self, *, until: float) -> None:
-        """Runs the worker to a time, in seconds after the first public time."""
+    def work(self, *, until: float, first_signal: float | None = None) -> None:
+        """Runs the worker until it has to stop now, in seconds after the first public time; or after a first signal."""
         self.clock.end = START + 50 + until
-        loop = main._Loop(self.scene.installation)
-        loop._stopping = self.clock
-        loop.run()
+        stop = Stop(begun=self.clock, now=self.clock)
+        if first_signal is not None:
+            stop = replace(stop, begun=FirstSignal(self.clock))
+            self.clock.at[START + 50 + first_signal] = stop.begun.set
+        main._Loop(self.scene.installation, stop).run()
 
     def times(self, job_id: str) -> list[float]:
         """When a job was charged, when its progress changed and when it ended, after the first public time."""
@@ -162,8 +177,16 @@ def test_whether_a_child_had_ended_when_the_worker_stopped_does_not_show(run: Ru
     assert (job.state, job.reason, job.model_id) == ("failed", "lost", None)
 
 
+def test_a_worker_that_was_asked_to_stop_still_ends_its_job_at_a_public_time(run: Run) -> None:
+    run.durations[:] = [5]
+    first, second = (run.submit(key) for key in "ab")
+    run.work(until=1_000, first_signal=3)
+    assert (run.scene.job(first).state, run.times(first)) == ("succeeded", [0, 60])
+    assert run.scene.job(second).state == "queued"
+
+
 def test_progress_is_what_was_finished_at_the_last_public_time(run: Run) -> None:
-    supervisor = Supervisor(run.scene.installation, Claim("jb_a", "token"), stopping=run.clock)
+    supervisor = Supervisor(run.scene.installation, Claim("jb_a", "token"), stop=Stop(now=run.clock))
     shown = list[int]()
     for seconds, trees in ((1, 1), (48, 2), (2, 3), (30, 5), (30, 6), (1, 6)):
         run.clock.pass_(seconds)

@@ -13,6 +13,7 @@ import pytest
 
 from app.core.object_store import ObjectStore
 from app.core.settings import Settings
+from app.core.stop_signals import Stop
 from app.forests.grow import grow
 from app.forests.planning import plan
 from app.jobs.states import EndReason, JobState
@@ -97,6 +98,23 @@ def test_a_worker_killed_in_a_level_is_replaced_by_one_that_reads_the_object_sto
             for name in ("rpf", "nbrt", "mrf"):
                 with monkeypatch.context() as patched:
                     kill_in_a_level(name, cluster, part, stored, patched)
+
+
+def test_a_cluster_that_is_asked_to_stop_serves_the_job_that_uses_it(tmp_path: Path) -> None:
+    priced = plan(REQUESTS["mrf"], SCHEMA)
+    with dask_cluster(tmp_path, n_workers=1) as cluster:
+        processes = [*cluster.workers, cluster.scheduler]
+        with Connection.to(cluster.address, "job-stop") as connection:
+            rows = connection.rows(stored_part(tmp_path), SCHEMA, priced, keep_unlabelled=False)
+            for process in processes:
+                process.send_signal(signal.SIGTERM)
+            waits_until = time.monotonic() + 120
+            while cluster.log().count("ends when no job uses it") < len(processes):
+                assert time.monotonic() < waits_until
+                time.sleep(0.1)
+            assert grow(priced, SCHEMA, rows, Noiseless(), on_tree_done=lambda: None)
+            assert [process.poll() for process in processes] == [None, None]
+        assert [process.wait(timeout=120) for process in processes] == [0, 0]
 
 
 def kill_in_a_level(
@@ -235,5 +253,5 @@ def run_one(scene: Scene, installation: Installation, *, key: str) -> str:
     job_id = scene.submit_job(key=key)
     claim = run_job.claim_next(installation)
     assert claim is not None
-    run_job.run_job(installation, claim, Supervisor(installation, claim, stopping=threading.Event()).run)
+    run_job.run_job(installation, claim, Supervisor(installation, claim, stop=Stop()).run)
     return job_id

@@ -1,4 +1,4 @@
-"""Tests jobs that are stopped while their child has private rows: by a signal, a request, or a lost lease."""
+"""Tests jobs that are stopped while their child has private rows: by signals, a request, or a lost lease."""
 
 import signal
 import time
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.jobs import show_jobs
 from tests.crash.conftest import Launcher, eventually
-from tests.support.crash import SLOW
+from tests.support.crash import SLOW, released
 from tests.support.crash_scene import OWNER
 from tests.support.forked_program import ForkedProgram
 
@@ -34,8 +34,27 @@ def _assert_spent_without_a_model(launcher: Launcher, job_id: str, *, state: str
     launcher.scene.assert_no_orphans()
 
 
-def test_a_worker_that_gets_sigterm_ends_its_child_and_settles_its_job(own_launcher: Launcher) -> None:
+def _is_told_to_finish(launcher: Launcher) -> bool:
+    return "finishing the running job" in (launcher.folder / "log").read_text()
+
+
+def test_a_worker_that_gets_one_sigterm_finishes_its_job_and_ends(own_launcher: Launcher) -> None:
+    scene = own_launcher.scene
     with _running_job(own_launcher) as (job_id, worker):
+        worker.send_signal(signal.SIGTERM)
+        assert eventually(lambda: _is_told_to_finish(own_launcher), within_s=_GIVE_UP_S)
+        assert (worker.poll(), scene.job(job_id).state) == (None, "running")
+        released(own_launcher.journal(SLOW)).touch()
+        assert worker.wait(timeout=_GIVE_UP_S) == 0
+    row = scene.job(job_id)
+    assert (row.state, row.reason, row.model_id is None) == ("succeeded", None, False)
+    assert scene.kinds_of(job_id) == ["reserve", "charge"]
+
+
+def test_a_worker_that_gets_two_sigterms_ends_its_child_and_settles_its_job(own_launcher: Launcher) -> None:
+    with _running_job(own_launcher) as (job_id, worker):
+        worker.send_signal(signal.SIGTERM)
+        assert eventually(lambda: _is_told_to_finish(own_launcher), within_s=_GIVE_UP_S)
         began = time.monotonic()
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(timeout=_STOPPED_WITHIN_S) == 0

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -326,24 +327,60 @@ def test_the_demo_serves_until_it_is_interrupted(start: Start, tmp_path: Path) -
     assert _all_gone(below, within_s=_STOPPED_WITHIN_S)
 
 
-def test_a_running_child_is_gone_within_seconds_and_its_charge_stays(start: Start, tmp_path: Path) -> None:
-    process = start("serve", "--port", "0")
+@contextmanager
+def _running_job(process: ForkedProgram, folder: Path, *, n_trees: int) -> Iterator[tuple[Client, str]]:
+    """A client of a service whose worker runs a job: its charge is committed, and its first tree has grown."""
     url = _ready_url(process)
-    key = (tmp_path / "home" / "admin.key").read_text().strip()
-    with Client(url, key) as client:
-        dataset = demo_dataset.load(tmp_path / "rows.csv.gz")
+    with Client(url, (folder / "home" / "admin.key").read_text().strip()) as client:
+        dataset = demo_dataset.load(folder / "rows.csv.gz")
         client.declare_dataset(
             {"name": "adult", "schema": dataset.schema, "budget": {"accountant": "pure", "epsilon": "9"}}
         )
-        client.upload_rows("adult", tmp_path / "rows.csv.gz")
-        slow = {"algorithm": "mrf", "epsilon": "4", "parameters": {"n_estimators": 1_000, "max_depth": 12}}
-        client.train({"dataset": "adult", **slow})
+        client.upload_rows("adult", folder / "rows.csv.gz")
+        slow = {"algorithm": "mrf", "epsilon": "4", "parameters": {"n_estimators": n_trees, "max_depth": 12}}
+        job_id = client.train({"dataset": "adult", **slow})["job_id"]
+        deadline = time.monotonic() + _GIVE_UP_S
+        while not client.job(job_id)["progress"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        yield client, job_id
+
+
+@pytest.mark.parametrize(("number", "everyone"), [(signal.SIGTERM, True), (signal.SIGINT, False)])
+def test_one_signal_lets_the_running_job_end_while_the_api_answers(
+    start: Start, tmp_path: Path, number: signal.Signals, everyone: bool
+) -> None:
+    """A terminal, or a service manager, may send the signal to every process of the service."""
+    process = start("serve", "--port", "0")
+    with _running_job(process, tmp_path, n_trees=100) as (client, job_id):
         below = _descendants(process, at_least=2)
-        assert client.balance("adult")["charged"] == "4", "charged before the child starts"
-    began = time.monotonic()
-    process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
+        for other in below if everyone else []:
+            other.send_signal(number)
+        deadline = time.monotonic() + _GIVE_UP_S
+        while "finishing the running job" not in (tmp_path / "log").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert client.job(job_id)["state"] == "running"
+    assert process.wait(timeout=_GIVE_UP_S) == 0
+    assert _all_gone(below, within_s=_STOPPED_WITHIN_S)
+    assert _ends(tmp_path) == [("succeeded", None)]
+
+
+def test_a_second_signal_ends_the_child_within_seconds_and_its_charge_stays(start: Start, tmp_path: Path) -> None:
+    process = start("serve", "--port", "0")
+    with _running_job(process, tmp_path, n_trees=1_000):
+        below = _descendants(process, at_least=2)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
     assert process.wait(timeout=_STOPPED_WITHIN_S) == 0
     assert _all_gone(below, within_s=_STOPPED_WITHIN_S - (time.monotonic() - began))
-    again = start("serve", "--port", "0", "--workers", "0")
-    with Client(_ready_url(again), key) as client:
-        assert client.balance("adult")["charged"] == "4"
+    assert _ends(tmp_path) == [("failed", "lost")]
+
+
+def _ends(folder: Path) -> list[tuple[str, str | None]]:
+    """State and reason of every job in the database of an installation."""
+    with sqlite3.connect(folder / "home" / "grovekeeper.sqlite3") as database:
+        return database.execute("SELECT state, reason FROM jobs").fetchall()

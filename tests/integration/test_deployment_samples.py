@@ -62,6 +62,17 @@ def test_a_pod_runs_what_the_compose_service_runs_with_the_secrets_that_it_reads
     assert {f"/run/secrets/{item['path']}" for item in secret["items"]} == set(variables.values())
 
 
+def test_a_worker_has_the_time_to_finish_the_longest_job() -> None:
+    """A worker that is killed before loses the budget of its job."""
+    longest_s = limits.CHILD_TIMEOUT_S + limits.CHILD_EXIT_S
+    assert PODS["grovekeeper-worker"]["terminationGracePeriodSeconds"] > longest_s
+    compose, unit = COMPOSE["worker"]["stop_grace_period"], (_ROOT / "docs" / "guides" / "operator.md").read_text()
+    hours = [compose.removesuffix("h"), *re.findall(r"^TimeoutStopSec=(\d+)h$", unit, flags=re.MULTILINE)]
+    assert len(hours) == 2
+    assert all(int(number) * 3_600 > longest_s for number in hours)
+    assert "KillMode=mixed" in unit
+
+
 def test_probes_ask_the_paths_that_need_no_key() -> None:
     (container,) = PODS["grovekeeper-api"]["containers"]
     paths = {name: container[name]["httpGet"]["path"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}

@@ -179,6 +179,21 @@ def test_machines_share_nothing_but_the_database_and_the_store(
         assert "p7" not in machines.log(name).read_text(), "no log has a private value"
 
 
+def test_one_machine_serves_and_trains_with_rows_in_the_store(machines: Machines, tmp_path: Path) -> None:
+    port = free_port()
+    machines.start("one", "serve", "--port", str(port))
+    url = f"http://127.0.0.1:{port}"
+    client = Client(url, _ADMIN_KEY)
+    _wait(lambda: httpx.get(f"{url}/readyz", trust_env=False).status_code == 200)
+    client.declare_dataset(_DECLARATION)
+    _upload(client, tmp_path / "rows.csv", [(f"p{number}", number % 90) for number in range(100)])
+    job = client.wait_for_job(_train(client))
+    assert job["state"] == "succeeded"
+    assert _predict(client, job["model_id"])
+    files = {path.relative_to(machines.home("one")).parts[0] for path in machines.home("one").rglob("*")}
+    assert not files & {"rows", "artifacts", "checkpoints"}, "the worker uses the store, too"
+
+
 def test_a_dask_cluster_reads_rows_from_the_store_and_no_machine_has_a_copy(machines: Machines, tmp_path: Path) -> None:
     of_store = {name: machines.environ[name] for name in machines.environ if name.startswith("AWS_")}
     of_store["GROVEKEEPER_STORE"] = machines.environ["GROVEKEEPER_STORE"]

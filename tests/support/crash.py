@@ -55,7 +55,7 @@ ABANDONED = "abandoned"
 """The child kills its worker and sleeps for ten minutes unless it is ended."""
 
 SLOW = "slow"
-"""The child opens the rows and sleeps for ten minutes."""
+"""The child opens the rows and waits for :func:`released`, at most for ten minutes."""
 
 REQUEST_POINTS = (
     "reserved", "enqueued", "accepted", "rows-written", "epoch-added", "admitted", "book-closed",
@@ -87,6 +87,17 @@ POPULATION_POINTS = (
     "population-cap-answered",
 )  # fmt: skip
 """Points at which a process is killed between entries of a member and of its population, or at a change of a cap."""
+
+
+def released(journal: Path) -> Path:
+    """The file whose existence lets a slow child go on."""
+    return journal.with_suffix(".released")
+
+
+def _wait_for(file: Path) -> None:
+    deadline = time.monotonic() + _SLOW_S
+    while not file.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def kill_myself() -> None:
@@ -254,7 +265,7 @@ def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> 
         "artifact-not-written": lambda: after(artifacts, "dumps", kill),
         "artifact-written": lambda: after(service, "grow_forest", kill),
         ABANDONED: lambda: after(private_rows, "read", abandon),
-        SLOW: lambda: after(private_rows, "read", lambda _: time.sleep(_SLOW_S)),
+        SLOW: lambda: after(private_rows, "read", lambda _: _wait_for(released(journal))),
     }
     place = places.get(point.removesuffix("-both"))
     if place is not None:

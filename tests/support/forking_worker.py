@@ -6,6 +6,7 @@ wakes the idle worker before its poll interval is over.
 
 import os
 import select
+import time
 
 from app.cli import worker_process
 from app.worker import child
@@ -28,7 +29,11 @@ def _wake_by(descriptor: int) -> None:
     def wait(self: _Loop) -> None:
         if self._interval_s:
             wait_for_a_public_time(self)
-        elif select.select([descriptor], [], [], self._installation.settings.poll_interval_s)[0]:
-            os.read(descriptor, 4096)
+        else:
+            ends_at = time.monotonic() + self._installation.settings.poll_interval_s
+            while not self._stop.begun.is_set() and time.monotonic() < ends_at:
+                if select.select([descriptor], [], [], 0.1)[0]:
+                    os.read(descriptor, 4096)
+                    return
 
     _Loop._wait_for_a_job = wait  # type: ignore[method-assign]  # this process runs one worker, then ends

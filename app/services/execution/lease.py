@@ -21,7 +21,7 @@ _LOOK_S = 0.2
 
 
 class Stopped(GrovekeeperError):
-    """This process received a signal to stop while it brought the files of a job."""
+    """This process was asked to stop while it brought the files of a job."""
 
     def __str__(self) -> str:
         return "a worker stopped while it brought the files of a job"

@@ -6,7 +6,6 @@ Transaction 1 charges and commits; only then are rows read. Transaction 2 checks
 
 import logging
 import shutil
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from app.core.errors import (
     Unauthenticated,
     Unavailable,
 )
+from app.core.stop_signals import Stop
 from app.core.stores import StoreUnreachable
 from app.datasets import catalog
 from app.datasets.tables import DatasetRow
@@ -73,7 +73,7 @@ class JobFailed(GrovekeeperError):
     """The child ended without an output. The cause is not recorded: it may depend on rows.
 
     Attributes:
-        reason: ``FAILED``, or ``LOST`` when the worker received a signal to stop.
+        reason: ``FAILED``, or ``LOST`` when the worker was asked to stop now.
     """
 
     reason: EndReason = EndReason.FAILED
@@ -100,7 +100,7 @@ def run_job(
     claim: Claim,
     run: Callable[[JobTask], None],
     *,
-    stopping: threading.Event | None = None,
+    stop: Stop | None = None,
 ) -> None:
     """Charges the job, runs its child, and registers the output.
 
@@ -108,7 +108,7 @@ def run_job(
         installation: of this machine.
         claim: of the job.
         run: starts the child and waits for it, outside any transaction; extends the lease meanwhile.
-        stopping: set by a signal to stop. Then an uncharged job returns to the queue, and a charged job fails as lost.
+        stop: once begun, an uncharged job returns to the queue; once to be done now, a charged job fails as lost.
 
     Raises:
         LeaseLost: another worker has the job, or the job ended; nothing was written afterwards.
@@ -117,9 +117,9 @@ def run_job(
     """
     if not _lay_out_inputs(installation, claim):
         return
-    stopping = stopping or threading.Event()
+    stop = stop or Stop()
     try:
-        _bring_rows(installation, claim, stopping=stopping)
+        _bring_rows(installation, claim, stop=stop)
         task = charge_job(installation, claim)
     except TaskNotPaid:
         _log.error("a job's task is not what its reservations pay for")
@@ -135,7 +135,7 @@ def run_job(
         _put_back(installation, claim)
         return
     try:
-        _run_and_settle(installation, claim, task=task, run=run, stopping=stopping)
+        _run_and_settle(installation, claim, task=task, run=run, stop=stop)
     except LeaseLost:
         shutil.rmtree(task.folder, ignore_errors=True)
         raise
@@ -262,7 +262,7 @@ def _rows(installation: Installation, session: Session, part: JobPart) -> PartRo
     )
 
 
-def _bring_rows(installation: Installation, claim: Claim, *, stopping: threading.Event) -> None:
+def _bring_rows(installation: Installation, claim: Claim, *, stop: Stop) -> None:
     """Copies the files of a job's rows to this machine while the lease is extended.
 
     Raises:
@@ -271,7 +271,7 @@ def _bring_rows(installation: Installation, claim: Claim, *, stopping: threading
         Unavailable: a file cannot be read now.
     """
     try:
-        lease.while_leased(installation, claim, partial(job_files.bring_rows, installation, claim), stopping=stopping)
+        lease.while_leased(installation, claim, partial(job_files.bring_rows, installation, claim), stopping=stop.begun)
     except OSError:  # nothing was charged, and the job goes back to the queue with its lease
         raise Unavailable("the rows of a job cannot be read") from None
 
@@ -282,12 +282,12 @@ def _run_and_settle(
     *,
     task: JobTask,
     run: Callable[[JobTask], None],
-    stopping: threading.Event,
+    stop: Stop,
 ) -> None:
     try:
         durable.make_folder(task.folder)
-        run(lease.while_leased(installation, claim, partial(located, installation, task), stopping=stopping))
-        output = _kept(installation, claim, task, stopping=stopping)
+        run(lease.while_leased(installation, claim, partial(located, installation, task), stopping=stop.now))
+        output = _kept(installation, claim, task, stop=stop)
     except Stopped:
         _fail(installation, claim, reason=EndReason.LOST)
     except JobFailed as failure:
@@ -298,7 +298,7 @@ def _run_and_settle(
         _succeed(installation, claim, output)
 
 
-def _kept(installation: Installation, claim: Claim, task: JobTask, *, stopping: threading.Event) -> Output:
+def _kept(installation: Installation, claim: Claim, task: JobTask, *, stop: Stop) -> Output:
     """Stores the child's output while the lease is extended; tries again while the store does not answer.
 
     Raises:
@@ -311,7 +311,7 @@ def _kept(installation: Installation, claim: Claim, task: JobTask, *, stopping: 
             try:
                 return _kind(task.kind).keep(installation, task, data)
             except StoreUnreachable:
-                if stopping.wait(wait_s):
+                if stop.now.wait(wait_s):
                     raise
         return _kind(task.kind).keep(installation, task, data)
 

@@ -1,7 +1,6 @@
 """The parts of ``serve`` that need no server: addresses, secrets, environments, the demo's data."""
 
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -36,23 +35,13 @@ def test_an_address_that_is_taken_or_elsewhere_is_a_named_error() -> None:
         pytest.fail("what is no address was bound")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_signals_set_the_event_and_are_given_back(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
-    with serve.stop_signals() as stop:
-        assert not stop.is_set()
-        os.kill(os.getpid(), number)
-        assert stop.wait(5)
-    assert signal.getsignal(number) is before
-
-
 def test_workers_get_no_key_and_the_settings_of_the_flags(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("ADMIN_KEY", "ADMIN_KEY_FILE", "API_KEY", "MIGRATION_URL", "HOME", "DATABASE_URL_FILE"):
         monkeypatch.setenv(f"GROVEKEEPER_{name}", "from the environment")
     settings = Settings(
         tmp_path, "sqlite:///x", workers=2, lease_ttl_s=9, poll_interval_s=0.25, log_level="ERROR", storage_key="secret"
     )
-    settings = replace(settings, release_interval_s=60)
+    settings = replace(settings, release_interval_s=60, store="s3://bucket/prefix")
     environ = serve.worker_environment(settings)
     assert environ["PATH"] == os.environ["PATH"]
     assert "secret" not in environ.values()
@@ -61,6 +50,7 @@ def test_workers_get_no_key_and_the_settings_of_the_flags(monkeypatch: pytest.Mo
     assert ours == {
         "GROVEKEEPER_HOME": str(tmp_path),
         "GROVEKEEPER_LOG_LEVEL": "ERROR",
+        "GROVEKEEPER_STORE": "s3://bucket/prefix",
         "GROVEKEEPER_LEASE_TTL_S": "9",
         "GROVEKEEPER_POLL_INTERVAL_S": "0.25",
         "GROVEKEEPER_RELEASE_INTERVAL_S": "60",
