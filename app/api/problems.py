@@ -49,6 +49,9 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.NotWaiting: ProblemType(409, "not-waiting", "The job does not wait for a decision"),
     errors.NoRowsYet: ProblemType(409, "no-rows-yet", "No rows were uploaded yet"),
     errors.NameTaken: ProblemType(409, "name-taken", "The name is taken"),
+    errors.AccountDiffers: ProblemType(
+        409, "account-differs", "The declaration cannot continue the account of its name"
+    ),
     errors.PopulationMismatch: ProblemType(409, "population-mismatch", "The dataset cannot join the population"),
     errors.DatasetDeleted: ProblemType(409, "dataset-deleted", "The dataset was deleted"),
     errors.DatasetPrivate: ProblemType(409, "dataset-private", "The dataset is private"),
@@ -131,6 +134,7 @@ _MEMBERS: Mapping[type[GrovekeeperError], Sequence[str]] = {
     errors.DatasetPublic: ("dataset", "dataset_name"),
     errors.AccountantMismatch: ("accountant", "accepted_by"),
     errors.AdjacencyMismatch: ("adjacency", "accepted_by"),
+    errors.AccountDiffers: ("dataset", "dataset_name", "differs"),
     errors.PopulationMismatch: ("differs",),
     errors.ModelHasAlias: ("aliases",),
     errors.NotSupported: ("what",),

@@ -115,10 +115,7 @@ def list_datasets(
     if call.as_json:
         call.output.json({"datasets": datasets})
         return
-    rows = [
-        [item["name"], item["id"], *balance_cells(item["account"]), "erased" if item["deleted_at"] else ""]
-        for item in datasets
-    ]
+    rows = [[item["name"], item["id"], *balance_cells(item["account"]), erased(item)] for item in datasets]
     call.output.table(
         ["name", "id", "accountant", "cap", "charged", "reserved", "remaining", ""],
         rows,
@@ -145,6 +142,7 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
             "visibility": answer["visibility"] + (": no privacy" if answer["visibility"] == "public" else ""),
             "declared": answer["created_at"],
             "erased": answer["deleted_at"] or "no",
+            "continues": f"the account of the erased {answer['continues']}" if answer.get("continues") else None,
             "protects": answer["protects"]
             if not unit["column"]
             else f"{unit['column']}, at most {unit['max_rows']} rows each",
@@ -169,13 +167,13 @@ def delete(
     dataset: DatasetArgument,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Erase the rows of a dataset for good. Its ledger and its models stay."""
+    """Erase the rows of a dataset for good. Its ledger, its models and its name stay."""
     confirm(call.output, f"Erase the rows of {dataset} for good?", yes=yes)
     with call.client() as client:
         client.delete_dataset(dataset)
     if call.as_json:
         call.output.json({"dataset": dataset, "deleted": True})
-    call.output.say(f"erased the rows of {dataset}; what was spent stays in the ledger")
+    call.output.say(f"erased the rows of {dataset}; what was spent stays in the ledger, and counts again for this name")
 
 
 @app.command("erase-unit")
@@ -295,6 +293,11 @@ def _account_facts(account: dict[str, Any] | None) -> dict[str, str | None]:
         **{name: amount(account, name) for name in ("cap", "charged", "reserved", "remaining")},
         "with its population": amount(account, "available") if is_limited_by_population(account) else None,
     }
+
+
+def erased(item: dict[str, Any]) -> str:
+    """When a dataset was erased, for a list: datasets of one name may follow each other."""
+    return f"erased {item['deleted_at'][:10]}" if item["deleted_at"] else ""
 
 
 def balance_cells(account: dict[str, Any] | None) -> list[str]:

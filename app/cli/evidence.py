@@ -120,13 +120,20 @@ def verify(
             show_default=False,
         ),
     ] = None,
+    erased: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="The export of the erased dataset whose account FILE continues; may be repeated for those before.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Check the export of an account (chain, sums, caps, prices), or a proof. Needs no service."""
     from app.verifier import main as verifier
 
     if bool(checkpoint) != (public_key is not None):
         raise WrongUse("a checkpoint is checked with a public key: give --checkpoint and --public-key, or neither")
-    evidence = verifier.Evidence(tuple(checkpoint or ()), public_key, tuple(member or ()))
+    evidence = verifier.Evidence(tuple(checkpoint or ()), public_key, tuple(member or ()), tuple(erased or ()))
     raise typer.Exit(verifier.run(file, evidence, as_json=call.as_json))
 
 

@@ -6,7 +6,7 @@ import typer
 
 from app.cli.arguments import DatasetArgument, confirm
 from app.cli.command import Remote, command, one_attempt
-from app.cli.datasets import balance_cells
+from app.cli.datasets import balance_cells, erased
 from app.cli.output import amount
 
 app = typer.Typer(help="Open accounts over all datasets about the same people.", no_args_is_help=True)
@@ -81,10 +81,10 @@ def show(call: Remote, population: PopulationArgument) -> None:
     )
     output.say()
     rows = [
-        [member["dataset_name"], member["charged"], member["reserved"], "erased" if member["deleted_at"] else ""]
+        [member["dataset_name"], member["dataset"], member["charged"], member["reserved"], erased(member)]
         for member in answer["members"]
     ]
-    output.table(["dataset", "charged", "reserved", ""], rows, empty="no datasets yet")
+    output.table(["dataset", "id", "charged", "reserved", ""], rows, empty="no datasets yet")
     output.say()
     output.guarantee(answer["guarantee"])
     export = f"{answer['name']}.jsonl"

@@ -62,6 +62,8 @@ MAX_FORM_COLUMNS = 200
 """Columns, and partitions, that the form of a declaration takes; the API takes more."""
 MAX_SHOWN_CHARGES = 200
 """Charges in the plot of a dataset; earlier charges are in the pages of its ledger."""
+MAX_SHOWN_SAME_COLUMNS = 5
+"""Datasets of the same columns that a warning names."""
 MAX_SHOWN_PAIRS = 256
 """Pairs of cells of two partitions that a page shows as a grid."""
 MAX_SEARCHED_ENTRIES = 2_000

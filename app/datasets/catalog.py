@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -123,7 +123,9 @@ def key_name(row: DatasetRow) -> str:
 
 
 def declare(session: Session, row: DatasetRow) -> Dataset:
-    """Adds a declaration.
+    """Adds a declaration, which is dated after every dataset of its name, whatever this machine's clock says.
+
+    From here on, no other transaction declares or erases a dataset of the name until this one ends.
 
     Raises:
         NameTaken: a living dataset has the name.
@@ -135,7 +137,32 @@ def declare(session: Session, row: DatasetRow) -> Dataset:
         session.flush()
     except IntegrityError:  # another declaration of the name committed in between
         raise NameTaken from None
+    if (erased := newest_erased(session, row.name)) is not None:
+        row.created_at = max(row.created_at, erased.row.created_at + timedelta(microseconds=1))
+        session.flush()
     return Dataset(row)
+
+
+def newest_erased(session: Session, name: str, *, with_account: bool = False) -> Dataset | None:
+    """The erased dataset that had a name last; ``with_account`` leaves public datasets out."""
+    query = select(DatasetRow).where(DatasetRow.name == name, DatasetRow.deleted_at.is_not(None))
+    if with_account:
+        query = query.where(DatasetRow.visibility != PUBLIC)
+    row = session.execute(query.order_by(DatasetRow.created_at.desc()).limit(1)).scalar_one_or_none()
+    return None if row is None else Dataset(row)
+
+
+def of_same_columns(session: Session, dataset: Dataset, ids: Collection[str], *, limit: int) -> list[Dataset]:
+    """Those of several datasets that declare the columns of another dataset, under another name and outside its
+    population; the newest first."""
+    row = dataset.row
+    query = select(DatasetRow).where(
+        DatasetRow.id.in_(ids), DatasetRow.name != row.name, DatasetRow.schema == row.schema
+    )
+    if row.population is not None:
+        query = query.where(func.coalesce(DatasetRow.population, "") != row.population)
+    rows = session.execute(query.order_by(DatasetRow.created_at.desc()).limit(limit)).scalars()
+    return [Dataset(other) for other in rows]
 
 
 def find(session: Session, reference: str) -> Dataset:
@@ -295,8 +322,8 @@ def named(session: Session, dataset_ids: Sequence[str]) -> dict[str, Named]:
 
 
 def mark_deleted(row: DatasetRow, *, at: datetime) -> None:
-    """Turns a dataset into a tombstone and destroys its data key. Its spend and its name stay visible; the name is free
-    again.
+    """Turns a dataset into a tombstone and destroys its data key. Its spend and its name stay visible; only its owners
+    take the name up again.
     """
     row.deleted_at = at
     row.living_name = None

@@ -15,7 +15,7 @@ class DatasetRow(Base):
 
     Attributes:
         visibility: ``private`` or ``public``; a trigger of the database refuses every change.
-        living_name: the name until the dataset is deleted, then null, so that the name is free again.
+        living_name: the name until the dataset is deleted, then null, so that its owners may take it up again.
         wrapped_key: the data key, wrapped by a storage key (:mod:`app.core.data_keys`); null once the dataset is
             deleted.
         jobs_ended_at: when no job of the deleted dataset was left in the queue; null before.

@@ -30,9 +30,9 @@ def in_force(session: Session, account_id: str) -> int:
 def change(session: Session, account_id: str, cap: int, *, reason: str, actor: str) -> None:
     """Puts a new cap in force.
 
-    The limit that guarantees state follows. While nothing is reserved or charged (in a population: in any member), the
-    limit is the new cap. Afterwards the limit never falls, because only the cap that admitted a release or a
-    reservation covers it (docs/proofs/caps.md).
+    The limit that guarantees state follows. While nothing is reserved or charged (in a population: in any member), and
+    the account has no opening load, the limit is the new cap. Afterwards the limit never falls, because only the cap
+    that admitted a release or a reservation covers it (docs/proofs/caps.md).
 
     Args:
         session: of the caller's transaction.
@@ -48,10 +48,7 @@ def change(session: Session, account_id: str, cap: int, *, reason: str, actor: s
     row = repository.locked_account(session, account_id)
     assert row.cap != CLOSED, "a closed account stays closed"
     reconciliation.confirm_account(session, row)
-    is_used = (
-        repository.has_living_reservation(session, account_id)
-        or population_totals.of_population(session, account_id).together > 0
-    )
+    is_used = state.is_used(session, account_id) or population_totals.of_population(session, account_id).together > 0
     row.cap, row.highest_cap = cap, max(row.highest_cap, cap) if is_used else cap
     entry = chain.append(session, row, chain.NewEntry(EntryKind.CAP, cap, actor=actor, details={"reason": reason}))
     control.record(session, EntryKind.CAP_CHANGED, actor=actor, account=account_id, sequence=entry.sequence)

@@ -15,13 +15,17 @@ import rfc8785
 from app.core import amounts
 
 FIRST_PREVIOUS_HASH = "0" * 64
+OPENING_LOAD_SEQUENCE = 2
+"""The place of an opening load in the chain of a dataset: it follows the opening."""
 
 
 class EntryKind(StrEnum):
     """The kind of an entry. No kind lowers what was spent.
 
-    Only populations have entries of the kinds ``join`` and ``load``. The kinds after them are administrative acts, in
-    the control chain alone (:mod:`app.ledger.control`).
+    Only populations have entries of the kind ``join``. An entry of the kind ``load`` states the load of a member in the
+    chain of a population; in the chain of a dataset, as its second entry, the opening load
+    (:mod:`app.ledger.continuations`). The kinds after them are administrative acts, in the control chain alone
+    (:mod:`app.ledger.control`).
     """
 
     OPEN = "open"
@@ -68,7 +72,7 @@ class Entry:
         sequence: from 1, without gaps.
         kind: see :class:`EntryKind`.
         amount: whole steps of the account's unit; of ``open`` and ``cap`` the cap itself, of ``join`` and ``load`` the
-            load of the member's tightest joint cell.
+            load of the member's or the erased dataset's tightest joint cell.
         scope: the cells it covers, by partition; empty = the whole dataset.
         event: the privacy event's JSON form; only entries of reservations have one.
         job_id: the job it belongs to.
@@ -76,8 +80,8 @@ class Entry:
         at: RFC 3339 time, never earlier than the entry before.
         previous_hash: hash of the entry before.
         details: public facts that only some entries have: of ``open`` the facts of the account, of ``cap`` the reason,
-            of a charge for an external mechanism the attester, of ``join`` and ``load`` the member and its entry.
-            Without details the public object has no such member.
+            of a charge for an external mechanism the attester, of ``join`` and ``load`` the member and its entry, of an
+            opening load the erased dataset and its entry. Without details the public object has no such member.
         places: a step is 10^−places of the unit; known from the account, not part of the object.
         hash: hash of this entry.
     """

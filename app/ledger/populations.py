@@ -15,7 +15,16 @@ from sqlalchemy.orm import Session
 from app.core import ids, limits
 from app.core.errors import NameTaken, NotFound, PopulationMismatch
 from app.db.upsert import insert
-from app.ledger import account_facts, chain, control, population_totals, reconciliation, repository, state
+from app.ledger import (
+    account_facts,
+    chain,
+    continuations,
+    control,
+    population_totals,
+    reconciliation,
+    repository,
+    state,
+)
 from app.ledger.entries import EntryKind
 from app.ledger.tables import AccountRow, MemberRow, PopulationRow
 from app.privacy.accountants import pure
@@ -111,7 +120,8 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
 
     An account that spent budget before it joins raises the limit that the population's guarantee states. On ``pure``
     accounts, the limit includes the account's load. Where a δ is stated, a sum that depends on outputs is no bound, so
-    the account's highest cap is added to the population's highest cap (docs/proofs/accounting.md A8).
+    the account's highest cap is added to the population's highest cap (docs/proofs/accounting.md A8). An account that
+    continues the account of an erased member takes over its load: the load counts once, and the sum stays as it is.
 
     Raises:
         PopulationMismatch: the account differs from the members in a fact that a population fixes, belongs to another
@@ -127,8 +137,8 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
     for locked in (account, population):
         reconciliation.confirm_account(session, locked)
     tightest = state.tightest(session, account, {})
-    highest_cap = population.highest_cap
-    if tightest.load and population.accountant != pure.NAME:
+    highest_cap, continued = population.highest_cap, _continued_member(session, population_id, account_id)
+    if continued is None and tightest.load and population.accountant != pure.NAME:
         highest_cap += account.highest_cap
     differs = _differences(population, row, account) if current is None else ("population",)
     differs += ("highest_cap",) if highest_cap > limits.MAX_STEPS else ()
@@ -146,7 +156,11 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
         is_exact=tightest.is_exact,
     )
     session.add(member)
-    joined = chain.NewEntry(EntryKind.JOIN, tightest.load, actor=actor, details={"member": _as_it_joins(account)})
+    facts = _as_it_joins(account)
+    if continued is not None:
+        assert (continued.load, continued.reserved) == (tightest.load, 0), "an opening load is the erased member's load"
+        continued.load, facts["continues"] = 0, continued.account_id
+    joined = chain.NewEntry(EntryKind.JOIN, tightest.load, actor=actor, details={"member": facts})
     entry = chain.append(session, population, joined)
     control.record(
         session,
@@ -156,6 +170,13 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
         dataset=account_id,
         sequence=entry.sequence,
     )
+
+
+def _continued_member(session: Session, population_id: str, account_id: str) -> MemberRow | None:
+    """The erased member of a population whose account another account continues."""
+    erased_id = continuations.continued_by(session, [account_id]).get(account_id)
+    member = None if erased_id is None else session.get(MemberRow, erased_id, populate_existing=True)
+    return member if member is not None and member.population_id == population_id else None
 
 
 def require_visible(row: PopulationRow | None, *, key_id: str, sees_all: bool) -> PopulationRow:

@@ -8,7 +8,7 @@ from typing import Any, Self
 from app.core.errors import BalanceMismatch
 from app.ledger.account_facts import delta_steps
 from app.ledger.admission import Bound
-from app.ledger.entries import FIRST_PREVIOUS_HASH, Entry, EntryKind
+from app.ledger.entries import FIRST_PREVIOUS_HASH, OPENING_LOAD_SEQUENCE, Entry, EntryKind
 from app.ledger.scope_digest import digest_of
 from app.ledger.stored_totals import Sums
 from app.privacy.accountants import pure
@@ -84,18 +84,35 @@ class Replay:
                 # A cap of 0 closes an account whose lost entries may have spent anything.
                 keeps_highest = is_used or entry.amount == 0
                 self.highest_cap = max(self.highest_cap, entry.amount) if keeps_highest else entry.amount
+            case EntryKind.LOAD if "continues" in (entry.details or {}):
+                self._set_opening_load(entry)
             case EntryKind.JOIN | EntryKind.LOAD:
                 self._set_load(entry)
             case _:
                 self._step_reservation(entry)
         self.sequence, self.hash = entry.sequence, entry.hash
 
+    def _set_opening_load(self, entry: Entry) -> None:
+        if entry.sequence != OPENING_LOAD_SEQUENCE:
+            raise BalanceMismatch(self.account_id, "chain")
+        continued, whole = (entry.details or {})["continues"], digest_of(entry.scope)
+        self.highest_cap = max(self.cap, steps_down(Fraction(continued["highest_cap"]), entry.places))
+        self.totals[whole], self.charged = (entry.amount, 0), entry.amount
+        self.bound = Bound(entry.amount, is_tight=True)
+        delta = delta_steps(continued.get("delta"))
+        if delta:
+            self.deltas[whole] = delta
+
     def _set_load(self, entry: Entry) -> None:
         member = (entry.details or {})["member"]
         if (member["dataset"] in self.loads) != (entry.kind is EntryKind.LOAD):
             raise BalanceMismatch(self.account_id, "chain")
         self.loads[member["dataset"]] = entry.amount
-        if entry.kind is EntryKind.JOIN and entry.amount and self.facts["accountant"] != pure.NAME:
+        if (erased := member.get("continues")) is not None:  # its load is part of the new member's
+            if self.loads.get(erased) != entry.amount:
+                raise BalanceMismatch(self.account_id, "chain")
+            self.loads[erased] = 0
+        elif entry.kind is EntryKind.JOIN and entry.amount and self.facts["accountant"] != pure.NAME:
             self.highest_cap += steps_down(Fraction(member["highest_cap"]), entry.places)
 
     def _step_reservation(self, entry: Entry) -> None:

@@ -144,14 +144,6 @@ def accounts(session: Session, account_ids: Collection[str]) -> list[AccountRow]
     return list(session.execute(query).scalars())
 
 
-def has_living_reservation(session: Session, account_id: str) -> bool:
-    """Whether an account has a reservation that waits or was charged, and so was not given back."""
-    living = select(ReservationRow.id).where(
-        ReservationRow.account_id == account_id, ReservationRow.state.in_(("reserved", "charged"))
-    )
-    return session.execute(living.limit(1)).first() is not None
-
-
 def _entry(row: EntryRow, *, places: int) -> Entry:
     return Entry(
         sequence=row.sequence,

@@ -18,8 +18,9 @@ _EFFECTS: Mapping[str, tuple[int, int]] = {
     EntryKind.CHARGE: (1, -1),
     EntryKind.VOID: (0, -1),
     EntryKind.EXPIRE: (0, -1),
+    EntryKind.LOAD: (1, 0),
 }
-"""By kind of an entry, how often its amount is added to what is charged and to what is reserved."""
+"""By kind of an entry of a dataset, how often its amount is added to what is charged and to what is reserved."""
 
 
 @dataclass(frozen=True)
@@ -113,12 +114,18 @@ def loads_before(session: Session, population_id: str, sequence: int) -> dict[st
         )
         last = repository.read_entries(session, population_id, query.order_by(EntryRow.sequence.desc()).limit(1))
         loads[member] = (last[0] if last else joined).amount
-    return loads
+    return {**loads, **{str(erased): 0 for joined in joins if (erased := continued_member(joined)) is not None}}
 
 
 def member_of(entry: Entry) -> str:
     """The dataset whose load an entry of a population states."""
     return str((entry.details or {})["member"]["dataset"])
+
+
+def continued_member(entry: Entry) -> str | None:
+    """The erased member whose load a joining member carries from the entry on, if there is one."""
+    erased: str | None = (entry.details or {}).get("member", {}).get("continues")
+    return erased
 
 
 def overlaps(scope: Scope, other: Scope) -> bool:

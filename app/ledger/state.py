@@ -99,6 +99,11 @@ def tightest(session: Session, account: AccountRow, scope: Scope) -> CellBalance
     return read(session, [account])[account.id].tightest(scope)
 
 
+def is_used(session: Session, account_id: str) -> bool:
+    """Whether a scope of an account carries an amount: a reservation, a charge or an opening load."""
+    return session.execute(select(BoxRow.box).where(BoxRow.account_id == account_id).limit(1)).first() is not None
+
+
 def charged_deltas(session: Session, account_id: str) -> dict[str, int]:
     """The charged δ of every scope of an account, by the scope's digest, in steps of 10⁻¹⁸."""
     query = select(BoxRow.box, BoxRow.delta_charged).where(BoxRow.account_id == account_id, BoxRow.delta_charged > 0)

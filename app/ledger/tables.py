@@ -99,7 +99,7 @@ class MemberRow(Base):
 
     Attributes:
         load: the largest loss of one person in the member: the amount of its newest ``join`` or ``load`` entry in the
-            population's chain, moved in that entry's transaction.
+            population's chain, moved in that entry's transaction; 0 once another member continues its account.
         tightest_cell: the joint cell that carries the load; where not ``is_exact``, the cell that was named with the
             bound.
         reserved: the part of the load that is not charged yet; a charge lowers it.

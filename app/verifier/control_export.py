@@ -50,7 +50,12 @@ _DETAILS = {
     "webhook-made": {"dataset", "webhook"},
     "webhook-removed": {"dataset", "webhook"},
 }
-_OPTIONAL_DETAILS = {"key-made": {"expires_at"}, "key-rotated": {"expires_at"}, "history-lost": {"head"}}
+_OPTIONAL_DETAILS = {
+    "dataset-declared": {"continues", "erased", "other_people"},
+    "key-made": {"expires_at"},
+    "key-rotated": {"expires_at"},
+    "history-lost": {"head"},
+}
 
 
 @dataclass(frozen=True)

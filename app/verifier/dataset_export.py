@@ -21,7 +21,8 @@ _HEADER_FIELDS = {
 _ENTRY_FIELDS = {
     "sequence", "kind", "amount", "scope", "event", "job_id", "actor", "at", "previous_hash", "hash",
 }  # fmt: skip
-_KINDS = ("open", "reserve", "charge", "void", "expire", "cap")
+_KINDS = ("open", "load", "reserve", "charge", "void", "expire", "cap")
+_CONTINUED_FIELDS = {"dataset", "sequence", "hash", "highest_cap"}
 SET_ASIDE = "delta_set_aside"
 """An optional field of the header: the part of δ that is set aside for external (ε, δ)-mechanisms."""
 
@@ -102,6 +103,45 @@ class Entry(Link):
     event: Json
 
 
+@dataclass(frozen=True)
+class Continued:
+    """The account of an erased dataset that an account continues, as its opening load states it.
+
+    Attributes:
+        dataset: id of the erased dataset.
+        sequence: of the last entry of its account.
+        hash: of that entry.
+        highest_cap: of its account, in steps.
+        delta: the largest δ that its joint cells had charged, in steps of 10⁻¹⁸; 0 where no part is set aside.
+    """
+
+    dataset: str
+    sequence: int
+    hash: str
+    highest_cap: int
+    delta: int
+
+
+def read_continued(entry: Entry, header: Header) -> Continued:
+    """Reads the details of an opening load.
+
+    Raises:
+        Malformed: a field is missing, unknown or invalid.
+    """
+    named = json_fields.fields(entry.details, {"continues"}, "the details of the opening load")["continues"]
+    sets_aside = {"delta"} if header.delta_set_aside else set()
+    fields = json_fields.fields(named, _CONTINUED_FIELDS | sets_aside, "the account that is continued")
+    return Continued(
+        dataset=json_fields.text(fields["dataset"], "the erased dataset"),
+        sequence=json_fields.positive(fields["sequence"], "the sequence of the erased dataset's entry"),
+        hash=json_fields.digest(fields["hash"], "the hash of the erased dataset's entry"),
+        highest_cap=json_fields.amount(fields["highest_cap"], "the erased dataset's highest_cap", header.places),
+        delta=json_fields.amount(fields["delta"], "the erased dataset's delta", amounts.DELTA_PLACES)
+        if sets_aside
+        else 0,
+    )
+
+
 def read_header(value: Json) -> Header:
     """Reads the first line.
 
@@ -166,11 +206,12 @@ def read_entry(value: Json, partitions: Mapping[str, Partition], *, places: int)
 def _check_by_kind(entry: Entry) -> None:
     if entry.kind == "open":
         _check_opening(entry.details)
-    if entry.kind in ("open", "cap"):
+    if entry.kind in ("open", "cap", "load"):
         if entry.scope or entry.event is not None or entry.job_id is not None:
             raise Malformed(f"an entry of kind {entry.kind} carries a scope, an event or a job")
-        return
-    if entry.job_id is None:
+        if entry.kind != "load":
+            return
+    elif entry.job_id is None:
         raise Malformed(f"an entry of kind {entry.kind} names no job")
     if entry.amount == 0:
         raise Malformed(f"an entry of kind {entry.kind} has no positive amount")

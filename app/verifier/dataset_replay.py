@@ -3,20 +3,37 @@
 Checks of every line: its form; its place in the chain (:mod:`app.verifier.chain`); the life of every charge (one
 reservation, then at most one of charge, void and expire, with equal amount, scope, event and details); the header
 against the details of the first entry; charged and reserved of every joint cell against the cap in force, after every
-reservation; the recomputed price of every reservation against its amount.
+reservation; the recomputed price of every reservation against its amount. An account may continue that of an erased
+dataset: its opening load counts as charged in every joint cell. With the export of the erased dataset, the opening load
+is compared with the largest load of that account.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.verifier import canonical_json, prices
 from app.verifier.canonical_json import Json
 from app.verifier.chain import Broken, Chain, Link, check_open, check_reason, check_repeated
 from app.verifier.checkpoints import Checkpoint
-from app.verifier.dataset_export import BOUND_FIELDS, SET_ASIDE, Entry, Header, Scope, read_entry, read_header
+from app.verifier.dataset_export import (
+    BOUND_FIELDS,
+    SET_ASIDE,
+    Continued,
+    Entry,
+    Header,
+    Scope,
+    read_continued,
+    read_entry,
+    read_header,
+)
 from app.verifier.export_lines import Reading, check_logs
 from app.verifier.joint_cells import Balance, JointCells
+
+OPENING_LOAD_SEQUENCE = 2
+"""The place of an opening load: it follows the opening."""
+OPENING_LOAD_LINE = OPENING_LOAD_SEQUENCE + 1
+"""Its line in an export, whose first line is the header."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +50,9 @@ class Summary:
         tightest: the joint cell with the largest load at the end.
         last: the newest entry.
         checkpoints: of this log, all of which agree with the entries, the smallest first.
+        continued: the account of an erased dataset that this account continues, if there is one.
+        opening_load: what was spent there, in steps.
+        compared: the result of the export of the erased dataset, if it was given.
     """
 
     header: Header
@@ -43,21 +63,71 @@ class Summary:
     tightest: Balance
     last: Link
     checkpoints: tuple[Checkpoint, ...]
+    continued: Continued | None
+    opening_load: int
+    compared: "Summary | None" = None
 
 
-def verify(lines: Iterable[bytes], checkpoints: Sequence[Checkpoint] = ()) -> Summary:
+def verify(
+    lines: Iterable[bytes], checkpoints: Sequence[Checkpoint] = (), erased: "Sequence[Reading[Account]]" = ()
+) -> Summary:
     """Verifies a dataset's export.
 
     Args:
         lines: the file's lines with line ends, as iteration over a binary file yields them.
         checkpoints: with valid signatures, to compare the entries with.
+        erased: exports of the erased datasets whose accounts continue here, read up to their headers: of the account
+            that this one continues, of the account that that one continues, and so on.
 
     Raises:
         NotVerified: a line fails a check.
     """
     reading = read(lines, checkpoints)
-    check_logs(checkpoints, [reading.account.header.dataset])
-    return reading.read_to_the_end(reading.account.summary)
+    check_logs(checkpoints, [each.account.header.dataset for each in (reading, *erased)])
+    return _compared(reading, {each.account.header.dataset: each for each in erased})
+
+
+def _compared(reading: "Reading[Account]", erased: "dict[str, Reading[Account]]") -> Summary:
+    """Verifies an export to its end, then the export of the erased dataset that its account continues."""
+    summary = reading.read_to_the_end(reading.account.summary)
+    before = None if summary.continued is None else erased.pop(summary.continued.dataset, None)
+    if before is None:
+        for other in erased.values():
+            with other.named(1):
+                raise Broken("no account that was verified continues this dataset's account")
+        return summary
+    compared = _compared(before, erased)
+    with reading.named(OPENING_LOAD_LINE):
+        _check_opening_load(summary, before.account, compared)
+    return replace(summary, compared=compared)
+
+
+def _check_opening_load(summary: Summary, before: "Account", compared: Summary) -> None:
+    """Compares an opening load with the complete export of the erased dataset."""
+    continued, header, erased = summary.continued, summary.header, compared.header
+    assert continued is not None, "the caller has compared the names"
+    for field, stated, actual in (
+        ("accountant", header.accountant, erased.accountant),
+        ("delta", header.delta, erased.delta),
+        ("delta_set_aside", header.delta_set_aside, erased.delta_set_aside),
+        ("adjacency", header.adjacency, erased.adjacency),
+        ("unit column", header.unit_column, erased.unit_column),
+        ("sequence", continued.sequence, compared.last.sequence),
+        ("hash", continued.hash, compared.last.hash),
+        ("highest_cap", continued.highest_cap, compared.highest_cap),
+    ):
+        if stated != actual:
+            raise Broken(f"the opening load states another {field} than the ledger of {erased.dataset}")
+    if compared.tightest.reserved or before.has_reservations:
+        raise Broken(f"the account of {erased.dataset} has reservations that were not given back")
+    load, delta = compared.tightest.load, before.largest_delta
+    # Where jobs restrict several partitions, the service may state a bound above the largest load.
+    exact = not before.cells.has_several
+    if not load <= summary.opening_load or (exact and load != summary.opening_load):
+        stated, actual = header.text(summary.opening_load), header.text(load)
+        raise Broken(f"the opening load is {stated}, and the ledger of {erased.dataset} ends with {actual}")
+    if not delta <= continued.delta or (exact and delta != continued.delta):
+        raise Broken(f"the opening load states another charged delta than the ledger of {erased.dataset}")
 
 
 def read(lines: Iterable[bytes], checkpoints: Sequence[Checkpoint], *, file: str | None = None) -> "Reading[Account]":
@@ -81,6 +151,8 @@ class Account:
         self._first_line = first_line
         self._partitions = {partition.name: partition for partition in header.partitions}
         self._deltas = JointCells(header.partitions)
+        self._continued: Continued | None = None
+        self._opening_load = 0
         self._n_living = 0
         self._attested: Counter[str] = Counter()
         self._reserved: dict[str, tuple[Entry, ...]] = {}
@@ -93,6 +165,8 @@ class Account:
         match entry.kind:
             case "open":
                 self._open(entry)
+            case "load":
+                self._continue(entry)
             case "cap":
                 self._change_cap(entry)
             case "reserve":
@@ -113,7 +187,24 @@ class Account:
             tightest=self.cells.tightest(()),
             last=self.last,
             checkpoints=self.chain.checkpoints,
+            continued=self._continued,
+            opening_load=self._opening_load,
         )
+
+    @property
+    def continues(self) -> str | None:
+        """The erased dataset whose account this account continues."""
+        return None if self._continued is None else self._continued.dataset
+
+    @property
+    def has_reservations(self) -> bool:
+        """Whether a reservation has not ended."""
+        return bool(self._reserved)
+
+    @property
+    def largest_delta(self) -> int:
+        """The largest δ that a joint cell has charged, in steps of 10⁻¹⁸."""
+        return self._deltas.tightest(()).load
 
     def _open(self, entry: Entry) -> None:
         self.cap = self.highest_cap = entry.amount
@@ -121,6 +212,21 @@ class Account:
         assert isinstance(self._first_line, dict), "read_header takes objects only"
         set_aside = {SET_ASIDE} & (entry.details.keys() | self._first_line.keys())
         check_repeated(entry.details, self._first_line, (*BOUND_FIELDS, *set_aside))
+
+    def _continue(self, entry: Entry) -> None:
+        """Applies an opening load, which may be above the cap: then nothing is admitted."""
+        if self.chain.kinds.total() != OPENING_LOAD_SEQUENCE:
+            raise Broken("an opening load follows the opening of an account, and no other entry")
+        continued = read_continued(entry, self.header)
+        if entry.amount > continued.highest_cap:
+            raise Broken("the opening load is above the highest cap of the erased dataset's account")
+        if self.cap > continued.highest_cap:
+            raise Broken("the cap is above the highest cap of the erased dataset's account, without a reason")
+        self._continued, self._opening_load, self._n_living = continued, entry.amount, 1
+        self.highest_cap = max(self.cap, continued.highest_cap)
+        self.cells.reserve((), entry.amount)
+        self.cells.charge((), entry.amount)
+        self._charge_delta((), continued.delta)
 
     def _change_cap(self, entry: Entry) -> None:
         check_reason(entry.details)

@@ -24,10 +24,10 @@ class Largest:
 
     def follow(self, entry: Entry) -> None:
         """Applies the newest entry, after it was applied to the joint cells."""
-        if self.load is None or not moves_load(entry.kind):
+        if self.load is None or not (moves_load(entry.kind) or entry.kind == "load"):
             return
         scope: Scope = entry.scope
-        if entry.kind != "reserve":
+        if entry.kind in ("void", "expire"):
             if not _covers(entry.scope, self._cell):
                 return
             self.load -= entry.amount

@@ -32,11 +32,12 @@ _FIRST_OF_CSV = b"sequence,"
 @dataclass(frozen=True)
 class Evidence:
     """Files to verify an export against: checkpoints with the public key that signed them (both or neither) and, for a
-    population, exports of members."""
+    population, exports of members; for a dataset, exports of the erased datasets whose accounts it continues."""
 
     checkpoints: tuple[Path, ...] = ()
     public_key: Path | None = None
     members: tuple[Path, ...] = ()
+    erased: tuple[Path, ...] = ()
 
 
 class _Unreadable(Exception):
@@ -72,11 +73,19 @@ def main(arguments: Sequence[str]) -> int:
         default=[],
         help="the export of a member, if FILE is the export of its population; may be repeated",
     )
+    parser.add_argument(
+        "--erased",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="the export of the erased dataset whose account FILE continues; may be repeated for the accounts before",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     options = parser.parse_args(arguments)
     if bool(options.checkpoint) != (options.public_key is not None):
         parser.error("--checkpoint and --public-key need each other")
-    evidence = Evidence(tuple(options.checkpoint), options.public_key, tuple(options.member))
+    evidence = Evidence(tuple(options.checkpoint), options.public_key, tuple(options.member), tuple(options.erased))
     return run(options.file, evidence, as_json=options.json)
 
 
@@ -84,7 +93,7 @@ def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:
     """Verifies one file, prints the result on stdout and returns the exit code."""
     try:
         checkpoints = _checkpoints(evidence)
-        facts, text = _check(file, evidence.members, checkpoints)
+        facts, text = _check(file, evidence, checkpoints)
     except OSError as error:
         return _unreadable(f"cannot read {error.filename or file}: {error.strerror or 'unreadable'}", as_json=as_json)
     except (_Unreadable, CheckpointMissing) as error:
@@ -131,15 +140,18 @@ def _checkpoints(evidence: Evidence) -> list[Checkpoint]:
     return checkpoints
 
 
-def _check(file: Path, members: Sequence[Path], checkpoints: Sequence[Checkpoint]) -> tuple[dict[str, object], str]:
+def _check(file: Path, evidence: Evidence, checkpoints: Sequence[Checkpoint]) -> tuple[dict[str, object], str]:
     """The result, as a JSON object and as text."""
     with file.open("rb") as stream:
         first = _first(stream)
         if first is None and stream.readline(len(_FIRST_OF_CSV)) == _FIRST_OF_CSV:
             raise _Unreadable(f"{file} is a CSV export; only an export as JSON Lines (--format jsonl) can be verified")
         stream.seek(0)
-        if members and first is not None and not population_export.is_population(first):
+        is_population = population_export.is_population(first)
+        if evidence.members and first is not None and not is_population:
             raise _Unreadable("--member needs the export of a population")
+        if evidence.erased and (is_population or control_export.is_control(first) or proofs.is_proof(first)):
+            raise _Unreadable("--erased needs the export of a dataset")
         if proofs.is_proof(first):
             if not checkpoints:
                 raise _Unreadable("a proof needs --checkpoint and --public-key")
@@ -148,11 +160,25 @@ def _check(file: Path, members: Sequence[Path], checkpoints: Sequence[Checkpoint
         if control_export.is_control(first):
             acts = control_export.verify(_lines(stream), checkpoints)
             return result_text.acts_to_json(acts), result_text.acts_to_text(acts)
-        if population_export.is_population(first):
-            together = _check_population(stream, members, checkpoints)
+        if is_population:
+            together = _check_population(stream, evidence.members, checkpoints)
             return result_text.population_to_json(together), result_text.population_to_text(together)
-        summary = dataset_replay.verify(_lines(stream), checkpoints)
+        summary = _check_dataset(stream, evidence.erased, checkpoints)
         return result_text.to_json(summary), result_text.to_text(summary)
+
+
+def _check_dataset(
+    stream: BinaryIO, erased: Sequence[Path], checkpoints: Sequence[Checkpoint]
+) -> dataset_replay.Summary:
+    with ExitStack() as opened:
+        readings = [
+            dataset_replay.read(_lines(opened.enter_context(file.open("rb"))), checkpoints, file=str(file))
+            for file in erased
+        ]
+        datasets = [reading.account.header.dataset for reading in readings]
+        if len(set(datasets)) < len(datasets):
+            raise _Unreadable("two files with --erased are exports of one dataset: give one export of each")
+        return dataset_replay.verify(_lines(stream), checkpoints, readings)
 
 
 def _check_population(

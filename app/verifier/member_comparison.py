@@ -79,6 +79,7 @@ class MemberLedger:
             ("adjacency", joined.adjacency, header.adjacency),
             ("unit_column", joined.unit_column, header.unit_column),
             ("highest_cap", joined.highest_cap, self._account.highest_cap),
+            *((("continues", joined.continues, self._account.continues),) if joined.continues else ()),
         ):
             if stated != actual:
                 raise Broken(f"{field} is not that of the ledger of {self.dataset}")

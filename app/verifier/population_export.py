@@ -61,11 +61,15 @@ class Named:
 
 @dataclass(frozen=True)
 class Joined(Named):
-    """The newest entry of a member when it joined, with the facts about the member's account."""
+    """The newest entry of a member when it joined, with the facts about the member's account.
+
+    ``continues`` names the erased member whose account it continues, if there is one.
+    """
 
     adjacency: str
     unit_column: str | None
     highest_cap: int
+    continues: str | None
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,8 @@ def read_entry(value: Json, *, places: int) -> PopulationEntry:
 
 def _member(details: Json, *, places: int, is_join: bool) -> Named:
     member = json_fields.fields(details, {"member"}, "the details of a join or a load")["member"]
-    fields = json_fields.fields(member, _JOINED_FIELDS if is_join else _NAMED_FIELDS, "the member")
+    optional = {"continues"} if is_join and isinstance(member, dict) and "continues" in member else set()
+    fields = json_fields.fields(member, (_JOINED_FIELDS if is_join else _NAMED_FIELDS) | optional, "the member")
     dataset = json_fields.text(fields["dataset"], "the member's dataset")
     sequence = json_fields.positive(fields["sequence"], "the member's sequence")
     digest = json_fields.digest(fields["hash"], "the member's hash")
@@ -142,4 +147,5 @@ def _member(details: Json, *, places: int, is_join: bool) -> Named:
         adjacency=json_fields.adjacency(fields["adjacency"]),
         unit_column=json_fields.text_or_none(fields["unit_column"], "the member's unit_column"),
         highest_cap=json_fields.amount(fields["highest_cap"], "the member's highest_cap", places),
+        continues=json_fields.text(fields["continues"], "the erased member") if optional else None,
     )

@@ -2,7 +2,8 @@
 
 Checks of every line: its form; its place in the chain (:mod:`app.verifier.chain`); the header against the details of
 the first entry; each dataset joins once, with the adjacency and unit of the other members; a load names a member, and a
-later entry of the member than the load before; the sum of the loads against the cap in force, whenever a load grows.
+later entry of the member than the load before; a member that continues the account of an erased member carries the load
+of that member, which carries none from then on; the sum of the loads against the cap in force, whenever a load grows.
 The exports of members are read in step (:mod:`app.verifier.member_comparison`).
 """
 
@@ -183,11 +184,27 @@ class PopulationAccount:
         if entry.amount > joined.highest_cap:
             raise Broken(f"the load of {joined.dataset} is above its highest cap")
         self._unit = unit
-        if entry.amount and self.header.accountant != "pure":
+        if joined.continues is not None:
+            self._move(joined.continues, joined, entry)
+        elif entry.amount and self.header.accountant != "pure":
             self.highest_cap += joined.highest_cap
         self._stand(joined, entry)
         if joined.dataset in self._ledgers:
             self._ledgers[joined.dataset].join(joined, entry, self.header)
+
+    def _move(self, erased: str, joined: Joined, entry: PopulationEntry) -> None:
+        """Takes the load of an erased member away, which the new member carries."""
+        before = self._members.get(erased)
+        if before is None:
+            raise Broken(f"{joined.dataset} continues the account of {erased}, which is not a member")
+        if before.load != entry.amount:
+            text = self.header.text
+            raise Broken(
+                f"{joined.dataset} continues the account of {erased} with a load of {text(entry.amount)}, and the load "
+                f"of {erased} is {text(before.load)}"
+            )
+        self._together -= before.load
+        self._members[erased] = Standing(0, before.sequence)
 
     def _load(self, named: Named, entry: PopulationEntry, *, after: Link) -> None:
         before = self._members.get(named.dataset)

@@ -35,6 +35,9 @@ def to_json(summary: Summary) -> dict[str, object]:
         "cap": summary.header.text(summary.cap),
         "highest_cap": summary.header.text(summary.highest_cap),
         "attested": summary.attested,
+        "continues": None if summary.continued is None else summary.continued.dataset,
+        "opening_load": summary.header.text(summary.opening_load),
+        "compared": None if summary.compared is None else to_json(summary.compared),
         "charged": summary.header.text(tightest.charged),
         "reserved": summary.header.text(tightest.reserved),
         "remaining": summary.header.text(max(summary.cap - tightest.load, 0)),
@@ -55,6 +58,7 @@ def to_text(summary: Summary) -> str:
         ("account", f"{_account(summary.header)}, adjacency {summary.header.adjacency}"),
         ("entries", f"{summary.last.sequence} ({kinds})"),
         ("cap", _cap(summary)),
+        *_opening_load(summary),
         ("charged", facts["charged"]),
         ("reserved", facts["reserved"]),
         ("remaining", facts["remaining"]),
@@ -144,10 +148,28 @@ def _table(rows: Sequence[tuple[str, object]]) -> list[str]:
 
 def _notes(summary: Summary) -> list[str]:
     """What the checks of a dataset's entries cannot show, except for its end."""
-    if not summary.attested:
+    notes = []
+    if summary.continued is not None and summary.compared is None:
+        notes.append(
+            f"NOT CHECKED: that the opening load is what {summary.continued.dataset} had spent. Give the export of "
+            "that erased dataset with --erased."
+        )
+    if summary.attested:
+        said = ", ".join(f"{count} by {key}" for key, count in summary.attested.items())
+        notes.append(
+            f"Charges for external mechanisms rest on the attester's statement, which cannot be checked: {said}."
+        )
+    if summary.compared is not None:
+        notes += [f"{summary.compared.header.dataset}: {note}" for note in _notes(summary.compared)]
+    return notes
+
+
+def _opening_load(summary: Summary) -> list[tuple[str, object]]:
+    """What the account of an erased dataset had spent, which counts as charged here."""
+    if summary.continued is None:
         return []
-    said = ", ".join(f"{count} by {key}" for key, count in summary.attested.items())
-    return [f"Charges for external mechanisms rest on the attester's statement, which cannot be checked: {said}."]
+    how = "" if summary.compared is None else f", compared with its {summary.compared.last.sequence} entries"
+    return [("opening load", f"{summary.header.text(summary.opening_load)} of {summary.continued.dataset}{how}")]
 
 
 def _population_notes(summary: PopulationSummary) -> list[str]:

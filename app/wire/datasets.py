@@ -6,7 +6,16 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from app.core import limits
-from app.wire.base import Answer, DecimalText, FiniteNumber, JsonObject, PositiveAmount, Request, problem
+from app.wire.base import (
+    Answer,
+    DecimalText,
+    FiniteNumber,
+    JsonObject,
+    PositiveAmount,
+    PublicSentence,
+    Request,
+    problem,
+)
 
 PUBLIC_NAME = r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$"
 """Pattern of a name that is a segment of a URL path, so not only dots: clients remove ``.`` and ``..`` from paths."""
@@ -106,7 +115,12 @@ class PartitionIn(Request):
 
 
 class DatasetIn(Request):
-    """A declaration: everything about a dataset that is public and fixed before its first row."""
+    """A declaration: everything about a dataset that is public and fixed before its first row.
+
+    A declaration of the name of an erased dataset continues its account. With ``other_people``, a reason that the
+    control chain keeps, it opens a new account: an admin, or an owner who did not declare the erased dataset, states
+    that the rows are about other people.
+    """
 
     name: PublicName
     schema_: Annotated[SchemaIn, Field(alias="schema")]
@@ -119,6 +133,7 @@ class DatasetIn(Request):
     public_size: Annotated[int, Field(ge=1, le=limits.MAX_PUBLIC_SIZE)] | None = None
     visibility: Literal["private", "public"] = "private"
     population: PublicName | None = None
+    other_people: PublicSentence | None = None
 
 
 class AccountOut(Answer):
@@ -139,10 +154,11 @@ class AccountOut(Answer):
 class DeclarationOut(Answer):
     """What a declaration would become: its account and guarantee, its rounded sizes, and what a reader should know.
 
-    ``account`` is null for a public dataset.
+    ``account`` is null for a public dataset; ``continues`` is that of :class:`DatasetOut`.
     """
 
     name: str
+    continues: str | None
     account: AccountOut | None
     guarantee: JsonObject
     partitions: list[JsonObject]
@@ -160,10 +176,14 @@ class EpochOut(Answer):
 
 
 class DatasetOut(Answer):
-    """Public facts of a dataset and its balance; ``account`` is null for a public dataset."""
+    """Public facts of a dataset and its balance; ``account`` is null for a public dataset.
+
+    ``continues`` is the erased dataset of the same name whose spent budget counts in this account, if there is one.
+    """
 
     id: str
     name: str
+    continues: str | None
     account: AccountOut | None
     schema_: Annotated[JsonObject, Field(alias="schema", serialization_alias="schema")]
     adjacency: str

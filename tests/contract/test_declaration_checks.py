@@ -16,7 +16,7 @@ from app.wire.training import PlanIn
 from tests.support.crash_scene import OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database
 
-AGE: dict[str, Any] = {"name": "age", "type": "integer", "lower": 0, "upper": 120}
+AGE: dict[str, Any] = {"name": "age", "type": "integer", "lower": 0, "upper": 110}
 DECLARATION: dict[str, Any] = {
     "name": "clinic",
     "schema": {"features": [AGE], "label": {"name": "income", "classes": ["low", "high"]}},

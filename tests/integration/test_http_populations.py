@@ -169,12 +169,12 @@ def test_an_erased_dataset_still_counts_and_reusing_its_name_frees_no_budget(ser
 
     again = declared_by(admin, population=name, budget=THREE, name=f"{name}-data")
     assert again["id"] != old["id"]
-    assert admin.http.get(f"/ledger/{again['id']}").json()["charged"] == "0", "the account is a new one"
+    assert admin.http.get(f"/ledger/{again['id']}").json()["charged"] == "2", "the account goes on"
     shown = admin.http.get(f"/populations/{name}").json()
     assert (shown["charged"], shown["remaining"]) == ("2", "1"), "what was spent about these people was spent"
     tombstone = next(member for member in shown["members"] if member["dataset"] == old["id"])
-    assert (tombstone["charged"], tombstone["deleted_at"] is None) == ("2", False)
-    assert submitted(admin, again["id"], "1.5").json()["population"] == name
+    assert (tombstone["charged"], tombstone["deleted_at"] is None) == ("0", False), "the new member carries the load"
+    assert submitted(admin, again["id"], "1.5").json()["type"] == "budget-exceeded"
     assert server.trained(again["id"], epsilon="1")["state"] == "succeeded"
 
 

@@ -18,7 +18,7 @@ _SENTENCES: Mapping[ActKind, Markup] = {
     "subject-roles": Markup("Signed in with other roles of the identity provider{roles}."),
     "grant-made": Markup("Granted {key} the role {role} on {dataset}."),
     "grant-removed": Markup("Revoked the role of {key} on {dataset}."),
-    "dataset-declared": Markup("Declared the dataset {dataset}."),
+    "dataset-declared": Markup("Declared the dataset {dataset}{before}."),
     "dataset-deleted": Markup("Erased all rows of {dataset}."),
     "unit-erased": Markup("Erased the rows of one privacy unit in {dataset}."),
     "upload-erased": Markup("Erased the upload {upload} of {dataset}."),
@@ -53,7 +53,19 @@ def act_in_words(act: ActOut, names: Mapping[str, str]) -> Markup:
     optional = {"expires_at": "", "proposed_by": ""}
     if act.kind == "cap-changed":
         words["entry"] = _link(f"/ui/ledger/{details['account']}/entries/{details['sequence']}", "its ledger entry")
+    if act.kind == "dataset-declared":
+        words["before"] = _before(details, names)
     return _SENTENCES[act.kind].format(**{**optional, **words})
+
+
+def _before(details: Mapping[str, Any], names: Mapping[str, str]) -> Markup | str:
+    """The relation of a new dataset to the erased dataset of its name, if there is one."""
+    if "continues" in details:
+        return Markup(", which continues the account of the erased {}").format(_dataset(details["continues"], names))
+    if "erased" in details:
+        words = Markup(", whose rows are about other people than those of the erased {}. Reason: {}")
+        return words.format(_dataset(details["erased"], names), details["other_people"])
+    return ""
 
 
 def _detail(name: str, value: Any, details: Mapping[str, Any], names: Mapping[str, str]) -> Markup | str:

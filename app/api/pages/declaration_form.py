@@ -26,6 +26,7 @@ _SIMPLE = {
     "/privacy_unit/column": "unit.column",
     "/privacy_unit/max_rows": "unit.max_rows",
     "/population": "population",
+    "/other_people": "other_people",
 }
 _NESTED = re.compile(r"/(?:schema/features|partitions)/([0-9]+)(?:/([a-z]+))?")
 
@@ -57,6 +58,7 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
         "privacy_unit": {"column": unit_column or None, "max_rows": _number(form.get("unit.max_rows", "")) or 1},
         "protects": form.get("protects", "row"),
         "population": form.get("population") or None,
+        "other_people": form.get("other_people", "").strip() or None,
     }
 
 

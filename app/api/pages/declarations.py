@@ -32,12 +32,14 @@ from app.api.pages.routing import PageRoute
 from app.api.pages.words import sentence
 from app.core import limits
 from app.core.errors import (
+    AccountDiffers,
     GrovekeeperError,
     InvalidRequest,
     NameTaken,
     NotFound,
     NotSupported,
     PopulationMismatch,
+    SameSubmitter,
 )
 from app.services import populations
 from app.services.datasets.declare_dataset import check_declaration, register_dataset
@@ -51,12 +53,15 @@ router = APIRouter(prefix="/ui/datasets/new", route_class=PageRoute)
 
 _TABLES = {"f": COLUMN_FIELDS, "p": PARTITION_FIELDS}
 _FIELD_OF_REFUSAL: Mapping[type[GrovekeeperError], str] = {
+    AccountDiffers: "other_people",
+    SameSubmitter: "other_people",
     NameTaken: "name",
     NotFound: "population",
     PopulationMismatch: "population",
     NotSupported: "",
 }
 """The field of the form that a refusal is about."""
+_REFUSALS: tuple[type[GrovekeeperError], ...] = (InvalidRequest, *_FIELD_OF_REFUSAL)
 
 
 @router.get("")
@@ -173,7 +178,7 @@ class _Draft:
         try:
             body = checked(DatasetIn, declaration(self.form, step="review"))
             answer = register_dataset(self.installation, self.caller, body, request=identity)
-        except (InvalidRequest, NameTaken, NotFound, PopulationMismatch, NotSupported):
+        except _REFUSALS:
             return replace(self, form={**self.form, "tried": "yes"}).page(step="review", status=422)
         return RedirectResponse(f"/ui{answer.location}", status_code=303)
 
@@ -188,5 +193,7 @@ class _Draft:
             return check_declaration(self.installation, self.caller, body), {}
         except InvalidRequest as invalid:
             return None, problems_of(invalid.errors)
-        except (NameTaken, NotFound, PopulationMismatch, NotSupported) as refusal:
+        except _REFUSALS as refusal:
+            if isinstance(refusal, AccountDiffers) and step == "columns":
+                return None, {}  # the budget is that of the next step
             return None, {_FIELD_OF_REFUSAL[type(refusal)]: sentence(str(refusal))}

@@ -30,7 +30,7 @@ from app.wire.ledger import AccountEntryKind, CapIn
 router = APIRouter(prefix="/ui/ledger", route_class=PageRoute)
 
 _KINDS = {
-    "dataset": ("open", "reserve", "charge", "void", "expire", "cap"),
+    "dataset": ("open", "load", "reserve", "charge", "void", "expire", "cap"),
     "population": ("open", "join", "load", "cap"),
 }
 """Kinds of entries, by kind of the account."""

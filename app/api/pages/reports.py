@@ -23,7 +23,11 @@ from app.wire.ledger import AccountBalance
 
 router = APIRouter(prefix="/ui/ledger/{account}/report", route_class=PageRoute)
 
-_CAPS = (EntryKind.OPEN, EntryKind.CAP, EntryKind.JOIN)
+_CHANGES = {
+    "dataset": (EntryKind.OPEN, EntryKind.LOAD, EntryKind.CAP),
+    "population": (EntryKind.OPEN, EntryKind.JOIN, EntryKind.CAP),
+}
+"""Kinds of entries that change what an account promises, by kind of the account."""
 
 
 @router.get("")
@@ -35,7 +39,7 @@ def show_report(
     deployment = show_deployment(installation, caller, account, signer=heads.signer)
     balance = balances.show_balance(installation, caller, account, scope={})
     page = PageRequest(limit=limits.MAX_PAGE_SIZE)
-    changes = entry_search.search_entries(installation, caller, account, Search(kinds=_CAPS), page)
+    changes = entry_search.search_entries(installation, caller, account, Search(kinds=_CHANGES[balance.kind]), page)
     is_population = balance.kind == "population"
     return rendered(
         request,

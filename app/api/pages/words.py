@@ -46,12 +46,15 @@ def entry(fields: Mapping[str, Any], symbol: str) -> str:
         f"attested by {details['attested_by']}: {details['description']}",
         "reason": details.get("reason"),
         "member": details.get("member", {}).get("dataset"),
+        "erased": details.get("continues", {}).get("dataset"),
     }  # fmt: skip
-    return _ENTRIES[fields["kind"]].format(**words)
+    return _ENTRIES["opening-load" if "continues" in details else fields["kind"]].format(**words)
 
 
 _ENTRIES: Mapping[str, str] = {
     "open": "The account was opened with a cap of {amount}.",
+    "opening-load": "The account goes on from that of the erased dataset {erased}, which had spent {amount}: the most "
+    "that one person can have lost there.",
     "reserve": "{amount} was reserved for {purpose}.",
     "charge": "{amount} was charged for {purpose}. A charge is final.",
     "void": "The reservation of {amount} for {purpose} was given back, because the job did not read a row.",
@@ -60,7 +63,7 @@ _ENTRIES: Mapping[str, str] = {
     "join": "The dataset {member} became a member. Its load was {amount}: the most that one person can lose there.",
     "load": "From here on, the load of the member {member} is {amount}: the most that one person can lose there.",
 }
-"""Sentences by kind of an entry."""
+"""Sentences by kind of an entry; an opening load is an entry of the kind ``load``."""
 
 
 def sentence(detail: str) -> str:

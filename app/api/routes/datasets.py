@@ -10,6 +10,7 @@ from app.api.bodies import Body, BodyRoute, limited
 from app.api.deps import Caller, CurrentInstallation, NameFilter, OptionalIdempotency, Page, checked_key, sent
 from app.api.uploads import receive_upload
 from app.core.errors import (
+    AccountDiffers,
     BalanceMismatch,
     DatasetDeleted,
     DatasetPublic,
@@ -18,6 +19,7 @@ from app.core.errors import (
     PopulationMismatch,
     RoleMissing,
     RowsInvalid,
+    SameSubmitter,
     UnsupportedMediaType,
 )
 from app.datasets.body_forms import BodyForm
@@ -53,7 +55,8 @@ router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
 declarations = APIRouter(prefix="/declarations", tags=["datasets"], route_class=BodyRoute)
 
 _DECLARING = (
-    RoleMissing, NotFound, NameTaken, PopulationMismatch, BalanceMismatch, *problems.JSON_BODY
+    RoleMissing, SameSubmitter, NotFound, NameTaken, AccountDiffers, PopulationMismatch, BalanceMismatch,
+    *problems.JSON_BODY,
 )  # fmt: skip
 
 _FORMS = {

@@ -27,11 +27,12 @@ One module per kind of error; this package re-exports every class, so callers im
     │   └── NeedsApproval              the charge needs an approval, and cannot wait
     ├── AccountantMismatch             the account's unit cannot express the charge
     ├── AdjacencyMismatch              the account's adjacency is not the algorithm's
+    ├── AccountDiffers                 a declaration cannot continue the account of the erased dataset of its name
     ├── PopulationMismatch             the dataset cannot become a member of the population
     ├── ReservationSettled             the reservation was charged, void or expired already
     │   resource_errors
     ├── NoRowsYet                      the dataset has no upload yet
-    ├── NameTaken                      a dataset or a population has this name
+    ├── NameTaken                      a dataset or a population has or had this name
     ├── DatasetDeleted                 the dataset was deleted
     ├── DatasetPrivate                 the dataset is private, so nothing without privacy runs on it
     ├── DatasetPublic                  the dataset is public, so it has no account
@@ -53,6 +54,7 @@ No message and no attribute carries a private value, an exact private count or a
 
 from app.core.errors.account_errors import (
     AccountantMismatch,
+    AccountDiffers,
     AdjacencyMismatch,
     BudgetExceeded,
     NeedsApproval,
@@ -104,6 +106,7 @@ from app.core.errors.root import (
 )
 
 __all__ = [
+    "AccountDiffers",
     "AccountantMismatch",
     "AdjacencyMismatch",
     "BalanceMismatch",

@@ -126,6 +126,30 @@ class PopulationMismatch(GrovekeeperError):
 
 
 @dataclass(eq=False)
+class AccountDiffers(GrovekeeperError):
+    """A declaration takes up the name of an erased dataset that has spent, and cannot continue its account.
+
+    Attributes:
+        dataset: id of the erased dataset.
+        dataset_name: its name.
+        differs: the facts in which the accounts differ; ``cap`` where the declared cap is above the erased account's.
+    """
+
+    dataset: str
+    dataset_name: str
+    differs: Sequence[str]
+
+    def __str__(self) -> str:
+        facts = ", ".join(self.differs).replace("_", " ")
+        return (
+            f"the erased dataset {self.dataset_name} ({self.dataset}) has spent budget, so a declaration of this name "
+            f"continues its account, and must not differ from it in: {facts}. Declare what the erased dataset declared "
+            "(the cap may be lower), or take another name if the rows are about other people; to keep the name for "
+            "other people, an admin or a second owner declares the dataset with other_people"
+        )
+
+
+@dataclass(eq=False)
 class ReservationSettled(GrovekeeperError):
     """The reservation was charged, void or expired already."""
 

@@ -15,12 +15,12 @@ class NoRowsYet(GrovekeeperError):
 
 @dataclass(eq=False)
 class NameTaken(GrovekeeperError):
-    """A dataset that was not deleted, or a population, has this name."""
+    """A dataset or a population has this name, or an erased dataset of other owners had it."""
 
     kind: str = "dataset"
 
     def __str__(self) -> str:
-        return f"a {self.kind} has this name already"
+        return f"another {self.kind} has this name"
 
 
 class DatasetDeleted(GrovekeeperError):
@@ -87,11 +87,14 @@ class NotWaiting(GrovekeeperError):
         return "the job does not wait for a decision"
 
 
+@dataclass(eq=False)
 class SameSubmitter(GrovekeeperError):
-    """Another owner than the submitter decides about a job."""
+    """Another person than the caller decides."""
+
+    who: str = "an owner other than the submitter decides about this job"
 
     def __str__(self) -> str:
-        return "an owner other than the submitter decides about this job"
+        return self.who
 
 
 class LeaseLost(GrovekeeperError):

@@ -1,5 +1,6 @@
 """Serves ``POST /datasets`` and ``POST /declarations``: declares a dataset, or only checks a declaration."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
@@ -22,13 +23,15 @@ from app.privacy.composition import Partitions
 from app.privacy.events import NonPrivate
 from app.services import no_privacy, populations
 from app.services.authorization import acting
+from app.services.datasets import erased_names
 from app.services.datasets.alike_names import alike_names
 from app.services.datasets.declare_partitions import read_partitions, two_significant_digits
+from app.services.datasets.erased_names import TakenUp, same_columns
 from app.services.datasets.show_datasets import dataset_out
 from app.services.guarantees import guarantee_of
 from app.services.installation import Installation
 from app.services.ledger.caps import cap_of
-from app.wire.datasets import BudgetIn, DatasetIn, DeclarationOut
+from app.wire.datasets import BudgetIn, DatasetIn, DatasetOut, DeclarationOut
 
 
 def register_dataset(
@@ -39,9 +42,12 @@ def register_dataset(
     Raises:
         InvalidRequest: a rule of the declaration is broken.
         RoleMissing: the key may not declare datasets.
-        NameTaken: a living dataset has the name.
+        NameTaken: a living dataset has the name, or an erased dataset of other owners had it.
+        AccountDiffers: an erased dataset of the name has spent, and the declaration cannot continue its account.
+        SameSubmitter: the key declared the erased dataset of which it states that it was about other people.
         NotFound: another key opened the population.
         PopulationMismatch: the dataset's loss cannot be added to the losses of the population's members.
+        Unavailable: reservations of the erased dataset of the name are still being given back.
     """
     checked = _Checked.of(declaration)  # before anything is locked
     keys = installation.storage_keys
@@ -50,11 +56,11 @@ def register_dataset(
         at = installation.database.now(session)
 
         def work() -> Answer:
-            dataset = checked.declared(session, principal, keys, at=at)
-            owner, dataset_id = principal.key_id, dataset.id
+            declared = checked.declared(session, principal, keys, at=at)
+            owner, dataset_id = principal.key_id, declared.dataset.id
             grants.put(session, dataset_id=dataset_id, key_id=owner, role=Role.OWNER, by=owner, at=at)
-            control.record(session, EntryKind.DATASET_DECLARED, actor=owner, dataset=dataset_id)
-            return Answer.of(201, dataset_out(session, dataset), location=f"/datasets/{dataset_id}")
+            control.record(session, EntryKind.DATASET_DECLARED, actor=owner, dataset=dataset_id, **declared.name.act)
+            return Answer.of(201, declared.shown(session), location=f"/datasets/{dataset_id}")
 
         return once(session, request, at=at, work=work)
 
@@ -63,15 +69,15 @@ def check_declaration(installation: Installation, principal: Principal, declarat
     """Declares a dataset, reads what it became, and rolls everything back: nothing is stored.
 
     Raises:
-        InvalidRequest, RoleMissing, NameTaken, NotFound, PopulationMismatch: see
-            :func:`register_dataset`.
+        InvalidRequest, RoleMissing, NameTaken, AccountDiffers, SameSubmitter, NotFound, PopulationMismatch,
+        Unavailable: see :func:`register_dataset`.
     """
     checked = _Checked.of(declaration)
     keys = installation.storage_keys
     with acting(installation, principal) as (session, principal):
         principal.require(Role.OWNER)
-        dataset = checked.declared(session, principal, keys, at=installation.database.now(session))
-        facts = dict(dataset_out(session, dataset))
+        declared = checked.declared(session, principal, keys, at=installation.database.now(session))
+        dataset, facts = declared.dataset, dict(declared.shown(session))
         facts["guarantee"] = (
             no_privacy.guarantee(NonPrivate(), price=None)
             if dataset.is_public
@@ -79,6 +85,20 @@ def check_declaration(installation: Installation, principal: Principal, declarat
         )
         session.rollback()
     return DeclarationOut(**{name: facts[name] for name in DeclarationOut.model_fields})
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """A stored declaration, and what its name and its columns say about its account."""
+
+    dataset: catalog.Dataset
+    name: TakenUp
+    warnings: Sequence[str]
+
+    def shown(self, session: Session) -> DatasetOut:
+        """The answer to the owner, with warnings that nobody else sees."""
+        shown = dataset_out(session, self.dataset)
+        return shown.model_copy(update={"warnings": [*shown.warnings, *self.warnings]})
 
 
 @dataclass(frozen=True)
@@ -102,23 +122,24 @@ class _Checked:
         partitions = read_partitions(declaration.partitions, schema, unit_column=unit_column)
         return cls(declaration, schema, budget, cap, partitions)
 
-    def declared(self, session: Session, principal: Principal, keys: StorageKeys, *, at: datetime) -> catalog.Dataset:
+    def declared(self, session: Session, principal: Principal, keys: StorageKeys, *, at: datetime) -> _Declared:
         """Stores the declaration, its account and its membership."""
         actor = principal.key_id
         row = _row(self.declaration, self.schema, self.partitions, keys=keys, declared_by=actor, at=at)
         dataset = catalog.declare(session, row)
         if self.budget is not None:
             _open_account(session, dataset, self.budget, cap=self.cap, actor=actor)
+        name = erased_names.take_up(session, principal, dataset, self.declaration)
         named = self.declaration.population
         if named is not None:
             row.population = populations.join(session, principal, row.id, population=named, at=at)
-        return dataset
+        return _Declared(dataset, name, [*name.warnings, *same_columns(session, principal, dataset)])
 
 
 def _checked_budget(declaration: DatasetIn) -> tuple[BudgetIn | None, int]:
     """The budget and its cap in steps; a public dataset has no account, so its declaration has no member about one."""
     if declaration.visibility == catalog.PUBLIC:
-        members = ("budget", "population") if declaration.protects == "row" else ("budget", "population", "protects")
+        members = ["budget", "population", "other_people", *(["protects"] if declaration.protects != "row" else [])]
         given = [name for name in members if getattr(declaration, name) is not None]
         if declaration.privacy_unit.column is not None or declaration.privacy_unit.max_rows != 1:
             given.append("privacy_unit")

@@ -10,7 +10,7 @@ from app.access.roles import SEE_DATASET, Principal
 from app.core import clock
 from app.datasets import catalog
 from app.datasets.tables import EpochRow
-from app.ledger import rules, statements, stored_rules
+from app.ledger import continuations, rules, statements, stored_rules
 from app.services import no_privacy
 from app.services.authorization import authorized_dataset
 from app.services.declared_bounds import warnings_of
@@ -90,16 +90,23 @@ def dataset_out(session: Session, dataset: catalog.Dataset) -> DatasetOut:
 def _all_out(session: Session, datasets: Sequence[catalog.Dataset]) -> list[DatasetOut]:
     ids = [dataset.id for dataset in datasets]
     balances, epochs = statements.balances(session, ids), catalog.epochs_of_each(session, ids)
-    return [_out(dataset, balances.get(dataset.id), epochs[dataset.id]) for dataset in datasets]
+    continued = continuations.continued_by(session, ids)
+    return [
+        _out(dataset, balances.get(dataset.id), epochs[dataset.id], continues=continued.get(dataset.id))
+        for dataset in datasets
+    ]
 
 
-def _out(dataset: catalog.Dataset, balance: statements.Balance | None, epochs: Sequence[EpochRow]) -> DatasetOut:
+def _out(
+    dataset: catalog.Dataset, balance: statements.Balance | None, epochs: Sequence[EpochRow], *, continues: str | None
+) -> DatasetOut:
     row = dataset.row
     assert dataset.is_public is (balance is None), "every private dataset has an account, and no public one"
     return DatasetOut.model_validate(
         {
             "id": row.id,
             "name": row.name,
+            "continues": continues,
             "account": None if balance is None else account_out(balance),
             "schema": row.schema,
             "adjacency": dataset.adjacency.value,

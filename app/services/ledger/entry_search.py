@@ -227,6 +227,8 @@ def _loads(session: Session, account: Account, found: Matches) -> dict[int, int]
     for entry in reversed(found.read):
         if entry.kind in (EntryKind.JOIN, EntryKind.LOAD):
             loads[running_balance.member_of(entry)] = entry.amount
+            if (erased := running_balance.continued_member(entry)) is not None:
+                loads[erased] = 0
         together[entry.sequence] = sum(loads.values())
     return together
 

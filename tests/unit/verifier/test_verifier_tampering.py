@@ -41,12 +41,14 @@ TREES = {"type": "sequential/1", "parts": [{"times": 2, "event": NOISE}]}
 SHARDS = {"type": "parallel/1", "over": "shards", "parts": [{"times": 4, "event": NOISE}]}
 WORD = {"attested_by": "key_ann", "description": "another team's training", "per": "row"}
 DP_SGD = {**WORD, "declared": {"adjacency": "add_remove", "epsilon": "0.1", "delta": "0.00001"}, "delta": "0.00001"}
+CONTINUED = {"dataset": "ds_erased", "sequence": 9, "hash": "ab" * 32, "highest_cap": "0.2", "delta": "0.000001"}
 
 
 @pytest.fixture
 def history(export: Export) -> Any:
     facts = {"accountant": "zcdp", "delta": "0.0001", "delta_set_aside": "0.00002", "partitions": PARTITIONS}
     writer = export(cap="0.1", **facts)
+    writer.add("load", "0.001", details={"continues": CONTINUED})
     writer.job("jb_1", "0.01", event=TREES).job("jb_2", "0.01", "void", event=TREES, scope={"region": ["EU", "US"]})
     writer.add("cap", "0.08", details={"reason": "asked for by the board"})
     writer.job("jb_3", "0.01", "expire", event=SHARDS, scope={"shard": [0, 3], "upload": ["ep_1", "ep_2"]})
@@ -75,7 +77,7 @@ def _checkpoint(writer: Any) -> Checkpoint:
 
 def test_the_history_is_verified_and_rich(history: Any) -> None:
     summary: Summary = verify(history.lines(), [_checkpoint(history)])
-    assert set(summary.kinds) == {"open", "reserve", "charge", "void", "expire", "cap"}
+    assert set(summary.kinds) == {"open", "load", "reserve", "charge", "void", "expire", "cap"}
     assert summary.attested == {"key_ann": 2}
     assert sum(1 for entry in history.entries for _ in places(entry)) > 250
 
