@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, or_, select
 from sqlalchemy.orm import Session
 
 from app.access.roles import SEE_GRANTS, Principal, Role
@@ -108,6 +108,33 @@ def names_of_keys(
         query = query.join(GrantRow, GrantRow.key_id == KeyRow.id).where(GrantRow.dataset_id == dataset_id)
     names = {row.id: row.name for row in session.execute(query)}
     return {key_id: names[key_id] for key_id in ids if key_id in names}
+
+
+def has_only_owner(session: Session, dataset_id: str, key_id: str, *, at: datetime) -> bool:
+    """Whether a key is an owner of a dataset, and no other key that works is.
+
+    Keys that were revoked or have expired are no owners.
+
+    Args:
+        session: a transaction that has locked the dataset, if the answer decides about a change of its grants.
+        dataset_id: the dataset.
+        key_id: the key.
+        at: the present time.
+    """
+    return only_owner_of(session, key_id, at=at, dataset_id=dataset_id) != []
+
+
+def only_owner_of(session: Session, key_id: str, *, at: datetime, dataset_id: str | None = None) -> list[str]:
+    """The datasets, in order of id, that a working key owns and no other working key; ``dataset_id`` names one."""
+    working = (KeyRow.revoked_at.is_(None), or_(KeyRow.expires_at.is_(None), KeyRow.expires_at > at))
+    owners = select(GrantRow.dataset_id).join(KeyRow, KeyRow.id == GrantRow.key_id)
+    owners = owners.where(GrantRow.role == Role.OWNER.value, *working)
+    owned = owners.where(GrantRow.key_id == key_id)
+    if dataset_id is not None:
+        owned = owned.where(GrantRow.dataset_id == dataset_id)
+    shared = owners.where(GrantRow.key_id != key_id)
+    rows = session.execute(owned.where(GrantRow.dataset_id.not_in(shared)).order_by(GrantRow.dataset_id))
+    return list(rows.scalars())
 
 
 def remove(session: Session, *, dataset_id: str, key_id: str) -> bool:

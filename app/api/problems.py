@@ -49,6 +49,7 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.NotWaiting: ProblemType(409, "not-waiting", "The job does not wait for a decision"),
     errors.NoRowsYet: ProblemType(409, "no-rows-yet", "No rows were uploaded yet"),
     errors.NameTaken: ProblemType(409, "name-taken", "The name is taken"),
+    errors.LastOwner: ProblemType(409, "last-owner", "The dataset would have no owner"),
     errors.AccountDiffers: ProblemType(
         409, "account-differs", "The declaration cannot continue the account of its name"
     ),

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
 from sqlalchemy.orm import Session
 
@@ -9,7 +10,9 @@ from app.access import grants, keys
 from app.access.roles import MANAGE_DATASET, SEE_DATASET, SEE_GRANTS, Principal, Role
 from app.access.tables import GrantRow, KeyRow
 from app.core import clock
-from app.core.errors import NotFound
+from app.core.errors import LastOwner, NotFound
+from app.core.ids import is_reference
+from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.ledger import control
 from app.ledger.entries import EntryKind
@@ -56,11 +59,14 @@ def put_grant(installation: Installation, principal: Principal, reference: str, 
     Raises:
         NotFound: no such dataset or key, or the key is revoked.
         RoleMissing: only the owner grants.
+        LastOwner: the key is the only owner, and the role is another.
     """
     with _changing(installation, principal, reference, key_id) as (session, principal, dataset):
         if keys.find(session, key_id).revoked_at is not None:
             raise NotFound("key")
         at = installation.database.now(session)
+        if role != Role.OWNER:
+            _require_another_owner(session, dataset.id, key_id, at=at)
         grants.put(session, dataset_id=dataset.id, key_id=key_id, role=Role(role), by=principal.key_id, at=at)
         control.record(session, EntryKind.GRANT_MADE, actor=principal.key_id, dataset=dataset.id, key=key_id, role=role)
         return GrantOut(dataset=dataset.id, dataset_name=dataset.name, key_id=key_id, role=role)
@@ -72,25 +78,51 @@ def remove_grant(installation: Installation, principal: Principal, reference: st
     Raises:
         NotFound: no such dataset or key.
         RoleMissing: only the owner revokes.
+        LastOwner: the key is the only owner. An admin can still revoke the key itself.
     """
     with _changing(installation, principal, reference, key_id) as (session, principal, dataset):
         keys.find(session, key_id)
+        _require_another_owner(session, dataset.id, key_id, at=installation.database.now(session))
         if grants.remove(session, dataset_id=dataset.id, key_id=key_id):
             control.record(session, EntryKind.GRANT_REMOVED, actor=principal.key_id, dataset=dataset.id, key=key_id)
+
+
+def show_grant(
+    installation: Installation, principal: Principal, reference: str, key_id: str
+) -> tuple[ListedGrant, bool]:
+    """Shows a grant before it is revoked, and whether its key is the only owner.
+
+    Raises:
+        NotFound: no such dataset or grant, or the dataset is not visible to this key.
+        RoleMissing: only the owner revokes.
+    """
+    with installation.database.read() as session:
+        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
+        row = session.get(GrantRow, (key_id, dataset.id)) if is_reference(key_id) else None
+        if row is None:
+            raise NotFound("grant")
+        is_last = grants.has_only_owner(session, dataset.id, key_id, at=installation.database.now(session))
+        return _listed(row, keys.find(session, key_id)), is_last
 
 
 @contextmanager
 def _changing(
     installation: Installation, principal: Principal, reference: str, key_id: str
 ) -> Iterator[tuple[Session, Principal, Dataset]]:
-    """Opens a transaction that changes a grant of a key on a dataset.
+    """Opens a transaction that changes a grant of a key on a dataset, whose other grants nobody changes meanwhile.
 
     The transaction delays the requests of that key, so nobody opens it without a first check of the role.
     """
     with installation.database.read() as session:
         authorized_dataset(session, principal, reference, MANAGE_DATASET)
     with acting(installation, principal, changing=key_id) as (session, principal):
-        yield session, principal, authorized_dataset(session, principal, reference, MANAGE_DATASET)
+        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
+        yield session, principal, catalog.locked(session, dataset.id)
+
+
+def _require_another_owner(session: Session, dataset_id: str, key_id: str, *, at: datetime) -> None:
+    if grants.has_only_owner(session, dataset_id, key_id, at=at):
+        raise LastOwner
 
 
 def _listed(grant: GrantRow, key: KeyRow) -> ListedGrant:

@@ -4,12 +4,13 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from app.access import keys, last_uses
+from app.access import grants, keys, last_uses
 from app.access.keys import NewKey, NotAKey
 from app.access.roles import Principal, Role
 from app.access.tables import KeyRow
 from app.core import clock, limits
 from app.core.errors import InstallationError, InvalidRequest, NotFound
+from app.datasets import catalog
 from app.db.unit_of_work import Database
 from app.ledger import control
 from app.ledger.entries import EntryKind
@@ -92,6 +93,22 @@ def revoke_key(installation: Installation, principal: Principal, key_id: str) ->
         if row.revoked_at is None:
             row.revoked_at = installation.database.now(session)
             control.record(session, EntryKind.KEY_REVOKED, actor=principal.key_id, key=key_id)
+
+
+def show_revocation(installation: Installation, principal: Principal, key_id: str) -> tuple[KeyOut, dict[str, str]]:
+    """Shows a key before it is revoked, with the names, by id, of the datasets that no other working key owns.
+
+    A revocation is a matter of security, so it leaves datasets without an owner if it must; admins act there then.
+
+    Raises:
+        RoleMissing: only an admin revokes.
+        NotFound: no such key.
+    """
+    principal.require(Role.ADMIN)
+    with installation.database.read() as session:
+        row = keys.find(session, key_id)
+        owned = grants.only_owner_of(session, key_id, at=installation.database.now(session))
+        return _key_out(row), {dataset_id: named.name for dataset_id, named in catalog.named(session, owned).items()}
 
 
 def record_uses(installation: Installation) -> None:

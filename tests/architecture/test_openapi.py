@@ -36,6 +36,7 @@ PUBLISHED = {
         "budget-exceeded", "no-rows-yet", "name-taken", "dataset-deleted", "job-finished", "idempotency-in-flight",
         "accountant-mismatch", "adjacency-mismatch", "population-mismatch", "quota-exceeded", "frozen",
         "needs-approval", "not-waiting", "model-has-alias", "dataset-private", "dataset-public", "account-differs",
+        "last-owner",
     },
     413: {"too-large"},
     415: {"unsupported-media-type"},

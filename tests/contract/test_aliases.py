@@ -13,6 +13,7 @@ from app.registry.models import ModelFilter
 from app.registry.tables import ModelRow
 from app.services import aliases, models
 from app.services.datasets.delete_dataset import delete_dataset
+from app.services.grants import put_grant, remove_grant
 from app.services.installation import Installation
 from app.services.ledger import audit
 from app.services.model_addresses import addressed_model
@@ -121,8 +122,10 @@ def test_a_dataset_that_takes_the_name_of_an_erased_one_takes_no_address(install
     bank = people.declared(installation)
     _trained(installation, bank, "md_1")
     _put(installation, bank["id"], "production", "md_1")
+    put_grant(installation, OWNER, bank["id"], STRANGER.key_id, role="owner")
     delete_dataset(installation, OWNER, bank["id"])
     second = people.declared(installation, principal=STRANGER, name=bank["name"])
+    remove_grant(installation, OWNER, bank["id"], STRANGER.key_id)
     _trained(installation, second, "md_2")
     _put(installation, second["id"], "production", "md_2", STRANGER)
     address = f"{bank['name']}@production"

@@ -31,6 +31,7 @@ def _rotate(scene: Scene) -> None:
 
 
 def _remove(scene: Scene) -> None:
+    put_grant(scene.installation, ADMIN, scene.dataset_id, ADMIN.key_id, role="owner")  # the last owner stays
     remove_grant(scene.installation, ADMIN, scene.dataset_id, KEY)
 
 
@@ -49,6 +50,7 @@ def test_a_job_whose_submitter_lost_its_authority_before_the_charge_is_void(
 def test_a_job_of_two_datasets_needs_both_grants_at_its_charge(scene: Scene) -> None:
     pair = Pair.beside(scene)
     job_id = pair.submit(key="k")
+    put_grant(scene.installation, ADMIN, pair.second.dataset_id, ADMIN.key_id, role="owner")
     remove_grant(scene.installation, ADMIN, pair.second.dataset_id, KEY)
     run_job(scene.installation, claimed(scene.installation), must_not_run)
     assert scene.job(job_id).reason == EndReason.REVOKED

@@ -63,6 +63,7 @@ EXAMPLES: list[GrovekeeperError] = [
     errors.SameSubmitter(),
     errors.BalanceMismatch("ds_x", "totals"),
     errors.NoRowsYet(),
+    errors.LastOwner(),
     errors.NameTaken(),
     errors.AccountDiffers("ds_x", "census", ["delta", "cap"]),
     errors.PopulationMismatch(["accountant", "delta"]),

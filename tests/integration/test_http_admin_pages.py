@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.databases import on_one_idle_server
 from tests.support.pages import section, signed_in
-from tests.support.server import Caller, Server, new_idempotency_key, training
+from tests.support.server import Caller, Server, declaration, new_idempotency_key, training
 
 pytestmark = on_one_idle_server
 
@@ -72,7 +72,11 @@ def test_a_key_is_issued_rotated_and_revoked_by_form(idle_server: Server) -> Non
     second = _secret(rotated)
     assert key.get("/audit").status_code == 401
     assert idle_server.client(second).get("/audit").status_code == 200
-    assert browser.post(f"/ui/admin/keys/{key_id}/revoke").headers["Location"] == "/ui/admin/keys"
+    revocation = f"/ui/admin/keys/{key_id}/revoke"
+    assert name in browser.get(revocation).text
+    assert idle_server.client(second).get("/audit").status_code == 200, "the page asks, and changes nothing"
+    assert browser.post(revocation).headers["Location"] == "/ui/admin/keys"
+    assert "was revoked on" in browser.get(revocation).text
     assert idle_server.client(second).get("/audit").status_code == 401
     acts = _acts_of(idle_server, "key", key_id)
     assert [act["kind"] for act in acts] == ["key-made", "key-rotated", "key-revoked"]
@@ -90,6 +94,20 @@ def test_a_key_is_issued_rotated_and_revoked_by_form(idle_server: Server) -> Non
     assert re.findall(r'<tr><th scope="row">([^<]+) <code>([^<]+)</code>', found) == [(name, key_id)]
     for secret in (first, second):
         assert secret.partition(".")[2] not in pages, "no later page shows a secret"
+
+
+def test_the_page_that_revokes_a_key_names_the_datasets_that_will_have_no_owner(idle_server: Server) -> None:
+    owner, browser = idle_server.caller("owner"), signed_in(idle_server, idle_server.admin)
+    alone, shared = (
+        owner.http.post("/datasets", json=declaration()).json()["id"],
+        owner.http.post("/datasets", json=declaration()).json()["id"],
+    )
+    idle_server.granted(shared, "owner")
+    page = browser.get(f"/ui/admin/keys/{owner.id}/revoke").text
+    assert "will have no owner" in page
+    assert (alone in page, shared in page) == (True, False)
+    assert browser.post(f"/ui/admin/keys/{owner.id}/revoke").status_code == 303, "a revocation is for security"
+    assert owner.http.get("/datasets").status_code == 401
 
 
 @pytest.mark.parametrize("wrong", [{"name": ""}, {"expires_at": "2001-01-01T00:00"}, {"expires_at": "soon"}])

@@ -9,7 +9,7 @@ import pytest
 from tests.support.databases import on_one_idle_server
 from tests.support.operations import EXTERNAL
 from tests.support.pages import hidden, section, signed_in
-from tests.support.server import Caller, Server, new_idempotency_key
+from tests.support.server import Caller, Server, declaration, new_idempotency_key
 
 pytestmark = on_one_idle_server
 
@@ -104,13 +104,35 @@ def test_grants_are_given_and_revoked_by_form(idle_server: Server) -> None:
     given = browser.post(path, data={"key_id": f" {other.id} ", "role": "analyst"})
     assert (given.status_code, given.headers["Location"]) == (303, f"/ui/datasets/{dataset}#access")
     assert other.http.get(f"/ledger/{dataset}").status_code == 200
-    assert browser.post(path, data={"key_id": other.id, "role": "none"}).status_code == 303
+    revocation = f"{path}/{other.id}/revoke"
+    assert f'href="{revocation}"' in browser.get(f"/ui/datasets/{dataset}").text
+    assert "<strong>analyst</strong>" in browser.get(revocation).text
+    assert other.http.get(f"/ledger/{dataset}").status_code == 200, "the page asks, and changes nothing"
+    assert browser.post(revocation).headers["Location"] == f"/ui/datasets/{dataset}#access"
     assert other.http.get(f"/ledger/{dataset}").status_code == 404
     assert _acts(idle_server, dataset)[len(before) :] == ["grant-made", "grant-removed"]
     unknown = browser.post(path, data={"key_id": "key_nobody", "role": "analyst"})
     assert unknown.status_code == 404
     assert section(unknown.text, "access"), "the page stays, with the reason above"
     assert browser.post(path, data={"key_id": other.id, "role": "emperor"}).status_code == 422
+    assert browser.get(revocation).status_code == 404, "there is no grant any more"
+
+
+def test_the_page_that_revokes_says_that_the_last_owner_stays(idle_server: Server) -> None:
+    owner = idle_server.caller("owner")
+    dataset = owner.http.post("/datasets", json=declaration()).json()["id"]
+    browser, path = signed_in(idle_server, owner), f"/ui/datasets/{dataset}/grants/{owner.id}/revoke"
+    page = browser.get(path).text
+    assert "keeps the role" in page
+    assert '<form method="post" class="actions">' not in page
+    refused = browser.post(path)
+    assert refused.status_code == 409
+    assert "another key an owner first" in refused.text
+    other = idle_server.granted(dataset, "owner")
+    assert "which is yours" in browser.get(path).text
+    assert browser.post(path).headers["Location"] == "/"
+    assert browser.get(f"/ui/datasets/{dataset}").status_code == 404
+    assert signed_in(idle_server, other).get(f"/ui/datasets/{dataset}").status_code == 200
 
 
 def test_rules_are_put_in_force_and_proposed_by_form(idle_server: Server) -> None:
@@ -136,7 +158,7 @@ def test_rules_are_put_in_force_and_proposed_by_form(idle_server: Server) -> Non
     proposal = browser.get(f"/ui/datasets/{dataset}").text
     for named in (f"test {first.id} proposed looser rules", f"Quota of test {first.id}:", f"UTC, by test {first.id}"):
         assert named in section(proposal, "rules")
-    assert f"test admin <code>{idle_server.admin.id}</code></td><td><form" in proposal, "who gave the role"
+    assert f"test admin <code>{idle_server.admin.id}</code></td><td><a" in proposal, "who gave the role"
     agreed = {name: text for name, text in hidden(proposal).items() if name != "key_id"}
     assert browser.post(path, data=agreed).status_code == 303
     assert http.get(f"/datasets/{dataset}/rules").json()["largest_job"] == "3"

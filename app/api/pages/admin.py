@@ -79,17 +79,6 @@ async def rotate_key(request: Request, installation: CurrentInstallation, caller
     return await submitted(request, act, lambda refusal: _keys(request, installation, caller, refusal=refusal))
 
 
-@router.post("/keys/{key_id}/revoke")
-async def revoke_key(request: Request, installation: CurrentInstallation, caller: Caller, key_id: str) -> Response:
-    """Revoke a key at once."""
-
-    def act(form: Form) -> str:
-        keys.revoke_key(installation, caller, key_id)
-        return "/ui/admin/keys"
-
-    return await submitted(request, act, lambda refusal: _keys(request, installation, caller, refusal=refusal))
-
-
 def _keys(
     request: Request,
     installation: Installation,

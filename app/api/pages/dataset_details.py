@@ -47,15 +47,11 @@ def show_dataset(
 
 @router.post("/grants")
 async def grant(request: Request, installation: CurrentInstallation, caller: Caller, dataset: str) -> Response:
-    """Grant a key a role, or revoke its role."""
+    """Grant a key a role."""
 
     def act(form: Form) -> str:
-        key_id = form.get("key_id", "").strip()
-        if form.get("role") == "none":
-            grants.remove_grant(installation, caller, dataset, key_id)
-        else:
-            body = checked(GrantIn, {"role": form.get("role", "")})
-            grants.put_grant(installation, caller, dataset, key_id, role=body.role)
+        body = checked(GrantIn, {"role": form.get("role", "")})
+        grants.put_grant(installation, caller, dataset, form.get("key_id", "").strip(), role=body.role)
         return f"/ui/datasets/{dataset}#access"
 
     return await _changed(request, installation, caller, dataset, act)

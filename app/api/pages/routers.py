@@ -15,12 +15,13 @@ from app.api.pages import (
     populations,
     quotes,
     reports,
+    revocations,
     selections,
     shared,
     uploads,
 )
 
-_OF_DATASETS = (declarations, datasets, dataset_details, quotes, uploads, erasures)
+_OF_DATASETS = (declarations, datasets, dataset_details, quotes, uploads, erasures, revocations)
 _OF_JOBS = (jobs, models, evaluations, selections)
 _OF_ACCOUNTS = (ledger, reports, populations, approvals, admin, acts)
 

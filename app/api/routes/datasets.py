@@ -14,6 +14,7 @@ from app.core.errors import (
     BalanceMismatch,
     DatasetDeleted,
     DatasetPublic,
+    LastOwner,
     NameTaken,
     NotFound,
     PopulationMismatch,
@@ -143,7 +144,7 @@ def list_grants(installation: CurrentInstallation, caller: Caller, dataset: str,
 @router.put(
     "/{dataset}/grants/{key_id}",
     operation_id="put_grant",
-    responses=problems.documented(NotFound, RoleMissing, *problems.JSON_BODY),
+    responses=problems.documented(NotFound, RoleMissing, LastOwner, *problems.JSON_BODY),
 )
 def put_grant(installation: CurrentInstallation, caller: Caller, dataset: str, key_id: str, body: GrantIn) -> GrantOut:
     """Grant a key a role on the dataset, in place of its earlier role."""
@@ -154,10 +155,10 @@ def put_grant(installation: CurrentInstallation, caller: Caller, dataset: str, k
     "/{dataset}/grants/{key_id}",
     operation_id="delete_grant",
     status_code=204,
-    responses=problems.documented(NotFound, RoleMissing),
+    responses=problems.documented(NotFound, RoleMissing, LastOwner),
 )
 def delete_grant(installation: CurrentInstallation, caller: Caller, dataset: str, key_id: str) -> None:
-    """Revoke a key's role on the dataset."""
+    """Revoke a key's role on the dataset. The last owner keeps the role until another key is an owner."""
     grants.remove_grant(installation, caller, dataset, key_id)
 
 

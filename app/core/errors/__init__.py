@@ -33,6 +33,7 @@ One module per kind of error; this package re-exports every class, so callers im
     │   resource_errors
     ├── NoRowsYet                      the dataset has no upload yet
     ├── NameTaken                      a dataset or a population has or had this name
+    ├── LastOwner                      the change would leave a dataset without an owner
     ├── DatasetDeleted                 the dataset was deleted
     ├── DatasetPrivate                 the dataset is private, so nothing without privacy runs on it
     ├── DatasetPublic                  the dataset is public, so it has no account
@@ -94,6 +95,7 @@ from app.core.errors.resource_errors import (
     DatasetPublic,
     Frozen,
     JobFinished,
+    LastOwner,
     LeaseLost,
     ModelHasAlias,
     NameTaken,
@@ -126,6 +128,7 @@ __all__ = [
     "InstallationError",
     "InvalidRequest",
     "JobFinished",
+    "LastOwner",
     "LeaseLost",
     "LedgerRewound",
     "MalformedRequest",

@@ -23,6 +23,13 @@ class NameTaken(GrovekeeperError):
         return f"another {self.kind} has this name"
 
 
+class LastOwner(GrovekeeperError):
+    """The change would leave a dataset without an owner whose key works."""
+
+    def __str__(self) -> str:
+        return "no other key that works is an owner of this dataset; make another key an owner first"
+
+
 class DatasetDeleted(GrovekeeperError):
     """The dataset was deleted: its rows were erased, and its ledger remains."""
 
