@@ -48,17 +48,17 @@ class Lead:
     standard_error: float
 
 
-def our_runs(paths: Sequence[Path], algorithm: str) -> dict[Cell, BySplit]:
-    """Accuracy by split, per dataset and ε; the mean over runs if a split was run more than once."""
-    accuracies: dict[Cell, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+def our_runs(paths: Sequence[Path], algorithm: str, *, metric: str = "accuracy") -> dict[Cell, BySplit]:
+    """Accuracy or AUROC by split, per dataset and ε; the mean over runs if a split was run more than once."""
+    measured: dict[Cell, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for path in paths:
         with path.open(newline="") as file:
             for row in csv.DictReader(file):
-                if row["algorithm"] == algorithm:
+                if row["algorithm"] == algorithm and row[metric]:
                     cell = row["dataset"], Fraction(row["epsilon"])
-                    accuracies[cell][int(row["repeat"])].append(float(row["accuracy"]))
+                    measured[cell][int(row["repeat"])].append(float(row[metric]))
     return {
-        cell: {split: statistics.fmean(runs) for split, runs in splits.items()} for cell, splits in accuracies.items()
+        cell: {split: statistics.fmean(runs) for split, runs in splits.items()} for cell, splits in measured.items()
     }
 
 

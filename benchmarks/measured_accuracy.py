@@ -1,4 +1,4 @@
-"""Collects the committed accuracies of ``docs/results`` in the file from which quotes show an expected accuracy.
+"""Collects committed accuracies and AUROC of ``docs/results`` in the file from which quotes show what to expect.
 
 Reads the runs of the flagships, the accuracy tables of the other algorithms' pages at their default parameters,
 the sizes in ``docs/results/tables.csv``, and the reference runs of the largest class and of a forest without privacy.
@@ -27,19 +27,32 @@ PAGES = ("first-families.md", "papers.md", "semi-supervised.md")
 FLAGSHIPS = ("rpf", "nbrt@gdp")
 
 _EPSILON = re.compile(r"ε = ([0-9.]+)")
-_MEAN = re.compile(r"([0-9.]+) ± ")
+_MEANS = {"accuracy": re.compile(r"([0-9.]+) ± "), "auroc": re.compile(r"[0-9.]+ ± [0-9.]+ / ([0-9.]+)")}
+_UNITS = {"accuracy": 100, "auroc": 1}
 
 
 def collected() -> dict[str, Any]:
-    """The facts and accuracies of every table, by name."""
-    accuracies: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
-    for table, algorithm, epsilon, accuracy in (*_of_flagships(), *_of_pages()):
-        accuracies[table][_run(algorithm)].setdefault(epsilon, accuracy)
+    """The facts, accuracies and AUROC of every table, by name."""
+    measured = {metric: _measured(metric) for metric in _MEANS}
     with (RESULTS / "tables.csv").open(newline="") as file:
-        return {row["dataset"]: _facts(row, accuracies[row["dataset"]]) for row in csv.DictReader(file)}
+        return {
+            row["dataset"]: _facts(row) | {metric: _sorted(runs[row["dataset"]]) for metric, runs in measured.items()}
+            for row in csv.DictReader(file)
+        }
 
 
-def _facts(row: dict[str, str], accuracy: dict[str, dict[str, float]]) -> dict[str, Any]:
+def _measured(metric: str) -> dict[str, dict[str, dict[str, float]]]:
+    measured: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    for table, algorithm, epsilon, mean in (*_of_flagships(metric), *_of_pages(metric)):
+        measured[table][_run(algorithm)].setdefault(epsilon, mean)
+    return measured
+
+
+def _sorted(runs: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    return {run: dict(sorted(cells.items())) for run, cells in sorted(runs.items())}
+
+
+def _facts(row: dict[str, str]) -> dict[str, Any]:
     numeric, categorical = int(row["numeric_columns"]), int(row["categorical_columns"])
     return {
         "rows": int(row["rows"]),
@@ -47,7 +60,7 @@ def _facts(row: dict[str, str], accuracy: dict[str, dict[str, float]]) -> dict[s
         "numeric_share": round(numeric / (numeric + categorical), 4),
         "majority": _reference(row["dataset"], "majority"),
         "forest": _reference(row["dataset"], "sklearn-rf100-nonprivate"),
-        "accuracy": {run: dict(sorted(cells.items())) for run, cells in sorted(accuracy.items())},
+        "forest_auroc": _reference(row["dataset"], "sklearn-rf100-nonprivate", "auroc"),
     }
 
 
@@ -56,14 +69,14 @@ def _run(algorithm: str) -> str:
     return f"{task.slug}@{task.accountant}"
 
 
-def _of_flagships() -> Iterator[tuple[str, str, str, float]]:
+def _of_flagships(metric: str) -> Iterator[tuple[str, str, str, float]]:
     for algorithm in FLAGSHIPS:
-        for (table, epsilon), splits in our_runs([RESULTS / "flagships.csv"], algorithm).items():
+        for (table, epsilon), splits in our_runs([RESULTS / "flagships.csv"], algorithm, metric=metric).items():
             yield table, algorithm, f"{float(epsilon):g}", round(statistics.fmean(splits.values()), 4)
 
 
-def _of_pages() -> Iterator[tuple[str, str, str, float]]:
-    """The accuracy tables of every page, without the lines whose parameters are not the defaults."""
+def _of_pages(metric: str) -> Iterator[tuple[str, str, str, float]]:
+    """The tables of every page, without the lines whose parameters are not the defaults."""
     for page in PAGES:
         columns: dict[int, str] = {}
         for line in (RESULTS / page).read_text(encoding="utf-8").splitlines():
@@ -74,8 +87,8 @@ def _of_pages() -> Iterator[tuple[str, str, str, float]]:
                 columns = {}
             elif ":" not in cells[1]:
                 for place, epsilon in columns.items():
-                    if mean := _MEAN.match(cells[place]):
-                        yield cells[0], cells[1], epsilon, round(float(mean[1]) / 100, 4)
+                    if mean := _MEANS[metric].match(cells[place]):
+                        yield cells[0], cells[1], epsilon, round(float(mean[1]) / _UNITS[metric], 4)
 
 
 def _columns(header: list[str]) -> dict[int, str]:
@@ -84,10 +97,12 @@ def _columns(header: list[str]) -> dict[int, str]:
     return {place + ("before" in header[place]): epsilon for place, epsilon in found.items()}
 
 
-def _reference(table: str, method: str) -> float:
+def _reference(table: str, method: str, metric: str = "accuracy") -> float | None:
+    """The mean of a reference's runs; ``None`` where the metric is not defined, as AUROC for more than two classes."""
     with PEERS.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if (row["dataset"], row["method"]) == (table, method)]
-    return round(statistics.fmean(float(row["accuracy"]) for row in rows), 4)
+    values = [float(row[metric]) for row in rows if row[metric]]
+    return round(statistics.fmean(values), 4) if values else None
 
 
 def text() -> str:

@@ -78,12 +78,12 @@ def _epsilon_delta(price: Mapping[str, Any]) -> str:
 
 def expected(expected: Mapping[str, Any], *, recover: int | None) -> str:
     """What similar public tables recovered at this ε, and the ε at which they recovered the needed share."""
-    sentences = []
+    sentences = [expected["sentence"]] if expected["sentence"] else []
     if band := expected["band"]:
         low, middle, high = (round(100 * band[name]) for name in ("low", "middle", "high"))
         names = ", ".join(table["table"] for table in expected["tables"])
         sentences.append(
-            f"similar public tables ({names}) recovered {low} to {high} %, in the middle {middle} %, of what a forest "
+            f"Similar public tables ({names}) recovered {low} to {high} %, in the middle {middle} %, of what a forest "
             "without privacy gains over the largest class."
         )
     if expected["note"]:

@@ -1,5 +1,8 @@
 """Looks up what algorithms reached on public tables of similar rows × ε, classes and share of numeric columns.
 
+Where a forest without privacy is hardly better than the largest class, there is nothing to recover: such tables are
+named, and count in no share.
+
 All numbers come from the committed benchmarks (``measured_accuracy.json``, written by
 ``python -m benchmarks.measured_accuracy``). They say nothing about the rows of a dataset.
 """
@@ -28,8 +31,9 @@ _TRAINED = 0.9
 """Share of a table's rows on which the benchmarks train."""
 
 _SMALLEST_GAIN = 0.02
-"""Tables on which a forest without privacy gains less than this over the largest class have no recovered share."""
+"""Where a forest without privacy gains less than this over the largest class, there is nothing to gain."""
 
+_CLASSES_OF_AUROC = 2
 _MOST_UNLIKE = 1.2
 _FEWEST_TABLES = 3
 _BEYOND = math.sqrt(10)
@@ -45,14 +49,44 @@ class Recovered:
 
 
 @dataclass(frozen=True)
+class Auroc:
+    """AUROC on similar tables of two classes: median and quartiles, and the median of forests without privacy."""
+
+    low: float
+    middle: float
+    high: float
+    without_privacy: float
+    n_tables: int
+
+
+@dataclass(frozen=True)
 class Band:
-    """Recovered shares on similar tables at one ε: median and quartiles."""
+    """Recovered shares on similar tables at one ε: median and quartiles.
+
+    Attributes:
+        epsilon: the ε.
+        low: first quartile, of the tables on which there was something to gain; ``middle`` and ``high`` likewise.
+        tables: these tables with their shares, the smallest first.
+        without_gain: the similar tables on which there was nothing to gain.
+        majority: median accuracy of the largest class of ``tables``.
+        forest: median accuracy of a forest without privacy on ``tables``.
+        auroc: on all similar tables of two classes; ``None`` where fewer than three were measured.
+    """
 
     epsilon: float
     low: float
     middle: float
     high: float
     tables: tuple[Recovered, ...]
+    without_gain: tuple[str, ...]
+    majority: float
+    forest: float
+    auroc: Auroc | None
+
+    @property
+    def accuracy(self) -> float:
+        """The accuracy that the middle share is, between ``majority`` and ``forest``."""
+        return self.majority + self.middle * (self.forest - self.majority)
 
 
 @dataclass(frozen=True)
@@ -85,14 +119,15 @@ class _Table:
     numeric_share: float
     majority: float
     forest: float
+    forest_auroc: float | None
     accuracy: Mapping[str, Mapping[str, float]]
-    """Mean accuracy by algorithm and account (``rpf@pure``) and ε."""
+    """Mean accuracy by algorithm and account (``rpf@pure``) and ε; ``auroc`` likewise."""
+    auroc: Mapping[str, Mapping[str, float]]
 
-    def measured(self, run: str) -> list[tuple[float, float]]:
-        """The measured ε of a run with their accuracies; empty where no share can be recovered."""
-        if self.forest - self.majority < _SMALLEST_GAIN:
-            return []
-        return sorted((float(epsilon), value) for epsilon, value in self.accuracy.get(run, {}).items())
+    @property
+    def has_gain(self) -> bool:
+        """Whether there is something to gain over the largest class."""
+        return self.forest - self.majority >= _SMALLEST_GAIN
 
     def share(self, accuracy: float) -> float:
         """The recovered share of an accuracy."""
@@ -120,13 +155,40 @@ class Comparison:
     def at(self, epsilon: float) -> Band | None:
         """The band at an ε; ``None`` where fewer than three similar tables were measured near it."""
         load = self.rows * epsilon / self.divisor
-        shares = [(table.name, _share(table, self._run, load)) for table in _tables() if self._is_similar(table)]
-        measured = (Recovered(name, share) for name, share in shares if share is not None)
-        tables = tuple(sorted(measured, key=attrgetter("share")))
-        if len(tables) < _FEWEST_TABLES:
+        similar = [table for table in _tables() if self._is_similar(table)]
+        reached = {table.name: _interpolated(table, table.accuracy.get(self._run), load) for table in similar}
+        measured = [(table, at) for table in similar if (at := reached[table.name]) is not None]
+        with_gain = [(table, at) for table, at in measured if table.has_gain]
+        if len(with_gain) < _FEWEST_TABLES:
             return None
-        low, middle, high = statistics.quantiles([table.share for table in tables], n=4, method="inclusive")
-        return Band(epsilon, low, middle, high, tables)
+        tables = sorted((Recovered(table.name, table.share(at)) for table, at in with_gain), key=attrgetter("share"))
+        low, middle, high = _quartiles([table.share for table in tables])
+        return Band(
+            epsilon,
+            low,
+            middle,
+            high,
+            tuple(tables),
+            without_gain=tuple(table.name for table, _ in measured if not table.has_gain),
+            majority=statistics.median(table.majority for table, _ in with_gain),
+            forest=statistics.median(table.forest for table, _ in with_gain),
+            auroc=self._auroc(similar, load),
+        )
+
+    def _auroc(self, similar: Sequence[_Table], load: float) -> Auroc | None:
+        """The AUROC of all similar tables of two classes, if the schema has two."""
+        if len(self.schema.label.classes) != _CLASSES_OF_AUROC:
+            return None
+        measured = [
+            (at, table.forest_auroc)
+            for table in similar
+            if (at := _interpolated(table, table.auroc.get(self._run), load)) is not None
+            and table.forest_auroc is not None
+        ]
+        if len(measured) < _FEWEST_TABLES:
+            return None
+        quartiles = _quartiles([at for at, _ in measured])
+        return Auroc(*quartiles, statistics.median(forest for _, forest in measured), len(measured))
 
     def curve(self) -> Sequence[Band]:
         """The bands at the ε of :data:`CURVE` at which enough tables were measured."""
@@ -138,7 +200,8 @@ class Comparison:
         ranked = [
             ((not self._is_similar(table), abs(math.log(_TRAINED * table.rows * at / load))), table, at, accuracy)
             for table in _tables()
-            for at, accuracy in table.measured(self._run)
+            if table.has_gain
+            for at, accuracy in _by_epsilon(table.accuracy.get(self._run))
         ]
         if not ranked:
             return None
@@ -156,9 +219,18 @@ class Comparison:
         return classes + abs(numeric_share - table.numeric_share) <= _MOST_UNLIKE
 
 
-def _share(table: _Table, run: str, load: float) -> float | None:
-    """The recovered share of a table at rows × ε, interpolated between the measured ε in the logarithm of ε."""
-    measured = table.measured(run)
+def _by_epsilon(cells: Mapping[str, float] | None) -> list[tuple[float, float]]:
+    return sorted((float(epsilon), value) for epsilon, value in (cells or {}).items())
+
+
+def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, middle, high
+
+
+def _interpolated(table: _Table, cells: Mapping[str, float] | None, load: float) -> float | None:
+    """What was measured on a table at rows × ε, interpolated between the measured ε in the logarithm of ε."""
+    measured = _by_epsilon(cells)
     if not measured:
         return None
     epsilon = load / (_TRAINED * table.rows)
@@ -169,7 +241,7 @@ def _share(table: _Table, run: str, load: float) -> float | None:
     above = next(index for index, (at, _) in enumerate(measured) if at >= epsilon)
     (left, low), (right, high) = measured[max(above - 1, 0)], measured[above]
     weight = 1.0 if left == right else math.log(epsilon / left) / math.log(right / left)
-    return table.share(low + weight * (high - low))
+    return low + weight * (high - low)
 
 
 def runs() -> list[Run]:

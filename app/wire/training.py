@@ -132,6 +132,19 @@ class RecoveredBandOut(Answer):
     high: float
 
 
+class ExpectedAurocOut(Answer):
+    """Median and quartiles of the AUROC on similar public tables of two classes, of which there are ``tables``.
+
+    ``without_privacy`` is the median of a forest without privacy there.
+    """
+
+    low: float
+    middle: float
+    high: float
+    without_privacy: float
+    tables: int
+
+
 class ExpectedAccuracyOut(Answer):
     """What the algorithm reached, with the parameters of its public rules, on similar public tables.
 
@@ -140,11 +153,16 @@ class ExpectedAccuracyOut(Answer):
     A recovered share is (accuracy - majority) / (forest - majority), where ``majority`` is the accuracy of the largest
     class and ``forest`` that of a forest without privacy. It follows from the committed benchmarks, from no row of the
     dataset. ``band`` and ``tables`` are at the ε of the request; ``curve`` has the bands at other ε. With a δ, ε are
-    compared at equal price. Without a ``band``, ``note`` names what was not measured, and the nearest measurement.
+    compared at equal price. ``without_gain`` names the similar tables on which a forest without privacy was hardly
+    better than the largest class, so that there was nothing to recover. ``sentence`` says the whole for a first
+    reading. Without a ``band``, ``note`` names what was not measured, and the nearest measurement.
     """
 
+    sentence: str | None
     band: RecoveredBandOut | None
     tables: list[RecoveredOut]
+    without_gain: list[str]
+    auroc: ExpectedAurocOut | None
     curve: list[RecoveredBandOut]
     note: str | None
 

@@ -10,7 +10,7 @@ from app.forests.expected_accuracy import DELTA, Band, Comparison, Run, runs
 from app.privacy import accountants
 from app.services.spending.price import PricedPart
 from app.services.training.plan_training import PlannedTraining
-from app.wire.training import ExpectedAccuracyOut, RecoveredBandOut, RecoveredOut
+from app.wire.training import ExpectedAccuracyOut, ExpectedAurocOut, RecoveredBandOut, RecoveredOut
 
 _STEPS_OF_A_LABEL = 2
 
@@ -48,15 +48,53 @@ def expected_accuracy(planned: PlannedTraining) -> ExpectedAccuracyOut:
     if band is None:
         notes.append(_nearest_band(curve, epsilon) if curve else _nearest_table(comparison, epsilon))
     return ExpectedAccuracyOut(
+        sentence=None if band is None else _sentence(band),
         band=None if band is None else _shown(band, part),
         tables=[RecoveredOut(table=at.table, share=round(at.share, 3)) for at in ([] if band is None else band.tables)],
+        without_gain=[] if band is None else list(band.without_gain),
+        auroc=None if band is None else _auroc(band),
         curve=[_shown(at, part) for at in curve],
         note=" ".join(notes) or None,
     )
 
 
 def _unknown(note: str) -> ExpectedAccuracyOut:
-    return ExpectedAccuracyOut(band=None, tables=[], curve=[], note=note)
+    return ExpectedAccuracyOut(sentence=None, band=None, tables=[], without_gain=[], auroc=None, curve=[], note=note)
+
+
+def _sentence(band: Band) -> str:
+    """What a person may expect, on the condition of two numbers that a quote does not know of the rows."""
+    sentences = [
+        f"Expect about {_percent(band.accuracy)} if always answering the commonest class gives "
+        f"{_percent(band.majority)} and a forest without privacy {_percent(band.forest)}, as in the middle of "
+        f"{len(band.tables)} similar public tables."
+    ]
+    if band.without_gain:
+        n_tables = len(band.tables) + len(band.without_gain)
+        sentences.append(
+            f"On {len(band.without_gain)} of {n_tables} similar tables ({', '.join(band.without_gain)}) there was "
+            "nothing to gain: a forest without privacy was hardly better than the commonest class. If yours is like "
+            "them, the model may answer that class alone."
+        )
+    if band.auroc is not None:
+        auroc = band.auroc
+        sentences.append(
+            f"AUROC on {auroc.n_tables} similar tables of two classes: {auroc.low:.2f} to {auroc.high:.2f}, in the "
+            f"middle {auroc.middle:.2f}; without privacy {auroc.without_privacy:.2f}."
+        )
+    return " ".join(sentences)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _auroc(band: Band) -> ExpectedAurocOut | None:
+    at = band.auroc
+    if at is None:
+        return None
+    rounded = {name: round(getattr(at, name), 3) for name in ("low", "middle", "high", "without_privacy")}
+    return ExpectedAurocOut(**rounded, tables=at.n_tables)
 
 
 def _nearest_run(algorithm: str, part: PricedPart) -> str:
