@@ -214,7 +214,7 @@ def _read(model: type[BaseModel], text: bytes, max_nodes: int) -> tuple[Any, Bas
     try:
         return value, model.model_validate(value)
     except ValidationError as error:
-        invalid = problems.invalid_request(error.errors(include_url=False, include_input=False))
+        invalid = problems.invalid_request(error.errors(include_url=False, include_input=False), model)
     raise invalid  # out of the handler: the library's error holds the input
 
 

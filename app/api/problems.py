@@ -10,10 +10,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
 
@@ -97,7 +99,6 @@ SPENDING = (
 
 _SLUG_OF_PYDANTIC = {
     "missing": "required",
-    "extra_forbidden": "unknown-field",
     "string_type": "not-a-string",
     "string_pattern_mismatch": "malformed",
     "string_too_long": "too-long",
@@ -206,9 +207,18 @@ async def on_validation_error(request: Request, error: Exception) -> Response:
     return response_to(invalid, request.url.path)
 
 
-def invalid_request(validation: Iterable[Mapping[str, Any]]) -> errors.InvalidRequest:
-    """Return the problem of a list of validation errors of pydantic: known locations and slugs, never an input."""
-    invalid = [_located(item) for item in validation]
+def invalid_request(
+    validation: Iterable[Mapping[str, Any]], model: type[BaseModel] | None = None
+) -> errors.InvalidRequest:
+    """Return the problem of a list of validation errors of pydantic: known locations and slugs, never a value.
+
+    Args:
+        validation: the errors.
+        model: of the body. An unknown field is then answered with the names of the fields that its place takes.
+    """
+    invalid = [
+        _unknown_field(item, model) if item["type"] == "extra_forbidden" else _located(item) for item in validation
+    ]
     return errors.InvalidRequest(list(dict.fromkeys(invalid)))
 
 
@@ -266,7 +276,7 @@ def _members(error: GrovekeeperError) -> dict[str, Any]:
 
 def _field_problem(item: errors.FieldProblem) -> dict[str, Any]:
     problem: dict[str, Any] = {"at": item.at, "problem": item.problem}
-    for name in ("limit", "column", "count"):
+    for name in ("field", "limit", "column", "count"):
         if getattr(item, name) is not None:
             problem[name] = getattr(item, name)
     if item.accepted:
@@ -274,13 +284,46 @@ def _field_problem(item: errors.FieldProblem) -> dict[str, Any]:
     return problem
 
 
+def _unknown_field(item: Mapping[str, Any], model: type[BaseModel] | None) -> errors.FieldProblem:
+    """The place of an unknown field, the fields that are accepted there, and a name that reads like theirs.
+
+    Other names came from outside like a value, and may be one: a category, or the name of a person.
+    """
+    *place, name = item["loc"]
+    accepted = () if model is None else _fields_at(model, place)
+    field = name if isinstance(name, str) and _FIELD_NAME.fullmatch(name) else None
+    return errors.FieldProblem("".join(f"/{part}" for part in place), "unknown-field", accepted=accepted, field=field)
+
+
+_FIELD_NAME = re.compile(r"[a-z]+(_[a-z]+)*", re.ASCII)
+
+
+def _fields_at(model: type[BaseModel], place: Sequence[object]) -> tuple[str, ...]:
+    """The names of the fields that a body of a model takes at a place."""
+    models = [model]
+    for member in place:
+        if isinstance(member, str):  # an index stays within the same models
+            fields = (_named_fields(each).get(member) for each in models)
+            models = [inner for field in fields if field is not None for inner in _models(field.annotation)]
+    return tuple(dict.fromkeys(name for each in models for name in _named_fields(each)))
+
+
+def _named_fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The models in an annotation, such as that of a list or of an optional field."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models(part)]
+
+
 def _located(item: Mapping[str, Any]) -> errors.FieldProblem:
     location: Sequence[Any] = item["loc"]
     slug = _SLUG_OF_PYDANTIC.get(item["type"], "invalid")
     if item["type"] == "grovekeeper":
         slug = item["ctx"]["slug"]
-    if item["type"] == "extra_forbidden":
-        location = location[:-1]  # the unknown name came from outside
     if location[-1:] == ("[key]",):
         location = location[:-2]  # so did the name of the member
     return errors.FieldProblem("".join(f"/{part}" for part in location), slug, accepted=_accepted(item.get("ctx", {})))

@@ -234,13 +234,16 @@ def _majority(majority: dict[str, Any] | None, *, is_exact: bool) -> str:
 
 
 def _percent(accuracy: dict[str, Any] | None) -> dict[str, str]:
-    """A noisy accuracy with its two 95 % intervals; nothing where no accuracy was released."""
+    """A noisy accuracy with its two intervals; nothing where no accuracy was released.
+
+    The second covers noise and sampling error, each with probability 0.95, so both with 0.90 at least.
+    """
     if accuracy is None or accuracy["estimate"] is None:
         return {}
     return {
         "accuracy": f"{accuracy['estimate']:.1%}",
         "95 % interval, evaluated rows": _interval(accuracy["interval"]),
-        "95 % interval, other rows like them": _interval(accuracy["population_interval"]),
+        "90 % interval, other rows like them": _interval(accuracy["population_interval"]),
     }
 
 

@@ -12,7 +12,7 @@ _MEANINGS = {
     "/epsilon: too-small": "too small: it pays for no draw",
     "/epsilon: too-large": "too large for any account",
     "/expires_at: too-early": "in the past",
-    "/parameters: unknown-field": "the algorithm has no such parameter (auto has none)",
+    "/parameters: unknown-field": "the algorithm has no such parameter",
     "/rows: unknown-column": "the rows have a column that the model does not read",
     "/scope: unknown-partition": "the dataset has no such partition; see: grovekeeper datasets show DATASET",
     "/unlabelled: required": "this algorithm needs a second dataset: add --unlabelled",
@@ -29,7 +29,7 @@ _MEANINGS = {
     "needs-two-classes": "auroc is defined for two classes",
     "unchanged": "this cap is in force already",
     "unknown-choice": "not one of the choices",
-    "unknown-field": "there is no field with a name that was given",
+    "unknown-field": "no such field",
 }
 """Sentences for problems that their slugs do not explain: at one field, or at any."""
 
@@ -38,12 +38,15 @@ def in_words(error: Mapping[str, Any]) -> str:
     """One problem of an ``invalid-request`` answer. Neither the answer nor this line repeats a value of the request."""
     at, problem = error["at"], error["problem"]
     words = _MEANINGS.get(f"{at}: {problem}") or _MEANINGS.get(problem) or problem.replace("-", " ")
+    if (at, problem) == ("/parameters", "unknown-field") and not error.get("accepted"):
+        words = "the algorithm takes no parameter"
+    named = f" {error['field']}" if "field" in error else ""
     limit = f"; at most {error['limit']} here" if "limit" in error else ""
     accepted = error.get("accepted", ())
     meant = suggestions.question(suggestions.similar(suggestions.typed_words(), accepted))
     place = f"column {error['column']}" if "column" in error else at or "the request"
     rows = f", in {error['count']} row{'s' * (error['count'] != 1)}" if "count" in error else ""
-    return f"{place}: {words}{rows}{limit}{_accepted(accepted)}{meant}"
+    return f"{place}: {words}{named}{rows}{limit}{_accepted(accepted)}{meant}"
 
 
 def _accepted(values: Sequence[str]) -> str:

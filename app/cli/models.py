@@ -1,5 +1,6 @@
 """Implements ``grovekeeper models`` and ``predict``: shows, downloads and deletes models, and predicts rows."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -58,12 +59,15 @@ def show(call: Remote, model_id: ModelArgument, receipt: ReceiptOption = False) 
             "aliases": ", ".join(card["aliases"]) or None,
             "dataset": card["dataset_name"],
             "algorithm": card["algorithm"],
+            "cells": json.dumps(card["scope"], ensure_ascii=False) if card["scope"] else "all",
             "profile": card["profile_id"],
             "trained": card["created_at"],
             "size": f"{card['size_bytes']} bytes",
             "SHA-256": card["digest"],
         }
     )
+    if card["only_answer"] is not None:
+        output.say(f"warning: {card['only_answer']['text']}")
     output.say()
     output.guarantee(card["guarantee"])
     if card["unlabelled"] is not None:

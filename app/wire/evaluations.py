@@ -46,8 +46,11 @@ class IntervalOut(Answer):
 
 
 class AccuracyOut(Answer):
-    """A noisy accuracy. ``interval`` covers the accuracy on the evaluated rows with probability 0.95;
-    ``population_interval`` includes sampling error."""
+    """A noisy accuracy. ``interval`` covers the accuracy on the evaluated rows with probability 0.95.
+
+    ``population_interval`` covers that on other rows of the same kind with probability 0.90: noise and sampling error
+    are covered with probability 0.95 each.
+    """
 
     estimate: float | None
     interval: IntervalOut

@@ -9,8 +9,18 @@ from app.wire.base import Answer, JsonObject, Privacy, Request
 from app.wire.datasets import ColumnName
 
 
+class OnlyAnswerOut(Answer):
+    """The class that a model answers whatever the row is, and the public numbers that may explain it, in words."""
+
+    label: str
+    text: str
+
+
 class ModelOut(Answer):
     """The model card. All of it is public and comes from the artifact.
+
+    ``scope`` has the cells of the rows that the model was trained on; empty: all. ``only_answer`` is null unless the
+    leaves show that every row gets the same class.
 
     A model of a public dataset has ``privacy`` ``none``, and no account paid for it.
     """
@@ -22,6 +32,8 @@ class ModelOut(Answer):
     dataset_name: str
     job_id: str
     privacy: Privacy
+    scope: JsonObject
+    only_answer: OnlyAnswerOut | None
     algorithm: str
     parameters: JsonObject
     schema_: Annotated[JsonObject, Field(alias="schema", serialization_alias="schema")]

@@ -18,9 +18,9 @@ def guessed(change: str, unit: str) -> str:
 
 
 def percent(probability: str) -> str:
-    """A probability as a whole percentage, rounded up; below 100 only if the probability is."""
+    """A probability as a whole percentage, rounded up. No loss makes a guess certain: ``1`` was rounded up, too."""
     whole = (Decimal(probability) * 100).to_integral_value(ROUND_CEILING)
-    return f"{'more than 99' if whole >= 100 and Decimal(probability) < 1 else whole} %"
+    return f"{'more than 99' if whole >= 100 else whole} %"
 
 
 def sentence(change: str, probability: str, *, unit: str, condition: str = "") -> str:

@@ -270,7 +270,10 @@ def test_a_changed_cap_reaches_the_cards_of_a_pure_account_and_no_addition(serve
 def test_an_epsilon_above_ten_is_warned_of_at_declaration_and_in_quotes(server: Server) -> None:
     warned = server.declared(budget={"accountant": "pure", "epsilon": "11"})
     assert [warning.partition(":")[0] for warning in warned["warnings"]] == ["ε is above 10"]
-    assert "guesses whether one privacy unit is in the data may be right this often: 100 % (" in warned["warnings"][0]
+    assert (
+        "guesses whether one privacy unit is in the data may be right this often: more than 99 % ("
+        in warned["warnings"][0]
+    )
     approximate = server.declared(budget=budget("gdp", "10.1"))
     assert "may be right this often: 83 % (" in approximate["warnings"][0]
     assert server.declared(budget=budget("gdp", "10"))["warnings"] == []

@@ -97,5 +97,5 @@ def checked(model: type[_Model], value: object) -> _Model:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        invalid = problems.invalid_request(error.errors(include_url=False, include_input=False))
+        invalid = problems.invalid_request(error.errors(include_url=False, include_input=False), model)
     raise invalid  # out of the handler: the library's error holds the input

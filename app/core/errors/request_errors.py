@@ -106,6 +106,7 @@ class FieldProblem:
         accepted: what is valid there: public names, choices of the declaration, or bounds in words.
         column: the public name of the column whose cells have the problem; ``at`` is then the first of them.
         count: number of rows of the request that have the problem.
+        field: the unknown field's name as the request has it, where it reads like the name of a field.
     """
 
     at: str
@@ -114,6 +115,7 @@ class FieldProblem:
     accepted: tuple[str, ...] = field(default=(), compare=False)
     column: str | None = field(default=None, compare=False)
     count: int | None = None
+    field: str | None = None
 
 
 @dataclass(eq=False)

@@ -85,10 +85,11 @@ class LeafSums:
 
     def of(self, columns: SanitisedColumns) -> NDArray[np.float64]:
         """Sums of rows, float64 ``(n_rows, n_outputs)``, each added up in the order of the trees."""
-        return self._packed.sums(columns)
+        return self.packed.sums(columns)
 
     @cached_property
-    def _packed(self) -> PackedForest:
+    def packed(self) -> PackedForest:
+        """The trees in the form that prediction reads."""
         feature, threshold, equals = (self.arrays[name] for name in ("feature", "threshold", "equals"))
         splits = equals | (threshold != boxes.NO_SPLIT)
         return PackedForest.of(

@@ -173,7 +173,7 @@ def price_part(session: Session, dataset: catalog.Dataset, body: SpendingBody) -
         amount=price_of(body.epsilon, accountant=accountant, delta=delta),
         epsilon=body.epsilon,
         delta=delta,
-        public_size=_expected_rows(session, dataset, scope),
+        public_size=expected_rows(session, dataset, scope),
     )
 
 
@@ -190,7 +190,7 @@ def read_part(session: Session, dataset: catalog.Dataset, body: SpendingBody) ->
     if given:
         raise InvalidRequest([FieldProblem(f"/{name}", "not-without-privacy") for name in given])
     scope = scopes.read_scope(session, dataset, body.scope)
-    return UnpricedPart(dataset, scope, _expected_rows(session, dataset, scope))
+    return UnpricedPart(dataset, scope, expected_rows(session, dataset, scope))
 
 
 def _unit(session: Session, dataset: catalog.Dataset, body: SpendingBody) -> tuple[str, Fraction | None]:
@@ -203,7 +203,7 @@ def _unit(session: Session, dataset: catalog.Dataset, body: SpendingBody) -> tup
     return account.accountant, account.split.converted_at if body.delta is None else body.delta
 
 
-def _expected_rows(session: Session, dataset: catalog.Dataset, scope: Scope) -> int | None:
+def expected_rows(session: Session, dataset: catalog.Dataset, scope: Scope) -> int | None:
     """The expected number of rows in a scope, from declared sizes alone; ``None`` where no size is declared.
 
     Shares of several partitions multiply. All uploads have equal shares; their number is public.

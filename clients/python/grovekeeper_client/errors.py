@@ -29,6 +29,7 @@ class FieldError:
         count: number of rows of the request that have the problem, if it is a problem of rows.
         limit: the largest value that is valid there, if it depends on the rest of the request.
         accepted: values that are valid there, if the rule lists any.
+        field: the name of an unknown field.
     """
 
     at: str
@@ -37,13 +38,15 @@ class FieldError:
     count: int | None = None
     limit: int | None = None
     accepted: tuple[str, ...] = ()
+    field: str | None = None
 
     def __str__(self) -> str:
         place = f"column {self.column}" if self.column is not None else self.at or "/"
         rows = "" if self.count is None else f" in {self.count} row{'s' * (self.count != 1)}"
         limit = "" if self.limit is None else f", at most {self.limit}"
         accepted = f", accepted: {', '.join(self.accepted)}" if self.accepted else ""
-        return f"{place}: {self.problem}{rows}{limit}{accepted}"
+        named = "" if self.field is None else f" {self.field}"
+        return f"{place}: {self.problem}{named}{rows}{limit}{accepted}"
 
 
 @dataclass(eq=False)

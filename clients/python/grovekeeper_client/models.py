@@ -83,7 +83,7 @@ class Evaluation:
         id: of the evaluation.
         accuracy: share of rows that the model answers correctly, or ``None`` if nothing can be said.
         interval: covers the accuracy on the evaluated rows with probability 0.95.
-        population_interval: covers, too, the accuracy on other rows of the same kind.
+        population_interval: covers the accuracy on other rows of the same kind with probability 0.90.
         confusion: noisy numbers of rows by true class and then by answered class, if requested.
         auroc: area under the ROC curve, if requested and defined.
         answer: the whole answer of the service.
@@ -141,6 +141,12 @@ class Model:
     def features(self) -> list[str]:
         """Names of the features, in declared order."""
         return [feature["name"] for feature in self.card["schema"]["features"]]
+
+    @property
+    def only_answer(self) -> str | None:
+        """The class that the model answers whatever the row is; ``None`` unless its leaves show that there is one."""
+        only = self.card["only_answer"]
+        return None if only is None else str(only["label"])
 
     @property
     def guarantee(self) -> Mapping[str, Any]:

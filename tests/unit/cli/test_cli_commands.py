@@ -264,16 +264,20 @@ def test_problems_of_fields_and_columns_are_listed(run: Run, service: Any) -> No
     chosen = {"at": "/algorithm", "problem": "unknown", "accepted": ["auto", "mrf"]}
     column = {"at": "/parameters", "problem": "unknown-field", "accepted": [f"p{i}" for i in range(22)]}
     rows = {"at": "/rows/3/age", "problem": "missing", "column": "age", "count": 90}
-    errors = [{"at": "/epsilon", "problem": "not-positive"}, trees, chosen, column, rows]
+    none = {"at": "/parameters", "problem": "unknown-field"}
+    unknown = {"at": "", "problem": "unknown-field", "field": "scopes", "accepted": ["scope", "epsilon"]}
+    errors = [{"at": "/epsilon", "problem": "not-positive"}, trees, chosen, column, rows, none, unknown]
     service.answers["POST", "/plans"] = (422, {"type": "invalid-request", "errors": errors})
     assert run("plan", "census", "-a", "mrf", "-e", "0").stderr.splitlines()[1:] == [
         "  /epsilon: not positive",
         "  /parameters/n_estimators: too large; at most 63 here",
         "  /algorithm: unknown; accepted: auto, mrf",
-        "  /parameters: the algorithm has no such parameter (auto has none); accepted: "
+        "  /parameters: the algorithm has no such parameter; accepted: "
         + ", ".join(f"p{i}" for i in range(20))
         + " and 2 more",
         "  column age: an empty cell in a column that allows none, in 90 rows",
+        "  /parameters: the algorithm takes no parameter",
+        "  the request: no such field scopes; accepted: scope, epsilon",
     ]
     columns = [
         {"name": name, "problem": problem, "count": count}

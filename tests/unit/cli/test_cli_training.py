@@ -363,3 +363,18 @@ def test_outputs_of_a_public_dataset_cost_nothing(run: Run, service: Any) -> Non
     assert "no charge, no privacy" in shown.stdout
     assert "noisy" not in shown.stdout
     assert "no charge, no privacy" in run("profiles", "show", "pf_1").stdout
+
+
+def test_a_card_warns_of_one_class_and_names_the_cells(run: Run, service: Any) -> None:
+    shown = run("models", "show", "md_1").stdout
+    assert "warning: The model answers no whatever the row is." in shown
+    assert '{"shard": [1]}' in shown
+    service.answers["GET", "/models/md_1"][1].update(scope={}, only_answer=None)
+    assert "whatever the row is" not in run("models", "show", "md_1").stdout
+
+
+def test_intervals_are_named_by_what_they_cover(run: Run) -> None:
+    """The second interval covers noise and sampling error, each with probability 0.95."""
+    shown = run("evaluations", "show", "ev_1").stdout
+    assert "95 % interval, evaluated rows" in shown
+    assert "90 % interval, other rows like them" in shown

@@ -102,11 +102,11 @@ class BoostedScores:
 
     def __call__(self, columns: SanitisedColumns) -> NDArray[np.float64]:
         """Class probabilities of rows, float64 ``(n_rows, n_classes)``."""
-        scores = self.arrays["start"] + self._packed.sums(columns)
+        scores = self.arrays["start"] + self.packed.sums(columns)
         return probabilities(scores, self.read_out, temperature=self.temperature)
 
     @cached_property
-    def _packed(self) -> PackedForest:
+    def packed(self) -> PackedForest:
         """The trees with scores as floats: sums of 1,024 scores of 32 bits are exact."""
         feature, right, scores = (self.arrays[name] for name in ("feature", "right", "scores"))
         return PackedForest.of(
