@@ -82,12 +82,16 @@ MAX_JSON_MEMBERS = 64
 """Members of one object in a JSON body."""
 MAX_PREDICTION_BODY_BYTES = 16 * 1024 * 1024
 """Bytes of a prediction request."""
-MAX_PREDICTION_BODY_NODES = 5_000_000
-"""Values and names of members in a prediction request."""
+MAX_PREDICTION_BODY_NODES = 2_100_000
+"""Values and names of members in a prediction request, for the widest models; fewer by :func:`prediction_nodes`."""
 MAX_PREDICTION_ROWS = 10_000
 """Rows of a prediction request."""
+MAX_PREDICTION_CELLS = 1_000_000
+"""Rows times features of the model in a prediction request, whether or not the request has the cells."""
 MAX_PREDICTION_MESSAGES = 4_096
 """Messages of a prediction request in Arrow: the schema, dictionaries and record batches."""
+MAX_PREDICTION_ARRAYS = 65_536
+"""Record batches times columns of a prediction request in Arrow."""
 MAX_REPORTED_PROBLEMS = 100
 """Problems that one answer lists, so that the answer is not larger than the request."""
 MAX_BYTES_AT_ONCE = 4_096
@@ -387,3 +391,18 @@ CHILD_TIMEOUT_S = 24 * 3_600
 """Seconds that a job may run."""
 CHILD_EXIT_S = 30
 """Seconds that a worker waits for the exit of a child process that closed its output."""
+
+
+def prediction_rows(n_features: int) -> int:
+    """Rows of a prediction request for a model of so many features."""
+    return min(MAX_PREDICTION_ROWS, MAX_PREDICTION_CELLS // max(n_features, 1))
+
+
+def prediction_nodes(n_features: int) -> int:
+    """Values and names of members in a prediction request for a model of so many features: those of its rows."""
+    return min(MAX_PREDICTION_BODY_NODES, (prediction_rows(n_features) + 1) * (2 * n_features + 1) + 64)
+
+
+def inference_nodes(n_features: int) -> int:
+    """Values and names of members in an Open Inference request: those of its cells, and 16 of each tensor."""
+    return min(MAX_PREDICTION_BODY_NODES, 2 * (prediction_rows(n_features) + 8) * n_features + 64)

@@ -113,11 +113,11 @@ class ArrowCells:
 
 
 def read(body: bytes, features: Collection[str]) -> ArrowTable:
-    """Reads a stream with at most ``limits.MAX_PREDICTION_ROWS`` rows.
+    """Reads a stream with at most ``limits.prediction_rows`` rows.
 
     Args:
         body: of a request, of any content.
-        features: names of the columns that an error may repeat.
+        features: names of the model's features, which an error may repeat.
 
     Raises:
         MalformedRequest: the body is no stream, or is damaged.
@@ -130,7 +130,7 @@ def read(body: bytes, features: Collection[str]) -> ArrowTable:
         with pa_ipc.open_stream(pa.py_buffer(body), options=pa_ipc.IpcReadOptions(use_threads=False)) as stream:
             schema: pa.Schema = stream.schema
             _check_columns(schema, features)
-            batches = _checked(stream)
+            batches = _checked(stream, len(schema), max_rows=limits.prediction_rows(len(features)))
             columns = [ArrowCells(kind, [it.column(i) for it in batches]) for i, kind in enumerate(schema.types)]
             read_out = (schema.metadata or {}).get(_READ_OUT, b"").decode("utf-8") or None
             return ArrowTable(dict(zip(schema.names, columns, strict=True)), read_out)
@@ -221,12 +221,15 @@ def _is_readable(kind: pa.DataType) -> bool:
     return has_numbers(kind) or (has_text(kind) and not is_view) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
 
 
-def _checked(stream: Any) -> list[pa.RecordBatch]:
-    batches, n_rows, n_bytes = [], 0, 0
+def _checked(stream: Any, n_columns: int, *, max_rows: int) -> list[pa.RecordBatch]:
+    batches: list[pa.RecordBatch] = []
+    n_rows, n_bytes = 0, 0
     for batch in stream:
         n_rows += batch.num_rows
-        if n_rows > limits.MAX_PREDICTION_ROWS:
-            raise TooLarge("the number of rows", limits.MAX_PREDICTION_ROWS)
+        if n_rows > max_rows:
+            raise TooLarge("the number of rows", max_rows)
+        if (len(batches) + 1) * n_columns > limits.MAX_PREDICTION_ARRAYS:
+            raise TooLarge("the number of record batches times columns", limits.MAX_PREDICTION_ARRAYS)
         n_bytes += sum(map(_n_bytes, batch.columns))
         if n_bytes > limits.MAX_PREDICTION_BODY_BYTES:
             raise TooLarge("the bytes of all columns", limits.MAX_PREDICTION_BODY_BYTES)

@@ -16,7 +16,7 @@ import msgspec
 
 from app.access.roles import PREDICT, Principal
 from app.core import json_text, limits
-from app.core.errors import InvalidRequest, MalformedRequest, NotFound, RoleMissing, TooLarge
+from app.core.errors import InvalidRequest, MalformedRequest, TooLarge
 from app.forests.data.schema import Schema
 from app.services.installation import Installation
 from app.services.model_addresses import addressed_model
@@ -148,15 +148,11 @@ def predict(
     Raises:
         MalformedRequest: the body is not of its form, or a name occurs twice in one object.
         InvalidRequest: the body has another shape, an unknown column, an invalid cell or an unknown read-out.
-        TooLarge: the request has too many rows, values, names, or parts.
+        TooLarge: the request has too many rows, values, names, or parts for the model.
         NotFound: no such model, or it is not visible to this key.
         RoleMissing: the key's role on the model's dataset does not allow this.
     """
-    try:
-        model = predicting_model(installation, principal, address)
-    except (NotFound, RoleMissing):
-        _decode(body, form, ())  # a body that cannot be read is the first error
-        raise
+    model = predicting_model(installation, principal, address)  # first: what a body may cost depends on the model
     columns, read_out = _read(model, body, form)
     return model.predict(columns, read_out=read_out).answer(answer_form)
 
@@ -207,9 +203,9 @@ def address_of(installation: Installation, principal: Principal, address: str) -
     return installation.authority.read(name, read) if known is None else known
 
 
-def decode(body: bytes) -> PredictBody:
-    """Reads the body of a prediction request; see :func:`predict` for the errors."""
-    json_text.check_nodes(body, limits.MAX_PREDICTION_BODY_NODES)
+def decode(body: bytes, n_features: int) -> PredictBody:
+    """Reads the body of a prediction request for a model of so many features; see :func:`predict` for the errors."""
+    json_text.check_nodes(body, limits.prediction_nodes(n_features))
     try:
         request = _decoder.decode(body)
     except msgspec.ValidationError:
@@ -221,8 +217,8 @@ def decode(body: bytes) -> PredictBody:
         _refuse_repeated_names(body)
     if (request.rows is None) == (request.columns is None):
         raise InvalidRequest.at("", "needs-rows-or-columns")
-    if _n_rows(request) > limits.MAX_PREDICTION_ROWS:
-        raise TooLarge("the number of rows", limits.MAX_PREDICTION_ROWS)
+    if _n_rows(request) > limits.prediction_rows(n_features):
+        raise TooLarge("the number of rows", limits.prediction_rows(n_features))
     return request
 
 
@@ -244,7 +240,7 @@ def _read(model: PredictingModel, body: bytes, form: Form) -> tuple[SanitisedCol
 def _decode(body: bytes, form: Form, features: Collection[str]) -> PredictBody | ArrowTable:
     """Reads a body; see :func:`predict` for the errors, which may repeat the names of ``features``."""
     if form is Form.JSON:
-        return decode(body)
+        return decode(body, len(features))
     from app.services import arrow_tables
 
     return arrow_tables.read(body, features)

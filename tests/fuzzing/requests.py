@@ -225,7 +225,7 @@ def seeds_of_predictions() -> tuple[bytes, ...]:
 def run_prediction(data: bytes) -> bool:
     """What is accepted is the only meaning of the text: two readers see equal rows."""
     try:
-        body = predict.decode(data)
+        body = predict.decode(data, 3)
     except GrovekeeperError:
         return False
     other = json.loads(data)

@@ -94,5 +94,5 @@ def test_a_table_that_cannot_be_read_is_a_problem_without_a_cell(server: Server,
         assert answer.status_code == status, answer.text
         assert canary not in answer.text
     absent = _sent(server, "/models/md_absent/predict", b"x")
-    assert (absent.status_code, _sent(server, "/models/md_absent/predict", TABLE).status_code) == (400, 404)
+    assert (absent.status_code, _sent(server, "/models/md_absent/predict", TABLE).status_code) == (404, 404)
     assert _sent(server, model, TABLE, **{"Content-Encoding": "gzip"}).status_code == 415

@@ -38,7 +38,7 @@ class RequestText:
         by_columns = b'"columns"' in body[:_BEGIN_BYTES]
         n_rows = _n_listed(body) if by_columns else body.count(b"{") - 1
         n_values = (n_rows + 2) * self._n_features if by_columns else n_rows * (2 * self._n_features + 1)
-        if not 0 < n_rows <= limits.MAX_PREDICTION_ROWS:
+        if not 0 < n_rows <= limits.prediction_rows(self._n_features):
             return None
         if n_values > limits.MAX_PREDICTION_BODY_NODES - _NODES_OF_THE_FRAME:
             return None

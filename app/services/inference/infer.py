@@ -49,8 +49,8 @@ def infer(
         NotFound: no such model or version, or it is not visible to this key.
         RoleMissing: the key's role on the model's dataset does not allow this.
     """
-    request, columns = requests.read(body, json_lengths)
-    model = versioned_model(installation, principal, name, version)
+    model = versioned_model(installation, principal, name, version)  # first: what a body may cost depends on the model
+    request, columns = requests.read(body, json_lengths, n_features=len(model.schema.features))
     cells = {
         column: JsonCells(values) if isinstance(values, list) else NumberCells(values)
         for column, values in columns.items()

@@ -63,12 +63,13 @@ class InferenceRequest(msgspec.Struct, forbid_unknown_fields=True):
     outputs: Annotated[list[Output], msgspec.Meta(max_length=len(OUTPUTS))] | None = None
 
 
-def read(body: bytes, json_lengths: Sequence[str]) -> tuple[InferenceRequest, dict[str, Cells]]:
+def read(body: bytes, json_lengths: Sequence[str], *, n_features: int) -> tuple[InferenceRequest, dict[str, Cells]]:
     """Reads a request and the columns in its tensors.
 
     Args:
         body: of the request.
         json_lengths: values of the header ``Inference-Header-Content-Length``: the number of bytes of the JSON object.
+        n_features: of the model.
 
     Returns:
         The request, and cells by column.
@@ -77,13 +78,14 @@ def read(body: bytes, json_lengths: Sequence[str]) -> tuple[InferenceRequest, di
         MalformedRequest: the body is not JSON, a name occurs twice in one object, or the header is not the length of a
             part of the body.
         InvalidRequest: a field or a tensor breaks a rule.
-        TooLarge: the request has too many rows, or too many values and names.
+        TooLarge: the request has too many rows, tensors, or values and names for the model.
     """
     text, rest = _parts(body, json_lengths)
-    request = _decoded(text)
+    request = _decoded(text, n_features)
+    max_rows = limits.prediction_rows(n_features)
     columns: dict[str, Cells] = {}
     for index, tensor in enumerate(request.inputs):
-        columns[tensor.name], rest = _cells(tensor, rest, at=f"/inputs/{index}")
+        columns[tensor.name], rest = _cells(tensor, rest, max_rows=max_rows, at=f"/inputs/{index}")
     if len(columns) < len(request.inputs):
         raise InvalidRequest.at("/inputs", "not-distinct")
     if rest:
@@ -100,24 +102,27 @@ def _parts(body: bytes, json_lengths: Sequence[str]) -> tuple[bytes, memoryview]
     return body[:length], memoryview(body)[length:]
 
 
-def _decoded(text: bytes) -> InferenceRequest:
-    json_text.check_nodes(text, limits.MAX_PREDICTION_BODY_NODES)
+def _decoded(text: bytes, n_features: int) -> InferenceRequest:
+    json_text.check_nodes(text, limits.inference_nodes(n_features))
     try:
         value = json_text.loads(text)
     except (ValueError, RecursionError):
         raise MalformedRequest("the body is not JSON, or a name occurs twice in one object") from None
+    inputs = value.get("inputs") if isinstance(value, dict) else None
+    if isinstance(inputs, list) and len(inputs) > n_features:
+        raise TooLarge("the number of inputs", n_features)
     try:
         return msgspec.convert(value, InferenceRequest)
     except msgspec.ValidationError:
         raise InvalidRequest.at("", "not-an-inference-request") from None
 
 
-def _cells(tensor: Input, rest: memoryview, *, at: str) -> tuple[Cells, memoryview]:
+def _cells(tensor: Input, rest: memoryview, *, max_rows: int, at: str) -> tuple[Cells, memoryview]:
     """The cells of a tensor, and the bytes behind those of the tensor."""
     datatype = DATATYPES.get(tensor.datatype)
     if datatype is None:
         raise InvalidRequest.at(f"{at}/datatype", "unknown-choice", accepted=DATATYPES)
-    n_rows = _n_rows(tensor.shape, at=at)
+    n_rows = _n_rows(tensor.shape, max_rows=max_rows, at=at)
     size = tensor.parameters.binary_data_size
     if (size is None) == (tensor.data is None):
         raise InvalidRequest.at(at, "needs-data-or-bytes")
@@ -132,12 +137,12 @@ def _cells(tensor: Input, rest: memoryview, *, at: str) -> tuple[Cells, memoryvi
     return cells, rest[size:]
 
 
-def _n_rows(shape: list[int], *, at: str) -> int:
+def _n_rows(shape: list[int], *, max_rows: int, at: str) -> int:
     """The number of rows of a column of shape ``[n]`` or ``[n, 1]``."""
     if len(shape) not in (1, 2) or shape[0] < 0 or shape[1:] not in ([], [1]):
         raise InvalidRequest.at(f"{at}/shape", "not-a-column", accepted=("[n]", "[n, 1]"))
-    if shape[0] > limits.MAX_PREDICTION_ROWS:
-        raise TooLarge("the number of rows", limits.MAX_PREDICTION_ROWS)
+    if shape[0] > max_rows:
+        raise TooLarge("the number of rows", max_rows)
     return shape[0]
 
 

@@ -10,20 +10,18 @@ from grovekeeper_client.rows import read_stream, write_stream
 
 MAX_ROWS = 10_000
 """Rows of one request."""
-MAX_VALUES = 5_000_000
-"""Values and names of members in one request."""
+MAX_CELLS = 1_000_000
+"""Rows times columns of one request."""
 MAX_BYTES = 16 * 1024 * 1024
 """Bytes of one request."""
-_VALUES_OF_THE_FRAME = 10_000
-"""More than the values and names of a request besides those of its rows."""
 
 
 def predict_rows(
     client: Client, model_id: str, rows: Sequence[Mapping[str, Any]], *, read_out: str | None = None
 ) -> Json:
     """Predictions for rows, each a mapping from feature to cell; ``read_out``: default the model's."""
-    n_values = 1 + 2 * max(map(len, rows), default=0)
-    return _in_parts(client, model_id, lambda start, stop: {"rows": rows[start:stop]}, (len(rows), n_values), read_out)
+    shape = len(rows), max(map(len, rows), default=0)
+    return _in_parts(client, model_id, lambda start, stop: {"rows": rows[start:stop]}, shape, read_out)
 
 
 def predict_columns(
@@ -43,7 +41,8 @@ def predict_table(client: Client, model_id: str, table: Any, *, read_out: str | 
     def body(start: int, stop: int) -> bytes:
         return write_stream(table, start, stop, read_out=read_out)
 
-    return _sent(body, lambda part: read_stream(client.predict_table(model_id, part)), table.num_rows, size=MAX_ROWS)
+    size = _n_rows_at_once(table.num_columns)
+    return _sent(body, lambda part: read_stream(client.predict_table(model_id, part)), table.num_rows, size=size)
 
 
 def _in_parts(
@@ -59,17 +58,22 @@ def _in_parts(
         client: calls the service.
         model_id: of a model.
         part: the body with the rows from the first number up to the second.
-        shape: number of rows, and of values and names in each.
+        shape: number of rows, and of columns.
         read_out: default the model's.
     """
     options = {} if read_out is None else {"read_out": read_out}
-    n_rows, n_values = shape
-    size = max(1, min(MAX_ROWS, (MAX_VALUES - _VALUES_OF_THE_FRAME) // max(n_values, 1)))
+    n_rows, n_columns = shape
+    size = _n_rows_at_once(n_columns)
 
     def body(start: int, stop: int) -> bytes:
         return json.dumps({**part(start, stop), **options}, allow_nan=False).encode()
 
     return _sent(body, lambda text: client.predict(model_id, text), n_rows, size=size)
+
+
+def _n_rows_at_once(n_columns: int) -> int:
+    """Rows of one request with so many columns."""
+    return max(1, min(MAX_ROWS, MAX_CELLS // max(n_columns, 1)))
 
 
 def _sent(body: Callable[[int, int], bytes], send: Callable[[bytes], Json], n_rows: int, *, size: int) -> Json:

@@ -100,7 +100,7 @@ def predictions() -> Iterator[Refused]:
         ("empty", b""),
         ("nan", b'{"rows": [{"age": NaN}]}'),
         ("not-utf-8", b'{"rows": [{"age": "\xff"}]}'),
-        ("deep", b'{"rows": [{"age": ' + b"[" * 100_000 + b"]" * 100_000 + b"}]}"),
+        ("deep", b'{"rows": [{"age": ' + b"[" * 20_000 + b"]" * 20_000 + b"}]}"),
     ):
         yield Refused(f"predict-{name}", "POST", predict, "malformed-request", {"content": content})
     plain = {"content": b"{}", "headers": {"Content-Type": "text/plain"}}

@@ -30,7 +30,7 @@ class _Counting:
 
 def test_the_limits_are_those_of_the_service() -> None:
     assert predictions.MAX_ROWS == limits.MAX_PREDICTION_ROWS
-    assert predictions.MAX_VALUES == limits.MAX_PREDICTION_BODY_NODES
+    assert predictions.MAX_CELLS == limits.MAX_PREDICTION_CELLS
     assert predictions.MAX_BYTES == limits.MAX_PREDICTION_BODY_BYTES
 
 
@@ -48,12 +48,12 @@ def test_any_number_of_rows_is_predicted(extra: int) -> None:
         assert len(client.sizes) == max(-(-n_rows // limits.MAX_PREDICTION_ROWS), 1)
 
 
-def test_wide_rows_stay_below_the_limit_of_values() -> None:
+def test_wide_rows_stay_below_the_limit_of_cells() -> None:
     client = _Counting()
     wide = {"n": list(range(7_000)), **{f"c{n}": [None] * 7_000 for n in range(999)}}
     predict_columns(client, "md_1", wide, n_rows=7_000)  # type: ignore[arg-type]
     assert sum(client.sizes) == 7_000
-    assert max(body.count(b",") + body.count(b":") for body in client.bodies) < limits.MAX_PREDICTION_BODY_NODES
+    assert max(client.sizes) == limits.prediction_rows(1_000)
 
 
 def test_long_cells_stay_below_the_limit_of_bytes() -> None:

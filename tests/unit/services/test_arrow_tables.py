@@ -73,7 +73,7 @@ def test_a_table_is_read_as_its_cells_in_json_are(data: st.DataObject) -> None:
         arrays[name] = pa.array(cells[name], kind)
     body = stream_of(pa.table(arrays), max_chunksize=data.draw(st.integers(1, 7)))
     by_table = _sanitised(dict(arrow_tables.read(body, NAMES).columns))
-    decoded = predict.decode(json.dumps({"columns": cells}).encode()).columns or {}
+    decoded = predict.decode(json.dumps({"columns": cells}).encode(), len(NAMES)).columns or {}
     by_json = _sanitised({name: JsonCells(values) for name, values in decoded.items()})
     if isinstance(by_json, list):
         assert by_table == by_json
@@ -241,3 +241,18 @@ def _buffers_at(metadata: bytearray, n_buffers: int) -> int:
     if at < 0:
         at = metadata.find(struct.pack("<i", n_buffers))
     return at + 4
+
+
+def test_rows_times_features_and_batches_times_columns_have_limits() -> None:
+    """Columns of nulls have no bytes, and a record batch without rows few."""
+    names = [f"x{index}" for index in range(2_000)]
+    nulls = pa.table({name: pa.nulls(501) for name in names})
+    for table, chunk, limit in (
+        (nulls, None, 500),
+        (nulls.slice(0, 40), 1, limits.MAX_PREDICTION_ARRAYS),
+    ):
+        with pytest.raises(TooLarge) as refused:
+            arrow_tables.read(stream_of(table, max_chunksize=chunk), names)
+        assert refused.value.limit == limit
+    assert len(arrow_tables.read(stream_of(nulls.slice(0, 500)), names).columns) == 2_000
+    assert len(arrow_tables.read(stream_of(nulls.select(["x1"])), ["x1"]).columns["x1"]) == 501

@@ -42,7 +42,7 @@ CELLS = {
 def _general(body: bytes) -> tuple[SanitisedColumns, str | None] | None:
     """Columns and read-out of a body by the general reader, which refuses an invalid body."""
     try:
-        request = predict.decode(body)
+        request = predict.decode(body, len(SCHEMA.features))
         if request.rows is not None:
             return sanitise_prediction_rows(SCHEMA, request.rows), request.read_out
         cells = {name: JsonCells(values) for name, values in (request.columns or {}).items()}

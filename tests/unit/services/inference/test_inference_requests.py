@@ -39,13 +39,13 @@ def _listed(cells: Cells) -> list[Any]:
 
 
 def test_bytes_of_a_known_client_are_read() -> None:
-    request, columns = read(_OF_TRITONCLIENT, ["314"])
+    request, columns = read(_OF_TRITONCLIENT, ["314"], n_features=4)
     assert {name: _listed(cells) for name, cells in columns.items()} == {**_PEOPLE, "hours": [40.5, None, 1e300]}
     assert (request.id, request.parameters.binary_data_output, request.outputs) == ("7", True, None)
 
 
 def test_json_of_a_known_client_is_read() -> None:
-    request, columns = read(_JSON_OF_TRITONCLIENT, [])
+    request, columns = read(_JSON_OF_TRITONCLIENT, [], n_features=4)
     assert columns == {**_PEOPLE, "hours": [40.5, 2.0, 1e300]}
     assert request.outputs is not None
     assert [(item.name, item.parameters.binary_data) for item in request.outputs] == [
@@ -63,7 +63,7 @@ def test_json_of_a_known_client_is_read() -> None:
     ],
 )
 def test_values_in_json_are_flat_or_nested(datatype: str, shape: list[int], data: Any, cells: list[object]) -> None:
-    assert read(_body(datatype, shape, data=data), [])[1] == {"a": cells}
+    assert read(_body(datatype, shape, data=data), [], n_features=1)[1] == {"a": cells}
 
 
 def _body(datatype: str, shape: object, **changes: object) -> bytes:
@@ -92,7 +92,7 @@ HOSTILE: dict[str, tuple[bytes, list[str], type[GrovekeeperError], str]] = {
     "a name twice": (b'{"inputs": [], "inputs": []}', [], MalformedRequest, ""),
     "NaN in JSON": (_JSON.replace(b"[1.0]", b"[NaN]"), [], MalformedRequest, ""),
     "a number of many digits": (_JSON.replace(b"[1.0]", b"[" + b"9" * 10_000 + b"]"), [], MalformedRequest, ""),
-    "deep nesting": (b"[" * 100_000, [], MalformedRequest, ""),
+    "deep nesting": (b"[" * 20_000, [], MalformedRequest, ""),
     "half of a surrogate pair": (_JSON[:-1] + rb', "id": "\ud800"}', [], MalformedRequest, ""),
     "a name with half of a pair": (_JSON[:-1] + rb', "\udfff": 1}', [], MalformedRequest, ""),
     "no object": (b"[]", [], InvalidRequest, ""),
@@ -136,17 +136,35 @@ HOSTILE: dict[str, tuple[bytes, list[str], type[GrovekeeperError], str]] = {
 def test_a_hostile_request_is_refused_where_it_lies(name: str) -> None:
     body, lengths, kind, at = HOSTILE[name]
     with pytest.raises(kind) as refused:
-        read(body, lengths)
+        read(body, lengths, n_features=2)
     if isinstance(refused.value, InvalidRequest):
         assert [error.at for error in refused.value.errors] == [at]
 
 
 def test_infinities_and_nan_of_bytes_are_numbers_and_missing() -> None:
     body, lengths = _binary("FP64", [3], struct.pack("<3d", math.inf, -math.inf, math.nan))
-    assert _listed(read(body, lengths)[1]["a"]) == [math.inf, -math.inf, None]
+    assert _listed(read(body, lengths, n_features=2)[1]["a"]) == [math.inf, -math.inf, None]
 
 
 def test_values_are_counted_before_they_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_PREDICTION_BODY_NODES", 5)
     with pytest.raises(TooLarge):
-        read(_JSON, [])
+        read(_JSON, [], n_features=2)
+
+
+@pytest.mark.parametrize("n_inputs", [3, 270_000])
+def test_more_tensors_than_a_model_has_columns_are_refused_before_they_are_built(n_inputs: int) -> None:
+    """Each empty tensor costs more than a hundred times its bytes."""
+    tensor = {"name": "a", "datatype": "FP64", "shape": [0], "data": []}
+    with pytest.raises(TooLarge) as refused:
+        read(json.dumps({"inputs": [tensor] * n_inputs}).encode(), [], n_features=2)
+    # The larger body is not even parsed: its values and names are counted.
+    assert refused.value.limit == (2 if n_inputs == 3 else limits.inference_nodes(2))
+
+
+def test_rows_times_features_of_a_model_have_a_limit() -> None:
+    for n_rows, n_features in ((501, 2_000), (10_001, 3)):
+        with pytest.raises(TooLarge) as refused:
+            read(_body("FP64", [n_rows], data=[1.0] * n_rows), [], n_features=n_features)
+        assert refused.value.limit == n_rows - 1
+        assert read(_body("FP64", [n_rows - 1], data=[1.0] * (n_rows - 1)), [], n_features=n_features)[1]
