@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from app.api.readiness import Readiness
 from app.core import limits
 from app.core.errors import Unavailable
 
-HEADS: Any = object()
+HEADS: Any = SimpleNamespace(read_revision=lambda: True)
 
 
 def test_a_check_that_hangs_is_unavailable_in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
