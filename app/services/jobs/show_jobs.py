@@ -98,9 +98,10 @@ def job_out(row: JobRow) -> JobOut:
 
 
 def charged_jobs(session: Session, job_ids: Iterable[str | None]) -> dict[str, ChargedJob]:
-    """The facts of jobs that stand beside their entries, by id; ids of other things have none."""
-    ids = sorted({job_id for job_id in job_ids if job_id is not None})
-    return {row.id: _charged_job(row) for row in queue.several(session, ids)}
+    """The facts of jobs that stand beside their entries, by id, in the given order; ids of other things have none."""
+    ids = list(dict.fromkeys(job_id for job_id in job_ids if job_id is not None))
+    rows = {row.id: row for row in queue.several(session, ids)}
+    return {job_id: _charged_job(rows[job_id]) for job_id in ids if job_id in rows}
 
 
 def _charged_job(row: JobRow) -> ChargedJob:
