@@ -173,7 +173,9 @@ def delete(
         client.delete_dataset(dataset)
     if call.as_json:
         call.output.json({"dataset": dataset, "deleted": True})
-    call.output.say(f"erased the rows of {dataset}; what was spent stays in the ledger, and counts again for this name")
+    call.output.say(
+        f"erased the rows of {dataset}; what was spent stays in the ledger, and counts for the next dataset of this name"
+    )
 
 
 @app.command("erase-unit")

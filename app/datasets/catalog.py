@@ -152,17 +152,17 @@ def newest_erased(session: Session, name: str, *, with_account: bool = False) ->
     return None if row is None else Dataset(row)
 
 
-def of_same_columns(session: Session, dataset: Dataset, ids: Collection[str], *, limit: int) -> list[Dataset]:
+def of_same_columns(session: Session, dataset: Dataset, ids: Collection[str]) -> dict[str, Named]:
     """Those of several datasets that declare the columns of another dataset, under another name and outside its
-    population; the newest first."""
+    population; the newest first, by id."""
     row = dataset.row
-    query = select(DatasetRow).where(
+    query = select(DatasetRow.id, DatasetRow.name, DatasetRow.deleted_at).where(
         DatasetRow.id.in_(ids), DatasetRow.name != row.name, DatasetRow.schema == row.schema
     )
     if row.population is not None:
         query = query.where(func.coalesce(DatasetRow.population, "") != row.population)
-    rows = session.execute(query.order_by(DatasetRow.created_at.desc()).limit(limit)).scalars()
-    return [Dataset(other) for other in rows]
+    newest_first = query.order_by(DatasetRow.created_at.desc())
+    return {dataset_id: Named(name, deleted_at) for dataset_id, name, deleted_at in session.execute(newest_first)}
 
 
 def find(session: Session, reference: str) -> Dataset:

@@ -106,6 +106,11 @@ def _check_opening_load(summary: Summary, before: "Account", compared: Summary) 
     """Compares an opening load with the complete export of the erased dataset."""
     continued, header, erased = summary.continued, summary.header, compared.header
     assert continued is not None, "the caller has compared the names"
+    if compared.last.sequence < continued.sequence:
+        ends, names = compared.last.sequence, continued.sequence
+        raise Broken(
+            f"the export of {erased.dataset} is too short: it ends with entry {ends}, and entry {names} was its last"
+        )
     for field, stated, actual in (
         ("accountant", header.accountant, erased.accountant),
         ("delta", header.delta, erased.delta),

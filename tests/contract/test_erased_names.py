@@ -84,7 +84,7 @@ def test_a_dataset_that_is_erased_and_declared_again_has_what_it_had_left(instal
     erased = _erased(installation, "1")
     again = _declared(installation)
     assert (again.account.charged, again.account.remaining, again.continues) == ("1", "2", erased.id)
-    assert [warning for warning in again.warnings if erased.id in warning and "counts in the cap" in warning]
+    assert [warning for warning in again.warnings if erased.id in warning and "1 of the cap of 3 is spent" in warning]
     with pytest.raises(BudgetExceeded):
         _spend(installation, again.id, "2.1")
     _spend(installation, again.id, "2")
@@ -101,7 +101,7 @@ def test_a_check_says_that_an_account_goes_on(installation: Installation) -> Non
     erased = _erased(installation, "1")
     checked = check_declaration(installation, OWNER, DatasetIn.model_validate(DECLARATION))
     assert (checked.continues, checked.account.remaining) == (erased.id, "2")
-    assert any("counts in the cap" in warning for warning in checked.warnings)
+    assert any("1 of the cap of 3 is spent" in warning for warning in checked.warnings)
     assert show_dataset(installation, OWNER, "clinic").id == erased.id, "a check stores nothing"
 
 

@@ -76,8 +76,8 @@ def take_up(session: Session, principal: Principal, dataset: Dataset, declaratio
         return TakenUp()
     balance = statements.balance(session, dataset.id)
     warning = (
-        f"The account of the erased dataset {erased.name} ({erased.id}) goes on here: its loss of "
-        f"{balance.text(balance.charged)} counts in the cap of {balance.text(balance.cap)} ({balance.unit})."
+        f"The account of the erased dataset {erased.name} ({erased.id}) goes on here: "
+        f"{balance.text(balance.charged)} of the cap of {balance.text(balance.cap)} is spent."
     )
     return TakenUp(act={"continues": erased.id}, warnings=[warning])
 
@@ -86,14 +86,14 @@ def same_columns(session: Session, principal: Principal, dataset: Dataset) -> li
     """A warning where other datasets of the owner have the columns of a new dataset: their budgets do not add up by
     themselves. Datasets of its population add up, and are left out."""
     owned = grants.granted_as(session, principal, Role.OWNER)
-    alike = [
-        f"{other.name} ({other.id}{', erased' if other.is_deleted else ''})"
-        for other in catalog.of_same_columns(session, dataset, owned, limit=limits.MAX_SHOWN_SAME_COLUMNS)
-    ]
-    if not alike:
+    newest: dict[str, str] = {}  # by name: the erased datasets of a name lead to the account of the newest
+    for dataset_id, named in catalog.of_same_columns(session, dataset, owned).items():
+        newest.setdefault(named.name, f"{named.name} ({dataset_id}{', erased' if named.deleted_at else ''})")
+    if not newest:
         return []
+    shown = ", ".join(list(newest.values())[: limits.MAX_SHOWN_SAME_COLUMNS])
     return [
-        f"You have other datasets of the same columns: {', '.join(alike)}. If the rows are about the same people, "
+        f"You have other datasets of the same columns: {shown}. If the rows are about the same people, "
         "their losses add up: name all of them in one population, or take the name of an erased dataset, whose account "
         "then goes on."
     ]
