@@ -9,7 +9,6 @@ import typer
 from app.cli.arguments import KeyArgument, check_new
 from app.cli.command import Remote, command
 from app.cli.installation import HomeOptions
-from app.core.settings import GLOBAL_ROLES
 
 app = typer.Typer(help="Make, list, rotate and revoke keys.", no_args_is_help=True)
 
@@ -44,8 +43,8 @@ def create(
     with call.client() as client:
         made = client.create_key(name, role or [], expires_at=expires_at)
     _show_secret(call, made, save)
-    if not set(GLOBAL_ROLES).intersection(role or ()):
-        call.output.hint(f"grovekeeper datasets grant DATASET {made['id']} {(role or ['analyst'])[0]}")
+    if not role:
+        call.output.hint(f"grovekeeper datasets grant DATASET {made['id']} analyst")
 
 
 @app.command("list")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from app.core import json_text, limits
@@ -18,7 +18,8 @@ from app.core.dask_cluster import DaskCluster
 from app.core.errors import InstallationError
 
 PREFIX = "GROVEKEEPER_"
-GLOBAL_ROLES = ("admin", "owner", "auditor")
+GlobalRole: TypeAlias = Literal["admin", "owner", "auditor"]
+GLOBAL_ROLES: tuple[GlobalRole, ...] = get_args(GlobalRole)
 """Roles that take effect without a grant."""
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 

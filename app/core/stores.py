@@ -2,7 +2,7 @@
 
 A store has files under names with folders, such as ``rows/ds_1/ep_1.parquet``. A file gets its name when its content is
 complete and durable, and never changes under its name: only ``existing="replace"`` puts another file in its place, in
-one step. Names have no meaning to a store.
+one step. A store gives no meaning to a name.
 
 A store that cannot answer raises ``OSError``, as a broken disk does, so callers have one rule for both.
 """
@@ -20,6 +20,9 @@ from app.core import durable
 
 Existing = Literal["replace", "keep", "refuse"]
 """What to do when a file of that name exists; see :func:`app.core.durable.new_file`."""
+
+FOLDERS_OF_ROWS = ("codes", "prints", "rows")
+"""The folders whose files come from private rows (:mod:`app.datasets.row_files`)."""
 
 
 class StoreUnreachable(OSError):

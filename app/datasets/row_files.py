@@ -19,12 +19,9 @@ from pathlib import Path
 from app.core import durable
 from app.core.data_keys import DataKey
 from app.core.sealed_files import SealedFile
-from app.core.stores import Listed, Store, StoredFile
+from app.core.stores import FOLDERS_OF_ROWS, Listed, Store, StoredFile
 
-ROWS_FOLDER = "rows"
-PRINTS_FOLDER = "prints"
-CODES_FOLDER = "codes"
-_FOLDERS = (CODES_FOLDER, PRINTS_FOLDER, ROWS_FOLDER)
+CODES_FOLDER, PRINTS_FOLDER, ROWS_FOLDER = FOLDERS_OF_ROWS
 _ENDINGS = (".codes", ".prints", ".parquet", ".units")
 _ID = re.compile(r"[a-z0-9_]{1,64}", re.ASCII)
 
@@ -106,14 +103,14 @@ def erase_dataset(store: Store, dataset_id: str) -> None:
 
     An upload that still runs cannot be committed any more, and erases what it wrote meanwhile.
     """
-    for kind in _FOLDERS:
+    for kind in FOLDERS_OF_ROWS:
         for file in list(store.files(_folder(dataset_id, kind=kind))):
             store.delete(file.name)
 
 
 def files_of_datasets(store: Store) -> Iterator[tuple[str, Listed]]:
     """Every file in the folder of a dataset, with the id of the dataset."""
-    for kind in _FOLDERS:
+    for kind in FOLDERS_OF_ROWS:
         for file in store.files(kind):
             dataset_id = file.name.split("/")[1]
             if _ID.fullmatch(dataset_id):
@@ -136,7 +133,7 @@ def erase_unfinished(store: Store, *, before: datetime) -> int:
     Returns:
         The number of files erased.
     """
-    files = (file for kind in _FOLDERS for file in store.files(kind) if _is_unfinished(file))
+    files = (file for kind in FOLDERS_OF_ROWS for file in store.files(kind) if _is_unfinished(file))
     left = [file for file in files if file.changed_at < before]
     for file in left:
         store.delete(file.name)

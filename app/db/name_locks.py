@@ -10,6 +10,8 @@ from collections.abc import Collection
 from sqlalchemy import Connection, func, select, text
 from sqlalchemy.orm import Session
 
+from app.db.round_trips import sent_together
+
 
 def lock(session: Session, *, shared: Collection[str] = (), exclusive: Collection[str] = ()) -> None:
     """Locks names in the order of the names, before any row is locked.
@@ -22,9 +24,9 @@ def lock(session: Session, *, shared: Collection[str] = (), exclusive: Collectio
     if session.get_bind().dialect.name == "sqlite":
         return
     acquire = {True: func.pg_advisory_xact_lock, False: func.pg_advisory_xact_lock_shared}
-    names = sorted({*shared, *exclusive})
-    if names:  # the columns of a row are computed from the first to the last
-        session.execute(select(*(acquire[name in exclusive](number(name)) for name in names)))
+    with sent_together(session):
+        for name in sorted({*shared, *exclusive}):  # a statement for each: SQL promises no order within one
+            session.connection().execute(select(acquire[name in exclusive](number(name))))
 
 
 def take(connection: Connection, name: str, *, wait_s: float) -> None:

@@ -11,9 +11,10 @@ from sqlalchemy.orm import Session
 
 @contextmanager
 def sent_together(session: Session) -> Iterator[None]:
-    """Sends the statements of the block together when the block ends; all of them INSERT without RETURNING.
+    """Sends the statements of the block together when the block ends; nobody reads rows of them.
 
-    The server runs them in order, and none after one that failed.
+    A SELECT that locks goes through ``session.connection()``, because the session would read its rows. The server runs
+    the statements in order, and none after one that failed.
 
     Raises:
         DBAPIError: a statement failed, or the connection did, as if the statement had been sent alone.

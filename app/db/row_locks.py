@@ -1,14 +1,15 @@
 """Locks rows of several tables until the transaction ends: table after table, the rows in order of their ids."""
 
 from collections.abc import Collection
-from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from app.db.round_trips import sent_together
 
 
 def lock(session: Session, *tables: tuple[InstrumentedAttribute[str], Collection[str]]) -> None:
-    """Locks the rows that exist, in one statement. On SQLite, the only write transaction excludes every other one.
+    """Locks the rows that exist. On SQLite, the only write transaction excludes every other one.
 
     On PostgreSQL, a statement sees the rows of the time when it began, but it may wait for locks. So what is read under
     the locks is read by later statements.
@@ -19,9 +20,7 @@ def lock(session: Session, *tables: tuple[InstrumentedAttribute[str], Collection
     """
     if session.get_bind().dialect.name == "sqlite":
         return
-    query: Any = None
-    for column, ids in tables:
-        rows = select(column).where(column.in_(ids)).order_by(column).with_for_update()
-        # PostgreSQL completes the array, which is never NULL, before it reads the first row of the next table.
-        query = rows if query is None else rows.where(func.array(query.scalar_subquery()).is_not(None))
-    session.execute(query)
+    with sent_together(session):
+        for column, ids in tables:  # a statement for each: SQL promises no order within one
+            rows = select(column).where(column.in_(ids)).order_by(column)
+            session.connection().execute(rows.with_for_update())

@@ -151,7 +151,7 @@ class LockedAccounts:
 
     def committed(self) -> None:
         """Takes note that the transaction was committed."""
-        reconciliation.remember(self._entries, self._budgets)
+        reconciliation.remember(self._session, self._entries, self._budgets)
 
     def _require_confirmed(self, account_ids: Collection[str]) -> None:
         for account_id in sorted(account_ids):
@@ -234,7 +234,7 @@ class _Read:
 
 def _state(session: Session, row: AccountRow) -> AccountState:
     """The state of a locked account: that of its entries; of an account that is refused unread, the stored one."""
-    replay = reconciliation.verified(row)
+    replay = reconciliation.verified(session, row)
     if replay is None:
         return state.read(session, [row])[row.id]
     return replace(state.of_totals(session, row, replay.totals), bound=replay.bound)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
+from sqlalchemy import URL
 from sqlalchemy.orm import Session
 
 from app.core import limits
@@ -47,10 +48,10 @@ class _Verified:
     population_id: str | None
 
 
-_verified: dict[str, _Verified] = {}
-"""By account: 2.5 KB for an account, and 0.4 KB for each distinct scope and open reservation in the database."""
-_differing: set[str] = set()
-"""Accounts of which a scope or an open reservation differed at the last comparison of all of them."""
+_verified: dict[tuple[URL, str], _Verified] = {}
+"""By database and account: 2.5 KB for an account, and 0.4 KB for each distinct scope and open reservation."""
+_differing: set[tuple[URL, str]] = set()
+"""Databases and accounts of which a scope or an open reservation differed at the last comparison of all of them."""
 
 
 def doubts(
@@ -125,23 +126,29 @@ def is_everything_equal(session: Session, row: AccountRow) -> bool:
     return True
 
 
-def verified(row: AccountRow) -> Replay | None:
+def verified(session: Session, row: AccountRow) -> Replay | None:
     """The state after all entries of an account, if this process has verified them. Nobody may change it."""
-    known = _verified.get(row.id)
+    known = _verified.get(_place(session, row.id))
     return None if known is None or known.replay.hash != row.last_hash else known.replay
 
 
-def remember(entries: Sequence[tuple[str, Entry]], budgets: Budgets) -> None:
+def _place(session: Session, account_id: str) -> tuple[URL, str]:
+    """Where a state is kept: a copy of a database has accounts of the same ids."""
+    return session.get_bind().engine.url, account_id
+
+
+def remember(session: Session, entries: Sequence[tuple[str, Entry]], budgets: Budgets) -> None:
     """Advances verified states by entries that this process has committed, so that no comparison reads them.
 
     Args:
+        session: of the transaction.
         entries: all entries of the transaction, each with the id of its account, in the order of their sequences.
         budgets: after the entries.
     """
     advanced: dict[str, _Verified | None] = {}
     for account_id, entry in entries:
         if account_id not in advanced:
-            known = _verified.get(account_id)
+            known = _verified.get(_place(session, account_id))
             continues = known is not None and known.replay.hash == entry.previous_hash
             advanced[account_id] = replace(known, replay=known.replay.copy()) if known and continues else None
         if (known := advanced[account_id]) is not None:
@@ -152,7 +159,7 @@ def remember(entries: Sequence[tuple[str, Entry]], budgets: Budgets) -> None:
         account = budgets.accounts.get(account_id)
         if account is not None and account.bound is not None:
             known.replay.bound = account.bound
-        _verified[account_id] = known
+        _verified[_place(session, account_id)] = known
 
 
 @dataclass(frozen=True)
@@ -171,9 +178,9 @@ class _Comparison:
             self.of_every_scope(row)
         except BalanceMismatch:
             if self.is_locked:
-                _differing.add(row.id)
+                _differing.add(_place(self.session, row.id))
             raise
-        _differing.discard(row.id)
+        _differing.discard(_place(self.session, row.id))
 
     def of_every_scope(self, row: AccountRow) -> None:
         if row.privacy_unit is None:
@@ -190,14 +197,14 @@ class _Comparison:
         self._of_dataset(row, verified, population_id)
 
     def of_last_comparison(self, row: AccountRow) -> None:
-        _require(row.id, "a scope or a reservation", equal=row.id not in _differing)
+        _require(row.id, "a scope or a reservation", equal=_place(self.session, row.id) not in _differing)
 
     def _of_dataset(self, row: AccountRow, verified: _Verified, population_id: str | None) -> None:
         if row.delta_set_aside is not None:
             _require(row.id, "delta", equal=state.charged_deltas(self.session, row.id) == verified.replay.deltas)
         if population_id != verified.population_id:
             _require(row.id, "population", equal=verified.population_id is None)
-            _verified[row.id] = replace(verified, population_id=population_id)
+            _verified[_place(self.session, row.id)] = replace(verified, population_id=population_id)
 
     def of_population(self, row: AccountRow, loads: Mapping[str, int]) -> None:
         verified = self._facts(row)
@@ -213,7 +220,8 @@ class _Comparison:
 
     def _caught_up(self, row: AccountRow) -> _Verified:
         """The state after all entries of an account, of which one call reads at most a fixed number."""
-        known = _verified.get(row.id)
+        place = _place(self.session, row.id)
+        known = _verified.get(place)
         if known is not None and (known.replay.sequence, known.replay.hash) == (row.last_sequence, row.last_hash):
             return known
         if known is not None and known.replay.sequence > row.last_sequence and not self.is_locked:
@@ -226,7 +234,7 @@ class _Comparison:
         replay = known.replay.copy()
         for entry in following:
             replay.take(entry)
-        verified = _verified[row.id] = replace(known, replay=replay)
+        verified = _verified[place] = replace(known, replay=replay)
         if len(following) == limits.MAX_ENTRIES_VERIFIED_AT_ONCE and replay.sequence < row.last_sequence:
             raise Unverified
         return verified

@@ -1,7 +1,7 @@
 """Reads the stored totals of scopes: their sums by account, or the totals of every scope.
 
-An account may have thousands of scopes. An admission reads the sums; the totals of all scopes are read as three lists,
-because a row for each scope would take longer.
+An account may have thousands of scopes. An admission reads the sums; the totals of all scopes are read as one text in
+JSON, because a row for each scope would take longer.
 """
 
 import json
@@ -17,14 +17,9 @@ from app.ledger.tables import BoxRow
 
 _COLUMNS = BoxRow.__table__.c
 _OF_ACCOUNTS = _COLUMNS.account_id.in_(bindparam("account_ids", expanding=True))
-_LISTED = ("box", "charged", "reserved")
-_LISTS = (
-    select(
-        _COLUMNS.account_id,
-        *(func.aggregate_strings(cast(_COLUMNS[name], Text), ",").label(name) for name in _LISTED),
-    )
-    .where(_OF_ACCOUNTS)
-    .group_by(_COLUMNS.account_id)
+_SCOPE = '"' + _COLUMNS.box + '":[' + cast(_COLUMNS.charged, Text) + "," + cast(_COLUMNS.reserved, Text) + "]"
+_SCOPES = (
+    select(_COLUMNS.account_id, func.aggregate_strings(_SCOPE, ",")).where(_OF_ACCOUNTS).group_by(_COLUMNS.account_id)
 )
 SUBQUERY = (
     select(
@@ -65,17 +60,9 @@ def by_digest(session: Session, account_ids: Sequence[str]) -> dict[str, Mapping
     SQLite stores texts in columns of integers. Amounts that another program wrote as texts equal no amount here.
     """
     totals: dict[str, Mapping[str, tuple[Any, Any]]] = {account_id: {} for account_id in account_ids}
-    for account_id, *texts in session.execute(_LISTS, {"account_ids": account_ids}):
-        digests, charged, reserved = texts[0].split(","), *map(_integers, texts[1:])
-        if not len(digests) == len(charged) == len(reserved):
-            digests, charged, reserved = texts[:1], texts[1:2], texts[2:]
-        totals[account_id] = dict(zip(digests, zip(charged, reserved, strict=True), strict=True))
+    for account_id, scopes in session.execute(_SCOPES, {"account_ids": account_ids}):
+        try:
+            totals[account_id] = {digest: (each[0], each[1]) for digest, each in json.loads(f"{{{scopes}}}").items()}
+        except (ValueError, IndexError):
+            totals[account_id] = {scopes: ("", "")}
     return totals
-
-
-def _integers(listed: str) -> list[Any]:
-    try:
-        integers: list[Any] = json.loads(f"[{listed}]")
-    except ValueError:
-        return listed.split(",")
-    return integers

@@ -13,22 +13,22 @@ from app.core.errors import GrovekeeperError, InstallationError
 from app.core.groups import Groups
 from app.core.private_files import close_to_others
 from app.core.settings import Settings
-from app.core.stores import Directory, Store
+from app.core.stores import FOLDERS_OF_ROWS, Directory, Store
 from app.core.tally import Tally
 from app.db.engine import database_file, dialect_of, parse_url
 from app.db.unit_of_work import Database
 from app.registry.cache import ArtifactCache
+from app.registry.store import FOLDER as ARTIFACTS_FOLDER
 from app.registry.store import ArtifactStore
 
 UNFINISHED_RESTORE = "restore.unfinished"
 """File in the home that marks a restore until it is complete."""
 
 PRIVATE_NAMES = (
-    "rows",
-    "prints",
+    *FOLDERS_OF_ROWS,
     "cache",
     "jobs",
-    "artifacts",
+    ARTIFACTS_FOLDER,
     "storage.key",
     "signing.key",
     "fingerprint.key",

@@ -1,18 +1,19 @@
 """Defines the types of ``/keys``: access keys and subjects of the identity provider."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated
 
 from pydantic import Field
 
 from app.core import limits
+from app.core.settings import GLOBAL_ROLES, GlobalRole
 from app.wire.base import NO_CONTROLS, Answer, Instant, Request
-
-RoleName = Literal["admin", "owner", "analyst", "predictor", "auditor"]
 
 
 class KeyIn(Request):
+    """Other roles are granted on a dataset. Keys of earlier versions may name some here, where they allow nothing."""
+
     name: Annotated[str, Field(min_length=1, max_length=limits.MAX_KEY_NAME_CHARS, pattern=NO_CONTROLS)]
-    roles: Annotated[list[RoleName], Field(max_length=len(get_args(RoleName)), fail_fast=True)]
+    roles: Annotated[list[GlobalRole], Field(max_length=len(GLOBAL_ROLES), fail_fast=True)]
     expires_at: Instant | None = None
 
 

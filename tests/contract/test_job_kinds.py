@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import LeaseLost, NotFound, Unavailable
+from app.core.stop_signals import Stop
 from app.datasets import private_rows
 from app.forests import predict as forests
 from app.jobs import queue
@@ -18,11 +19,12 @@ from app.registry import models as registered
 from app.services import models, preparation
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.evaluations.show_evaluations import show_evaluation
-from app.services.execution import run_job
+from app.services.execution import kinds, run_job
 from app.services.execution.run_job import JobFailed
 from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
 from app.services.profiles.show_profiles import show_profile
+from app.worker import main, supervise
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, evaluation, model, perform_here, profile, run
@@ -168,6 +170,21 @@ def test_a_model_deleted_during_its_evaluation_is_evaluated(scene: Scene) -> Non
 
     run(scene, late)
     assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
+
+
+def test_a_job_of_an_unknown_kind_fails_uncharged_and_the_worker_goes_on(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A newer version may have queued it."""
+    unknown, known = profile(scene, "one"), scene.submit_job(key="two")
+    others = {name: kind for name, kind in kinds.KINDS.items() if name != "profile"}
+    monkeypatch.setattr(kinds, "KINDS", others)
+    stop = Stop()
+    monkeypatch.setattr(supervise.Supervisor, "run", lambda _, task: (perform_here(task), stop.begun.set()))
+    main._Loop(scene.installation, stop).run()
+    assert scene.end(unknown) == ("failed", "failed", ["reserve", "void"])
+    assert scene.end(known) == ("succeeded", None, ["reserve", "charge"])
+    assert "unknown kind" in caplog.text
 
 
 def _fail(task: JobTask) -> None:

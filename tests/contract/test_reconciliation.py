@@ -2,8 +2,10 @@
 
 import dataclasses
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +21,8 @@ from app.services.installation import Installation
 from app.services.ledger.balance_checks import check_balances
 from tests.support import people
 from tests.support import population_accounts as members
-from tests.support.crash_scene import EVENT, Scene
+from tests.support.crash_scene import EVENT, Scene, open_installation
+from tests.support.databases import MigratedDatabase
 from tests.support.sweeping import expired_at
 
 ASIDE = "0.00000025"
@@ -40,12 +43,6 @@ def accounts(installation: Installation) -> Installation:
         part = ledger.NewReservation("ds_c", 7, {}, EVENT, None, details=details)
         external.charge(session, part, delta=10**11, actor="key_a")
     return installation
-
-
-@pytest.fixture(autouse=True)
-def nothing_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests reuse ids of accounts in one process."""
-    monkeypatch.setattr(reconciliation, "_differing", set())
 
 
 @pytest.fixture
@@ -97,6 +94,23 @@ CHANGES = {
 def _reserved(installation: Installation, account_id: str, amount: int = 1) -> None:
     with installation.database.write() as session:
         members.reserve(session, account_id, amount, f"jb_{next(_serial)}")
+
+
+def test_a_difference_in_one_database_refuses_nothing_in_a_copy_of_it(
+    accounts: Installation, migrated_database: MigratedDatabase, tmp_path: Path
+) -> None:
+    """One process may open both, and accounts have the same ids."""
+    home = tmp_path / "other"
+    home.mkdir()
+    with migrated_database("sqlite", home) as url, closing(open_installation(url, home)) as other:
+        with other.database.write() as session:
+            members.account(session, "ds_a", members.PURE)
+        with accounts.database.write() as session:
+            session.execute(_box("ds_a", reserved=1))
+        assert check_balances(accounts) == ["ds_a"]
+        with pytest.raises(BalanceMismatch):
+            _reserved(accounts, "ds_a")
+        _reserved(other, "ds_a")
 
 
 @pytest.mark.parametrize("is_first", [False, True])

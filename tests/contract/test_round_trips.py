@@ -1,5 +1,6 @@
 """Statements that are sent together fail like statements that are sent alone, and take one round trip to PostgreSQL."""
 
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,9 +11,11 @@ from sqlalchemy import Engine, event, text
 from sqlalchemy.exc import IntegrityError
 
 from app.core.errors import Unavailable
-from app.db import migrate
+from app.datasets.tables import DatasetRow
+from app.db import migrate, name_locks, row_locks
 from app.db.round_trips import sent_together
 from app.db.unit_of_work import Database
+from app.ledger.tables import AccountRow
 from tests.support.crash_scene import opened
 from tests.support.postgres import fresh_database
 
@@ -90,6 +93,27 @@ def test_a_lost_connection_is_unavailable_and_is_replaced(database: Database) ->
             session.execute(_INSERT, {"id": 1})
             session.execute(_INSERT, {"id": 2})
     assert not notes(database)
+
+
+def test_a_statement_takes_one_lock_and_statements_follow_the_order_of_names(database: Database) -> None:
+    """SQL promises no order in which one statement computes its columns or its subqueries."""
+    sent: list[tuple[str, Any]] = []
+    event.listen(database.engine, "before_cursor_execute", lambda *it: sent.append((it[2], it[3])))
+    tables = (DatasetRow.id, ["b", "a"]), (AccountRow.id, ["d", "c"])
+    names = ["beta", "alpha", "gamma"]
+    with database.write() as session:
+        session.execute(text("CREATE TABLE datasets (id TEXT)"))
+        session.execute(text("CREATE TABLE accounts (id TEXT)"))
+        sent.clear()
+        name_locks.lock(session, shared=names, exclusive=["beta"])
+        row_locks.lock(session, *tables)
+    locks = [(statement, values) for statement, values in sent if "lock" in statement or "FOR UPDATE" in statement]
+    assert all(len(re.findall(r"pg_advisory\w+\(|FOR UPDATE", statement)) == 1 for statement, _ in locks)
+    assert [value for _, values in locks[:3] for value in values.values()] == [
+        name_locks.number(name) for name in sorted(names)
+    ]
+    assert [statement.split("FROM ")[1].split()[0] for statement, _ in locks[3:]] == ["datasets", "accounts"]
+    assert all("ORDER BY" in statement for statement, _ in locks[3:])
 
 
 def test_an_admission_takes_few_round_trips(postgres_url: str, tmp_path: Path) -> None:

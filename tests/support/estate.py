@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import update
+
+from app.access.tables import KeyRow
 from tests.support.operations import EXTERNAL, WEBHOOK, Targets, new_population
 from tests.support.server import Caller, Server, new_idempotency_key, training, worker
 
@@ -33,8 +36,11 @@ def built_estate(server: Server, folder: Path, **changes: object) -> Estate:
         evaluation = server.ended(judged.json()["job_id"])["evaluation_id"]
         profile = server.ended(accepted["job_id"])["profile_id"]
     name_model(server, dataset, rival)
+    stranger = server.caller()
+    with server.database.write() as session:  # as a key of an earlier version: without effect when held globally
+        session.execute(update(KeyRow).where(KeyRow.id == stranger.id).values(roles=["analyst", "predictor"]))
     callers = {
-        "stranger": server.caller("analyst", "predictor"),  # without effect when held globally
+        "stranger": stranger,
         "global auditor": server.caller("auditor"),
         "global owner": server.caller("owner"),
         "admin": server.admin,

@@ -12,16 +12,17 @@ from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
 from app.core import clock, limits
 from app.core.errors import GrovekeeperError
+from app.core.settings import GlobalRole
 from app.services import approvals, keys, observed
 from app.services.installation import Installation
 from app.services.ledger import evidence
 from app.services.pages import PageRequest
 from app.services.rules.show_rules import list_frozen
-from app.wire.keys import KeyIn, RoleName, RotationIn
+from app.wire.keys import KeyIn, RotationIn
 
 router = APIRouter(prefix="/ui/admin", route_class=PageRoute)
 
-_ROLES: tuple[RoleName, ...] = ("owner", "auditor", "admin")
+_ROLES: tuple[GlobalRole, ...] = ("owner", "auditor", "admin")
 """Global roles that a form offers. The other roles have an effect only where a dataset's owner grants them."""
 
 

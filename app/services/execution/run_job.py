@@ -68,6 +68,13 @@ class SubmitterRevoked(GrovekeeperError):
         return "the submitter of a job may not train any more"
 
 
+class UnknownJobKind(GrovekeeperError):
+    """A newer version queued the job: this worker was not restarted yet."""
+
+    def __str__(self) -> str:
+        return "a job is of a kind that this version does not know"
+
+
 @dataclass(eq=False)
 class JobFailed(GrovekeeperError):
     """The child ended without an output. The cause is not recorded: it may depend on rows.
@@ -115,14 +122,18 @@ def run_job(
         Unavailable: the database, the home or the store is unreachable; a charged job stays charged, an uncharged job
             waits.
     """
-    if not _lay_out_inputs(installation, claim):
-        return
     stop = stop or Stop()
     try:
+        if not _lay_out_inputs(installation, claim):
+            return
         _bring_rows(installation, claim, stop=stop)
         task = charge_job(installation, claim)
     except TaskNotPaid:
         _log.error("a job's task is not what its reservations pay for")
+        _give_back(installation, claim, reason=EndReason.FAILED)
+        return
+    except UnknownJobKind:
+        _log.error("a job is of an unknown kind: a newer version accepted it; upgrade this worker")
         _give_back(installation, claim, reason=EndReason.FAILED)
         return
     except SubmitterRevoked:
@@ -196,6 +207,7 @@ def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
         Whether every model exists. If not, the job has failed and its reservations were given back: no row was read.
 
     Raises:
+        UnknownJobKind: see :func:`_kind`.
         Unavailable: the home cannot be written now, or the file of a model is lost.
     """
     with installation.database.read() as session:
@@ -213,10 +225,17 @@ def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
 
 
 def _kind(name: str) -> JobKind:
-    """The kind of a job. The first job loads all kinds, before its charge."""
+    """The kind of a job. The first job loads all kinds, before its charge.
+
+    Raises:
+        UnknownJobKind: another version of the service knows the kind, which never happens after the charge.
+    """
     from app.services.execution.kinds import KINDS  # numpy and the algorithms take 0.1 s of CPU and 16 MB
 
-    return KINDS[name]
+    try:
+        return KINDS[name]
+    except KeyError:
+        raise UnknownJobKind from None
 
 
 def _give_back(

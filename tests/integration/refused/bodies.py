@@ -51,3 +51,6 @@ def bodies() -> Iterator[Refused]:
         yield Refused(f"key-name-{problem}", "POST", "/keys", "invalid-request", body, "/name", problem)
     roles = {"json": {"name": "x", "roles": ["admin", CANARY]}}
     yield Refused("key-role", "POST", "/keys", "invalid-request", roles, "/roles/1", "unknown-choice")
+    for role in ("analyst", "predictor", "attester"):  # they would allow nothing without a dataset
+        roles = {"json": {"name": "x", "roles": [role]}}
+        yield Refused(f"key-role-{role}", "POST", "/keys", "invalid-request", roles, "/roles/0", "unknown-choice")

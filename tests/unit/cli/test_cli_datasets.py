@@ -16,10 +16,9 @@ Run = Callable[..., Result]
 pytestmark = pytest.mark.usefixtures("files")
 
 
-def test_a_key_whose_roles_mean_nothing_by_themselves_is_to_be_granted_one(run: Run) -> None:
+def test_a_key_without_a_role_is_to_be_granted_one(run: Run) -> None:
     granted = "next: grovekeeper datasets grant DATASET key_2"
     assert f"{granted} analyst" in run("keys", "create", "ann").stdout
-    assert f"{granted} predictor" in run("keys", "create", "ann", "--role", "predictor").stdout
     assert granted not in run("keys", "create", "ann", "--role", "predictor", "--role", "auditor").stdout
 
 
