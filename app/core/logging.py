@@ -29,6 +29,7 @@ PUBLIC_FIELDS = (
     "problem",
     "account_id",
     "dataset_id",
+    "upload_id",
     "job_id",
     "model_id",
     "key_id",

@@ -5,10 +5,13 @@
     header    48 bytes: "GKSF", version, log2 of the chunk size, two zeros, id of the data key (8), id of the file (32)
     chunks    65,536 bytes of text each, the last one shorter or empty; each is AES-256-GCM with its tag of 16 bytes
 
-Each file has a random id of 256 bits and a key of its own, derived from the data key with the id. The nonce of a chunk
-is its index, so no two chunks share a key and a nonce. The header, the index, and whether the chunk is the last are
-authenticated with each chunk: a chunk that was changed, moved, taken from another file or dataset, appended or removed
-at the end is not accepted. A reader decrypts the last chunk first, which authenticates the length of the file.
+Each file has a random id of 256 bits and a key of its own, derived from the data key with the id and the name of the
+file without its folders, such as ``ep_1.parquet``: a file that was moved to another name is not accepted. The nonce of
+a chunk is its index, so no two chunks share a key and a nonce. The header, the index, and whether the chunk is the last
+are authenticated with each chunk: a chunk that was changed, moved, taken from another file or dataset, appended or
+removed at the end is not accepted. A reader decrypts the last chunk first, which authenticates the file's length.
+
+Files of version 1, whose keys are derived without a name, are still read.
 
 A file is as long as its text, with 16 bytes for each chunk and the header: whoever sees the disk learns the size.
 """
@@ -33,10 +36,12 @@ CHUNK_BYTES = 2**16
 
 FILE_ID_BYTES = 32
 TAG_BYTES = 16
-_PREFIX = b"GKSF\x01\x10\0\0"
+_PREFIX = b"GKSF\x02\x10\0\0"
+_UNNAMED_PREFIX = b"GKSF\x01\x10\0\0"
 HEADER_BYTES = len(_PREFIX) + KEY_ID_BYTES + FILE_ID_BYTES
 _STRIDE = CHUNK_BYTES + TAG_BYTES
-_FILE_KEY = b"grovekeeper/sealed-file/1"
+_FILE_KEY = b"grovekeeper/sealed-file/2/"
+_UNNAMED_FILE_KEY = b"grovekeeper/sealed-file/1"
 _KEY_ID = b"grovekeeper/data-key-id/1"
 
 
@@ -52,11 +57,16 @@ class SealedFile:
         """The file at a path of this machine."""
         return cls(StoredFile.at(path), key)
 
+    @property
+    def basename(self) -> str:
+        """The name without folders, which the content is bound to."""
+        return self.file.name.rpartition("/")[2]
+
     @contextmanager
     def new(self, *, existing: Existing) -> Iterator["Writer"]:
         """Opens a file that gets its name when the block ends well; see :meth:`app.core.stores.Store.new`."""
         with self.file.new(existing=existing) as file:
-            writer = Writer(file, self.key)
+            writer = Writer(file, self.key, name=self.basename)
             yield writer
             if not writer.closed:
                 writer.finish()
@@ -71,10 +81,15 @@ class SealedFile:
         """
         file = self.file.open()
         try:
-            return Reader(file, self.key)
+            return Reader(file, self.key, name=self.basename)
         except BaseException:
             file.close()
             raise
+
+    def authenticate(self) -> None:
+        """Checks every chunk of the file, and interprets none; raises what :meth:`open` raises."""
+        with self.open() as reader:
+            reader.authenticate()
 
 
 class Writer:
@@ -85,14 +100,15 @@ class Writer:
     Args:
         file: empty; stays open.
         key: of the dataset.
+        name: of the file, without folders.
 
     Attributes:
         size_bytes: bytes of the file so far.
     """
 
-    def __init__(self, file: BinaryIO, key: DataKey) -> None:
+    def __init__(self, file: BinaryIO, key: DataKey, *, name: str = "") -> None:
         self._file = file
-        self._seal = _Seal.new(key)
+        self._seal = _Seal.new(key, name)
         self._waiting = bytearray()
         self._n_chunks = 0
         self.closed = False
@@ -135,16 +151,17 @@ class Reader(SeekableReader):
     Args:
         file: an encrypted file; closed with this reader.
         key: of the dataset.
+        name: of the file, without folders.
 
     Raises:
-        SealBroken: at once and at every read, if the file is damaged, incomplete or of another key. Bytes of a chunk
-            that is not authentic are never returned.
+        SealBroken: at once and at every read, if the file is damaged, incomplete or of another key or name. Bytes of a
+            chunk that is not authentic are never returned.
     """
 
-    def __init__(self, file: BinaryIO, key: DataKey) -> None:
+    def __init__(self, file: BinaryIO, key: DataKey, *, name: str = "") -> None:
         self._file = file
         file.seek(0)
-        self._seal = _Seal.of(file.read(HEADER_BYTES), key)
+        self._seal = _Seal.of(file.read(HEADER_BYTES), key, name)
         n_sealed = file.seek(0, os.SEEK_END) - HEADER_BYTES
         self._n_chunks = -(-n_sealed // _STRIDE)
         super().__init__(n_sealed - self._n_chunks * TAG_BYTES)
@@ -174,6 +191,12 @@ class Reader(SeekableReader):
             else:
                 piece[:] = self._kept(index)[offset : offset + len(piece)]
             filled += len(piece)
+
+    def authenticate(self) -> None:
+        """Decrypts every chunk into the same memory, which nobody reads."""
+        text = memoryview(bytearray(CHUNK_BYTES))
+        for index in range(self._n_chunks):
+            self._decrypt(index, text[: min(CHUNK_BYTES, self.size - index * CHUNK_BYTES)])
 
     def close(self) -> None:
         """Closes the file, too."""
@@ -219,19 +242,21 @@ class Spool:
 class _Seal:
     """The header of a file, and the key that its chunks are encrypted with."""
 
-    def __init__(self, header: bytes, key: DataKey) -> None:
+    def __init__(self, header: bytes, key: DataKey, name: str) -> None:
         self.header = header
-        self._cipher = AESGCM(key.derived(_FILE_KEY, salt=header[-FILE_ID_BYTES:]))
+        purpose = _FILE_KEY + name.encode() if header.startswith(_PREFIX) else _UNNAMED_FILE_KEY
+        self._cipher = AESGCM(key.derived(purpose, salt=header[-FILE_ID_BYTES:]))
 
     @classmethod
-    def new(cls, key: DataKey) -> "_Seal":
-        return cls(_PREFIX + _key_id(key) + secrets.token_bytes(FILE_ID_BYTES), key)
+    def new(cls, key: DataKey, name: str) -> "_Seal":
+        return cls(_PREFIX + _key_id(key) + secrets.token_bytes(FILE_ID_BYTES), key, name)
 
     @classmethod
-    def of(cls, header: bytes, key: DataKey) -> "_Seal":
-        if len(header) != HEADER_BYTES or not header.startswith(_PREFIX + _key_id(key)):
+    def of(cls, header: bytes, key: DataKey, name: str) -> "_Seal":
+        known = (_PREFIX + _key_id(key), _UNNAMED_PREFIX + _key_id(key))
+        if len(header) != HEADER_BYTES or not header.startswith(known):
             raise SealBroken
-        return cls(header, key)
+        return cls(header, key, name)
 
     def encrypted(self, text: bytearray | memoryview, index: int, *, is_last: bool) -> bytes:
         return self._cipher.encrypt(index.to_bytes(12), text, self._context(index, is_last=is_last))

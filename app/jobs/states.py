@@ -34,6 +34,7 @@ class EndReason(StrEnum):
     LOST = "lost"
     REVOKED = "revoked"
     FAILED = "failed"
+    DAMAGED = "damaged"
 
 
 UNFINISHED = (JobState.WAITING, JobState.QUEUED, JobState.RUNNING)

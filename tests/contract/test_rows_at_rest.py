@@ -1,7 +1,9 @@
 """What is stored about rows is encrypted, ends with the data key of the dataset, and needs the storage key."""
 
 import json
+import shutil
 import stat
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,15 +19,17 @@ from app.datasets import catalog, private_rows, row_files
 from app.datasets.tables import DatasetRow
 from app.db.engine import database_file, parse_url
 from app.forests.data.schema import Schema
+from app.jobs.states import EndReason, JobState
 from app.ledger import control, statements
 from app.privacy.composition import Partitions
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.execution import run_job
 from app.services.installation import PRIVATE_NAMES, Installation
+from app.services.jobs.task import JobTask
 from app.services.storage_keys import confirm_storage_keys, rewrap_data_keys
 from tests.support import people
 from tests.support.crash_scene import OWNER, Scene
-from tests.support.job_kinds import submitted_and_claimed
+from tests.support.job_kinds import claimed, must_not_run, submitted_and_claimed
 from tests.support.uploads import path_of
 
 CANARY_AGES = (611, 613, 617)
@@ -237,3 +241,63 @@ def test_an_installation_that_is_opened_closes_its_private_files(installation: I
         (installation.home / name).chmod(0o755)
     Installation.open(installation.settings, pool_size=1).close()
     assert {stat.S_IMODE((installation.home / name).stat().st_mode) & 0o077 for name in names} == {0}
+
+
+def _flipped_at_the_start(content: bytes) -> bytes:
+    return bytes([content[0] ^ 1]) + content[1:]
+
+
+def _flipped_in_the_middle(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+def _cut(content: bytes) -> bytes:
+    return content[:-20]
+
+
+def _emptied(_: bytes) -> bytes:
+    return b""
+
+
+@pytest.mark.parametrize("damaged", [_flipped_at_the_start, _flipped_in_the_middle, _cut, _emptied])
+def test_a_damaged_file_of_rows_fails_the_job_uncharged_with_a_reason_and_a_log_line(
+    scene: Scene, damaged: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    (file,) = (path_of(file) for file in people.files(scene.installation, scene.dataset_id))
+    job = scene.submit_job(key="job")
+    file.write_bytes(damaged(file.read_bytes()))
+    run_job.run_job(scene.installation, claimed(scene.installation), must_not_run)
+    assert scene.end(job) == (JobState.FAILED, EndReason.DAMAGED, ["reserve", "void"])
+    (line,) = (record for record in caplog.records if "damaged" in record.message)
+    assert (line.levelname, line.__dict__["upload_id"]) == ("ERROR", file.stem)
+    assert not (scene.installation.home / "jobs" / job).exists()
+
+
+@pytest.mark.parametrize("of", ["upload", "dataset"])
+def test_a_file_of_rows_in_the_place_of_another_fails_the_job_uncharged(scene: Scene, of: str) -> None:
+    """A copy of the rows of one upload under the name of another would be read twice, and its people would pay once."""
+    other = scene if of == "upload" else Scene(scene.installation, people.declared(scene.installation)["id"])
+    other.upload()
+    source, target = (
+        path_of(people.files(scene.installation, dataset)[place])
+        for dataset, place in ((other.dataset_id, -1), (scene.dataset_id, 0))
+    )
+    job = scene.submit_job(key="job")
+    shutil.copyfile(source, target)
+    run_job.run_job(scene.installation, claimed(scene.installation), must_not_run)
+    assert scene.end(job) == (JobState.FAILED, EndReason.DAMAGED, ["reserve", "void"])
+
+
+def test_whether_a_job_is_charged_depends_on_no_row(scene: Scene) -> None:
+    """What a file holds is not interpreted before the charge, not even its form."""
+    (file,) = people.files(scene.installation, scene.dataset_id)
+    with file.new(existing="replace") as writer:
+        writer.write(b"no Parquet")
+    job = scene.submit_job(key="job")
+
+    def unreadable(_: JobTask) -> None:
+        raise run_job.JobFailed
+
+    run_job.run_job(scene.installation, claimed(scene.installation), unreadable)
+    assert scene.end(job) == (JobState.FAILED, EndReason.FAILED, ["reserve", "charge"])

@@ -1,4 +1,4 @@
-"""Copies the files that a job needs to this machine: models, and encrypted files of rows, which it does not open."""
+"""Copies the files that a job needs to this machine: models, and encrypted files of rows, which are authenticated."""
 
 import logging
 from collections.abc import Sequence
@@ -9,7 +9,9 @@ from sqlalchemy.orm import Session
 
 from app.core import durable
 from app.core.dask_cluster import DaskCluster
+from app.core.data_keys import SealBroken
 from app.core.errors import Unavailable
+from app.core.sealed_files import SealedFile
 from app.core.stores import Directory
 from app.datasets import catalog, row_files
 from app.jobs import queue
@@ -63,27 +65,37 @@ def cluster_of(installation: Installation, session: Session, row: JobRow) -> Das
 
 
 def bring_rows(installation: Installation, claim: Claim) -> None:
-    """Copies the files of a job's rows to this machine, unless they are on it. Runs before the charge.
+    """Copies the files of a job's rows to this machine, unless they are on it, and authenticates every byte of them.
 
-    An upload is a public event, so a file that is absent reveals nothing private. The time of a copy depends on the
-    size of a file: with public times, files are copied after the charge, and here only looked up. Files that a cluster
-    reads are only looked up, too.
+    Runs before the charge, so a damaged file costs nobody budget. An upload is a public event, so a file that is absent
+    or damaged reveals nothing private: the tags of the file decide, and no row is interpreted. The time of a copy
+    depends on the size of a file: with public times, files are copied after the charge, and here only looked up. Files
+    that a cluster reads are only looked up, too.
 
     Raises:
         OSError: a file cannot be read now.
+        SealBroken: a file is damaged, or another file has its name.
     """
     with installation.database.read() as session:
         row = queue.job(session, claim.job_id)
-        living = [part for part in row.parts if not catalog.find(session, part.dataset).is_deleted]
+        datasets = [(part, catalog.find(session, part.dataset)) for part in row.parts]
+        keys = installation.storage_keys
+        living = [(part, dataset.data_key(keys)) for part, dataset in datasets if not dataset.is_deleted]
         is_copied_later = cluster_of(installation, session, row) or installation.settings.release_interval_s > 0
     store = installation.files
-    for part in living:
+    for part, key in living:
         try:
             for name in row_names(part):
                 if is_copied_later:
                     store.open(name.as_posix()).close()
                 else:
-                    store.local(name.as_posix())
+                    SealedFile.at(store.local(name.as_posix()), key).authenticate()
+        except SealBroken:
+            _log.error(
+                "a job fails, uncharged: a file of its rows is damaged; restore the file from a backup",
+                extra={"job_id": claim.job_id, "dataset_id": part.dataset, "upload_id": name.stem},
+            )
+            raise
         except FileNotFoundError:
             _log.error(
                 "a job waits, uncharged: a file of its rows is absent; bring the file back, or cancel the job",

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from app.access import authority, grants
 from app.access.roles import TRAIN
 from app.core import durable
+from app.core.data_keys import SealBroken
 from app.core.errors import (
     DatasetDeleted,
     Frozen,
@@ -141,6 +142,9 @@ def run_job(
         return
     except DatasetDeleted:
         _give_back(installation, claim, state=JobState.CANCELLED, reason=EndReason.CANCELLED)
+        return
+    except SealBroken:
+        _give_back(installation, claim, reason=EndReason.DAMAGED)
         return
     except (Frozen, Stopped):
         _put_back(installation, claim)
@@ -282,12 +286,13 @@ def _rows(installation: Installation, session: Session, part: JobPart) -> PartRo
 
 
 def _bring_rows(installation: Installation, claim: Claim, *, stop: Stop) -> None:
-    """Copies the files of a job's rows to this machine while the lease is extended.
+    """Copies the files of a job's rows to this machine, and authenticates them, while the lease is extended.
 
     Raises:
         LeaseLost: the job was cancelled meanwhile.
         Stopped: this process is to stop.
         Unavailable: a file cannot be read now.
+        SealBroken: a file is damaged, or another file has its name.
     """
     try:
         lease.while_leased(installation, claim, partial(job_files.bring_rows, installation, claim), stopping=stop.begun)

@@ -13,6 +13,9 @@ REASONS: Mapping[str, str] = {
     ),
     "lost": "its worker stopped, or was out of reach for too long, after the charge",
     "revoked": "the key that submitted it was revoked, or lost its role, before the charge",
+    "damaged": (
+        "a stored file of rows is damaged, which was found before the charge; the operator restores it from a backup"
+    ),
     "failed": "it broke while running, or an input was gone; the cause may depend on rows and is not recorded",
 }
 """Why a job ended without an output, for people, by the ``reason`` of the job."""

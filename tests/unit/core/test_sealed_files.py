@@ -4,6 +4,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from app.core.data_keys import DataKey, SealBroken
 from app.core.sealed_files import CHUNK_BYTES, HEADER_BYTES, Reader, SealedFile, Spool, Writer
@@ -34,6 +35,43 @@ def test_a_damaged_chunk_reaches_the_caller_of_pyarrow_as_one_error(tmp_path: Pa
     with sealed.open() as reader, pq.ParquetFile(reader) as stored, pytest.raises(SealBroken) as refusal:
         stored.read_row_group(0)
     assert str(refusal.value) == "encrypted bytes are damaged or belong elsewhere"
+
+
+def test_a_file_under_another_name_is_refused(tmp_path: Path) -> None:
+    sealed, moved = (SealedFile.at(tmp_path / name, KEY) for name in ("ep_1.parquet", "ep_2.parquet"))
+    with sealed.new(existing="refuse") as writer:
+        writer.write(b"text")
+    path_of(moved).write_bytes(path_of(sealed).read_bytes())
+    with pytest.raises(SealBroken):
+        moved.open()
+
+
+def test_a_file_of_version_1_is_read(tmp_path: Path) -> None:
+    sealed, file_id = SealedFile.at(tmp_path / "file", KEY), bytes(range(32))
+    header = b"GKSF\x01\x10\0\0" + KEY.derived(b"grovekeeper/data-key-id/1", n_bytes=8) + file_id
+    cipher = AESGCM(KEY.derived(b"grovekeeper/sealed-file/1", salt=file_id))
+    chunk = cipher.encrypt(bytes(12), b"text", header + bytes(8) + b"\x01")
+    path_of(sealed).write_bytes(header + chunk)
+    sealed.authenticate()
+    with sealed.open() as reader:
+        assert reader.read() == b"text"
+
+
+@pytest.mark.parametrize("n_bytes", [0, 5, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES])
+def test_every_byte_is_authenticated(tmp_path: Path, n_bytes: int) -> None:
+    sealed = SealedFile.at(tmp_path / "file", KEY)
+    with sealed.new(existing="refuse") as writer:
+        writer.write(bytes(n_bytes))
+    sealed.authenticate()
+    content = path_of(sealed).read_bytes()
+    for place in {*range(0, len(content), 997), *range(HEADER_BYTES), len(content) - 1}:
+        path_of(sealed).write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with pytest.raises(SealBroken):
+            sealed.authenticate()
+    for length in {0, 1, HEADER_BYTES, len(content) // 2, len(content) - 1}:
+        path_of(sealed).write_bytes(content[:length])
+        with pytest.raises(SealBroken):
+            sealed.authenticate()
 
 
 def test_a_file_whose_writer_fails_has_no_name(tmp_path: Path) -> None:
