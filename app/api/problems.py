@@ -50,6 +50,7 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.Frozen: ProblemType(409, "frozen", "The dataset is frozen"),
     errors.NotWaiting: ProblemType(409, "not-waiting", "The job does not wait for a decision"),
     errors.NoRowsYet: ProblemType(409, "no-rows-yet", "No rows were uploaded yet"),
+    errors.UploadRepeated: ProblemType(409, "upload-repeated", "The rows are stored already"),
     errors.NameTaken: ProblemType(409, "name-taken", "The name is taken"),
     errors.LastOwner: ProblemType(409, "last-owner", "The dataset would have no owner"),
     errors.AccountDiffers: ProblemType(
@@ -68,6 +69,7 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.UnsupportedMediaType: ProblemType(415, "unsupported-media-type", "Not a body that this call reads"),
     errors.InvalidRequest: ProblemType(422, "invalid-request", "The request breaks a rule"),
     errors.RowsInvalid: ProblemType(422, "rows-invalid", "The upload does not match the declaration"),
+    errors.CellsUnread: ProblemType(422, "cells-unread", "Many cells are not as declared"),
     errors.IdempotencyKeyReused: ProblemType(422, "idempotency-key-reused", "The key came with another body"),
     errors.NotSupported: ProblemType(422, "not-supported", "Not supported yet"),
     errors.TooManyRequests: ProblemType(429, "too-many-requests", "Too many requests"),
@@ -106,6 +108,7 @@ _SLUG_OF_PYDANTIC = {
     "int_type": "not-an-integer",
     "int_parsing": "not-an-integer",
     "bool_type": "not-a-boolean",
+    "bool_parsing": "not-a-boolean",
     "list_type": "not-a-list",
     "dict_type": "not-an-object",
     "model_type": "not-an-object",
@@ -141,6 +144,7 @@ _MEMBERS: Mapping[type[GrovekeeperError], Sequence[str]] = {
     errors.ModelHasAlias: ("aliases",),
     errors.NotSupported: ("what",),
     errors.TooLarge: ("limit",),
+    errors.UploadRepeated: ("upload",),
 }  # fmt: skip
 """Attributes of an error that its problem shows as they are."""
 
@@ -266,10 +270,8 @@ def _members(error: GrovekeeperError) -> dict[str, Any]:
     match error:
         case errors.InvalidRequest():
             return {"errors": [_field_problem(item) for item in error.errors[: limits.MAX_REPORTED_PROBLEMS]]}
-        case errors.RowsInvalid():
-            return {
-                "columns": [{"name": item.name, "problem": item.problem, "count": item.count} for item in error.columns]
-            }
+        case errors.RowsInvalid() | errors.CellsUnread():
+            return {"columns": [vars(item) for item in error.columns]}
     names = next((listed for kind, listed in _MEMBERS.items() if isinstance(error, kind)), ())
     return {name: getattr(error, name) for name in names}
 

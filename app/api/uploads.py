@@ -10,14 +10,19 @@ from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import MANAGE_DATASET, Principal
 from app.api.capacity import Work, capacities
 from app.core.sealed_files import Spool
-from app.datasets.body_forms import BodyForm
 from app.services.authorization import require_role
-from app.services.datasets.upload_rows import SpooledBody, upload_rows
+from app.services.datasets.upload_rows import SpooledBody, UploadTerms, upload_rows
 from app.services.installation import Installation
 
 
 async def receive_upload(
-    request: Request, caller: Principal, dataset: str, chunks: AsyncIterator[bytes], *, form: BodyForm, key: str | None
+    request: Request,
+    caller: Principal,
+    dataset: str,
+    chunks: AsyncIterator[bytes],
+    *,
+    terms: UploadTerms,
+    key: str | None,
 ) -> Answer:
     """Write a file to a spool as it arrives, then sanitise and store its rows as an epoch.
 
@@ -26,7 +31,7 @@ async def receive_upload(
         caller: has to be the owner; no byte is received for another key.
         dataset: id or name.
         chunks: the file.
-        form: of the file.
+        terms: how the file is read.
         key: the idempotency key, if the request has one.
     """
     installation: Installation = request.app.state.installation
@@ -38,7 +43,7 @@ async def receive_upload(
         async for chunk in chunks:
             digest.update(chunk)
             await to_thread.run_sync(spool.write, chunk)
-        body = SpooledBody(await to_thread.run_sync(spool.reader), form, digest.digest())
+        body = SpooledBody(await to_thread.run_sync(spool.reader), terms, digest.digest())
         # By id, so that an idempotency key does not depend on whether the URL names the dataset by id or by name.
         route = f"POST /datasets/{dataset_id}/rows"
         identity = None if key is None else IdempotentRequest(caller.key_id, route, key, digest.digest())

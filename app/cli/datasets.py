@@ -9,11 +9,16 @@ import typer
 from app.cli import declarations
 from app.cli.arguments import DatasetArgument, KeyArgument, confirm, read_bytes
 from app.cli.command import Remote, WrongUse, command, one_attempt
-from app.cli.output import amount
+from app.cli.output import Output, amount
 from grovekeeper_client.errors import ApiProblem, Unreachable
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
     from grovekeeper_client.client import Client
+
+_STAYS = (
+    "What was spent on them stays spent. If a job has read them or waits to, the places of their units stay taken, and "
+    "rows of a unit that had all its places are not stored again."
+)
 
 app = typer.Typer(help="Declare datasets, upload rows, grant roles.", no_args_is_help=True)
 app.command("init")(declarations.init)
@@ -46,33 +51,86 @@ def create(
     output.hint(f"grovekeeper datasets upload {dataset['name']} ROWS.csv")
 
 
+RowsArgument = Annotated[
+    Path,
+    typer.Argument(help="CSV with a header row, plain or gzip; Parquet; Arrow or Feather.", show_default=False),
+]
+AcceptOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-unknown", help="Accept columns in which more than 5 % of the cells are undeclared or out of bounds."
+    ),
+]
+AttemptOption = Annotated[str | None, typer.Option(help="Continue an earlier attempt.")]
+
+
 @app.command("upload")
 @command
 def upload(
     call: Remote,
     dataset: DatasetArgument,
-    file: Annotated[
-        Path,
-        typer.Argument(help="CSV with a header row, plain or gzip; Parquet; Arrow or Feather.", show_default=False),
-    ],
-    idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
+    file: RowsArgument,
+    again: Annotated[bool, typer.Option("--again", help="Store a file once more that was uploaded before.")] = False,
+    accept_unknown: AcceptOption = False,
+    idempotency_key: AttemptOption = None,
 ) -> None:
     """Upload rows. The report is for the owner only."""
+    _require_file(file)
+    with call.client() as client, one_attempt(call.output, idempotency_key) as key:
+        report = _upload(call, client, dataset, file, again=again, accept_unknown=accept_unknown, idempotency_key=key)
+    if call.as_json:
+        call.output.json(report)
+        return
+    _print_report(call.output, dataset, report)
+
+
+@app.command("replace-upload")
+@command
+def replace_upload(
+    call: Remote,
+    dataset: DatasetArgument,
+    upload: Annotated[str, typer.Argument(help="Id of the upload to erase.", show_default=False)],
+    file: RowsArgument,
+    accept_unknown: AcceptOption = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+) -> None:
+    """Erase an upload, then upload a corrected file in its place."""
+    _require_file(file)
+    output = call.output
+    confirm(output, f"Erase the rows of upload {upload} from {dataset} for good, then upload {file}? {_STAYS}", yes=yes)
+    with call.client() as client:
+        erased = client.erase_upload(dataset, upload)
+        if not output.as_json:
+            _print_erasure(output, erased)
+        try:
+            with one_attempt(output, None) as key:
+                report = _upload(call, client, dataset, file, accept_unknown=accept_unknown, idempotency_key=key)
+        except (ApiProblem, Unreachable):
+            output.complain(
+                f"upload {upload} is erased, and {file} was not stored: grovekeeper datasets upload {dataset}"
+            )
+            raise
+    if output.as_json:
+        output.json({"erased": erased, "stored": report})
+        return
+    _print_report(output, dataset, report)
+
+
+def _require_file(file: Path) -> None:
     if not file.is_file():
         raise WrongUse(f"{file} is not a file")
-    output = call.output
-    attempt = one_attempt(output, idempotency_key)
-    with call.client() as client, attempt as key, output.progress_of_bytes() as progress:
+
+
+def _upload(call: Remote, client: "Client", dataset: str, file: Path, **options: Any) -> dict[str, Any]:
+    with call.output.progress_of_bytes() as progress:
         bar = progress.add_task(file.name, total=file.stat().st_size)
-        report = client.upload_rows(
-            dataset,
-            file,
-            idempotency_key=key,
-            on_progress=lambda sent: progress.update(bar, completed=sent),
+        return client.upload_rows(
+            dataset, file, on_progress=lambda sent: progress.update(bar, completed=sent), **options
         )
-    if output.as_json:
-        output.json(report)
-        return
+
+
+def _print_report(output: Output, dataset: str, report: dict[str, Any]) -> None:
+    """Prints the owner's report of an upload."""
     stored = "" if report["rows"] is None else f"{report['rows']} rows "
     output.say(f"stored {stored}as upload {report['epoch']}")
     output.warnings(report)
@@ -209,16 +267,19 @@ def erase_upload(
     upload: Annotated[str, typer.Argument(help="Id of the upload.", show_default=False)],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Erase the rows of one upload. Spend stays spent, and the places of their units stay taken."""
-    stays = "What was spent on them stays spent, and the places of their units stay taken."
-    confirm(call.output, f"Erase the rows of upload {upload} from {dataset} for good? {stays}", yes=yes)
+    """Erase the rows of one upload. Spend stays spent; places of units are free again if no job read the rows."""
+    confirm(call.output, f"Erase the rows of upload {upload} from {dataset} for good? {_STAYS}", yes=yes)
     with call.client() as client:
         answer = client.erase_upload(dataset, upload)
     if call.as_json:
         call.output.json(answer)
         return
-    call.output.say(f"erased the rows of upload {upload} from {answer['dataset_name']}")
-    call.output.say(answer["stays"])
+    _print_erasure(call.output, answer)
+
+
+def _print_erasure(output: Output, answer: dict[str, Any]) -> None:
+    output.say(f"erased the rows of upload {answer['epoch']} from {answer['dataset_name']}")
+    output.say(answer["stays"])
 
 
 @app.command("overlaps")

@@ -24,6 +24,9 @@ NO_PRIVACY = "no charge, no privacy"
 
 _WIDTH_OF_A_PIPE = 200
 _BAR_CELLS = 24
+_INSISTING = {"cells-unread": "--accept-unknown", "upload-repeated": "--again"}
+"""Options of commands that upload, by the problem that they accept."""
+
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²"}
 GIVEN_EARLIER = "Given everything that was released before,"
 """The condition of the odds of a single job."""
@@ -129,7 +132,12 @@ class Output:
             self.complain(f"  {field_problems.in_words(error)}")
         for column in body.get("columns", ()):
             times = "" if column["count"] == 1 else f", {column['count']} times"
-            self.complain(f"  {column['name'] or '(not declared)'}: {column['problem'].replace('-', ' ')}{times}")
+            share = f" ({column['percent']} %)" if "percent" in column else ""
+            self.complain(
+                f"  {column['name'] or '(not declared)'}: {column['problem'].replace('-', ' ')}{times}{share}"
+            )
+        if body.get("type") in _INSISTING:
+            self.complain(f"  to store the file nevertheless, add {_INSISTING[body['type']]}")
 
     @contextmanager
     def progress_of_bytes(self) -> Iterator["Progress"]:

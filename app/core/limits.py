@@ -177,6 +177,9 @@ DECODER_CPU_S = 1_200
 """Seconds of CPU time of the process that decodes an upload."""
 DECODER_SILENCE_S = 600
 """Seconds after which a decoding process that sends nothing counts as stuck."""
+MAX_UNREAD_PERCENT = 5
+"""Of the cells of a column of an upload, the share that may be undeclared or out of bounds unless the owner accepts
+more."""
 MAX_CSV_LINE_BYTES = 1024 * 1024
 """Bytes of one line of an upload."""
 MAX_ROWS_PER_DATASET = 2**31 - 1

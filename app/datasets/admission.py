@@ -2,7 +2,8 @@
 
 Where the privacy unit is a column, a row is admitted if fewer than k rows of its unit were admitted before it, in order
 of arrival. No later upload revises an admission: a rule that also looked at later rows (say, the k smallest hashes)
-would let an upload change which earlier rows count, and the unit would pay twice (docs/proofs/accounting.md A7).
+would let an upload change which earlier rows count, and the unit would pay twice (docs/proofs/accounting.md A7). Rows
+of an upload that was erased before any job read it do not count any more.
 
 The counts per unit are kept in the admission book: a small SQLite file beside the row files, not in the service's
 database. They are facts about people, so they are erased with the rows; and millions of counts written in one
@@ -128,12 +129,13 @@ class AdmissionBook:
         self._epoch = 0
         self._counted: set[int] = set()
 
-    def begin(self, epoch_id: str, *, committed: Sequence[str]) -> None:
+    def begin(self, epoch_id: str, *, committed: Sequence[str], freed: Collection[str] = ()) -> None:
         """Starts the counts of a new upload. Counts of uploads that never became epochs do not count any more.
 
         Args:
             epoch_id: id of the new upload.
             committed: ids of the dataset's epochs, read after the book was opened.
+            freed: ids of those whose places are free again.
 
         Raises:
             InstallationError: the book lacks an epoch, so rows over the limit of k could be admitted.
@@ -143,7 +145,7 @@ class AdmissionBook:
             raise InstallationError("the book of admitted rows is absent or older than the uploads; restore it")
         inserted = self._connection.execute("INSERT INTO epochs (id) VALUES (?) RETURNING ordinal", (epoch_id,))
         self._epoch = int(inserted.fetchone()[0])  # larger than every other one, because no row is ever deleted
-        self._counted = {known[name] for name in committed} | {self._epoch}
+        self._counted = {known[name] for name in committed if name not in freed} | {self._epoch}
 
     def admit(self, unit_ids: Sequence[bytes]) -> "NDArray[np.bool_]":
         """Decides which of the next rows are admitted, in their order, and counts the admitted rows.

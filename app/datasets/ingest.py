@@ -91,6 +91,12 @@ class IngestReport:
     n_rows: int = field(repr=False)
     dropped: DroppedRows | None = None
 
+    @property
+    def n_read(self) -> int:
+        """PRIVATE: rows of the upload, stored or dropped."""
+        dropped = self.dropped or DroppedRows(0, 0)
+        return self.n_rows + dropped.without_unit + dropped.over_bound
+
 
 def ingest_rows(
     source: BinaryIO,

@@ -14,7 +14,7 @@ not committed is never read.
 import io
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import BinaryIO, cast
 
@@ -42,7 +42,7 @@ class StoredBook(AdmissionBook):
         self._epoch_id = ""
         self._before: Sequence[str] = ()
 
-    def begin(self, epoch_id: str, *, committed: Sequence[str]) -> None:
+    def begin(self, epoch_id: str, *, committed: Sequence[str], freed: Collection[str] = ()) -> None:
         """See :meth:`AdmissionBook.begin`."""
         if committed:
             try:
@@ -50,7 +50,7 @@ class StoredBook(AdmissionBook):
             except FileNotFoundError:
                 with suppress(FileNotFoundError):  # then the book lacks uploads, which the next line refuses
                     self._read_restored()
-        super().begin(epoch_id, committed=committed)
+        super().begin(epoch_id, committed=committed, freed=freed)
         self._epoch_id, self._before = epoch_id, committed
 
     def store(self) -> None:

@@ -47,7 +47,12 @@ class DatasetRow(Base):
 
 
 class EpochRow(Base):
-    """One upload, called an epoch. Its rows are in the file named by its id, which has none once it is erased."""
+    """One upload, called an epoch. Its rows are in the file named by its id, which has none once it is erased.
+
+    Attributes:
+        places_freed_at: when the places of its units became free again: no job read its rows before they were erased
+            (docs/proofs/accounting.md A7).
+    """
 
     __tablename__ = "epochs"
 
@@ -56,5 +61,6 @@ class EpochRow(Base):
     ordinal: Mapped[int]
     uploaded_at: Mapped[datetime]
     erased_at: Mapped[datetime | None]
+    places_freed_at: Mapped[datetime | None]
 
     __table_args__ = (UniqueConstraint("dataset_id", "ordinal"),)

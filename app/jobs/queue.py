@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import BindParameter, Select, Subquery, func, or_, select, tuple_, union_all, update
+from sqlalchemy import BindParameter, Select, Subquery, Text, cast, func, or_, select, tuple_, union_all, update
 from sqlalchemy.orm import Session
 
 from app.core import limits
@@ -58,6 +58,16 @@ def enqueue(session: Session, rows: Sequence[JobRow], *, at: datetime) -> None:
 def has_queued(session: Session, *, closed: Collection[str] = ()) -> bool:
     """Whether any job can be claimed; an idle worker reads this without the write lock."""
     return turns.has_queued(session, closed=closed)
+
+
+def reads_upload(session: Session, dataset_id: str, upload: str) -> bool:
+    """Whether a job that was charged, or that may still be, names an upload among those that it reads."""
+    is_charged = or_(JobRow.charged_at.is_not(None), JobRow.state.in_(state.value for state in UNFINISHED))
+    # The task is text in the database. Ids of uploads are random, so no other text of a task contains one.
+    names_it = cast(JobRow.task, Text).contains(upload, autoescape=True)
+    query = select(JobRow.id).join(JobDatasetRow, JobDatasetRow.job_id == JobRow.id)
+    query = query.where(JobDatasetRow.dataset_id == dataset_id, is_charged, names_it)
+    return session.execute(query.limit(1)).first() is not None
 
 
 def counts(session: Session, states: Collection[JobState]) -> dict[JobState, int]:

@@ -8,15 +8,18 @@ every joint cell the charged δ stays within that part (docs/proofs/external.md)
 """
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.core import ids
+from app.core import clock, ids
 from app.core.errors import BudgetExceeded, NotFound
 from app.ledger import account_facts, repository, service, state
+from app.ledger.entries import EntryKind
 from app.ledger.refusals import NewReservation
 from app.ledger.state import CellDelta
-from app.ledger.tables import AccountRow, ReservationRow
+from app.ledger.tables import AccountRow, EntryRow, ReservationRow
 from app.privacy.accountants import zcdp
 from app.privacy.composition import Scope
 
@@ -94,6 +97,14 @@ def find(session: Session, account_id: str, reservation_id: str) -> ReservationR
 def page(session: Session, account_id: str, *, after: str | None, limit: int) -> list[ReservationRow]:
     """A page of an account's charges for external mechanisms, in order of id."""
     return repository.external_reservations(session, account_id, after=after, limit=limit)
+
+
+def is_charged_since(session: Session, account_id: str, at: datetime) -> bool:
+    """Whether an account was charged for a mechanism outside the service since a time."""
+    query = select(EntryRow.sequence).join(ReservationRow, ReservationRow.id == EntryRow.job_id)
+    query = query.where(ReservationRow.job_id.is_(None), EntryRow.account_id == account_id)
+    query = query.where(EntryRow.kind == EntryKind.CHARGE.value, EntryRow.at >= clock.to_text(at))
+    return session.execute(query.limit(1)).first() is not None
 
 
 def count(session: Session, account_id: str) -> int:

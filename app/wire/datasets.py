@@ -252,12 +252,16 @@ class UploadList(Answer):
 
 
 class UploadErasureOut(Answer):
-    """The erasure of one upload; ``stays`` says what an erasure does not undo."""
+    """The erasure of one upload; ``stays`` says what an erasure does not undo.
+
+    ``places`` says whether the places of its units are ``free`` again or stay ``taken``; null where the unit is a row.
+    """
 
     dataset: str
     dataset_name: str
     epoch: str
     erased_at: str
+    places: Literal["free", "taken"] | None
     stays: str
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from app.core.data_keys import StorageKeys
 from app.core.errors import BudgetExceeded, DatasetDeleted, InstallationError, InvalidRequest, Unauthenticated
 from app.core.settings import Settings
-from app.datasets import catalog
+from app.datasets import catalog, row_files
 from app.db import migrate, table_files
 from app.db.unit_of_work import Database
 from app.ledger import control, statements
@@ -402,6 +402,28 @@ def test_an_upload_that_was_erased_since_the_backup_stays_erased(
     with again.database.read() as session:
         assert [bool(epoch.erased_at) for epoch in catalog.epochs(session, dataset)] == [True, False]
         assert {"dataset": dataset, "upload": first} in control.details_of(session, EntryKind.UPLOAD_ERASED)
+
+
+@on_one_database
+def test_rows_of_an_upload_that_the_database_calls_erased_do_not_come_back(
+    scene: Scene, tmp_path: Path, empty_settings: Settings, restored: Callable[[], Scene]
+) -> None:
+    """The rows were copied before the erasure, the database after it. The places are free, so no job may read the rows.
+
+    The record of the erasure beside the heads is lost, too.
+    """
+    dataset = people.declared(scene.installation, privacy_unit=people.per_patient(1))["id"]
+    upload = people.upload(scene.installation, dataset, people.visits([("ann", 1)]))["epoch"]
+    rows = scene.installation.home / row_files.rows_name(dataset, upload)
+    content = rows.read_bytes()
+    erase_upload(scene.installation, OWNER, dataset, upload=upload)
+    rows.write_bytes(content)
+    make_backup(scene.installation, tmp_path / "backup")
+    bring_keys_and_heads(scene.installation, empty_settings)
+    for record in empty_settings.home.rglob(f"*{upload}*"):
+        record.unlink()
+    restore_backup(empty_settings, tmp_path / "backup", accept_loss=False)
+    assert people.stored_rows(restored().installation, dataset) == [[]]
 
 
 @on_one_database

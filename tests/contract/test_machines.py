@@ -131,6 +131,20 @@ def test_places_of_units_hold_over_machines(first: Installation, second: Install
     assert not (first.home / "rows").exists()
 
 
+def test_an_upload_that_no_job_read_gives_its_places_back_on_every_machine(
+    first: Installation, second: Installation
+) -> None:
+    dataset = people.declared(first, privacy_unit=people.per_patient(1))["id"]
+    wrong = people.upload(first, dataset, people.visits([("ann", 1), ("ben", 2)]))["epoch"]
+    people.upload(first, dataset, people.visits([("cyd", 3)]))
+    assert erase_upload(second, OWNER, dataset, upload=wrong).places == "free"
+    report = people.upload(first, dataset, people.visits([("ann", 4), ("cyd", 5)]))
+    assert report["dropped"] == {"without_unit": 0, "over_bound": 1}
+    report = people.upload(second, dataset, people.visits([("ann", 6), ("ben", 7)]))
+    assert report["dropped"] == {"without_unit": 0, "over_bound": 1}, "ann's place is taken again"
+    assert [[age for _, age in rows] for rows in people.stored_rows(second, dataset)] == [[], [3], [4], [7]]
+
+
 @on_one_database
 def test_no_object_and_no_copy_shows_a_row_or_a_unit(
     machines: Machines, first: Installation, second: Installation

@@ -107,7 +107,7 @@ def test_rows_that_arrive_while_their_dataset_is_deleted_are_not_kept(
     monkeypatch.setattr(ingest, "ingest_rows", delete_after)
     with scene.installation.spool() as file, pytest.raises(DatasetDeleted):
         file.write(b"age,income\n40,low\n")
-        spooled = upload_rows.SpooledBody(file, BodyForm.CSV, b"." * 32)
+        spooled = upload_rows.SpooledBody(file, upload_rows.UploadTerms(BodyForm.CSV), b"." * 32)
         upload_rows.upload_rows(scene.installation, OWNER, scene.dataset_id, spooled, request=None)
     assert _rows(scene) == []
 

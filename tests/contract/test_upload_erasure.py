@@ -1,4 +1,10 @@
-"""Erasing one upload removes its rows and fingerprints, and keeps its cell, its charges and its units' places."""
+"""Erasing one upload removes its rows and fingerprints, and keeps its cell and its charges.
+
+The places of its units are free again unless a job may have read the upload.
+"""
+
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,13 +17,16 @@ from app.services.datasets.erase_upload import erase_upload
 from app.services.datasets.overlaps import show_overlaps
 from app.services.datasets.show_datasets import show_dataset
 from app.services.datasets.uploads import list_uploads
+from app.services.execution.run_job import charge_job
 from app.services.execution.sweep import tidy_rows
 from app.services.grants import put_grant
 from app.services.installation import Installation
+from app.services.jobs.show_jobs import cancel_job
 from app.services.pages import PageRequest
 from app.verifier import control_export
 from tests.support import people
 from tests.support.crash_scene import OWNER, STRANGER, Scene
+from tests.support.job_kinds import claimed
 
 ANN_AND_BEN = people.visits([("ann", 1), ("ben", 2), ("ann", 3)])
 CLEO = people.visits([("cleo", 4)])
@@ -41,7 +50,8 @@ def test_the_rows_and_fingerprints_of_one_upload_go(installation: Installation, 
     first, second = (people.upload(installation, dataset, body)["epoch"] for body in (ANN_AND_BEN, CLEO))
     answer = erase_upload(installation, OWNER, dataset, upload=first)
     assert "stays spent" in answer.stays
-    assert "places of their units stay taken" in answer.stays
+    assert answer.places == "free"
+    assert "places of their units are free again" in answer.stays
     assert _ages(installation, dataset) == [[], [4]]
     assert f"{first}.prints" not in people.row_files_of(installation, dataset)
     shown = {epoch.epoch: epoch.erased_at for epoch in show_dataset(installation, OWNER, dataset).epochs}
@@ -57,15 +67,84 @@ def test_the_rows_and_fingerprints_of_one_upload_go(installation: Installation, 
     assert len(rows.y) == 1, "the files are of the form that jobs read"
 
 
-def test_the_places_of_units_stay_taken_and_an_equal_body_is_another_upload(
+def test_an_upload_that_no_job_read_gives_its_places_back_and_can_be_corrected(
     installation: Installation, dataset: str
 ) -> None:
     first = people.upload(installation, dataset, ANN_AND_BEN)["epoch"]
-    erase_upload(installation, OWNER, dataset, upload=first)
+    assert erase_upload(installation, OWNER, dataset, upload=first).places == "free"
     again = people.upload(installation, dataset, ANN_AND_BEN)
-    assert (again["rows"], again["dropped"], again["warnings"]) == (2, {"without_unit": 0, "over_bound": 1}, [])
+    assert (again["rows"], again["dropped"], again["warnings"]) == (3, {"without_unit": 0, "over_bound": 0}, [])
     assert again["epoch"] != first
-    assert _ages(installation, dataset) == [[], [1, 2]]
+    over = people.upload(installation, dataset, people.visits([("ann", 5), ("ann", 6), ("ben", 7)]))
+    assert over["dropped"] == {"without_unit": 0, "over_bound": 1}
+    assert _ages(installation, dataset) == [[], [1, 2, 3], [5, 7]]
+
+
+def test_uploads_that_were_judged_before_an_erasure_keep_their_judgement(
+    installation: Installation, dataset: str
+) -> None:
+    first = people.upload(installation, dataset, ANN_AND_BEN)["epoch"]
+    people.upload(installation, dataset, people.visits([("ann", 5), ("ann", 6)]))
+    erase_upload(installation, OWNER, dataset, upload=first)
+    assert _ages(installation, dataset) == [[], [5]], "ann's second row of the second upload does not come back"
+    report = people.upload(installation, dataset, people.visits([("ann", age) for age in (7, 8, 9)]))
+    assert report["dropped"] == {"without_unit": 0, "over_bound": 1}, "one place of three was taken by the second"
+
+
+@pytest.mark.parametrize("covered_by", ["queued job", "charged job", "external charge", "job during the erasure"])
+def test_the_places_of_an_upload_stay_taken_if_anything_may_depend_on_it(
+    installation: Installation, dataset: str, monkeypatch: pytest.MonkeyPatch, covered_by: str
+) -> None:
+    upload = people.upload(installation, dataset, ANN_AND_BEN)["epoch"]
+    scene = Scene(installation, dataset)
+    if covered_by == "external charge":
+        scene.charge_external(key="mean")
+    elif covered_by == "job during the erasure":  # after the mark, before the rows are gone
+        monkeypatch.setattr(erasure, "erase_upload", _after(lambda: scene.submit_job(key="job"), erasure.erase_upload))
+    else:
+        scene.submit_job(key="job")
+        if covered_by == "charged job":
+            charge_job(installation, claimed(installation))
+    answer = erase_upload(installation, OWNER, dataset, upload=upload)
+    assert answer.places == "taken"
+    assert "places of their units stay taken" in answer.stays
+    assert people.upload(installation, dataset, ANN_AND_BEN)["dropped"] == {"without_unit": 0, "over_bound": 1}
+
+
+def test_the_places_are_free_once_the_only_job_was_cancelled_before_its_charge(
+    installation: Installation, dataset: str
+) -> None:
+    upload = people.upload(installation, dataset, ANN_AND_BEN)["epoch"]
+    job = Scene(installation, dataset).submit_job(key="job")
+    assert erase_upload(installation, OWNER, dataset, upload=upload).places == "taken"
+    cancel_job(installation, OWNER, job)
+    assert erase_upload(installation, OWNER, dataset, upload=upload).places == "free"
+    Scene(installation, dataset).submit_job(key="later")
+    assert erase_upload(installation, OWNER, dataset, upload=upload).places == "free", "what is free stays free"
+    assert people.upload(installation, dataset, ANN_AND_BEN)["rows"] == 3
+
+
+def test_a_job_on_other_uploads_covers_nothing(installation: Installation, dataset: str) -> None:
+    first, second = (people.upload(installation, dataset, body)["epoch"] for body in (ANN_AND_BEN, CLEO))
+    Scene(installation, dataset).submit_job(key="job", scope={"month": [second]})
+    assert erase_upload(installation, OWNER, dataset, upload=first).places == "free"
+    assert erase_upload(installation, OWNER, dataset, upload=second).places == "taken"
+
+
+def test_an_erasure_says_nothing_of_places_where_a_row_is_the_unit(installation: Installation) -> None:
+    dataset = people.declared(installation)["id"]
+    upload = people.upload(installation, dataset, b"age,income\n1,low\n")["epoch"]
+    answer = erase_upload(installation, OWNER, dataset, upload=upload)
+    assert answer.places is None
+    assert "places" not in answer.stays
+
+
+def _after(first: Callable[[], object], then: Callable[..., None]) -> Callable[..., None]:
+    def both(*arguments: Any, **options: Any) -> None:
+        first()
+        then(*arguments, **options)
+
+    return both
 
 
 def test_a_queued_job_keeps_its_reservation_and_its_cells(scene: Scene) -> None:

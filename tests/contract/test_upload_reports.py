@@ -1,12 +1,15 @@
 """Owners see how many rows an upload stored, and whether a body came before. Nobody else sees either."""
 
+from typing import Any
+
 import pytest
 from sqlalchemy import select
 
 from app.access.roles import Principal, Role
-from app.core.errors import NotFound, RoleMissing
-from app.datasets import row_layout
+from app.core.errors import CellsUnread, NotFound, RoleMissing, UnreadColumn, UploadRepeated
+from app.datasets import ingest, row_layout
 from app.db.base import Base
+from app.services.datasets.erase_upload import erase_upload
 from app.services.datasets.show_datasets import show_dataset
 from app.services.datasets.uploads import list_uploads
 from app.services.grants import put_grant
@@ -61,19 +64,53 @@ def test_other_roles_see_uploads_without_counts(installation: Installation, role
 
 def test_uploads_are_listed_in_pages(installation: Installation) -> None:
     dataset = people.declared(installation, privacy_unit=people.per_patient(9))["id"]
-    epochs = [people.upload(installation, dataset, MORE)["epoch"] for _ in range(3)]
+    epochs = [people.upload(installation, dataset, MORE, again=True)["epoch"] for _ in range(3)]
     first = list_uploads(installation, OWNER, dataset, PageRequest(limit=2))
     second = list_uploads(installation, OWNER, dataset, PageRequest(limit=2, cursor=first.next))
     assert [upload.epoch for upload in [*first.uploads, *second.uploads]] == epochs
     assert second.next is None
 
 
-def test_a_body_that_the_same_key_sent_before_is_warned_of_and_stored(installation: Installation) -> None:
+def test_a_body_that_the_same_key_sent_before_is_refused_before_it_takes_places(installation: Installation) -> None:
+    dataset = people.declared(installation, privacy_unit=people.per_patient(4))["id"]
+    first = people.upload(installation, dataset, ROWS, key="once")
+    with pytest.raises(UploadRepeated) as refused:
+        people.upload(installation, dataset, ROWS, key="twice")
+    assert refused.value.upload == first["epoch"]
+    assert people.upload(installation, dataset, ROWS, key="once") == first, "a repeated request is no second upload"
+    assert _rows(installation, dataset) == [4]
+    assert people.row_files_of(installation, dataset) == {f"{first['epoch']}.parquet", f"{first['epoch']}.prints"}
+    more = people.upload(installation, dataset, people.visits([("ann", 1), ("bob", 2)]))
+    assert more["dropped"]["over_bound"] == 0, "ann had three of four places"
+    erase_upload(installation, OWNER, dataset, upload=first["epoch"])
+    assert people.upload(installation, dataset, ROWS, key="twice")["rows"] == 4, "its rows are stored no more"
+
+
+def test_equal_bodies_at_the_same_time_are_stored_once(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = people.declared(installation)["id"]
+    body, ingest_rows = b"age,income\n1,low\n", ingest.ingest_rows
+
+    def behind_another(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(ingest, "ingest_rows", ingest_rows)
+        people.upload(installation, dataset, body)
+        return ingest_rows(*arguments, **options)
+
+    monkeypatch.setattr(ingest, "ingest_rows", behind_another)
+    with pytest.raises(UploadRepeated):
+        people.upload(installation, dataset, body)
+    assert _rows(installation, dataset) == [1]
+
+
+def test_a_body_that_the_same_key_sent_before_is_warned_of_and_stored_if_the_caller_insists(
+    installation: Installation,
+) -> None:
     dataset, other = (people.declared(installation, privacy_unit=people.per_patient(9))["id"] for _ in range(2))
     first = people.upload(installation, dataset, ROWS)
     assert first["warnings"] == []
     assert people.upload(installation, dataset, MORE)["warnings"] == []
-    second = people.upload(installation, dataset, ROWS)
+    second = people.upload(installation, dataset, ROWS, again=True)
     (warning,) = second["warnings"]
     assert first["epoch"] in warning
     assert _rows(installation, dataset) == [4, 1, 4]
@@ -98,7 +135,7 @@ def test_fingerprints_of_bodies_are_keyed_by_dataset_and_by_sender(installation:
 def test_the_database_has_no_count_and_no_fingerprint_of_a_body(installation: Installation) -> None:
     dataset = people.declared(installation, privacy_unit=people.per_patient(9))["id"]
     first = people.upload(installation, dataset, ROWS)
-    people.upload(installation, dataset, ROWS, key="k")
+    people.upload(installation, dataset, ROWS, key="k", again=True)
     key = people.data_key(installation, dataset)
     (stored,) = row_layout.stored_uploads(installation.files, dataset, [first["epoch"]], key=key).values()
     assert stored.body is not None
@@ -108,3 +145,39 @@ def test_the_database_has_no_count_and_no_fingerprint_of_a_body(installation: In
     assert first["epoch"] in tables
     assert stored.body.hex() not in tables
     assert "which the same key sent" not in tables
+
+
+def _mapped(n_rows: int, *, ages_out_of_bounds: int = 0, unknown_labels: int = 0) -> bytes:
+    ages = [5000] * ages_out_of_bounds + [1] * (n_rows - ages_out_of_bounds)
+    labels = ["?"] * unknown_labels + ["low"] * (n_rows - unknown_labels)
+    return b"age,income\n" + b"".join(f"{age},{label}\n".encode() for age, label in zip(ages, labels, strict=True))
+
+
+def test_a_file_with_many_cells_that_are_not_as_declared_is_refused_unless_the_owner_accepts_them(
+    installation: Installation,
+) -> None:
+    dataset = people.declared(installation)["id"]
+    body = _mapped(200, ages_out_of_bounds=11, unknown_labels=199)
+    with pytest.raises(CellsUnread) as refused:
+        people.upload(installation, dataset, body, key="k")
+    assert refused.value.columns == [
+        UnreadColumn("age", "clamped", 11, 5.5),
+        UnreadColumn("income", "unknown", 199, 99.5),
+    ]
+    assert _rows(installation, dataset) == []
+    assert people.row_files_of(installation, dataset) == set(), "nothing is stored"
+    report = people.upload(installation, dataset, body, key="k", accept_unknown=True)
+    assert [(column["clamped"], column["unknown"]) for column in report["columns"]] == [(11, 0), (0, 199)]
+
+
+def test_a_twentieth_of_the_cells_may_be_not_as_declared(installation: Installation) -> None:
+    dataset = people.declared(installation)["id"]
+    report = people.upload(installation, dataset, _mapped(200, ages_out_of_bounds=10, unknown_labels=10))
+    assert [(column["clamped"], column["unknown"]) for column in report["columns"]] == [(10, 0), (0, 10)]
+
+
+def test_a_refusal_for_cells_that_are_not_as_declared_takes_no_place(installation: Installation) -> None:
+    dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
+    with pytest.raises(CellsUnread):
+        people.upload(installation, dataset, people.visits([("ann", 5000), ("ben", 1)]))
+    assert people.upload(installation, dataset, people.visits([("ann", 50), ("ben", 1)]))["rows"] == 2

@@ -193,7 +193,7 @@ class Client:
 
     def _upload(self) -> None:
         dataset = self._random.choice(self._objects.datasets)
-        self._post(f"/datasets/{dataset}/rows", text=rows_for(dataset, self._objects))
+        self._post(f"/datasets/{dataset}/rows?again=true", text=rows_for(dataset, self._objects))
 
     def _release_profile(self) -> None:
         dataset = self._random.choice(self._objects.datasets)

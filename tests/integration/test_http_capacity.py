@@ -31,7 +31,7 @@ def calls(http: httpx.Client, dataset: str, model: str) -> dict[Work, Callable[[
         Work.ADMINISTRATION: lambda: http.post("/keys", json={"name": "x", "roles": []}),
         Work.READ: lambda: http.get("/datasets?limit=1"),
         Work.WRITE: lambda: http.post("/plans", json=training(dataset)),
-        Work.UPLOAD: lambda: http.post(f"/datasets/{dataset}/rows", content=csv_rows(3), headers=CSV),
+        Work.UPLOAD: lambda: http.post(f"/datasets/{dataset}/rows?again=true", content=csv_rows(3), headers=CSV),
         Work.EXPORT: lambda: http.get(f"/ledger/{dataset}/export"),
         Work.CONVERSION: lambda: http.get(f"/models/{model}/artifact?format=onnx"),
         Work.PREDICTION: lambda: http.post(f"/models/{model}/predict", json={"rows": [{"age": 1}]}),

@@ -135,7 +135,11 @@ def test_an_upload_that_is_sent_again_does_not_double_its_rows(server: Server) -
     assert (other.status_code, other.json()["type"]) == (422, "idempotency-key-reused")
     assert server.footprint() == before
     without = server.admin.http.post(rows, content=csv_rows(5), headers=CSV)
-    assert without.json()["epoch"] != first.json()["epoch"], "without a key the same bytes are another batch"
+    assert (without.status_code, without.json()["type"]) == (409, "upload-repeated")
+    assert without.json()["upload"] == first.json()["epoch"]
+    assert server.footprint() == before, "without a key the same bytes are refused"
+    again = server.admin.http.post(f"{rows}?again=true", content=csv_rows(5), headers=CSV)
+    assert again.json()["epoch"] != first.json()["epoch"], "unless the caller insists"
     server.admin.http.delete(f"/datasets/{dataset}")
     erased = server.admin.http.post(rows, content=csv_rows(5), headers=headers)
     assert (erased.status_code, erased.json()["type"]) == (409, "dataset-deleted"), "the stored report ended, too"

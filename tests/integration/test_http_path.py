@@ -43,9 +43,16 @@ def test_an_upload_becomes_an_epoch_and_the_owner_sees_what_was_mapped(server: S
     dataset = server.declared()
     body = b"sex,income,age,height\nMale,>50K,200,1.5\nother,rich,20,\n,<=50K,-3,9.5\n"
     headers = CSV | ({"Content-Encoding": "gzip"} if packed else {})
-    answer = server.admin.http.post(
-        f"/datasets/{dataset['name']}/rows", content=gzip.compress(body) if packed else body, headers=headers
-    )
+    rows, content = f"/datasets/{dataset['name']}/rows", gzip.compress(body) if packed else body
+    refused = server.admin.http.post(rows, content=content, headers=headers)
+    assert (refused.status_code, refused.json()["type"]) == (422, "cells-unread")
+    assert refused.json()["columns"] == [
+        {"name": "age", "problem": "clamped", "count": 2, "percent": 66.7},
+        {"name": "height", "problem": "clamped", "count": 1, "percent": 33.3},
+        {"name": "sex", "problem": "unknown", "count": 1, "percent": 33.3},
+        {"name": "income", "problem": "unknown", "count": 1, "percent": 33.3},
+    ]
+    answer = server.admin.http.post(f"{rows}?accept_unknown=true", content=content, headers=headers)
     assert answer.status_code == 201
     assert answer.json()["columns"] == [
         {"name": "age", "clamped": 2, "missing": 0, "unknown": 0},

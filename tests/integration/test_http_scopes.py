@@ -28,7 +28,9 @@ def _declared(server: Server, *, epsilon: str = "1", n_uploads: int = 2, **chang
 
 
 def _uploaded(server: Server, dataset: str) -> str:
-    answer = server.admin.http.post(f"/datasets/{dataset}/rows", content=_rows(), headers=CSV)
+    answer = server.admin.http.post(
+        f"/datasets/{dataset}/rows?again=true&accept_unknown=true", content=_rows(), headers=CSV
+    )
     assert answer.status_code == 201, answer.text
     return str(answer.json()["epoch"])
 

@@ -188,7 +188,7 @@ def test_labels_of_the_second_dataset_may_be_of_another_kind(server: Server) -> 
     labelled, unlabelled = server.uploaded(), server.declared(schema=RENAMED)
     rows = "age,height,sex,wealth\n" + "".join(f"{age},1.5,Male,\n" for age in range(80))
     upload = server.admin.http.post(
-        f"/datasets/{unlabelled['id']}/rows", content=rows, headers={"Content-Type": "text/csv"}
+        f"/datasets/{unlabelled['id']}/rows?accept_unknown=true", content=rows, headers={"Content-Type": "text/csv"}
     )
     job = server.ended(submitted(server, semi_supervised(labelled["id"], unlabelled["id"])).json()["job_id"])
 

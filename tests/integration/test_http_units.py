@@ -87,7 +87,7 @@ def test_uploads_that_wait_for_one_another_stop_nobody_else(server: Server) -> N
     keys = [new_idempotency_key() for _ in range(sum(THREADS.values()) + 5)]
 
     def upload(key: dict[str, str]) -> httpx.Response:
-        return server.admin.http.post(f"/datasets/{dataset}/rows", content=visits(8), headers=CSV | key)
+        return server.admin.http.post(f"/datasets/{dataset}/rows?again=true", content=visits(8), headers=CSV | key)
 
     with ThreadPoolExecutor(len(keys)) as callers:
         with admission.opened(server.settings.home, dataset, BookRules(K, DataKey.random())):

@@ -31,7 +31,7 @@ from app.ledger.entries import Entry
 from app.privacy.composition import HashPartition, Partitions
 from app.registry.tables import ModelRow
 from app.services.datasets.declare_dataset import register_dataset
-from app.services.datasets.upload_rows import SpooledBody, upload_rows
+from app.services.datasets.upload_rows import SpooledBody, UploadTerms, upload_rows
 from app.services.installation import Installation
 from app.services.ledger import history
 from app.services.ledger.caps import change_cap
@@ -79,7 +79,7 @@ class Scene:
         """Uploads forty rows as a new epoch."""
         with self.installation.spool() as file:
             file.write(_ROWS)
-            body = SpooledBody(file, BodyForm.CSV, hashlib.sha256(_ROWS).digest())
+            body = SpooledBody(file, UploadTerms(BodyForm.CSV, again=True), hashlib.sha256(_ROWS).digest())
             upload_rows(self.installation, OWNER, self.dataset_id, body, request=None)
 
     def submit(

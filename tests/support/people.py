@@ -14,7 +14,7 @@ from app.datasets import admission, catalog, row_files
 from app.datasets.body_forms import BodyForm
 from app.datasets.cells import digest_key
 from app.services.datasets.declare_dataset import register_dataset
-from app.services.datasets.upload_rows import SpooledBody, upload_rows
+from app.services.datasets.upload_rows import SpooledBody, UploadTerms, upload_rows
 from app.services.installation import Installation
 from app.wire.datasets import DatasetIn
 from tests.support.crash_scene import OWNER
@@ -48,14 +48,20 @@ def visits(rows: Iterable[tuple[str, int]]) -> bytes:
 
 
 def upload(
-    installation: Installation, dataset_id: str, body: bytes, *, key: str | None = None, principal: Principal = OWNER
+    installation: Installation,
+    dataset_id: str,
+    body: bytes,
+    *,
+    key: str | None = None,
+    principal: Principal = OWNER,
+    **terms: bool,
 ) -> dict[str, Any]:
-    """Uploads rows and returns the owner's report. Raises the service's errors."""
+    """Uploads rows and returns the owner's report. ``terms``: of :class:`UploadTerms`. Raises the service's errors."""
     route = f"POST /datasets/{dataset_id}/rows"
     request = None if key is None else IdempotentRequest(principal.key_id, route, key, b"." * 32)
     with installation.spool() as file:
         file.write(body)
-        spooled = SpooledBody(file, BodyForm.CSV, hashlib.sha256(body).digest())
+        spooled = SpooledBody(file, UploadTerms(BodyForm.CSV, **terms), hashlib.sha256(body).digest())
         answer = upload_rows(installation, principal, dataset_id, spooled, request=request)
     return dict(json.loads(answer.body))
 

@@ -11,7 +11,7 @@ from app.core.errors import GrovekeeperError, InvalidRequest, NotFound
 from app.services.authorization import require_role
 from app.services.datasets import show_datasets
 from app.services.datasets.delete_dataset import delete_dataset
-from app.services.datasets.erase_upload import STAYS, erase_upload
+from app.services.datasets.erase_upload import IF_UNREAD, STAYS, erase_upload
 from app.services.installation import Installation
 
 router = APIRouter(prefix="/ui/datasets/{dataset}", route_class=PageRoute)
@@ -82,4 +82,11 @@ def _confirmation(
     epoch = next((epoch for epoch in shown["epochs"] if epoch["epoch"] == upload), None)
     if epoch is None:
         raise NotFound("upload")
-    return rendered_with(request, "erase_upload", refusal, dataset=shown, epoch=epoch, stays=STAYS)
+    return rendered_with(
+        request,
+        "erase_upload",
+        refusal,
+        dataset=shown,
+        epoch=epoch,
+        stays=f"{STAYS} {IF_UNREAD}" if shown["privacy_unit"]["column"] else STAYS,
+    )

@@ -20,6 +20,7 @@ from app.core.errors import GrovekeeperError, NotFound, RoleMissing, Unauthentic
 from app.datasets.body_forms import BodyForm
 from app.services.authorization import require_role
 from app.services.datasets import show_datasets
+from app.services.datasets.upload_rows import UploadTerms
 from app.services.installation import Installation
 
 router = APIRouter(prefix="/ui/datasets/{dataset}", route_class=PageRoute)
@@ -52,7 +53,8 @@ async def upload(request: Request, installation: CurrentInstallation, caller: Ca
         if file_form is None:
             raise UnsupportedMediaType([f"a file whose name ends in {', '.join(_FORMS)}"])
         key = checked_key(request, form.fields.get("once") or None)
-        answer = await receive_upload(request, caller, dataset, form.chunks, form=file_form, key=key)
+        terms = UploadTerms(file_form, again="again" in form.fields, accept_unknown="accept_unknown" in form.fields)
+        answer = await receive_upload(request, caller, dataset, form.chunks, terms=terms, key=key)
         report = json.loads(answer.body)
     except (NotFound, RoleMissing, Unauthenticated):
         raise

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 
 from app.access.roles import Role
 from app.api import problems
@@ -12,6 +12,7 @@ from app.api.uploads import receive_upload
 from app.core.errors import (
     AccountDiffers,
     BalanceMismatch,
+    CellsUnread,
     DatasetDeleted,
     DatasetPublic,
     LastOwner,
@@ -22,6 +23,7 @@ from app.core.errors import (
     RowsInvalid,
     SameSubmitter,
     UnsupportedMediaType,
+    UploadRepeated,
 )
 from app.datasets.body_forms import BodyForm
 from app.services import grants
@@ -32,6 +34,7 @@ from app.services.datasets.delete_dataset import delete_dataset as erase
 from app.services.datasets.erase_unit import erase_unit as erase_rows_of
 from app.services.datasets.erase_upload import erase_upload as erase_rows_of_upload
 from app.services.datasets.join_population import join_population as join
+from app.services.datasets.upload_rows import UploadTerms
 from app.services.rules.change_rules import change_rules as put_rules
 from app.services.rules.show_rules import show_rules as rules_of
 from app.wire.datasets import (
@@ -236,7 +239,14 @@ def join_population(installation: CurrentInstallation, caller: Caller, dataset: 
     response_model=UploadOut,
     openapi_extra=_ROWS_BODY,
     responses=problems.documented(
-        NotFound, RoleMissing, DatasetDeleted, RowsInvalid, *problems.JSON_BODY, *problems.REPEATABLE
+        NotFound,
+        RoleMissing,
+        DatasetDeleted,
+        RowsInvalid,
+        CellsUnread,
+        UploadRepeated,
+        *problems.JSON_BODY,
+        *problems.REPEATABLE,
     ),
 )
 @limited(body=Body.UPLOAD)
@@ -244,12 +254,16 @@ async def upload_rows(
     request: Request,
     caller: Caller,
     dataset: str,
+    again: Annotated[bool, Query(description="Store a body that equals an earlier upload once more.")] = False,
+    accept_unknown: Annotated[
+        bool, Query(description="Accept columns in which more than 5 % of the cells are undeclared or out of bounds.")
+    ] = False,
     idempotency_key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
 ) -> Response:
     """Upload a file of rows, which becomes an epoch. The report per column is for the owner only."""
-    form = _form(request)
+    terms = UploadTerms(_form(request), again=again, accept_unknown=accept_unknown)
     key = checked_key(request, idempotency_key)
-    return sent(await receive_upload(request, caller, dataset, request.stream(), form=form, key=key))
+    return sent(await receive_upload(request, caller, dataset, request.stream(), terms=terms, key=key))
 
 
 def _form(request: Request) -> BodyForm:

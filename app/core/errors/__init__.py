@@ -19,6 +19,8 @@ One module per kind of error; this package re-exports every class, so callers im
     ├── UnsupportedMediaType           the body's type or encoding is not accepted
     ├── InvalidRequest                 a field breaks a rule
     ├── RowsInvalid                    the upload does not match the declaration
+    ├── CellsUnread                    many cells of the upload are not as declared
+    ├── UploadRepeated                 an equal body was uploaded to the dataset before
     ├── NotSupported                   the request is legal, but not supported yet
     ├── TooManyRequests                too many requests in flight, or too many unfinished jobs of the key
     │   account_errors
@@ -72,6 +74,7 @@ from app.core.errors.installation_errors import (
 )
 from app.core.errors.request_errors import (
     BodyTooSlow,
+    CellsUnread,
     ColumnProblem,
     FieldProblem,
     IdempotencyInFlight,
@@ -87,7 +90,9 @@ from app.core.errors.request_errors import (
     TooLarge,
     TooManyRequests,
     Unauthenticated,
+    UnreadColumn,
     UnsupportedMediaType,
+    UploadRepeated,
 )
 from app.core.errors.resource_errors import (
     DatasetDeleted,
@@ -114,6 +119,7 @@ __all__ = [
     "BalanceMismatch",
     "BodyTooSlow",
     "BudgetExceeded",
+    "CellsUnread",
     "ColumnProblem",
     "DatasetDeleted",
     "DatasetPrivate",
@@ -150,5 +156,7 @@ __all__ = [
     "TooManyRequests",
     "Unauthenticated",
     "Unavailable",
+    "UnreadColumn",
     "UnsupportedMediaType",
+    "UploadRepeated",
 ]

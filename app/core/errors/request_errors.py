@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from app.core import limits
 from app.core.errors.root import GrovekeeperError
 
 
@@ -156,6 +157,52 @@ class RowsInvalid(GrovekeeperError):
 
     def __str__(self) -> str:
         return "the upload does not match the declaration; nothing was stored"
+
+
+@dataclass(frozen=True)
+class UnreadColumn:
+    """A column of an upload with many cells that the declaration does not list.
+
+    Attributes:
+        problem: ``unknown`` (no declared value) or ``clamped`` (out of bounds).
+        count: exact and PRIVATE; for the owner.
+        percent: of the cells of the column, rounded to tenths.
+    """
+
+    name: str
+    problem: str
+    count: int
+    percent: float
+
+
+@dataclass(eq=False)
+class CellsUnread(GrovekeeperError):
+    """Columns of an upload have many undeclared or clamped cells, and nothing was stored. Shown to the owner only."""
+
+    columns: Sequence[UnreadColumn]
+
+    def __str__(self) -> str:
+        return (
+            f"more than {limits.MAX_UNREAD_PERCENT} % of the cells of a column are not as declared; nothing was "
+            "stored: mend the file or the declaration, or accept such cells (accept_unknown)"
+        )
+
+
+@dataclass(eq=False)
+class UploadRepeated(GrovekeeperError):
+    """The same key uploaded an equal body to the dataset before, and its rows are still stored.
+
+    Attributes:
+        upload: id of that upload.
+    """
+
+    upload: str
+
+    def __str__(self) -> str:
+        return (
+            f"this body equals that of upload {self.upload}; nothing was stored: stored twice, each person in it would "
+            "count twice. Insist (again) if that is meant"
+        )
 
 
 @dataclass(eq=False)

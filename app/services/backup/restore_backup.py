@@ -205,7 +205,7 @@ class _Restore:
             key = catalog.find(session, dataset_id).data_key(read_storage_keys(self._settings))
             epochs = catalog.epochs(session, dataset_id)
             for epoch in epochs:
-                if epoch.id in log.uploads(dataset_id):
+                if epoch.erased_at is not None or epoch.id in log.uploads(dataset_id):
                     mark_upload_erased(session, epoch, actor=control.OPERATOR, at=clock.now())
                     erasure.erase_upload(self._files, dataset_id, epoch.id, key=key)
             try:

@@ -13,7 +13,8 @@ from app.core.errors import Unavailable
 from app.datasets import catalog
 from app.datasets.erasure_log import ErasureLog
 from app.datasets.tables import EpochRow
-from app.ledger import control
+from app.jobs import queue
+from app.ledger import control, external
 from app.ledger.entries import EntryKind
 from app.services.authorization import acting, authorized_dataset
 from app.services.datasets.books import opened_book
@@ -23,11 +24,24 @@ if TYPE_CHECKING:  # pydantic takes 0.09 s of CPU and 8 MB to import, which a wo
     from app.wire.datasets import UploadErasureOut
 
 STAYS = (
-    "What was spent on these rows stays spent: nothing is refunded, and models, profiles and evaluations stay. The "
-    "places of their units stay taken: rows of a unit that had all its places are not stored again. A copy of the rows "
-    "that is uploaded again is another upload, and where uploads are cells, its people pay in both cells."
+    "What was spent on these rows stays spent: nothing is refunded, and models, profiles and evaluations stay. A copy "
+    "of the rows that is uploaded again is another upload, and where uploads are cells, its people pay in both cells."
 )
-"""What an erasure does not give back, for owners to read before it and after it."""
+"""What an erasure never gives back, for owners to read before it and after it."""
+
+IF_UNREAD = (
+    "The places of their units are free again if no job has read the upload or waits to read it, and nothing outside "
+    "the service was charged since it came. Otherwise they stay taken: rows of a unit that had all its places are not "
+    "stored again."
+)
+"""What becomes of the places of units, for owners to read before an erasure."""
+
+_FREE = "No job has read these rows, so the places of their units are free again."
+_TAKEN = (
+    "A job has read these rows or waits to read them, or something outside the service was charged since they came. So "
+    "the places of their units stay taken: rows of a unit that had all its places are not stored again. If the job is "
+    "cancelled before it is charged, repeat this erasure: it frees the places."
+)
 
 
 def erase_upload(
@@ -38,6 +52,9 @@ def erase_upload(
     The upload stays a cell of partitions by upload, with its charges, and jobs that name it read no row there. Queued
     jobs stay queued and run without the rows; a job that has opened the file finishes with the rows it opened. The
     mark is committed first: if the process dies before the rows are erased, the sweeper erases them.
+
+    Where the privacy unit is a column, the places of the upload's units are free again unless a job names the upload
+    (docs/proofs/accounting.md A7). This is decided after the rows are erased, so no job of a later charge finds them.
 
     Raises:
         NotFound: no such dataset or upload, or the dataset is not visible to this key.
@@ -62,6 +79,7 @@ def erase_upload(
                 )
             ErasureLog(installation.heads).record_upload(dataset.id, upload)
             erasure.erase_upload(installation.files, dataset.id, upload, key=key)
+            are_places_free = dataset.unit_column is not None and _free_places(installation, dataset.id, upload)
     except FileNotFoundError:
         with installation.database.read() as session:
             catalog.find(session, dataset.id).living()  # if the dataset was erased meanwhile, this is the error
@@ -69,8 +87,29 @@ def erase_upload(
     from app.wire.datasets import UploadErasureOut  # for the reason above
 
     return UploadErasureOut(
-        dataset=dataset.id, dataset_name=dataset.name, epoch=upload, erased_at=clock.to_text(erased_at), stays=STAYS
+        dataset=dataset.id,
+        dataset_name=dataset.name,
+        epoch=upload,
+        erased_at=clock.to_text(erased_at),
+        places=None if dataset.unit_column is None else "free" if are_places_free else "taken",
+        stays=STAYS if dataset.unit_column is None else f"{STAYS} {_FREE if are_places_free else _TAKEN}",
     )
+
+
+def _free_places(installation: Installation, dataset_id: str, upload: str) -> bool:
+    """Frees the places of an upload without rows that no job has read; returns whether they are free.
+
+    The caller holds the dataset's book, so no upload is judged meanwhile. The dataset's lock excludes submissions.
+    """
+    with installation.database.write() as session:
+        catalog.locked(session, dataset_id).living()
+        row = catalog.epoch(session, dataset_id, upload)
+        is_covered = queue.reads_upload(session, dataset_id, upload) or external.is_charged_since(
+            session, dataset_id, row.uploaded_at
+        )
+        if row.places_freed_at is None and not is_covered:
+            row.places_freed_at = installation.database.now(session)
+        return row.places_freed_at is not None
 
 
 def mark_upload_erased(session: Session, row: EpochRow, *, actor: str, at: datetime) -> datetime:

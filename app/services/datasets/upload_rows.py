@@ -14,7 +14,7 @@ from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.access.roles import MANAGE_DATASET, Principal, Role
 from app.core import ids, limits
 from app.core.data_keys import DataKey
-from app.core.errors import TooLarge, Unavailable
+from app.core.errors import CellsUnread, TooLarge, Unavailable, UnreadColumn, UploadRepeated
 from app.datasets import catalog, row_files
 from app.datasets.admission import AdmissionBook
 from app.datasets.body_forms import BodyForm
@@ -34,7 +34,23 @@ _SENT_BEFORE = (
     "This body equals that of upload {epoch}, which the same key sent before. Its rows are stored twice, so each "
     "person in them counts twice, unless a unit column limits the rows of a person."
 )
+_PERCENT = 100
 _REPORT = b"grovekeeper/upload-report/1"
+
+
+@dataclass(frozen=True)
+class UploadTerms:
+    """How the body of an upload is read.
+
+    Attributes:
+        form: of the body.
+        again: the caller insists that an equal body is stored once more.
+        accept_unknown: the caller accepts columns in which many cells are not as declared.
+    """
+
+    form: BodyForm
+    again: bool = False
+    accept_unknown: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,7 +58,7 @@ class SpooledBody:
     """The body of a request, received completely, in a spool; ``sha256`` is of the bytes as they arrived."""
 
     file: BinaryIO
-    form: BodyForm
+    terms: UploadTerms
     sha256: bytes
 
 
@@ -65,6 +81,9 @@ def upload_rows(
         RoleMissing: only the owner uploads.
         DatasetDeleted: the dataset's rows are erased, and with them the stored answers to its uploads.
         RowsInvalid: the file does not match the declaration; nothing was stored.
+        CellsUnread: many cells are not as declared, and the caller does not accept that; nothing was stored.
+        UploadRepeated: an equal body is stored, and the caller does not insist; nothing was stored, and no place of a
+            unit was taken.
         TooLarge: the file exceeds a public limit; nothing was stored.
         Unavailable: another upload to the dataset takes too long, or too many uploads are waiting; nothing was stored.
     """
@@ -122,8 +141,12 @@ class _Upload:
         """
         if self._book is not None:
             self._begin(self._book)
+        self._read_earlier()
+        self._refuse_repeated(body)  # before the work
         report = self._ingest(body)
         try:
+            if not body.terms.accept_unknown:
+                _refuse_unread(report)
             if self._book is not None:
                 self._book.store()
             self._read_earlier()
@@ -152,8 +175,10 @@ class _Upload:
         """Opens the upload in the book under the dataset's lock, since the upload before may not have committed yet."""
         with self._acting() as session:
             catalog.locked(session, self._dataset.id).living()
-            self._before = [epoch.id for epoch in catalog.epochs(session, self._dataset.id)]
-        book.begin(self._epoch_id, committed=self._before)
+            epochs = catalog.epochs(session, self._dataset.id)
+            self._before = [epoch.id for epoch in epochs]
+            freed = {epoch.id for epoch in epochs if epoch.places_freed_at is not None}
+        book.begin(self._epoch_id, committed=self._before, freed=freed)
 
     def _ingest(self, body: SpooledBody) -> "IngestReport":
         from app.datasets import fingerprints, ingest
@@ -173,7 +198,9 @@ class _Upload:
             fingerprints.installation_key(store),
             body=self._fingerprint(body),
         )
-        return ingest.ingest_rows(body.file, destination, rules=rules, book=self._book, prints=prints, form=body.form)
+        return ingest.ingest_rows(
+            body.file, destination, rules=rules, book=self._book, prints=prints, form=body.terms.form
+        )
 
     def _fingerprint(self, body: SpooledBody) -> bytes:
         """Recognises a body that the same key sends again, and says nothing without the dataset's data key."""
@@ -182,15 +209,29 @@ class _Upload:
 
     def _read_earlier(self) -> None:
         """Reads facts of the committed uploads before the transaction, which other requests wait for."""
-        from app.datasets import row_layout
-
         with self._installation.database.read() as session:
             epochs = [epoch.id for epoch in catalog.epochs(session, self._dataset.id)]
-        self._earlier = row_layout.stored_uploads(self._installation.files, self._dataset.id, epochs, key=self._key)
+        self._read_facts(epochs)
 
-    def _add_epoch(self, session: Session, body: SpooledBody, report: "IngestReport", *, at: datetime) -> Answer:
+    def _read_facts(self, epochs: Sequence[str]) -> None:
+        """Reads facts of the uploads that are not known yet."""
         from app.datasets import row_layout
 
+        files, new = self._installation.files, [epoch for epoch in epochs if epoch not in self._earlier]
+        self._earlier |= row_layout.stored_uploads(files, self._dataset.id, new, key=self._key)
+
+    def _refuse_repeated(self, body: SpooledBody) -> None:
+        """Refuses a body that equals one of the earlier uploads, unless the caller insists."""
+        equal = self._equal(body)
+        if equal and not body.terms.again:
+            raise UploadRepeated(equal[0])
+
+    def _equal(self, body: SpooledBody) -> list[str]:
+        """The earlier uploads with an equal body of the same key."""
+        fingerprint = self._fingerprint(body)
+        return [epoch for epoch, upload in self._earlier.items() if upload.body == fingerprint]
+
+    def _add_epoch(self, session: Session, body: SpooledBody, report: "IngestReport", *, at: datetime) -> Answer:
         dataset_id = self._dataset.id
         catalog.locked(session, dataset_id).living()
         epochs = [epoch.id for epoch in catalog.epochs(session, dataset_id)]
@@ -198,18 +239,16 @@ class _Upload:
             raise Unavailable("another upload to this dataset ended meanwhile")
         if self._dataset.partitions.epoch_partition is not None and len(epochs) >= limits.MAX_UPLOAD_CELLS:
             raise TooLarge("the number of uploads to a dataset with a partition by upload", limits.MAX_UPLOAD_CELLS)
-        new = [epoch for epoch in epochs if epoch not in self._earlier]
-        earlier = self._earlier | row_layout.stored_uploads(self._installation.files, dataset_id, new, key=self._key)
+        self._read_facts(epochs)
+        self._refuse_repeated(body)
         if (
-            report.n_rows + sum(upload.n_rows for upload in earlier.values()) > limits.MAX_ROWS_PER_DATASET
+            report.n_rows + sum(upload.n_rows for upload in self._earlier.values()) > limits.MAX_ROWS_PER_DATASET
         ):  # over all uploads, since a job reads all uploads
             raise TooLarge("the number of rows of the dataset", limits.MAX_ROWS_PER_DATASET)
         catalog.add_epoch(session, dataset_id, epoch_id=self._epoch_id, at=at)
         self._is_added = True
-        fingerprint = self._fingerprint(body)
-        equal = [epoch for epoch, upload in earlier.items() if upload.body == fingerprint]
         is_owner = dataset_id in grants.granted_as(session, self._caller, Role.OWNER)
-        report_out = _report_out(self._epoch_id, report, shows_rows=is_owner, equal=equal)
+        report_out = _report_out(self._epoch_id, report, shows_rows=is_owner, equal=self._equal(body))
         return _sealed(Answer.of(201, report_out), self._key)
 
     def _discard_unless_committed(self) -> None:
@@ -218,6 +257,27 @@ class _Upload:
         with suppress(Unavailable, OSError), database.read() as session:  # otherwise the sweeper decides
             if all(epoch.id != self._epoch_id for epoch in catalog.epochs(session, dataset_id)):
                 row_files.erase_epoch(self._installation.files, dataset_id, self._epoch_id)
+
+
+def _refuse_unread(report: "IngestReport") -> None:
+    """Refuses columns in which many cells are not as declared: an owner has most likely sent another file.
+
+    Raises:
+        CellsUnread: names them.
+    """
+    n_rows = report.n_read
+    counts = [
+        (column.name, problem, count)
+        for column in report.columns
+        for problem, count in (("unknown", column.unknown), ("clamped", column.clamped))
+    ]
+    unread = [
+        UnreadColumn(name, problem, count, percent=round(_PERCENT * count / n_rows, 1))
+        for name, problem, count in counts
+        if _PERCENT * count > limits.MAX_UNREAD_PERCENT * n_rows
+    ]
+    if unread:
+        raise CellsUnread(unread)
 
 
 def _sealed(answer: Answer, key: DataKey) -> Answer:

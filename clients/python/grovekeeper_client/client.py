@@ -62,6 +62,8 @@ class Client(LedgerCalls):
         dataset: str,
         file: Path,
         *,
+        again: bool = False,
+        accept_unknown: bool = False,
         idempotency_key: str | None = None,
         on_progress: Callable[[int], None] = lambda _sent: None,
     ) -> Json:
@@ -70,6 +72,8 @@ class Client(LedgerCalls):
         Args:
             dataset: id or name.
             file: UTF-8 CSV with a header row, plain or gzip; Parquet; or Arrow IPC, as Feather writes it.
+            again: store a body once more that equals an earlier upload.
+            accept_unknown: accept columns in which more than 5 % of the cells are undeclared or out of bounds.
             idempotency_key: the key of an earlier attempt; rows are stored once per key.
             on_progress: called with the bytes sent so far; restarts from 0 with each attempt.
         """
@@ -80,6 +84,7 @@ class Client(LedgerCalls):
         request = Request(
             "POST",
             f"/datasets/{segment(dataset)}/rows",
+            params={"again": "true" if again else None, "accept_unknown": "true" if accept_unknown else None},
             headers=headers,
             content=lambda: _chunks(file, on_progress),
             read_timeout_s=_UPLOAD_TIMEOUT_S,
@@ -91,7 +96,10 @@ class Client(LedgerCalls):
         return self._pages(f"/datasets/{segment(dataset)}/uploads", "uploads")
 
     def erase_upload(self, dataset: str, upload: str) -> Json:
-        """``DELETE /datasets/{id}/uploads/{upload}``: erases the rows; spend and places of units stay."""
+        """``DELETE /datasets/{id}/uploads/{upload}``: erases the rows; what was spent stays spent.
+
+        ``places`` in the answer: ``free`` if no job read the rows, so that a corrected file has room, else ``taken``.
+        """
         return self._json("DELETE", f"/datasets/{segment(dataset)}/uploads/{segment(upload)}")
 
     def datasets(self, *, name: str | None = None) -> Iterator[Json]:

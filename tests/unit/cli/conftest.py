@@ -305,7 +305,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     }),
     ("DELETE", "/datasets/census/uploads/ep_1"): (200, {
         "dataset": "ds_1", "dataset_name": "census", "epoch": "ep_1", "erased_at": "2026-11-20T09:00:00.000000Z",
-        "stays": "What was spent stays.",
+        "places": "free", "stays": "What was spent stays.",
     }),
     ("GET", "/datasets/census/grants"): (200, {
         "dataset": "ds_1", "dataset_name": "census", "next": None,

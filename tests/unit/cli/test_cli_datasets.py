@@ -28,6 +28,7 @@ def test_a_key_without_a_role_is_to_be_granted_one(run: Run) -> None:
         ["datasets", "delete", "census"],
         ["datasets", "erase-unit", "census", "ann"],
         ["datasets", "erase-upload", "census", "ep_1"],
+        ["datasets", "replace-upload", "census", "ep_1", "rows.csv"],
         ["models", "delete", "md_1"],
         ["populations", "join", "census", "patients"],
     ],
@@ -43,6 +44,45 @@ def test_before_an_upload_is_erased_the_question_says_what_stays(run: Run, servi
     asked = run("datasets", "erase-upload", "census", "ep_1", input="n\n")
     assert "places of their units stay taken" in asked.stderr
     assert not service.requests
+
+
+def test_a_replacement_erases_the_upload_then_stores_the_file_and_says_both(run: Run, service: Any) -> None:
+    done = run("datasets", "replace-upload", "census", "ep_1", "rows.csv", "--yes")
+    assert [(request.method, request.url.path) for request in service.requests] == [
+        ("DELETE", "/datasets/census/uploads/ep_1"),
+        ("POST", "/datasets/census/rows"),
+    ]
+    assert "erased the rows of upload ep_1 from census" in done.stdout
+    assert "What was spent stays." in done.stdout
+    assert "stored 40 rows as upload ep_1" in done.stdout
+    as_json = json.loads(run("datasets", "replace-upload", "census", "ep_1", "rows.csv", "--yes", "--json").stdout)
+    assert (as_json["erased"]["places"], as_json["stored"]["rows"]) == ("free", 40)
+
+
+def test_a_replacement_whose_file_is_refused_says_that_the_upload_is_erased(run: Run, service: Any) -> None:
+    columns = [{"name": "income", "problem": "unknown", "count": 39, "percent": 97.5}]
+    service.answers["POST", "/datasets/census/rows"] = (422, _problem("cells-unread", 422) | {"columns": columns})
+    done = run("datasets", "replace-upload", "census", "ep_1", "rows.csv", "--yes")
+    assert done.exit_code == ExitCode.FAILED
+    assert "upload ep_1 is erased, and rows.csv was not stored" in done.stderr
+    assert "income: unknown, 39 times (97.5 %)" in done.stderr
+    assert "--accept-unknown" in done.stderr
+
+
+def test_an_upload_insists_only_if_it_is_told_to(run: Run, service: Any) -> None:
+    run("datasets", "upload", "census", "rows.csv")
+    run("datasets", "upload", "census", "rows.csv", "--again", "--accept-unknown")
+    assert [dict(request.url.params) for request in service.requests] == [
+        {},
+        {"again": "true", "accept_unknown": "true"},
+    ]
+    service.answers["POST", "/datasets/census/rows"] = (409, _problem("upload-repeated", 409) | {"upload": "ep_1"})
+    refused = run("datasets", "upload", "census", "rows.csv")
+    assert (refused.exit_code, "add --again" in refused.stderr) == (ExitCode.FAILED, True)
+
+
+def _problem(slug: str, status: int) -> dict[str, Any]:
+    return {"type": slug, "title": slug, "status": status, "detail": "nothing was stored"}
 
 
 def test_every_kind_of_partition_is_described(run: Run, service: Any) -> None:
