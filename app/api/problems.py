@@ -42,6 +42,7 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.RoleMissing: ProblemType(403, "role-missing", "The key lacks a role"),
     errors.SameSubmitter: ProblemType(403, "same-submitter", "Another owner decides"),
     errors.NotFound: ProblemType(404, "not-found", "Nothing there"),
+    errors.NoRowsOfUnit: ProblemType(404, "no-rows-of-unit", "No row of that unit"),
     errors.MethodNotAllowed: ProblemType(405, "method-not-allowed", "No such method here"),
     errors.BodyTooSlow: ProblemType(408, "body-too-slow", "The body did not arrive in time"),
     errors.BudgetExceeded: ProblemType(409, "budget-exceeded", "The budget does not cover this job"),

@@ -19,6 +19,15 @@ from app.datasets import row_files, row_layout
 from app.datasets.fingerprints import FINGERPRINT_BYTES
 
 
+def has_rows(store: Store, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey, row_id: bytes) -> bool:
+    """PRIVATE: whether any upload has a row with a row id; raises what :func:`erase_rows` raises."""
+    for epoch_id in epoch_ids:
+        with row_layout.reading(row_files.sealed_rows(store, dataset_id, epoch_id, key=key)) as stored:
+            if not _stays(stored, row_id).all():
+                return True
+    return False
+
+
 def erase_rows(store: Store, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey, row_id: bytes) -> int:
     """Erases the rows with one row id from some uploads. Safe to repeat: a second call finishes an interrupted erasure.
 
@@ -68,14 +77,20 @@ def erase_upload(store: Store, dataset_id: str, epoch_id: str, *, key: DataKey) 
 
 def _erase_from(file: SealedFile, prints: SealedFile, *, row_id: bytes) -> int:
     with row_layout.reading(file) as stored:
-        ids = stored.read(columns=[row_layout.ROW_ID_COLUMN], use_threads=False).column(0)
-        stays = pc.not_equal(ids, pa.scalar(row_id, ids.type)).to_numpy()
+        stays = _stays(stored, row_id)
         if stays.all():
             return 0
         _keep(stays, prints)
         with file.new(existing="replace") as written:
             _copy(stored, stays, written)
     return int(np.count_nonzero(~stays))
+
+
+def _stays(stored: pq.ParquetFile, row_id: bytes) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """PRIVATE: which rows of a file have another id."""
+    ids = stored.read(columns=[row_layout.ROW_ID_COLUMN], use_threads=False).column(0)
+    stays: np.ndarray[tuple[int], np.dtype[np.bool_]] = pc.not_equal(ids, pa.scalar(row_id, ids.type)).to_numpy()
+    return stays
 
 
 def _copy(stored: pq.ParquetFile, stays: np.ndarray[tuple[int], np.dtype[np.bool_]], written: Writer) -> None:

@@ -229,7 +229,7 @@ class JobOut(Answer):
     purpose: str | None
     submitted_by: str
     state: JobState
-    reason: Literal["cancelled", "rejected", "expired", "lost", "revoked", "failed"] | None
+    reason: Literal["cancelled", "rejected", "expired", "lost", "revoked", "failed", "damaged"] | None
     charged: bool
     progress: float
     trees_done: int

@@ -1,14 +1,14 @@
 """Adds when the last job of a deleted dataset ended, and how often the sessions of a key were ended.
 
 Revision ID: 0020
-Revises: 0015
+Revises: 0017
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0020"
-down_revision = "0015"
+down_revision = "0017"
 branch_labels = None
 depends_on = None
 

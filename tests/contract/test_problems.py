@@ -83,6 +83,9 @@ EXAMPLES: list[GrovekeeperError] = [
         ]
     ),
     errors.RowsInvalid([ColumnProblem("age", "not-a-number", 2)]),
+    errors.CellsUnread([errors.UnreadColumn("age", "clamped", 2, 66.7)]),
+    errors.UploadRepeated("ep_1"),
+    errors.NoRowsOfUnit(),
     errors.IdempotencyKeyReused(),
     errors.NotSupported("a rule"),
     errors.TooManyRequests(retry_after_s=7),
@@ -102,6 +105,8 @@ MEMBERS: dict[type[GrovekeeperError], dict[str, Any]] = {
         ]
     },
     errors.RowsInvalid: {"columns": [{"name": "age", "problem": "not-a-number", "count": 2}]},
+    errors.CellsUnread: {"columns": [{"name": "age", "problem": "clamped", "count": 2, "percent": 66.7}]},
+    errors.UploadRepeated: {"upload": "ep_1"},
     errors.AccountantMismatch: {"accountant": "pure", "accepted_by": ["zcdp"]},
     errors.AdjacencyMismatch: {"adjacency": "add_remove", "accepted_by": ["label"]},
     errors.ModelHasAlias: {"aliases": ["bank@production"]},

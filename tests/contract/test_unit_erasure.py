@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.core.errors import DatasetDeleted, InvalidRequest, NotFound
+from app.core.errors import DatasetDeleted, InvalidRequest, NoRowsOfUnit, NotFound
 from app.datasets import admission, catalog, erasure, private_rows, row_files, row_layout
+from app.datasets.erasure_log import ErasureLog
+from app.ledger import control, statements
 from app.ledger import service as ledger
-from app.ledger import statements
+from app.ledger.entries import EntryKind
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.datasets.erase_unit import erase_unit
 from app.services.installation import Installation
@@ -85,15 +87,24 @@ def test_an_upload_that_left_the_book_and_has_not_committed_is_waited_for(
     assert ages(installation, dataset)[-1] == [9]
 
 
-def test_it_may_be_repeated_and_a_unit_that_is_not_there_changes_nothing(
-    installation: Installation, dataset: str
-) -> None:
+def test_a_unit_of_which_no_row_is_stored_is_refused_and_is_no_act(installation: Installation, dataset: str) -> None:
     files = [file.file for file in people.files(installation, dataset)]
     before = [file.read_bytes() for file in files]
-    assert erase_unit(installation, OWNER, dataset, unit="nobody").erased == 0
+    with pytest.raises(NoRowsOfUnit):
+        erase_unit(installation, OWNER, dataset, unit="nobody")
     assert [file.read_bytes() for file in files] == before
+    assert _acts(installation) == 0
+    key = people.data_key(installation, dataset)
+    assert list(ErasureLog(installation.heads).units(dataset, key=key)) == []
     assert erase_unit(installation, OWNER, dataset, unit="ann").erased == 3
-    assert erase_unit(installation, OWNER, dataset, unit="ann").erased == 0
+    with pytest.raises(NoRowsOfUnit):
+        erase_unit(installation, OWNER, dataset, unit="ann")
+    assert _acts(installation) == 1
+
+
+def _acts(installation: Installation) -> int:
+    with installation.database.read() as session:
+        return len(control.details_of(session, EntryKind.UNIT_ERASED))
 
 
 def test_an_erased_row_does_not_give_its_place_back(installation: Installation, dataset: str) -> None:
@@ -184,4 +195,5 @@ def test_erasing_a_unit_needs_the_owner_and_a_unit_column(installation: Installa
 
 def test_a_dataset_without_uploads_has_no_row_to_erase(installation: Installation) -> None:
     empty = people.declared(installation, privacy_unit=people.per_patient(3))["id"]
-    assert erase_unit(installation, OWNER, empty, unit="ann").erased == 0
+    with pytest.raises(NoRowsOfUnit):
+        erase_unit(installation, OWNER, empty, unit="ann")

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from app.core.errors import NoRowsOfUnit
 from app.datasets import catalog
 from app.jobs import queue
 from app.services.datasets.erase_unit import erase_unit
@@ -153,7 +154,8 @@ def test_rows_of_an_uncommitted_upload_do_not_outlive_the_erasure_of_their_unit(
     stored = people.row_files_of(installation, dataset)
     kill_request(point, scene, dataset)
     assert people.row_files_of(installation, dataset) > stored
-    erase_unit(installation, OWNER, dataset, unit="ann")
+    with pytest.raises(NoRowsOfUnit):  # no committed row
+        erase_unit(installation, OWNER, dataset, unit="ann")
     assert people.row_files_of(installation, dataset) == stored
 
 

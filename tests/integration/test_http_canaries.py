@@ -89,8 +89,8 @@ def _uploads(walk: Walk, dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
             filled.setattr(*step, _full)
             walk.upload(dataset, f"full disk at {step[1]}", walk.rows("full").encode(), 503)
     _aborted_upload(walk, dataset)
-    for unit in ("patient rows 3", "patient nowhere"):
-        walk.ask(walk.owner, "POST", f"/datasets/{dataset}/erasures", 200, json={"unit": it.text(unit)})
+    for unit, status in (("patient rows 3", 200), ("patient nowhere", 404)):
+        walk.ask(walk.owner, "POST", f"/datasets/{dataset}/erasures", status, json={"unit": it.text(unit)})
     walk.ask(walk.owner, "POST", f"/datasets/{dataset}/erasures", 422, json={it.text("field"): it.text("unit")})
 
 
@@ -250,7 +250,7 @@ def _failures(walk: Walk, search: Search, process: ForkedProgram, dataset: str) 
     torn = content[: len(content) // 3] + walk.canaries.text("damaged").encode() + content[len(content) // 3 :]
     for damaged in (walk.canaries.text("no rows").encode(), torn):
         file.write_bytes(damaged)
-        assert walk.ended(walk.submitted("/train", training(dataset)))["reason"] == "failed"
+        assert walk.ended(walk.submitted("/train", training(dataset)))["reason"] == "damaged"
         walk.ask(walk.owner, "POST", f"/datasets/{dataset}/erasures", json={"unit": walk.canaries.text("patient x")})
         walk.ask(walk.owner, "GET", f"/datasets/{dataset}/overlaps")
     file.write_bytes(content)

@@ -21,7 +21,7 @@ from app.registry import models
 from app.registry.tables import ModelRow
 from tests.support.cells import Cells, opened_cells, undone
 from tests.support.databases import on_one_idle_server
-from tests.support.estate import Estate, built_estate, name_model, upload_of, waiting_job
+from tests.support.estate import Estate, built_estate, name_model, upload_of, waiting_job, with_unit
 from tests.support.lost_authority import Loss, lost_before_write
 from tests.support.openapi import DOCUMENT
 from tests.support.operations import ACTS, REQUESTS, WEBHOOK, Targets
@@ -169,8 +169,7 @@ def _fresh(estate: Estate, operation: str, caller: Holder, name: str) -> Targets
     if operation == "delete_model":
         return replace(targets, model=_twin(server, targets.model))
     if operation in ("delete_dataset", "erase_unit", "join_population"):
-        dataset = server.declared(privacy_unit={"column": "patient", "max_rows": 1})["id"]
-        server.admin.http.post(f"/datasets/{dataset}/erasures", json={"unit": "bob"})  # makes the book of the units
+        dataset = with_unit(server)
         _grant_to_owner(server, dataset, caller, name)
         return replace(targets, dataset=dataset)
     return targets

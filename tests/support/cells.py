@@ -12,11 +12,12 @@ from sqlalchemy.orm import Session
 
 from app.api.main import create_app
 from app.core import ids
+from app.datasets import erasure
 from app.db.base import Base
 from app.db.unit_of_work import Database
 from app.jobs.tables import JobRow
 from app.registry.tables import EvaluationRow, ModelRow, ProfileRow
-from tests.support.estate import Estate, name_model, upload_of, waiting_job
+from tests.support.estate import Estate, name_model, upload_of, waiting_job, with_unit
 from tests.support.in_process import InProcess, in_process
 from tests.support.operations import EXTERNAL, REQUESTS, Ask, Targets
 from tests.support.role_table import Caller, Place
@@ -72,7 +73,10 @@ class Cells:
 
 @contextmanager
 def undone(database: Database) -> Iterator[None]:
-    """Rolls back every write transaction that would commit, after the database has checked its statements."""
+    """Rolls back every write transaction that would commit, after the database has checked its statements.
+
+    The rows of an erased unit stay, too, so that the next caller can erase them.
+    """
     begin = database.write
 
     @contextmanager
@@ -85,6 +89,7 @@ def undone(database: Database) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(database, "write", rolled_back)
+        patched.setattr(erasure, "erase_rows", lambda *_, **__: 1)
         yield
 
 
@@ -101,7 +106,7 @@ def opened_cells(estate: Estate) -> Iterator[Cells]:
     special = {("cancel_job", place): {"job": _queued(server, named.dataset)} for place, named in of_place.items()}
     for place in (Place.LIVING, Place.FOREIGN):
         special["delete_dataset", place] = {"dataset": server.declared()["id"]}
-        special["erase_unit", place] = {"dataset": _with_units(server)}
+        special["erase_unit", place] = {"dataset": with_unit(server)}
         uploaded = server.uploaded()["id"]
         special["erase_upload", place] = {"dataset": uploaded, "upload": upload_of(server, uploaded)}
         special["decide_job", place] = _with_waiting_job(server)
@@ -130,13 +135,6 @@ def _with_waiting_job(server: Server) -> dict[str, str]:
     """A dataset and a job of another key that waits there for an approval."""
     dataset = server.uploaded()["id"]
     return {"dataset": dataset, "job": waiting_job(server, dataset)}
-
-
-def _with_units(server: Server) -> str:
-    """A dataset with a unit column and the book of its units."""
-    dataset: str = server.declared(privacy_unit={"column": "patient", "max_rows": 1})["id"]
-    server.admin.http.post(f"/datasets/{dataset}/erasures", json={"unit": "bob"})
-    return dataset
 
 
 def _copied(server: Server, of: Targets) -> Targets:

@@ -8,7 +8,7 @@ from sqlalchemy import update
 
 from app.access.tables import KeyRow
 from tests.support.operations import EXTERNAL, WEBHOOK, Targets, new_population
-from tests.support.server import Caller, Server, new_idempotency_key, training, worker
+from tests.support.server import CSV, Caller, Server, new_idempotency_key, training, worker
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,14 @@ def built_estate(server: Server, folder: Path, **changes: object) -> Estate:
         job["id"], job["model_id"], profile, server.caller().id, population, reservation, rival, evaluation, webhook,
     )  # fmt: skip
     return Estate(server, Targets(dataset, *made, upload_of(server, dataset)), callers, revoked)
+
+
+def with_unit(server: Server) -> str:
+    """A dataset with a unit column and one row of the unit ann."""
+    dataset: str = server.declared(privacy_unit={"column": "patient", "max_rows": 1})["id"]
+    rows = "patient,age,height,sex,income\nann,40,1.7,Male,<=50K\n"
+    assert server.admin.http.post(f"/datasets/{dataset}/rows", content=rows, headers=CSV).status_code == 201
+    return dataset
 
 
 def upload_of(server: Server, dataset: str) -> str:

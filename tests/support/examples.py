@@ -13,7 +13,7 @@ from typing import Any
 
 from app.api.examples import FILE
 from app.db import migrate
-from tests.support.estate import built_estate, upload_of, waiting_job
+from tests.support.estate import built_estate, upload_of, waiting_job, with_unit
 from tests.support.operations import REQUESTS
 from tests.support.role_table import OPERATIONS
 from tests.support.server import running_server
@@ -36,9 +36,7 @@ def main() -> None:
             special = {
                 "decide_job": replace(targets, dataset=ruled, job=waiting_job(server, ruled)),
                 "cancel_job": replace(targets, job=server.submitted(targets.dataset).json()["job_id"]),
-                "erase_unit": replace(
-                    targets, dataset=server.declared(privacy_unit={"column": "patient", "max_rows": 1})["id"]
-                ),
+                "erase_unit": replace(targets, dataset=with_unit(server)),
                 "erase_upload": replace(targets, dataset=ruled, upload=upload_of(server, ruled)),
                 "join_population": replace(targets, dataset=server.declared()["id"]),
             }

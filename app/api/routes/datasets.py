@@ -17,6 +17,7 @@ from app.core.errors import (
     DatasetPublic,
     LastOwner,
     NameTaken,
+    NoRowsOfUnit,
     NotFound,
     PopulationMismatch,
     RoleMissing,
@@ -184,11 +185,11 @@ def change_rules(installation: CurrentInstallation, caller: Caller, dataset: str
 @router.post(
     "/{dataset}/erasures",
     operation_id="erase_unit",
-    responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY),
+    responses=problems.documented(NotFound, NoRowsOfUnit, RoleMissing, DatasetDeleted, *problems.JSON_BODY),
 )
 @limited(body=Body.ERASURE)
 def erase_unit(installation: CurrentInstallation, caller: Caller, dataset: str, body: ErasureIn) -> ErasureOut:
-    """Erase the rows of one unit. Spend stays spent, and the unit's places stay taken. The request may be repeated."""
+    """Erase the rows of one unit. Spend stays spent, and the unit's places stay taken."""
     return erase_rows_of(installation, caller, dataset, unit=body.unit)
 
 
@@ -210,7 +211,7 @@ def list_uploads(installation: CurrentInstallation, caller: Caller, dataset: str
     responses=problems.documented(NotFound, RoleMissing, DatasetDeleted),
 )
 def erase_upload(installation: CurrentInstallation, caller: Caller, dataset: str, upload: str) -> UploadErasureOut:
-    """Erase the rows of one upload. Spend stays spent, and the units' places stay taken. May be repeated."""
+    """Erase the rows of one upload. Spend stays spent; `places` says if units' places are free. May be repeated."""
     return erase_rows_of_upload(installation, caller, dataset, upload=upload)
 
 

@@ -34,6 +34,7 @@ One module per kind of error; this package re-exports every class, so callers im
     ├── ReservationSettled             the reservation was charged, void or expired already
     │   resource_errors
     ├── NoRowsYet                      the dataset has no upload yet
+    ├── NoRowsOfUnit                   no row of the unit is stored
     ├── NameTaken                      a dataset or a population has or had this name
     ├── LastOwner                      the change would leave a dataset without an owner
     ├── DatasetDeleted                 the dataset was deleted
@@ -104,6 +105,7 @@ from app.core.errors.resource_errors import (
     LeaseLost,
     ModelHasAlias,
     NameTaken,
+    NoRowsOfUnit,
     NoRowsYet,
     NotWaiting,
     SameSubmitter,
@@ -142,6 +144,7 @@ __all__ = [
     "ModelHasAlias",
     "NameTaken",
     "NeedsApproval",
+    "NoRowsOfUnit",
     "NoRowsYet",
     "NotFound",
     "NotSupported",

@@ -13,6 +13,13 @@ class NoRowsYet(GrovekeeperError):
         return "this dataset has no rows yet"
 
 
+class NoRowsOfUnit(GrovekeeperError):
+    """No row of the unit that an owner wants to erase is stored. Shown to owners only."""
+
+    def __str__(self) -> str:
+        return "no row of that unit is stored, so nothing was erased; compare the value, character by character"
+
+
 @dataclass(eq=False)
 class NameTaken(GrovekeeperError):
     """A dataset or a population has this name, or an erased dataset of other owners had it."""

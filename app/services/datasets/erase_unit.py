@@ -1,7 +1,7 @@
 """Serves ``POST /datasets/{id}/erasures``: erases the rows of one privacy unit; every charge stays."""
 
 from app.access.roles import MANAGE_DATASET, Principal
-from app.core.errors import DatasetDeleted, InvalidRequest
+from app.core.errors import DatasetDeleted, InvalidRequest, NoRowsOfUnit
 from app.datasets import admission, catalog, row_files
 from app.datasets.cells import digest_key
 from app.datasets.erasure_log import ErasedUnit, ErasureLog
@@ -18,7 +18,8 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
 
     Rows of uploads that were killed before they were committed are erased, too, whatever their unit.
 
-    The erasure is recorded outside the database first, so that a restore of an older backup applies it again.
+    The erasure is recorded outside the database first, so that a restore of an older backup applies it again. If the
+    process dies after that, a repetition of the request erases what is left; an erasure without rows is no act.
     The ledger does not change. The unit's admitted rows still count towards ``max_rows``: later rows of the unit are
     admitted only while the unit has places left. Models that were trained on the rows stay.
 
@@ -27,6 +28,7 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
         RoleMissing: only the owner erases.
         DatasetDeleted: the dataset's rows are erased.
         InvalidRequest: the dataset has no unit column.
+        NoRowsOfUnit: no row of the unit is stored, so nothing was erased or recorded.
         Unavailable: an upload is running, or too many requests are waiting; nothing was erased.
     """
     with installation.database.read() as session:
@@ -46,11 +48,14 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
                 catalog.locked(session, dataset.id).living()
                 uploads = catalog.epochs(session, dataset.id)
                 epochs = [epoch.id for epoch in uploads]
-                control.record(session, EntryKind.UNIT_ERASED, actor=principal.key_id, dataset=dataset.id)
-            if uploads:
-                erased = ErasedUnit(row_id, last_upload=uploads[-1].ordinal)
-                ErasureLog(installation.heads).record_unit(dataset.id, erased, key=key)
             row_files.erase_uncommitted(installation.files, dataset.id, committed=epochs)
+            if not erasure.has_rows(installation.files, dataset.id, epochs, key=key, row_id=row_id):
+                raise NoRowsOfUnit
+            with acting(installation, principal) as (session, principal):
+                authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
+                control.record(session, EntryKind.UNIT_ERASED, actor=principal.key_id, dataset=dataset.id)
+            erased = ErasedUnit(row_id, last_upload=uploads[-1].ordinal)
+            ErasureLog(installation.heads).record_unit(dataset.id, erased, key=key)
             n_erased = erasure.erase_rows(installation.files, dataset.id, epochs, key=key, row_id=row_id)
     except FileNotFoundError:  # the dataset was erased meanwhile
         raise DatasetDeleted from None

@@ -79,7 +79,9 @@ def erase_upload(
                 )
             ErasureLog(installation.heads).record_upload(dataset.id, upload)
             erasure.erase_upload(installation.files, dataset.id, upload, key=key)
-            are_places_free = dataset.unit_column is not None and _free_places(installation, dataset.id, upload)
+            are_places_free = dataset.unit_column is not None and _free_places(
+                installation, principal, dataset.id, upload
+            )
     except FileNotFoundError:
         with installation.database.read() as session:
             catalog.find(session, dataset.id).living()  # if the dataset was erased meanwhile, this is the error
@@ -96,12 +98,13 @@ def erase_upload(
     )
 
 
-def _free_places(installation: Installation, dataset_id: str, upload: str) -> bool:
+def _free_places(installation: Installation, caller: Principal, dataset_id: str, upload: str) -> bool:
     """Frees the places of an upload without rows that no job has read; returns whether they are free.
 
     The caller holds the dataset's book, so no upload is judged meanwhile. The dataset's lock excludes submissions.
     """
-    with installation.database.write() as session:
+    with acting(installation, caller) as (session, principal):
+        authorized_dataset(session, principal, dataset_id, MANAGE_DATASET)
         catalog.locked(session, dataset_id).living()
         row = catalog.epoch(session, dataset_id, upload)
         is_covered = queue.reads_upload(session, dataset_id, upload) or external.is_charged_since(
