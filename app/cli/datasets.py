@@ -232,7 +232,7 @@ def delete(
     if call.as_json:
         call.output.json({"dataset": dataset, "deleted": True})
     call.output.say(
-        f"erased the rows of {dataset}; what was spent stays in the ledger, and counts for the next dataset of this name"
+        f"erased the rows of {dataset}; what was spent stays in the ledger and counts for the next dataset of this name"
     )
 
 
