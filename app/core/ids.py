@@ -19,6 +19,7 @@ POPULATION = "pop"
 WEBHOOK = "wh"
 DELIVERY = "whd"
 PROCESS = "pr"
+ERASURE = "er"
 
 _REFERENCE = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.MAX_DATASET_NAME_CHARS}}}", re.ASCII)
 

@@ -2,27 +2,37 @@
 
 ::
 
-    <heads>/erasures/<dataset id>.dataset             the dataset was deleted; an empty file
-    <heads>/erasures/<dataset id>.<epoch id>.upload   one upload was erased; an empty file
-    <heads>/erasures/<dataset id>.<random>.unit       one unit was erased from the first uploads; JSON
+    <heads>/erasures/<dataset id>.dataset             the dataset was deleted
+    <heads>/erasures/<dataset id>.<epoch id>.upload   one upload was erased
+    <heads>/erasures/<dataset id>.<record id>.unit    one unit was erased from the first uploads
 
-A record of a unit has its row id, which is a keyed digest, encrypted with the dataset's data key. So it says nothing to
-anybody who does not have a wrapped data key, the storage key and the folder together, and nothing at all once the data
-key is destroyed. A record is durable before an erasure is answered.
+A record is a signed note: a line that states its purpose, its own name, and facts as JSON. A file that nobody signed,
+or that has the content of another record, is no record. A record of a unit has its row id, which is a keyed digest,
+encrypted with the dataset's data key. So it says nothing to anybody who does not have a wrapped data key, the storage
+key and the folder together, and nothing at all once the data key is destroyed. A record is durable before an erasure
+is answered.
 """
 
 import json
-import secrets
-from collections.abc import Iterator
-from contextlib import suppress
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
+from app.core import durable
 from app.core.data_keys import DataKey
-from app.core.stores import Store, StoredFile
+from app.core.stores import Existing, Store, StoredFile
 
-_FOLDER = "erasures"
-_DATASET, _UPLOAD, _UNIT = ".dataset", ".upload", ".unit"
+FOLDER = "erasures"
+UNIT = ".unit"
+"""The end of the name of a record of a unit, which cannot be written again from the control chain."""
+_DATASET, _UPLOAD = ".dataset", ".upload"
+_FIRST_LINE = "grovekeeper/erasure/1"
+_NOTE = re.compile(rf"{_FIRST_LINE}\n(?P<name>[^\n]+)\n(?P<facts>[^\n]+)\n\n— [^\n]+\n")
 _PURPOSE = b"grovekeeper/erased-unit/1"
+_READ_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -38,57 +48,87 @@ class ErasedUnit:
     last_upload: int
 
 
+def dataset_record(dataset_id: str) -> str:
+    """The name of the record of a deleted dataset."""
+    return f"{dataset_id}{_DATASET}"
+
+
+def upload_record(dataset_id: str, epoch_id: str) -> str:
+    """The name of the record of an erased upload."""
+    return f"{dataset_id}.{epoch_id}{_UPLOAD}"
+
+
+def unit_record(dataset_id: str, record_id: str) -> str:
+    """The name of the record of an erased unit."""
+    return f"{dataset_id}.{record_id}{UNIT}"
+
+
 class ErasureLog:
-    """The erasures of an installation; several machines may share it.
+    """The erasures of an installation, read once; several machines may share it.
 
     Args:
         store: of the heads.
+        sign: makes a signed note of a text.
+        is_signed: whether this installation signed a note.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, sign: Callable[[str], str], is_signed: Callable[[str], bool]) -> None:
         self._store = store
+        self._sign = sign
+        self._is_signed = is_signed
 
-    def record_dataset(self, dataset_id: str) -> None:
-        """Records durably that a dataset was deleted, and forgets what was erased of it before. Safe to repeat."""
-        self._write(f"{dataset_id}{_DATASET}", b"")
-        for kind in (_UPLOAD, _UNIT):
-            for name in self._named(dataset_id, kind):
-                self._store.delete(f"{_FOLDER}/{name}")
+    def write(self, name: str, facts: dict[str, Any] | None = None, *, existing: Existing = "keep") -> None:
+        """Writes a record durably. Safe to repeat."""
+        note = self._sign(f"{_FIRST_LINE}\n{name}\n{json.dumps(facts or {}, sort_keys=True)}\n")
+        with self._store.new(f"{FOLDER}/{name}", existing=existing) as file:
+            file.write(note.encode())
 
-    def record_upload(self, dataset_id: str, epoch_id: str) -> None:
-        """Records durably that an upload was erased. Safe to repeat."""
-        self._write(f"{dataset_id}.{epoch_id}{_UPLOAD}", b"")
-
-    def record_unit(self, dataset_id: str, unit: ErasedUnit, *, key: DataKey) -> None:
-        """Records durably that a unit was erased. ``key`` is the data key of the dataset."""
-        value = {"last_upload": unit.last_upload, "row_id": key.seal(unit.row_id, purpose=_PURPOSE).hex()}
-        self._write(f"{dataset_id}.{secrets.token_hex(8)}{_UNIT}", json.dumps(value).encode("ascii"))
+    def write_unit(self, name: str, unit: ErasedUnit, *, key: DataKey) -> None:
+        """Writes the record of an erased unit durably. ``key`` is the data key of the dataset."""
+        sealed = key.seal(unit.row_id, purpose=_PURPOSE)
+        self.write(name, {"last_upload": unit.last_upload, "row_id": sealed.hex()})
 
     def is_deleted(self, dataset_id: str) -> bool:
         """Whether a dataset was deleted."""
-        return f"{dataset_id}{_DATASET}" in self._named(dataset_id, _DATASET)
+        return dataset_record(dataset_id) in self.records
 
-    def uploads(self, dataset_id: str) -> set[str]:
-        """Ids of the erased uploads of a dataset."""
-        names = self._named(dataset_id, _UPLOAD)
-        return {name.removeprefix(f"{dataset_id}.").removesuffix(_UPLOAD) for name in names}
+    def is_erased(self, dataset_id: str, epoch_id: str) -> bool:
+        """Whether an upload of a dataset was erased."""
+        return upload_record(dataset_id, epoch_id) in self.records
 
     def units(self, dataset_id: str, *, key: DataKey) -> Iterator[ErasedUnit]:
         """The erased units of a dataset.
 
         Raises:
-            SealBroken: a record is damaged, or of another data key.
+            SealBroken: a record is of another data key.
         """
-        for name in self._named(dataset_id, _UNIT):
-            with suppress(FileNotFoundError):  # the dataset is being deleted
-                value = json.loads(StoredFile(self._store, f"{_FOLDER}/{name}").read_bytes())
-                yield ErasedUnit(key.open(bytes.fromhex(value["row_id"]), purpose=_PURPOSE), value["last_upload"])
+        for name, facts in sorted(self.records.items()):
+            if name.startswith(f"{dataset_id}.") and name.endswith(UNIT):
+                yield ErasedUnit(key.open(bytes.fromhex(facts["row_id"]), purpose=_PURPOSE), facts["last_upload"])
 
-    def _write(self, name: str, content: bytes) -> None:
-        with self._store.new(f"{_FOLDER}/{name}", existing="keep") as file:
-            file.write(content)
+    @cached_property
+    def records(self) -> dict[str, dict[str, Any]]:
+        """The facts of every signed record, by its name."""
+        return {
+            name: facts for name, content in self._files.items() if (facts := self._facts(name, content)) is not None
+        }
 
-    def _named(self, dataset_id: str, ending: str) -> list[str]:
-        """Names of the records of one kind about a dataset."""
-        names = (file.basename for file in self._store.files(_FOLDER))
-        return sorted(name for name in names if name.startswith(f"{dataset_id}.") and name.endswith(ending))
+    @cached_property
+    def unsigned(self) -> dict[str, bytes]:
+        """The contents of all files that are no records, by their names. Earlier versions signed no record."""
+        return {name: content for name, content in self._files.items() if name not in self.records}
+
+    @cached_property
+    def _files(self) -> dict[str, bytes]:
+        names = [file.basename for file in self._store.files(FOLDER) if not file.name.endswith(durable.UNFINISHED)]
+        with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+            contents = pool.map(lambda name: StoredFile(self._store, f"{FOLDER}/{name}").read_bytes(), names)
+            return dict(zip(names, contents, strict=True))
+
+    def _facts(self, name: str, content: bytes) -> dict[str, Any] | None:
+        note = content.decode("utf-8", "replace")
+        match = _NOTE.fullmatch(note)
+        if match is None or match["name"] != name or not self._is_signed(note):
+            return None
+        facts: dict[str, Any] = json.loads(match["facts"])
+        return facts

@@ -43,9 +43,11 @@ def last_act(session: Session) -> int:
     return session.execute(query).scalar_one_or_none() or 0
 
 
-def details_of(session: Session, kind: EntryKind) -> list[dict[str, Any]]:
-    """The details of all acts of a kind, in order."""
+def details_of(session: Session, kind: EntryKind, *, until: int | None = None) -> list[dict[str, Any]]:
+    """The details of all acts of a kind, in order; of those up to a sequence, if one is given."""
     query = select(EntryRow.details).where(EntryRow.account_id == CHAIN, EntryRow.kind == kind.value)
+    if until is not None:
+        query = query.where(EntryRow.sequence <= until)
     return [details or {} for details in session.execute(query.order_by(EntryRow.sequence)).scalars()]
 
 

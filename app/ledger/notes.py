@@ -24,7 +24,8 @@ from app.core.errors import InstallationError
 KEY_NAME = "grovekeeper"
 _ED25519 = b"\x01"
 _TEXT = re.compile(
-    r"(?P<origin>[^\n]+)\n(?P<size>[1-9][0-9]{0,17})\n(?P<root>[A-Za-z0-9+/]{43}=)\n(?P<at>[^\n]+)\n\n— [^\n]+\n"
+    r"(?P<origin>[^\n]+)\n(?P<size>[1-9][0-9]{0,17})\n(?P<root>[A-Za-z0-9+/]{43}=)\n(?P<at>[^\n]+)\n"
+    r"(?:erasures (?P<erasures>[0-9]{1,18})\n)?\n— [^\n]+\n"
 )
 
 
@@ -37,16 +38,22 @@ class Checkpoint:
         size: number of entries.
         root: Merkle root over these entries.
         at: RFC 3339 time of signing.
+        erasures: only in heads of the control chain that are kept beside the database: how many records of erasures
+            stand beside the head.
     """
 
     account_id: str
     size: int
     root: bytes
     at: str
+    erasures: int | None = None
 
     def text(self) -> str:
         """The lines that are signed."""
-        return f"{origin(self.account_id)}\n{self.size}\n{base64.b64encode(self.root).decode('ascii')}\n{self.at}\n"
+        lines = [origin(self.account_id), str(self.size), base64.b64encode(self.root).decode("ascii"), self.at]
+        if self.erasures is not None:
+            lines.append(f"erasures {self.erasures}")
+        return "".join(f"{line}\n" for line in lines)
 
 
 def origin(account_id: str) -> str:
@@ -112,7 +119,8 @@ def read(account_id: str, note: str) -> Checkpoint | None:
     match = _TEXT.fullmatch(note)
     if match is None or match["origin"] != origin(account_id):
         return None
-    return Checkpoint(account_id, int(match["size"]), base64.b64decode(match["root"]), match["at"])
+    erasures = None if match["erasures"] is None else int(match["erasures"])
+    return Checkpoint(account_id, int(match["size"]), base64.b64decode(match["root"]), match["at"], erasures)
 
 
 def is_signed(note: str, verifier_keys: Collection[str]) -> bool:

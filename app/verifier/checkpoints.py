@@ -18,7 +18,8 @@ ORIGIN = "grovekeeper/ledger/"
 MAX_BYTES = 65_536
 _ED25519 = b"\x01"
 _NOTE = re.compile(
-    r"(?P<signed>(?P<origin>[^\n]+)\n(?P<size>[1-9][0-9]{0,15})\n(?P<root>[A-Za-z0-9+/]{43}=)\n(?P<at>[^\n]+)\n)"
+    r"(?P<signed>(?P<origin>[^\n]+)\n(?P<size>[1-9][0-9]{0,15})\n(?P<root>[A-Za-z0-9+/]{43}=)\n(?P<at>[^\n]+)\n"
+    r"(?:[^\n]+\n)*)"  # lines of extensions, as the one about erasures in heads beside a database
     r"\n(?P<signatures>(?:— [^\n +]+ [A-Za-z0-9+/]+={0,2}\n)+)"
 )
 _SIGNATURE = re.compile(r"— (?P<name>[^\n +]+) (?P<signature>[A-Za-z0-9+/]+={0,2})\n")

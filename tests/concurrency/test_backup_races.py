@@ -12,12 +12,12 @@ import pytest
 from app.core.errors import NoRowsOfUnit
 from app.core.settings import Settings
 from app.datasets import catalog
-from app.datasets.erasure_log import ErasureLog
 from app.services.backup.make_backup import make_backup
 from app.services.backup.restore_backup import restore_backup
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.datasets.erase_unit import erase_unit
 from app.services.installation import Installation
+from app.services.ledger.erasure_records import open_log
 from tests.support import people
 from tests.support.crash_scene import OWNER, Scene, opened
 from tests.support.databases import MigratedDatabase
@@ -96,7 +96,7 @@ def _assert_consistent(installation: Installation, patients: str) -> None:
     ann, rows = people.id_of(installation, patients, "ann"), people.stored_rows(installation, patients)
     with installation.database.read() as session:
         key = catalog.find(session, patients).data_key(installation.storage_keys)
-    erasures = list(ErasureLog(installation.heads).units(patients, key=key))
+    erasures = list(open_log(installation).units(patients, key=key))
     assert {unit.row_id for unit in erasures} <= {ann}
     erased_until = max((unit.last_upload for unit in erasures), default=0)
     assert [row for upload in rows[:erased_until] for row in upload if row[0] == ann] == []

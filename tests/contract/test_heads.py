@@ -185,6 +185,7 @@ def test_no_key_is_made_or_pinned_for_a_database_that_does_not_match_the_heads(
     Heads(scene.installation).publish()
     home, other = scene.installation.home, empty_installation.home
     shutil.copytree(home / "checkpoints", other / "checkpoints")
+    (other / "signing.key").unlink()
     with pytest.raises(InstallationError, match=r"signing\.key is missing"):
         Heads(empty_installation).confirm()
     shutil.copy(home / "signing.key", other)

@@ -36,6 +36,7 @@ from app.services.installation import Installation
 from app.services.ledger import history
 from app.services.ledger.caps import change_cap
 from app.services.ledger.external import charge_external
+from app.services.ledger.signer import open_signer
 from app.services.storage_keys import confirm_storage_keys
 from app.services.training.submit_training import submit_training
 from app.verifier.dataset_replay import Summary, verify
@@ -196,6 +197,7 @@ def open_with(settings: Settings, *, pool_size: int = 8) -> Installation:
         installation = Installation.open(settings, pool_size=pool_size)
         closes.callback(installation.close)
         confirm_storage_keys(installation)
+        open_signer(settings, [], make=True)
         with installation.database.write() as session:
             for caller in (OWNER, ADMIN, STRANGER):
                 if session.get(KeyRow, caller.key_id) is None:

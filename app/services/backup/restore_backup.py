@@ -23,6 +23,7 @@ from app.datasets.erasure_log import ErasureLog
 from app.db import migrate, table_files
 from app.ledger import chain, control, reconciliation, repository, signers
 from app.ledger.heads import HeadFolder
+from app.ledger.notes import Signer
 from app.ledger.reconciliation import Unverified
 from app.registry import store
 from app.services.backup import lost_history, manifest
@@ -31,6 +32,7 @@ from app.services.backup.manifest import DATABASE, HOME, BackupDamaged, Manifest
 from app.services.datasets.delete_dataset import mark_deleted
 from app.services.datasets.erase_upload import mark_upload_erased
 from app.services.installation import UNFINISHED_RESTORE, open_heads, open_store, read_storage_keys
+from app.services.ledger import erasure_records
 from app.services.ledger.signer import open_signer
 
 _FOLDERS = (row_files.ROWS_FOLDER, row_files.PRINTS_FOLDER, store.FOLDER)
@@ -66,11 +68,12 @@ def restore_backup(settings: Settings, source: Path, *, accept_loss: bool) -> Re
         BackupDamaged: a file of the backup is missing or was changed, or another installation made the backup.
         EntriesMissing: the backup does not reach the heads.
     """
-    listed = Manifest.read(source, open_signer(settings, [], make=False))
+    signer = open_signer(settings, [], make=False)
+    listed = Manifest.read(source, signer)
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     mark = settings.home / UNFINISHED_RESTORE
     is_marked = mark.exists()
-    restore = _Restore(settings, source, listed, accept_loss=accept_loss)
+    restore = _Restore(settings, source, listed, signer, accept_loss=accept_loss)
     if not is_marked:
         restore.require_unused()
     durable.write(mark, listed.made_at.encode())
@@ -107,8 +110,11 @@ def _transaction(settings: Settings) -> AbstractContextManager[Connection]:
 class _Restore:
     """One restore, in the transaction of a connection."""
 
-    def __init__(self, settings: Settings, source: Path, listed: Manifest, *, accept_loss: bool) -> None:
+    def __init__(
+        self, settings: Settings, source: Path, listed: Manifest, signer: Signer, *, accept_loss: bool
+    ) -> None:
         self._settings = settings
+        self._signer = signer
         self._files = open_store(settings)
         self._source = source
         self._manifest = listed
@@ -128,14 +134,19 @@ class _Restore:
             if wrapped := catalog.wrapped_keys(session):
                 read_storage_keys(self._settings).require(wrapped)
             problems = _wrong_balances(session)
-            losses = lost_history.find_losses(session, self._heads(session).read_all())
+            heads = self._heads(session).read_all()
+            losses = lost_history.find_losses(session, heads)
             if losses and not self._accept_loss:
                 raise EntriesMissing(losses)
+            log = erasure_records.log_of(open_heads(self._settings), self._signer, signers.pinned(session))
+            if any(loss.account_id == control.CHAIN for loss in losses):
+                head = next((head for head in heads if head.account_id == control.CHAIN), None)
+                erasure_records.require(session, log, head)
             self._copy_files()
             problems += self._incomplete_books(session)
             if losses:
                 lost_history.accept(session, losses, at=clock.now())
-            self._erase_again(session)
+            self._erase_again(session, log)
             session.commit()
         return Restored(self._manifest.made_at, losses, problems)
 
@@ -194,9 +205,8 @@ class _Restore:
             if copied != facts:
                 raise BackupDamaged(name, "was changed or is incomplete")
 
-    def _erase_again(self, session: Session) -> None:
+    def _erase_again(self, session: Session, log: ErasureLog) -> None:
         """Applies every recorded erasure to the restored rows; most of them change nothing."""
-        log = ErasureLog(open_heads(self._settings))
         for dataset_id in catalog.living_ids(session):
             if log.is_deleted(dataset_id):
                 mark_deleted(session, dataset_id, actor=control.OPERATOR, at=clock.now())
@@ -205,13 +215,13 @@ class _Restore:
             key = catalog.find(session, dataset_id).data_key(read_storage_keys(self._settings))
             epochs = catalog.epochs(session, dataset_id)
             for epoch in epochs:
-                if epoch.erased_at is not None or epoch.id in log.uploads(dataset_id):
+                if epoch.erased_at is not None or log.is_erased(dataset_id, epoch.id):
                     mark_upload_erased(session, epoch, actor=control.OPERATOR, at=clock.now())
                     erasure.erase_upload(self._files, dataset_id, epoch.id, key=key)
             try:
                 units = list(log.units(dataset_id, key=key))
             except SealBroken:
-                raise InstallationError(f"a record of an erased unit of {dataset_id} is damaged") from None
+                raise InstallationError(f"a record of an erased unit of {dataset_id} has another data key") from None
             for unit in units:
                 affected = [epoch.id for epoch in epochs if epoch.ordinal <= unit.last_upload]
                 erasure.erase_rows(self._files, dataset_id, affected, key=key, row_id=unit.row_id)

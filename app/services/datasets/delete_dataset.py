@@ -10,7 +10,7 @@ from app.access.roles import MANAGE_DATASET, Principal
 from app.core import limits
 from app.core.errors import BalanceMismatch, Unavailable
 from app.datasets import catalog, row_files
-from app.datasets.erasure_log import ErasureLog
+from app.datasets.erasure_log import dataset_record
 from app.jobs import queue
 from app.ledger import control
 from app.ledger.entries import EntryKind
@@ -18,6 +18,7 @@ from app.ledger.reconciliation import Unverified
 from app.services.authorization import acting, authorized_dataset
 from app.services.installation import Installation
 from app.services.jobs.cancel_jobs import cancel_locked
+from app.services.ledger.erasure_records import open_log
 from app.webhooks import outbox
 
 
@@ -60,7 +61,7 @@ def erase_remains(installation: Installation, dataset_id: str) -> None:
 
     The deletion is recorded first, so that no restore of an older backup brings the rows back.
     """
-    ErasureLog(installation.heads).record_dataset(dataset_id)
+    open_log(installation).write(dataset_record(dataset_id))
     row_files.erase_dataset(installation.files, dataset_id)
     with suppress(Unavailable):
         installation.database.forget_deleted()

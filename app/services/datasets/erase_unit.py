@@ -1,15 +1,17 @@
 """Serves ``POST /datasets/{id}/erasures``: erases the rows of one privacy unit; every charge stays."""
 
 from app.access.roles import MANAGE_DATASET, Principal
+from app.core import ids
 from app.core.errors import DatasetDeleted, InvalidRequest, NoRowsOfUnit
 from app.datasets import admission, catalog, row_files
 from app.datasets.cells import digest_key
-from app.datasets.erasure_log import ErasedUnit, ErasureLog
+from app.datasets.erasure_log import ErasedUnit, unit_record
 from app.ledger import control
 from app.ledger.entries import EntryKind
 from app.services.authorization import acting, authorized_dataset
 from app.services.datasets.books import opened_book
 from app.services.installation import Installation
+from app.services.ledger.erasure_records import open_log
 from app.wire.datasets import ErasureOut
 
 
@@ -53,9 +55,11 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
                 raise NoRowsOfUnit
             with acting(installation, principal) as (session, principal):
                 authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
-                control.record(session, EntryKind.UNIT_ERASED, actor=principal.key_id, dataset=dataset.id)
-            erased = ErasedUnit(row_id, last_upload=uploads[-1].ordinal)
-            ErasureLog(installation.heads).record_unit(dataset.id, erased, key=key)
+                record, erased = ids.new(ids.ERASURE), ErasedUnit(row_id, last_upload=uploads[-1].ordinal)
+                # The record is before the act: of a unit, it could not be written again from the act.
+                open_log(installation).write_unit(unit_record(dataset.id, record), erased, key=key)
+                actor = principal.key_id
+                control.record(session, EntryKind.UNIT_ERASED, actor=actor, dataset=dataset.id, record=record)
             n_erased = erasure.erase_rows(installation.files, dataset.id, epochs, key=key, row_id=row_id)
     except FileNotFoundError:  # the dataset was erased meanwhile
         raise DatasetDeleted from None

@@ -11,7 +11,7 @@ from app.core import clock
 from app.core.data_keys import DataKey
 from app.core.errors import Unavailable
 from app.datasets import catalog
-from app.datasets.erasure_log import ErasureLog
+from app.datasets.erasure_log import upload_record
 from app.datasets.tables import EpochRow
 from app.jobs import queue
 from app.ledger import control, external
@@ -19,6 +19,7 @@ from app.ledger.entries import EntryKind
 from app.services.authorization import acting, authorized_dataset
 from app.services.datasets.books import opened_book
 from app.services.installation import Installation
+from app.services.ledger.erasure_records import open_log
 
 if TYPE_CHECKING:  # pydantic takes 0.09 s of CPU and 8 MB to import, which a worker that sweeps need not spend
     from app.wire.datasets import UploadErasureOut
@@ -77,7 +78,7 @@ def erase_upload(
                 erased_at = mark_upload_erased(
                     session, row, actor=principal.key_id, at=installation.database.now(session)
                 )
-            ErasureLog(installation.heads).record_upload(dataset.id, upload)
+            open_log(installation).write(upload_record(dataset.id, upload))
             erasure.erase_upload(installation.files, dataset.id, upload, key=key)
             are_places_free = dataset.unit_column is not None and _free_places(
                 installation, principal, dataset.id, upload

@@ -3,18 +3,19 @@
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
 from app.core import clock
-from app.core.errors import LedgerRewound
+from app.core.errors import InstallationError, LedgerRewound
 from app.db import revisions
-from app.ledger import repository, signers
+from app.ledger import control, repository, signers
 from app.ledger.heads import HeadFolder, has_any
 from app.ledger.log import Log
 from app.ledger.notes import Checkpoint, Signer
 from app.services.installation import Installation
+from app.services.ledger import erasure_records
 from app.services.ledger.signer import open_signer, pin_first_signer
 from app.services.storage_keys import confirm_storage_keys
 
@@ -68,7 +69,8 @@ class Heads:
         Raises:
             LedgerRewound: an account is missing, shorter than its head, or has another history, now or at an earlier
                 call of :meth:`publish`; or a head is not signed.
-            InstallationError: a head cannot be read, heads cannot be written, the signing key is missing, invalid, or
+            InstallationError: a head cannot be read, heads cannot be written, a file beside them is not a record of an
+                erasure that this installation signed, the signing key is missing, invalid, or
                 not the key that the database names, or the storage key of a dataset is missing.
         """
         self._confirmation()
@@ -108,6 +110,8 @@ class Heads:
             if before is not None and Log(session, account_id).root(before.size) != before.root:
                 raise self._refusal(account_id)
             head = checkpoint_of(session, account_id, size)
+            if account_id == control.CHAIN:
+                head = replace(head, erasures=erasure_records.n_erasures(session, until=size))
         confirmed.folder.write(head, confirmed.signer.sign(head))
         return head
 
@@ -141,6 +145,10 @@ class Heads:
                 same = sizes.get(head.account_id, 0) >= head.size
                 if not same or Log(session, head.account_id).root(head.size) != head.root:
                     raise self._refusal(head.account_id)
+            try:
+                erasure_records.confirm(session, erasure_records.log_of(store, signer, pinned or [signer.verifier_key]))
+            except OSError as error:
+                raise InstallationError(f"the records of erasures cannot be kept: {error.strerror}") from None
         confirm_storage_keys(self._installation)
         if not pinned:
             pin_first_signer(self._database, signer)
