@@ -8,13 +8,13 @@ import pytest
 
 from app.core.errors import DatasetDeleted, InvalidRequest, NoRowsOfUnit, NotFound
 from app.datasets import admission, catalog, erasure, private_rows, row_files, row_layout
-from app.datasets.erasure_log import ErasureLog
 from app.ledger import control, statements
 from app.ledger import service as ledger
 from app.ledger.entries import EntryKind
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.datasets.erase_unit import erase_unit
 from app.services.installation import Installation
+from app.services.ledger.erasure_records import open_log
 from tests.support import people
 from tests.support.crash_scene import EVENT, OWNER
 
@@ -95,7 +95,7 @@ def test_a_unit_of_which_no_row_is_stored_is_refused_and_is_no_act(installation:
     assert [file.read_bytes() for file in files] == before
     assert _acts(installation) == 0
     key = people.data_key(installation, dataset)
-    assert list(ErasureLog(installation.heads).units(dataset, key=key)) == []
+    assert list(open_log(installation).units(dataset, key=key)) == []
     assert erase_unit(installation, OWNER, dataset, unit="ann").erased == 3
     with pytest.raises(NoRowsOfUnit):
         erase_unit(installation, OWNER, dataset, unit="ann")
