@@ -27,6 +27,10 @@ from app.verifier.proofs import CheckpointMissing, Disproven
 
 VERIFIED, NOT_VERIFIED, UNREADABLE = 0, 1, 2
 _FIRST_OF_CSV = b"sequence,"
+_NO_SIGNATURES = (
+    "nothing was checked: signatures of checkpoints need the Python package cryptography (pip install cryptography); "
+    "without --checkpoint and --public-key, an export needs none"
+)
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,10 @@ def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:
     try:
         checkpoints = _checkpoints(evidence)
         facts, text = _check(file, evidence, checkpoints)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "cryptography":
+            raise
+        return _unreadable(_NO_SIGNATURES, as_json=as_json)
     except OSError as error:
         return _unreadable(f"cannot read {error.filename or file}: {error.strerror or 'unreadable'}", as_json=as_json)
     except (_Unreadable, CheckpointMissing) as error:

@@ -20,7 +20,8 @@ from app.wire.datasets import DatasetIn
 from tests.support.databases import MigratedDatabase
 from tests.support.server import running_server
 
-GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+ROOT = Path(__file__).parents[2]
+GUIDES = ROOT / "docs" / "guides"
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 
@@ -116,3 +117,24 @@ def test_the_guides_work_as_written(shell: Shell, tmp_path: Path) -> None:
     assert shell.run_guide("outside.md") >= 6
     assert shell.run_guide("auditor.md") >= 16
     shell._run(shlex.split(erasing)[1:])
+
+
+def test_the_ten_minutes_of_the_readme_work_as_written(shell: Shell, tmp_path: Path) -> None:
+    """Every file that the commands name is in the repository, or written by a command before."""
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Ten minutes")[2].partition("\n## ")[0]
+    commands, *shown = FENCE.findall(section)
+    DatasetIn.model_validate(json.loads(shown[0][1]))
+    typed = [
+        words
+        for line in commands[1].splitlines()
+        if line.startswith("grovekeeper ")
+        for words in line.partition(" #")[0].split(" && ")
+    ]
+    assert len(typed) >= 8
+    for words in typed:
+        shell._run(shlex.split(words)[1:])
+    draft = json.loads((tmp_path / "draft.json").read_text())
+    complete = json.loads((ROOT / "docs" / "examples" / "census" / "declaration.json").read_text())
+    names = [[feature["name"] for feature in each["schema"]["features"]] for each in (draft, complete)]
+    assert names[0] == names[1], "the declaration completes the draft"

@@ -173,3 +173,51 @@ def test_the_theme_stays_as_it_was_switched(browser: Browser, idle_server: Serve
         page.get_by_role("button", name="Light or dark").click()
         page.goto(idle_server.url)
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+
+
+CUT = """() => [...document.querySelectorAll("main td, main th, main dd")]
+  .filter(cell => cell.getBoundingClientRect().right > innerWidth).map(cell => cell.textContent.trim())"""
+
+
+@pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)
+def test_phones_show_every_fact_of_a_job_without_scrolling(browser: Browser, idle_server: Server) -> None:
+    dataset = idle_server.uploaded(name=f"hospital-readmissions-{secrets.token_hex(4)}")["id"]
+    body = {"name": "the forest that is compared with last year", "purpose": "compare with last year"}
+    job = idle_server.submitted(dataset, **body).json()["job_id"]
+    with browser.new_context(viewport=ViewportSize(width=390, height=844)) as context:
+        page = _page(context, idle_server, [])
+        for path in (f"/ui/jobs?dataset={dataset}", f"/ui/jobs/{job}"):
+            page.goto(f"{idle_server.url}{path}")
+            assert page.evaluate(CUT) == [], path
+            expect(page.get_by_text("queued")).to_be_visible()
+            expect(page.get_by_text("1 ε").first).to_be_visible()
+            assert _violations(page) == [], path
+
+
+@pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)
+def test_the_printed_report_has_no_controls(browser: Browser, idle_server: Server) -> None:
+    dataset = idle_server.uploaded()["id"]
+    with browser.new_context() as context:
+        page = _page(context, idle_server, [])
+        page.goto(f"{idle_server.url}/ui/ledger/{dataset}/report")
+        expect(page.get_by_role("button", name="Light or dark")).to_be_visible()
+        page.emulate_media(media="print")
+        assert [button.inner_text() for button in page.locator("button:visible").all()] == []
+
+
+@pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)
+def test_fields_of_a_row_begin_at_one_height(browser: Browser, idle_server: Server) -> None:
+    """The field of the person has a help text, and the field beside it has none."""
+    with browser.new_context(viewport=ViewportSize(width=1440, height=900)) as context:
+        page = _page(context, idle_server, [])
+        page.goto(f"{idle_server.url}/ui/datasets/new")
+        fields = {"Name of the dataset": "visits", "Lower": "0", "Upper": "9", "Classes": "no\nyes"}
+        for label, text in fields.items():
+            page.get_by_label(label).fill(text)
+        page.get_by_label("Name", exact=True).first.fill("age")
+        page.get_by_label("Name", exact=True).last.fill("readmitted")
+        page.get_by_role("button", name="Next: the budget").click()
+        boxes = [page.get_by_label(name).bounding_box() for name in ("Column of the person", "Rows of one person")]
+        assert boxes[0] is not None
+        assert boxes[1] is not None
+        assert boxes[0]["y"] == boxes[1]["y"]

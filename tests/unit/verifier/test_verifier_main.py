@@ -185,3 +185,24 @@ def test_no_text_of_an_export_passes_for_a_line_of_a_refusal(
     assert main([f"{file}\n\x1b[2J"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.isprintable()
+
+
+def test_without_cryptography_a_checkpoint_is_wrong_use_and_an_export_alone_is_verified() -> None:
+    """Run as an auditor's machine runs it: in a process that has the standard library alone."""
+    folder = Path(__file__).parents[3]
+    blocked = (
+        "import runpy, sys; sys.modules['cryptography'] = None; sys.argv[0] = 'verify'; "
+        "runpy.run_module('app.verifier', run_name='__main__')"
+    )
+    example = folder / "docs" / "guides" / "example"
+    evidence = ["--checkpoint", str(example / "census.checkpoint"), "--public-key", str(example / "grovekeeper.pem")]
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", blocked, str(example / "census.jsonl"), *arguments]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+    refused = run(*evidence)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "cryptography" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert run().returncode == 0
