@@ -209,7 +209,7 @@ def _trained(http: httpx.Client) -> str:
 
 
 @contextmanager
-def _service(checkout: Path) -> Iterator[tuple[Target, httpx.Client]]:
+def running_service(checkout: Path) -> Iterator[tuple[Target, httpx.Client]]:
     """A service with a model, on an empty home."""
     with tempfile.TemporaryDirectory() as home:
         environ = {"GROVEKEEPER_HOME": home, "GROVEKEEPER_LOG_LEVEL": "WARNING"}
@@ -232,8 +232,8 @@ def _bare_route(service: Target, answer: bytes) -> Iterator[Target]:
 def main(before: Path | None) -> None:
     """Prints all ratios."""
     with ExitStack() as services:
-        service, http = services.enter_context(_service(_HERE))
-        earlier = None if before is None else services.enter_context(_service(before))[0]
+        service, http = services.enter_context(running_service(_HERE))
+        earlier = None if before is None else services.enter_context(running_service(before))[0]
         named = f"service / {'bare route' if earlier is None else before}"
         print(f"{named:<40}{'rate':>9}{'cpu':>9}{'p50':>9}{'p99':>9}{'cpu us/req':>12}")
         for n_rows, n_requests in ((1, 640), (1_000, 64)):

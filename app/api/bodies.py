@@ -10,7 +10,7 @@ from functools import lru_cache
 from inspect import iscoroutinefunction
 from time import monotonic
 from types import coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from anyio import to_thread
 from fastapi import Request, Response
@@ -95,7 +95,7 @@ class BodyRequest(Request):
         receive: of the request.
         max_bytes: the largest size.
         wait_s: seconds for the whole body; by default those of ``limits.BODY_WAIT_S`` and of a least rate.
-        keeps: whether the body stays in memory, and counts among the bodies of its key.
+        keeps: whether the body stays in memory, so that a large one waits for its turn.
 
     Attributes:
         value: the JSON value of the body, with ``Decimal`` where the text has a fraction or an exponent.
@@ -108,6 +108,12 @@ class BodyRequest(Request):
         super().__init__(scope, _Incoming(scope, receive, max_bytes, wait_s=wait_s, keeps=keeps))
         self.value: Any = None
         self.model: BaseModel | None = None
+
+    async def body(self) -> bytes:
+        """The whole body."""
+        if not hasattr(self, "_body"):
+            self._body = await _whole(self._receive)
+        return self._body
 
     async def json(self) -> BaseModel | None:
         """The validated body: FastAPI takes an instance of the endpoint's type as it is."""
@@ -172,15 +178,22 @@ async def read_body(
             fields[name] = value.decode("latin-1")
     _check_length(fields.get(b"content-length"), max_bytes)
     media_type = _check_media_type(fields.get(b"content-type"), fields.get(b"content-encoding"), other_types)
-    incoming = _Incoming(scope, receive, max_bytes)
-    parts = []
+    return media_type, await _whole(_Incoming(scope, receive, max_bytes))
+
+
+async def _whole(receive: Receive) -> bytes:
+    """A body from its messages. A large one stays in the array in which it arrived: no thread runs during a copy."""
+    body = bytearray()
     while True:
-        message = await incoming()
+        message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
-        parts.append(message.get("body", b""))
+        part: bytes = message.get("body", b"")
+        if not message.get("more_body", False) and not body:
+            return part
+        body += part
         if not message.get("more_body", False):
-            return media_type, b"".join(parts)
+            return cast(bytes, body) if len(body) > limits.LARGE_BODY_BYTES else bytes(body)
 
 
 def _check_length(declared: str | None, max_bytes: int) -> None:
@@ -243,12 +256,12 @@ class _Incoming:
             message: Message = arrived.value
         else:
             message = await self._waited(first, steps)
-        n_bytes = len(message.get("body", b""))
-        self._n_bytes += n_bytes
+        self._n_bytes += len(message.get("body", b""))
         if self._n_bytes > self._max_bytes:
             raise TooLarge("the body", self._max_bytes)
-        if self._keeps and n_bytes:
-            self._scope["app"].state.capacities.keep(n_bytes)
+        if self._keeps and self._n_bytes > limits.LARGE_BODY_BYTES:
+            self._keeps = False
+            await self._scope["app"].state.capacities.begin_large_body()
         self._is_complete = not message.get("more_body", False)
         here, state = self._scope["app"].state, self._scope["state"]
         if self._is_complete and self._waited_s > limits.KEY_AGE_S and "principal" in state:

@@ -14,7 +14,6 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from app.core import limits
-from app.core.errors import TooManyRequests
 from app.services.authenticate import IdentityProvider, is_token
 
 _Result = TypeVar("_Result")
@@ -34,6 +33,7 @@ class Work(StrEnum):
     EXPORT = "export"
     CONVERSION = "conversion"
     PREDICTION = "prediction"
+    LARGE_BODY = "large body"
 
 
 THREADS: Mapping[Work, int] = {
@@ -49,7 +49,10 @@ THREADS: Mapping[Work, int] = {
     Work.CONVERSION: limits.MAX_CONVERSIONS_AT_ONCE,
     Work.PREDICTION: limits.MAX_PREDICTIONS_AT_ONCE,
 }
-"""Threads by kind of work. Their sum is the number of database connections: each thread can hold one."""
+"""Threads by kind of work. Their sum is the number of database connections: each thread can hold one.
+
+Requests with large bodies take turns, too, but their bodies arrive without a thread.
+"""
 
 _ADMINISTRATION = re.compile(r"(/keys|/metrics|/ui/admin|(/ui)?/datasets/[^/]+/grants)(/.*)?")
 
@@ -65,13 +68,13 @@ class Client:
     Attributes:
         key_id: the key of the request, as soon as the process knows it.
         is_gone: whether the connection was closed.
-        n_body_bytes: bytes of the body in memory.
+        has_large_body: whether the request has a turn for the rest of a large body, until it is answered.
     """
 
     def __init__(self) -> None:
         self.key_id: str | None = None
         self.is_gone = False
-        self.n_body_bytes = 0
+        self.has_large_body = False
         self.turn: asyncio.Future[None] | None = None
 
     def leave(self) -> None:
@@ -152,12 +155,12 @@ class Turns:
 
 
 class Capacities:
-    """The threads of one process by kind of work, and the bytes of bodies by key."""
+    """The threads of one process by kind of work, and the large bodies in its memory."""
 
     def __init__(self) -> None:
         self._turns = {work: Turns(n_threads) for work, n_threads in THREADS.items()}
+        self._turns[Work.LARGE_BODY] = Turns(limits.MAX_LARGE_BODIES)
         self._threads = CapacityLimiter(sum(THREADS.values()))
-        self._body_bytes: Counter[str | None] = Counter()
 
     @asynccontextmanager
     async def turn(self, work: Work) -> AsyncIterator[None]:
@@ -185,25 +188,21 @@ class Capacities:
         while (item := await self.run(work, lambda: next(iterator, None))) is not None:
             yield item
 
-    def keep(self, n_bytes: int) -> None:
-        """Count bytes of the body of the present request, which stay in memory until :meth:`forget`.
+    async def begin_large_body(self) -> None:
+        """Wait until the rest of a large body of the present request may arrive; :meth:`end_large_body` ends the turn.
 
         Raises:
-            TooManyRequests: the bodies of the key have more than ``limits.MAX_BODY_BYTES_PER_KEY``.
+            ClientDisconnect: the client went away before its turn.
         """
         client = CLIENT.get()
-        if self._body_bytes[client.key_id] + n_bytes > limits.MAX_BODY_BYTES_PER_KEY:
-            raise TooManyRequests
-        self._body_bytes[client.key_id] += n_bytes
-        client.n_body_bytes += n_bytes
+        await self._turns[Work.LARGE_BODY].begin(client)
+        client.has_large_body = True
 
-    def forget(self, client: Client) -> None:
-        """Count the bytes of a body no longer, because its request was answered."""
-        if client.n_body_bytes:
-            self._body_bytes[client.key_id] -= client.n_body_bytes
-            client.n_body_bytes = 0
-            if not self._body_bytes[client.key_id]:
-                del self._body_bytes[client.key_id]
+    def end_large_body(self, client: Client) -> None:
+        """End the turn of a request that was answered, if it has one."""
+        if client.has_large_body:
+            client.has_large_body = False
+            self._turns[Work.LARGE_BODY].end(client.key_id)
 
 
 def work_of_authentication(authorization: str | None, *, provider: IdentityProvider | None) -> Work:

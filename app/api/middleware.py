@@ -105,7 +105,7 @@ class EveryRequest:
                 raise
             await _answer_to_unexpected(error, Request(scope))(scope, receive, answered)
         finally:
-            scope["app"].state.capacities.forget(client)
+            scope["app"].state.capacities.end_large_body(client)
 
     async def _serve(self, client: Client, scope: Scope, receive: Receive, answered: "_Answered") -> None:
         path = scope["path"]

@@ -220,8 +220,10 @@ MAX_FOLLOWERS_PER_KEY = 32
 """Event streams of one key in one API process."""
 MAX_THREADS_PER_KEY = 2
 """Threads of one kind of work that the requests of one key use at a time; its further requests wait for their turn."""
-MAX_BODY_BYTES_PER_KEY = 128 * 1024 * 1024
-"""Bytes of the bodies of one key in the memory of an API process; further bodies are answered 429."""
+LARGE_BODY_BYTES = 64 * 1024
+"""Bytes of a body beyond which the rest waits for its turn; those of one key are received two at a time."""
+MAX_LARGE_BODIES = 64
+"""Large bodies in the memory of one API process, except for uploads, which go to files."""
 MAX_CONNECTIONS = 2_048
 """Connections of one API process; beyond them, the oldest connection without a valid key is closed."""
 MAX_CONNECTIONS_WITHOUT_KEY = 1_024

@@ -10,7 +10,6 @@ from starlette.requests import ClientDisconnect
 from app.api import capacity
 from app.api.capacity import CLIENT, Capacities, Client, Turns, Work, is_administration
 from app.core import limits
-from app.core.errors import TooManyRequests
 
 
 def _client(key_id: str | None) -> Client:
@@ -124,17 +123,26 @@ def test_a_queued_function_of_a_client_that_went_away_is_never_called(monkeypatc
     assert called == [0, 2]
 
 
-def test_the_bodies_of_a_key_have_a_limit_of_bytes_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_BODY_BYTES_PER_KEY", 10)
-    capacities, first, second, other = Capacities(), _client("a"), _client("a"), _client("b")
-    for client in (first, other):
-        CLIENT.set(client)
-        capacities.keep(10)
-    CLIENT.set(second)
-    with pytest.raises(TooManyRequests):
-        capacities.keep(1)
-    capacities.forget(first)
-    capacities.keep(10)
+def test_large_bodies_of_a_key_arrive_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_THREADS_PER_KEY", 1)
+
+    async def run() -> list[str | None]:
+        capacities, clients, begun = Capacities(), [_client(key_id) for key_id in "aab"], []
+
+        async def request(client: Client) -> None:
+            CLIENT.set(client)
+            await capacities.begin_large_body()
+            begun.append(client.key_id)
+
+        tasks = [asyncio.create_task(request(client)) for client in clients]
+        await _settled()
+        assert begun == ["a", "b"]
+        capacities.end_large_body(clients[0])
+        capacities.end_large_body(clients[0])  # has none any more
+        await asyncio.gather(*tasks)
+        return begun
+
+    assert asyncio.run(run()) == ["a", "b", "a"]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.core import json_text
 from app.core.errors import TooLarge
 from app.core.json_text import check_nodes, loads
 
@@ -26,12 +27,14 @@ def n_nodes(value: object) -> int:
     return 1
 
 
-@given(_values, st.booleans())
-def test_a_text_passes_at_its_number_of_nodes_and_not_below(value: object, ascii_only: bool) -> None:
+@given(_values, st.booleans(), st.sampled_from([2, 3, 5, 128 * 1024]))
+def test_a_text_passes_at_its_number_of_nodes_and_not_below(value: object, ascii_only: bool, part_bytes: int) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only).encode()
-    check_nodes(text, n_nodes(value))
-    with pytest.raises(TooLarge):
-        check_nodes(text, n_nodes(value) - 1)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(json_text, "_PART_BYTES", part_bytes)
+        check_nodes(text, n_nodes(value))
+        with pytest.raises(TooLarge):
+            check_nodes(text, n_nodes(value) - 1)
 
 
 @pytest.mark.parametrize(
