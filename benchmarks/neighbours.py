@@ -33,8 +33,8 @@ from benchmarks.http_prediction import Target, running_service
 _HERE = Path(__file__).parents[1]
 _JSON, _ARROW = "application/json", "application/vnd.apache.arrow.stream"
 _N_WIDE = 2_000
-_N_PHASES = 2
-_PHASE_S = 2.5
+_N_PHASES = 4
+_PHASE_S = 1.5
 _WARM_S = 0.7
 _PAUSE_S = 0.01
 _ANSWER_WITHIN_S = 30.0

@@ -1,6 +1,7 @@
 """Requests of one kind that block leave threads for every other kind, and those of one key leave threads for others."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,6 +13,7 @@ from app.api import predictions, uploads
 from app.api.capacity import THREADS, Work
 from app.api.routes import datasets, keys, ledger, models
 from app.core import limits
+from app.core.errors import NotFound
 from app.services.training import quote_training
 from tests.support.databases import on_one_server
 from tests.support.server import CSV, Server, csv_rows, training
@@ -94,3 +96,37 @@ def test_work_that_blocks_leaves_threads_for_other_work(
         finally:
             release.set()
         assert {each.result().status_code for each in first + sent} <= {200, 201}
+
+
+@on_one_server
+def test_a_hostile_key_does_not_delay_its_revocation(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its requests have every seat and its share of all threads, and other requests of an administrator are refused."""
+    dataset = server.uploaded()["id"]
+    hostile, granted = server.granted(dataset, "analyst"), server.granted(dataset, "predictor")
+    release, entered = threading.Event(), threading.Semaphore(0)
+
+    def wait(*_: Any, **__: Any) -> Any:
+        entered.release()
+        release.wait(timeout=120)
+        raise NotFound("dataset")
+
+    for module, name in (FUNCTIONS[Work.READ], FUNCTIONS[Work.WRITE], (keys.keys, "list_keys")):
+        monkeypatch.setattr(module, name, wait)
+    monkeypatch.setattr(limits, "MAX_REQUESTS_IN_FLIGHT", 12)
+    requests = [lambda: hostile.http.get("/datasets"), lambda: hostile.http.post("/plans", json=training(dataset))]
+    with ThreadPoolExecutor(12) as callers:
+        sent = [callers.submit(lambda: hostile.http.get("/keys")) for _ in range(4)]
+        sent += [callers.submit(request) for request in requests for _ in range(4)]
+        try:
+            for _ in range(3 * limits.MAX_THREADS_PER_KEY):
+                assert entered.acquire(timeout=60)
+            http = server.admin.http
+            while http.get("/ledger").status_code != 429:
+                time.sleep(0.01)
+            assert http.delete(f"/datasets/{dataset}/grants/{granted.id}").status_code == 204
+            assert http.delete(f"/keys/{hostile.id}").status_code == 204
+            assert http.get("/metrics").status_code == 200
+            assert {server.client(None).get(path).status_code for path in ("/healthz", "/readyz")} == {200}
+        finally:
+            release.set()
+        assert {each.result().status_code for each in sent} <= {401, 404, 429}
