@@ -231,9 +231,7 @@ def delete(
         client.delete_dataset(dataset)
     if call.as_json:
         call.output.json({"dataset": dataset, "deleted": True})
-    call.output.say(
-        f"erased the rows of {dataset}; what was spent stays in the ledger and counts for the next dataset of this name"
-    )
+    call.output.say(f"erased the rows of {dataset}; what was spent stays, and counts for the next dataset of this name")
 
 
 @app.command("erase-unit")

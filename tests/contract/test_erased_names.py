@@ -9,12 +9,20 @@ from app.access import grants
 from app.access.idempotency import IdempotentRequest
 from app.access.roles import Principal, Role
 from app.core import clock
-from app.core.errors import AccountDiffers, BudgetExceeded, InvalidRequest, NameTaken, NotFound, SameSubmitter
+from app.core.errors import (
+    AccountDiffers,
+    BudgetExceeded,
+    InvalidRequest,
+    NameTaken,
+    NotFound,
+    SameSubmitter,
+    Unavailable,
+)
 from app.ledger import caps, control, reconciliation, repository, statements
 from app.ledger import service as ledger
 from app.ledger.entries import EntryKind
 from app.services.datasets.declare_dataset import check_declaration, register_dataset
-from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.delete_dataset import delete_dataset, mark_deleted
 from app.services.datasets.show_datasets import show_dataset
 from app.services.installation import Installation
 from app.services.ledger.balances import list_balances, show_balance
@@ -148,6 +156,18 @@ def test_reservations_that_were_given_back_leave_no_load(installation: Installat
     with installation.database.read() as session:
         assert statements.balance(session, scene.dataset_id).load == 0
     assert Scene.declared(installation).verified().opening_load == 0
+
+
+def test_a_declaration_waits_for_the_queued_jobs_of_the_erased_dataset(installation: Installation) -> None:
+    """A reservation that is given back a moment later is no spend, and is not counted as one for good."""
+    scene = Scene.declared(installation)
+    scene.submit(key="k", epsilon="1")
+    with installation.database.write() as session:
+        mark_deleted(session, scene.dataset_id, actor=OWNER.key_id, at=installation.database.now(session))
+    with pytest.raises(Unavailable):
+        _declared(installation, name="census")
+    delete_dataset(installation, OWNER, scene.dataset_id)
+    assert _declared(installation, name="census").account.charged == "0"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.pages import fields as form_fields
 from tests.support.pages import hidden, signed_in
-from tests.support.server import Server, declaration
+from tests.support.server import Server, declaration, new_idempotency_key
 
 PATH = "/ui/datasets/new"
 
@@ -149,3 +149,30 @@ def test_a_file_that_is_no_dictionary_changes_nothing(idle_server: Server, text:
 def test_only_keys_that_may_declare_see_the_page(idle_server: Server) -> None:
     assert signed_in(idle_server, idle_server.caller("auditor")).get(PATH).status_code == 403
     assert signed_in(idle_server, idle_server.caller("auditor")).post(PATH, data={"go": "declare"}).status_code == 403
+
+
+@on_one_idle_server
+def test_the_page_says_that_an_account_goes_on_or_why_it_does_not(idle_server: Server) -> None:
+    body = declaration(budget={"accountant": "pure", "epsilon": "3"})
+    browser = signed_in(idle_server, idle_server.admin)
+    erased = idle_server.admin.http.post("/datasets", json=body).json()["id"]
+    charge = {"description": "a mean", "per": "row", "declared": {"adjacency": "add_remove", "epsilon": "1"}}
+    headers = new_idempotency_key()
+    idle_server.admin.http.post(f"/ledger/{erased}/reservations", json=charge, headers=headers).raise_for_status()
+    idle_server.admin.http.delete(f"/datasets/{erased}").raise_for_status()
+
+    read = browser.post(PATH, data={"go": "read", "dictionary": json.dumps(body), "once": "c" * 22})
+    assert read.status_code == 200
+    budget = browser.post(PATH, data={**form_fields(read.text), "go": "budget"})
+    higher = browser.post(PATH, data={**form_fields(budget.text), "epsilon": "4", "go": "review"})
+    assert higher.status_code == 422
+    assert "must not differ from it in: cap" in _problem(higher.text, "other_people")
+    review = browser.post(PATH, data={**form_fields(higher.text), "epsilon": "3", "go": "review"})
+    assert review.status_code == 200
+    assert f"the account of the erased dataset <code>{erased}</code>: 1 ε is spent, 2 left" in review.text
+    said = {**form_fields(budget.text), "epsilon": "4", "other_people": "the patients of 2027", "go": "review"}
+    stated = browser.post(PATH, data=said)
+    assert "the patients of 2027" in stated.text
+    made = browser.post(PATH, data={**hidden(stated.text), "go": "declare"})
+    path = made.headers["Location"].removeprefix("/ui")
+    assert idle_server.admin.http.get(path).json()["account"]["remaining"] == "4"
