@@ -130,7 +130,8 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
         "/ui/acts", "/ui/acts/verification",
         f"/ui/datasets/{dataset['id']}/erase", f"/ui/datasets/{dataset['id']}/choice",
         f"/ui/datasets/{dataset['id']}/rows", f"{model}/evaluate", f"{model}?alias={'a' * limits.MAX_ALIAS_CHARS}",
-        f"/ui/datasets/{dataset['id']}/uploads/{upload}/erase",
+        f"/ui/datasets/{dataset['id']}/uploads/{upload}/erase", f"/ui/admin/keys/{idle_server.admin.id}/revoke",
+        f"/ui/datasets/{dataset['id']}/grants/{idle_server.admin.id}/revoke",
     ]  # fmt: skip
     with browser.new_context(color_scheme="light") as context:
         page = _page(context, idle_server, complaints)
