@@ -12,12 +12,16 @@ from pathlib import Path
 import pytest
 
 from app.core import clock
-from app.ledger import external, populations
+from app.ledger import control, external, populations
 from app.ledger import service as ledger
+from app.services.datasets.declare_dataset import register_dataset
 from app.services.datasets.delete_dataset import delete_dataset, end_jobs, mark_deleted
 from app.services.datasets.join_population import join_population
+from app.services.datasets.show_datasets import show_dataset
 from app.services.execution import run_job
+from app.services.grants import remove_grant
 from app.services.jobs import show_jobs
+from app.wire.datasets import DatasetIn
 from tests.support import settling
 from tests.support.crash_scene import ADMIN, EVENT, OWNER, Scene, opened
 from tests.support.job_kinds import claimed
@@ -117,6 +121,36 @@ def test_the_lock_order_of_an_external_charge(pair: Pair) -> None:
         pair,
         lambda: scene.charge_external(key="k"),
         KEYS + _datasets(scene.dataset_id) + _accounts(scene.dataset_id) + _populations(population),
+    )
+
+
+def test_the_lock_order_of_a_declaration_that_continues_an_account(pair: Pair) -> None:
+    scene, installation = pair.first, pair.first.installation
+    scene.charge_external(key="k")
+    erased = show_dataset(installation, OWNER, scene.dataset_id)
+    population = {_ids(pair)[0]: "pop_b", _ids(pair)[1]: "pop_a"}[erased.id]
+    delete_dataset(installation, OWNER, erased.id)
+    declaration = DatasetIn.model_validate(
+        {
+            "name": erased.name,
+            "schema": erased.schema_,
+            "budget": {"accountant": "pure", "epsilon": erased.account.cap},
+            "population": population,
+        }
+    )
+    _assert_order(
+        pair,
+        lambda: register_dataset(installation, OWNER, declaration, request=None),
+        KEYS + _accounts(erased.id) + _populations(population) + _accounts(control.CHAIN),
+    )
+
+
+def test_the_lock_order_of_a_grant(pair: Pair) -> None:
+    scene = pair.first
+    _assert_order(
+        pair,
+        lambda: remove_grant(scene.installation, ADMIN, scene.dataset_id, OWNER.key_id),
+        [("keys", ADMIN.key_id), *_datasets(scene.dataset_id)],
     )
 
 
