@@ -35,25 +35,31 @@ def delete_dataset(installation: Installation, principal: Principal, reference: 
     """
     with acting(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
-        mark_deleted(session, dataset.id, actor=principal.key_id, at=installation.database.now(session))
+        has_jobs = mark_deleted(session, dataset.id, actor=principal.key_id, at=installation.database.now(session))
     erase_remains(installation, dataset.id)
-    end_jobs(installation, dataset.id, actor=principal.key_id)
+    if has_jobs:
+        end_jobs(installation, dataset.id, actor=principal.key_id)
 
 
-def mark_deleted(session: Session, dataset_id: str, *, actor: str, at: datetime) -> None:
+def mark_deleted(session: Session, dataset_id: str, *, actor: str, at: datetime) -> bool:
     """Turns a dataset into a tombstone without a data key, cancels its charged jobs, and records the act. The files are
-    erased afterwards, and the other jobs end afterwards.
+    erased afterwards.
+
+    Returns:
+        Whether jobs that were not charged are left, which end afterwards (:func:`end_jobs`).
     """
-    row = catalog.locked(
-        session, dataset_id
-    ).row  # locked before its jobs, so that no job is added or charged meanwhile
+    # Locked before its jobs, so that no job is added or charged meanwhile.
+    row = catalog.locked(session, dataset_id).row
     if row.deleted_at is not None:
-        return
+        return row.jobs_ended_at is None
     charged = queue.locked_several(session, queue.charged_of(session, dataset_id))
     cancel_locked(session, charged, actor=actor, at=at)
     catalog.mark_deleted(row, at=at)
     outbox.remove(session, [webhook.id for webhook in outbox.of_dataset(session, dataset_id)])
     control.record(session, EntryKind.DATASET_DELETED, actor=actor, dataset=dataset_id)
+    session.flush()
+    row.jobs_ended_at = None if queue.unfinished_of(session, dataset_id) else at
+    return row.jobs_ended_at is None
 
 
 def erase_remains(installation: Installation, dataset_id: str) -> None:
