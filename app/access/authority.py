@@ -93,7 +93,9 @@ def _principal(row: KeyRow | None, *, now: Callable[[], datetime]) -> Principal:
     if row is None or row.revoked_at is not None or (row.expires_at is not None and row.expires_at <= now()):
         raise Unauthenticated
     roles = frozenset(Role(role) for role in row.roles)
-    return Principal(row.id, roles, row.rotated_at, expires_at=row.expires_at, name=row.name)
+    return Principal(
+        row.id, roles, row.rotated_at, expires_at=row.expires_at, sign_outs=row.sign_outs or 0, name=row.name
+    )
 
 
 def _same_caller(principal: Principal, present: Principal) -> Principal:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import or_, select
+from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
 
 from app.access import authority
@@ -90,6 +90,12 @@ def authenticate(session: Session, key: str, *, now: authority.Now) -> Principal
     if not secret_matches(session.get(KeyRow, key_id), secret):
         raise Unauthenticated
     return authority.read(session, key_id, now=now)
+
+
+def end_sessions(session: Session, key_id: str) -> None:
+    """Ends every session that began with a key: each names the number of times that they were ended before."""
+    ended = update(KeyRow).where(KeyRow.id == key_id).values(sign_outs=func.coalesce(KeyRow.sign_outs, 0) + 1)
+    session.execute(ended.execution_options(synchronize_session=False))
 
 
 def find(session: Session, key_id: str) -> KeyRow:

@@ -58,6 +58,7 @@ class Principal:
             authority of the caller, and not of the key.
         token_expires_at: when the token that the caller sent ends, if the caller sent a token.
         expires_at: when the key ends, if ever, by the clock of the database.
+        sign_outs: how often the sessions of the key in the dashboard were ended.
         name: of the key, for the person who uses it.
     """
 
@@ -66,6 +67,7 @@ class Principal:
     rotated_at: datetime | None = None
     token_expires_at: datetime | None = None
     expires_at: datetime | None = None
+    sign_outs: int = field(default=0, compare=False)
     name: str = field(default="", compare=False)
 
     @property

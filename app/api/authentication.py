@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
 
 from starlette.requests import Request
 from starlette.types import Scope
@@ -69,18 +68,17 @@ class Authentication:
 
     async def _principal(self, scope: Scope) -> Principal:
         if is_page(scope["path"]):
-            cookies = Request(scope).cookies
-            return await self._capacities.run(Work.AUTHENTICATION, lambda: self._signed_in(cookies))
+            return await self._capacities.run(Work.AUTHENTICATION, lambda: self._signed_in(Request(scope)))
         text = _authorization(scope)
         predicts = scope["method"] == "POST" and _PREDICTION.fullmatch(scope["path"]) is not None
         work = work_of_authentication(text, provider=self._provider)
         return await self._capacities.run(work, lambda: self._read(text, scope["path"], predicts=predicts))
 
-    def _signed_in(self, cookies: Mapping[str, str]) -> Principal:
+    def _signed_in(self, request: Request) -> Principal:
         from app.api.pages import sessions  # loaded with the dashboard
 
         confirm_ready(self._heads)
-        return sessions.authenticate(self._installation, self._heads.signer, cookies.get(sessions.COOKIE))
+        return sessions.authenticate(self._installation, self._heads.signer, request)
 
     def _read(self, authorization: str | None, path: str, *, predicts: bool) -> Principal:
         (confirm_upgraded if _RELEASED_MODEL.fullmatch(path) else confirm_ready)(self._heads)

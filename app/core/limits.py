@@ -309,9 +309,9 @@ MAX_DELIVERY_AGE_S = 86_400
 WEBHOOK_INTERVAL_S = 1.0
 """Seconds between two searches of an API process for deliveries that are due."""
 WEBHOOK_WAIT_S = 10.0
-"""Seconds that a receiver may take to accept a connection, and for its answer."""
+"""Seconds that the name of a receiver may take to resolve, and a receiver to accept a connection and to answer."""
 WEBHOOK_HOLD_S = 60
-"""Seconds for which a process holds a webhook while it delivers; longer than two waits for a receiver."""
+"""Seconds for which a process holds a webhook while it delivers; longer than all waits together."""
 WEBHOOK_RETRY_S = 5
 """Seconds from a failed delivery to the next attempt; doubled by each further failure."""
 MAX_WEBHOOK_RETRY_S = 3_600

@@ -63,6 +63,12 @@ def rotate_key(installation: Installation, principal: Principal, key_id: str, bo
         return _key_created(row, rotated)
 
 
+def end_sessions(installation: Installation, principal: Principal) -> None:
+    """Ends every session of the caller's key in the dashboard; the key itself stays valid."""
+    with acting(installation, principal) as (session, principal):
+        keys.end_sessions(session, principal.key_id)
+
+
 def list_keys(
     installation: Installation, principal: Principal, page: PageRequest, *, part: str | None = None
 ) -> KeyList:

@@ -8,8 +8,10 @@ import socket
 import ssl
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import closing
 from functools import cache
+from typing import Any
 from urllib.parse import SplitResult
 
 from app.core import limits
@@ -58,7 +60,7 @@ def _connected(url: SplitResult, *, allowed: Sequence[Network]) -> socket.socket
     """
     host = url.hostname
     assert host is not None
-    found = socket.getaddrinfo(host, port_of(url), type=socket.SOCK_STREAM)
+    found = _resolved(host, port_of(url))
     for *_, target in found:
         confirm(ipaddress.ip_address(str(target[0]).partition("%")[0]), is_plain=url.scheme == "http", allowed=allowed)
     family, kind, protocol, _, target = found[0]
@@ -70,6 +72,24 @@ def _connected(url: SplitResult, *, allowed: Sequence[Network]) -> socket.socket
     except BaseException:
         stream.close()
         raise
+
+
+def _resolved(host: str, port: int) -> list[Any]:
+    """The addresses of a name. Nothing ends a look-up, so its thread is left to end by itself if it takes too long.
+
+    Raises:
+        OSError: the name has no address, or no server answered in time.
+    """
+    outcome: Future[list[Any]] = Future()
+
+    def resolve() -> None:
+        try:
+            outcome.set_result(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except BaseException as error:  # noqa: BLE001  (raised again by the thread that delivers)
+            outcome.set_exception(error)
+
+    threading.Thread(target=resolve, name="webhook-name", daemon=True).start()
+    return outcome.result(limits.WEBHOOK_WAIT_S)
 
 
 def _status(stream: socket.socket, url: SplitResult, body: bytes, headers: Mapping[str, str]) -> int:

@@ -42,6 +42,12 @@ def test_a_session_needs_a_valid_key_and_never_holds_its_secret(idle_server: Ser
     headers = {"Host": "budget.example", "Origin": "https://budget.example"}
     cookie = browser.post("/ui/sign-in", data={"key": idle_server.admin.key}, headers=headers).headers["Set-Cookie"]
     assert "secure" in cookie.lower(), "beyond this machine, a browser transmits the cookie over HTTPS only"
+    assert cookie.startswith(f"__Host-{COOKIE}=")
+    assert "domain" not in cookie.lower()
+    name, value = cookie.partition(";")[0].split("=", 1)
+    visit = idle_server.client(None)
+    for sent, status in ((f"{name}={value}", 200), (f"{COOKIE}={value}", 303)):
+        assert visit.get("/", headers={"Host": "budget.example", "Cookie": sent}).status_code == status
 
 
 @on_one_idle_server
@@ -67,6 +73,21 @@ def test_signing_out_removes_the_session(idle_server: Server) -> None:
     browser = signed_in(idle_server, idle_server.admin)
     assert browser.post("/ui/sign-out").status_code == 303
     assert browser.get("/").status_code == 303
+
+
+def test_a_copy_of_a_session_ends_with_signing_out(idle_server: Server) -> None:
+    browser = signed_in(idle_server, idle_server.admin)
+    other_browser = signed_in(idle_server, idle_server.admin)
+    other_key = signed_in(idle_server, idle_server.caller("owner"))
+    copy = idle_server.client(None)
+    copy.cookies.update(browser.cookies)
+    assert copy.get("/").status_code == 200
+    assert browser.post("/ui/sign-out").status_code == 303
+    assert [each.get("/").status_code for each in (copy, other_browser, other_key)] == [303, 303, 200]
+    again = signed_in(idle_server, idle_server.admin)
+    assert again.get("/").status_code == 200
+    assert browser.post("/ui/sign-out").status_code == 303, "a session that has ended ends no other"
+    assert again.get("/").status_code == 200
 
 
 @on_one_idle_server

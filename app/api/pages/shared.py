@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse
 
-from app.api.capacity import capacities, work_of_authentication
+from app.api.capacity import Work, capacities, work_of_authentication
 from app.api.deps import CurrentInstallation, KeptHeads
 from app.api.pages import sessions
 from app.api.pages.forms import read_form
@@ -60,11 +60,13 @@ async def sign_in(request: Request, installation: CurrentInstallation, heads: Ke
 
 
 @router.post("/ui/sign-out")
-async def sign_out(request: Request) -> Response:
-    """End the session of this browser."""
+async def sign_out(request: Request, installation: CurrentInstallation, heads: KeptHeads) -> Response:
+    """End the sessions of the key, in this browser and in all others."""
     await read_form(request)
     response = RedirectResponse(SIGN_IN, status_code=303)
-    sessions.sign_out(response)
+    await capacities(request).run(
+        Work.AUTHENTICATION, lambda: sessions.sign_out(response, request, installation, heads.signer)
+    )
     return response
 
 

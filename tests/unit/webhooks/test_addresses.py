@@ -2,14 +2,17 @@
 
 import ipaddress
 import socket
+import threading
 from typing import Any
 
 import pytest
 
+from app.core import limits
 from app.webhooks import sender
 from app.webhooks.addresses import AddressRefused, confirm, read_url
 
 PRIVATE = [
+    "192.0.0.1", "192.0.0.9", "192.0.0.10", "192.0.0.170", "192.0.0.255", "192.88.99.1", "3fff::1", "3fff:fff:ffff::1",
     "127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1",
     "255.255.255.255", "::1", "::", "fe80::1", "fc00::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254",
     "64:ff9b::a00:1", "2002:7f00:1::", "2001:db8::1", "64:ff9b:1::a00:1", "fec0::1", "::127.0.0.1", "::ffff:0:7f00:1",
@@ -82,3 +85,19 @@ def test_a_name_is_resolved_once_and_that_address_is_reached(monkeypatch: pytest
     reached = _resolving(monkeypatch, ["8.8.8.8"], ["127.0.0.1"])
     assert not sender.send("https://hooks.invalid/", b"{}", {}, allowed=())
     assert reached == ["8.8.8.8"]
+
+
+def test_a_name_that_no_server_resolves_does_not_stop_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered, given_up = threading.Event(), threading.Event()
+
+    def hang(*_: object, **__: object) -> list[object]:
+        answered.wait(120)
+        given_up.set()
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    monkeypatch.setattr(limits, "WEBHOOK_WAIT_S", 0.05)
+    assert not sender.send("https://hooks.invalid/", b"{}", {}, allowed=())
+    assert not given_up.is_set(), "the delivery ended before the look-up"
+    answered.set()
+    assert given_up.wait(120)
