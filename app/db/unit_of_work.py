@@ -32,6 +32,7 @@ _TEMPORARY_ON_SQLITE = frozenset(
 
 _READ_ONLY_ON_SQLITE = sqlite3.SQLITE_READONLY
 _READ_ONLY_ON_POSTGRESQL = "25006"
+_TIME = "time"
 _BROKEN_SERVER = "XX"
 """Class of PostgreSQL's internal errors, such as a damaged page. Its other failures are operational errors."""
 
@@ -41,6 +42,22 @@ def time_column(dialect: DialectName) -> ColumnElement[datetime]:
     if dialect == "sqlite":
         return bindparam("time", callable_=lambda: clock.now(), type_=UtcDateTime)  # at every execution
     return func.clock_timestamp(type_=UtcDateTime)
+
+
+def transaction_time(session: Session, *, read: datetime | None = None) -> datetime:
+    """The time of a transaction by the clock of :meth:`Database.now`: what the transaction has ``read``, or reads when
+    it first asks. No time of a machine stands in a ledger, because it may be wrong.
+    """
+    if read is not None:
+        session.info[_TIME] = read
+    elif _TIME not in session.info:
+        dialect = session.get_bind().dialect.name
+        is_local = dialect == "sqlite"
+        session.info[_TIME] = (
+            clock.now() if is_local else session.execute(select(time_column("postgresql"))).scalar_one()
+        )
+    at: datetime = session.info[_TIME]
+    return at
 
 
 class Database:

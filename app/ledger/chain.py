@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.core import clock
+from app.db.unit_of_work import transaction_time
 from app.ledger import repository
 from app.ledger.entries import FIRST_PREVIOUS_HASH, Entry, EntryKind
 from app.ledger.log import Log
@@ -61,18 +62,19 @@ def is_intact(session: Session, account_id: str) -> bool:
 
 def append(session: Session, row: AccountRow, new_entry: NewEntry, *, not_before: str = "") -> Entry:
     """Writes the next entry of an account whose row the caller has locked; returns it with its hash."""
-    entry = extend(row, new_entry, not_before=not_before)
+    entry = extend(session, row, new_entry, not_before=not_before)
     write(session, [(row.id, entry)])
     return entry
 
 
-def extend(row: AccountRow, new_entry: NewEntry, *, not_before: str = "") -> Entry:
+def extend(session: Session, row: AccountRow, new_entry: NewEntry, *, not_before: str = "") -> Entry:
     """Seals the next entry of an account and moves the head to it, in memory; the caller writes it before the commit.
 
     Args:
+        session: of the transaction, whose time the entry states.
         row: the account, which the caller has locked.
         new_entry: the content of the entry.
-        not_before: a time in another account's chain that the entry follows, whatever this machine's clock says.
+        not_before: a time in another account's chain that the entry follows, whatever the clock says.
     """
     entry = Entry(
         sequence=row.last_sequence + 1,
@@ -82,7 +84,7 @@ def extend(row: AccountRow, new_entry: NewEntry, *, not_before: str = "") -> Ent
         event=new_entry.event,
         job_id=new_entry.job_id,
         actor=new_entry.actor,
-        at=_next_time(max(row.last_at, not_before)),
+        at=max(clock.to_text(transaction_time(session)), row.last_at, not_before),  # the clock may have stepped back
         previous_hash=row.last_hash,
         places=accountants.by_name(row.accountant).PLACES,
         details=new_entry.details or None,
@@ -102,8 +104,3 @@ def complete_subtrees(session: Session, entries: Sequence[tuple[str, Entry]]) ->
     """Writes the subtrees that entries complete, which were written in the same transaction."""
     for account_id, entry in entries:
         Log(session, account_id).complete(entry.sequence)
-
-
-def _next_time(last_at: str) -> str:
-    """The present time, or the time of the last entry if the clock stepped back."""
-    return max(clock.to_text(clock.now()), last_at)

@@ -190,11 +190,11 @@ class LockedAccounts:
         )
         row, population = self._rows[part.account_id], self._budgets.population_of(part.account_id)
         if population is None:
-            self._entries.append((row.id, chain.extend(row, new_entry)))
+            self._entries.append((row.id, chain.extend(self._session, row, new_entry)))
             return
         assert placed.member is not None, "a member's total follows every reservation"
         member, population_row = self._members[row.id], self._populations[population.id]
-        self._entries += population_totals.extend(population_row, row, new_entry, member, placed.member)
+        self._entries += population_totals.extend(self._session, population_row, row, new_entry, member, placed.member)
 
 
 _ACCOUNTS = (

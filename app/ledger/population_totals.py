@@ -85,7 +85,12 @@ def populations_of(session: Session, rows: Sequence[AccountRow]) -> dict[str, Po
 
 
 def extend(
-    population: AccountRow, account: AccountRow, new_entry: NewEntry, member: MemberRow, total: CellBalance
+    session: Session,
+    population: AccountRow,
+    account: AccountRow,
+    new_entry: NewEntry,
+    member: MemberRow,
+    total: CellBalance,
 ) -> list[tuple[str, Entry]]:
     """Extends the chain of a member by an entry that reserves or gives back, then the population's by the new total.
 
@@ -94,6 +99,7 @@ def extend(
     reports that an entry was left out.
 
     Args:
+        session: of the transaction.
         population: of the account, locked.
         account: the member, locked.
         new_entry: of the member.
@@ -103,7 +109,7 @@ def extend(
     Returns:
         Both entries, each with the id of its account.
     """
-    entry = chain.extend(account, new_entry, not_before=population.last_at)
+    entry = chain.extend(session, account, new_entry, not_before=population.last_at)
     member.load, member.reserved = total.load, total.reserved
     member.tightest_cell, member.is_exact = dict(total.cell), total.is_exact
     loaded = NewEntry(
@@ -113,8 +119,8 @@ def extend(
         job_id=entry.job_id,
         details={"member": {"dataset": account.id, "sequence": entry.sequence, "hash": entry.hash}},
     )
-    # Not before the member's entry, whose clock may be ahead: the verifier checks the order of the two times.
-    return [(account.id, entry), (population.id, chain.extend(population, loaded, not_before=entry.at))]
+    # Not before the member's entry, which may be ahead of the clock: the verifier checks the order of the two times.
+    return [(account.id, entry), (population.id, chain.extend(session, population, loaded, not_before=entry.at))]
 
 
 def members(session: Session, account_ids: Collection[str]) -> dict[str, MemberRow]:

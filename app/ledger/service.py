@@ -171,4 +171,4 @@ def _settle(session: Session, reservation_id: str, *, kind: EntryKind, end: str,
     [population], [member] = populations.values(), population_totals.members(session, [row.id]).values()
     state.move(session, row.id, scope, reserved=-reservation.amount)
     total = state.tightest(session, row, {}).at_most(member.load)
-    chain.write(session, population_totals.extend(population, row, new_entry, member, total))
+    chain.write(session, population_totals.extend(session, population, row, new_entry, member, total))

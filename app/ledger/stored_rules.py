@@ -5,15 +5,16 @@ the account, so when a change is answered, nothing is admitted and nothing is ch
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Self
 
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
-from app.core import clock
+from app.db.unit_of_work import transaction_time
 from app.ledger import repository
 from app.ledger.admission import Request
 from app.ledger.rules import UNLIMITED, Allowance, Quota, Rules, Usage, total_on
@@ -57,9 +58,10 @@ def put(session: Session, account_id: str, rules: Rules, *, actor: str, at: date
 class RulesInForce:
     """The rules of several accounts, and what keys spent under them: read once, then changed by what is admitted."""
 
-    def __init__(self, rules: Mapping[str, Rules], spent: Mapping[str, "_Spent"]) -> None:
+    def __init__(self, rules: Mapping[str, Rules], spent: Mapping[str, "_Spent"], now: Callable[[], datetime]) -> None:
         self._rules = rules
         self._spent = spent
+        self._now = now
 
     @classmethod
     def read(cls, session: Session, account_ids: Collection[str], keys: Collection[str]) -> Self:
@@ -73,13 +75,13 @@ class RulesInForce:
     def of(cls, session: Session, rules: Mapping[str, Rules], keys: Collection[str]) -> Self:
         """The rules of accounts, by account, as far as they concern some keys."""
         beside = {account_id: frozenset().union(*map(rules[account_id].keys_beside, keys)) for account_id in rules}
-        return cls(rules, {account_id: _spent(session, account_id, beside[account_id]) for account_id in rules})
+        spent = {account_id: _spent(session, account_id, beside[account_id]) for account_id in rules}
+        return cls(rules, spent, partial(transaction_time, session))
 
     def allowances(self, key: str) -> dict[str, Allowance]:
         """What the rules leave to a key, by account; accounts without rules are missing."""
-        at = clock.now()
         return {
-            account_id: rules.allowance(key, self._spent[account_id].usage(key), at=at)
+            account_id: rules.allowance(key, self._spent[account_id].usage(key), at=self._now())
             for account_id, rules in self._rules.items()
         }
 

@@ -17,7 +17,7 @@ from app.access.tables import KeyRow
 from app.core.errors import RoleMissing
 from app.datasets import catalog
 from app.db.engine import DialectName
-from app.db.unit_of_work import time_column
+from app.db.unit_of_work import time_column, transaction_time
 from app.jobs import queue
 from app.services import leases
 from app.services.installation import Installation
@@ -94,7 +94,7 @@ def _read_callers(
         keys[key.id], n_unfinished[key.id] = key, n_jobs or 0
         if role:  # not the row of a key without a grant
             granted[key.id, dataset_id] = Role(role)
-    at = rows[0][-1] if rows else installation.database.now(session)
+    at = transaction_time(session, read=rows[0][-1] if rows else None)
     return Callers(Authorities(at, keys, granted), n_unfinished)
 
 

@@ -14,8 +14,8 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
 """All public IPv6 addresses; outside, networks of an organization translate or route addresses as they like."""
 _NOT_PUBLIC = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")))
-"""Networks of protocols, of the relays of 6to4 (RFC 7526) and of documentation (RFC 9637), which ``is_global`` calls public
-in some versions of Python, as a whole or in part."""
+"""Networks of protocols, of the relays of 6to4 (RFC 7526) and of documentation (RFC 9637), which ``is_global`` calls
+public in some versions of Python, as a whole or in part."""
 _PORTS = {"https": 443, "http": 80}
 
 

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
-from app.core import clock, durable
+from app.core import durable
 from app.core.data_keys import SealBroken
 from app.core.errors import BalanceMismatch, GrovekeeperError, InstallationError
 from app.core.settings import Settings
@@ -21,6 +21,7 @@ from app.core.stores import Directory, StoredFile
 from app.datasets import admission, catalog, erasure, fingerprints, row_files
 from app.datasets.erasure_log import ErasureLog
 from app.db import migrate, table_files
+from app.db.unit_of_work import transaction_time
 from app.ledger import chain, control, reconciliation, repository, signers
 from app.ledger.heads import HeadFolder
 from app.ledger.notes import Signer
@@ -145,7 +146,7 @@ class _Restore:
             self._copy_files()
             problems += self._incomplete_books(session)
             if losses:
-                lost_history.accept(session, losses, at=clock.now())
+                lost_history.accept(session, losses, at=transaction_time(session))
             self._erase_again(session, log)
             session.commit()
         return Restored(self._manifest.made_at, losses, problems)
@@ -209,14 +210,14 @@ class _Restore:
         """Applies every recorded erasure to the restored rows; most of them change nothing."""
         for dataset_id in catalog.living_ids(session):
             if log.is_deleted(dataset_id):
-                mark_deleted(session, dataset_id, actor=control.OPERATOR, at=clock.now())
+                mark_deleted(session, dataset_id, actor=control.OPERATOR, at=transaction_time(session))
                 row_files.erase_dataset(self._files, dataset_id)
                 continue
             key = catalog.find(session, dataset_id).data_key(read_storage_keys(self._settings))
             epochs = catalog.epochs(session, dataset_id)
             for epoch in epochs:
                 if epoch.erased_at is not None or log.is_erased(dataset_id, epoch.id):
-                    mark_upload_erased(session, epoch, actor=control.OPERATOR, at=clock.now())
+                    mark_upload_erased(session, epoch, actor=control.OPERATOR, at=transaction_time(session))
                     erasure.erase_upload(self._files, dataset_id, epoch.id, key=key)
             try:
                 units = list(log.units(dataset_id, key=key))

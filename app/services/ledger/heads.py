@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from app.core import clock
 from app.core.errors import InstallationError, LedgerRewound
 from app.db import revisions
+from app.db.unit_of_work import transaction_time
 from app.ledger import control, repository, signers
 from app.ledger.heads import HeadFolder, has_any
 from app.ledger.log import Log
@@ -202,4 +203,5 @@ class HeadWriter:
 
 def checkpoint_of(session: Session, account_id: str, size: int) -> Checkpoint:
     """A checkpoint, with the present time, of an account's first ``size`` entries."""
-    return Checkpoint(account_id, size, Log(session, account_id).root(size), clock.to_text(clock.now()))
+    at = clock.to_text(transaction_time(session))
+    return Checkpoint(account_id, size, Log(session, account_id).root(size), at)
