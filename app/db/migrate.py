@@ -10,8 +10,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
 from alembic.util import CommandError
-from sqlalchemy import URL, Connection, text
+from sqlalchemy import URL, Connection, create_engine, inspect, text
 from sqlalchemy.exc import OperationalError
 
 from app.core.errors import InstallationError
@@ -76,16 +77,61 @@ def run_migrations(connection: Connection, revision: str = "head") -> None:
     """Runs the missing migrations on the connection of a :func:`migration_transaction`.
 
     Raises:
-        InstallationError: a newer version of the program migrated the database, or knows the revision.
+        InstallationError: a newer version of the program migrated the database, or no version that was released made
+            it; nothing was changed.
     """
+    _require_released(connection)
     config = _config()
     config.attributes["connection"] = connection
     try:
         command.upgrade(config, revision)
     except CommandError as error:
+        raise InstallationError("a newer version made this backup; install that version or a later version") from error
+
+
+def _require_released(connection: Connection) -> None:
+    """Checks before an upgrade that the database is what its revision makes, so that no migration breaks on it."""
+    stored = MigrationContext.configure(connection).get_current_heads()
+    present = _columns(connection)
+    if stored == (revisions.head_revision(),) or not (stored or present):
+        return
+    if len(stored) == 1 and stored[0].isdecimal() and stored[0] > revisions.head_revision():
+        raise InstallationError("a newer version migrated this database; install that version or a later version")
+    unknown = set(stored) - revisions.known_revisions()
+    if unknown or len(stored) > 1:
         raise InstallationError(
-            "a newer version migrated this database; install that version or a later version"
-        ) from error
+            f"the database is at revision {', '.join(sorted(stored))}, which no version of this program has. An "
+            "unreleased version or another program made it; use the program that made it, or an empty database"
+        )
+    made = _columns_of(*stored)
+    if stored:
+        at = f"says that it is at revision {stored[0]}"
+        wrong = {f"{table}.{column}" for table in made for column in made[table] ^ present.get(table, set())}
+    else:
+        at, wrong = "has no revision", made.keys() & present.keys()
+    if wrong:
+        raise InstallationError(
+            f"the database {at}, but its tables are not those of a released version ({', '.join(sorted(wrong)[:3])}). "
+            "An unreleased version made it, or somebody changed it by hand; restore a backup, or use an empty database"
+        )
+
+
+def _columns_of(revision: str | None = None) -> dict[str, set[str]]:
+    """The columns of every table that the migrations make up to a revision; of the newest without one."""
+    engine = create_engine("sqlite://")
+    try:
+        with engine.begin() as memory:
+            config = _config()
+            config.attributes["connection"] = memory
+            command.upgrade(config, revision or "head")
+            return _columns(memory)
+    finally:
+        engine.dispose()
+
+
+def _columns(connection: Connection) -> dict[str, set[str]]:
+    inspector = inspect(connection)
+    return {table: {column["name"] for column in inspector.get_columns(table)} for table in inspector.get_table_names()}
 
 
 @contextmanager

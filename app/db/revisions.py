@@ -23,16 +23,21 @@ def current_revision(url: str) -> str | None:
 
 
 @cache
-def head_revision() -> str:
-    """The newest revision that this installation knows; the name of a revision's file begins with the revision.
+def known_revisions() -> frozenset[str]:
+    """The revisions that this installation knows; the name of a revision's file begins with the revision.
 
     Raises:
         InstallationError: the installation has no migrations.
     """
-    head = max((file.stem.partition("_")[0] for file in (script_folder() / "versions").glob("*.py")), default=None)
-    if head is None:
+    known = frozenset(file.stem.partition("_")[0] for file in (script_folder() / "versions").glob("*.py"))
+    if not known:
         raise InstallationError("this installation has no migrations; install it again")
-    return head
+    return known
+
+
+def head_revision() -> str:
+    """The newest revision that this installation knows; raises what :func:`known_revisions` raises."""
+    return max(known_revisions())
 
 
 def is_current(database: Database) -> bool:

@@ -11,8 +11,8 @@ from sqlalchemy.exc import IntegrityError
 
 from app.core import clock
 from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
+from app.ledger import chain, statements
 from app.ledger import service as ledger
-from app.ledger import statements
 from app.ledger.entries import FIRST_PREVIOUS_HASH
 from app.privacy.composition import Scope
 from app.services.installation import Installation
@@ -195,7 +195,7 @@ def test_a_clock_that_steps_back_does_not_turn_the_chain_back(
 ) -> None:
     future, past = datetime(2100, 1, 1, tzinfo=UTC), datetime(2099, 1, 1, tzinfo=UTC)
     for number, now in enumerate((future, past, future + timedelta(seconds=1))):
-        monkeypatch.setattr(clock, "now", lambda now=now: now)
+        monkeypatch.setattr(chain, "transaction_time", lambda _, now=now: now)
         _reserve(installation, f"jb_{number}", 1)
     with installation.database.read() as session:
         times = [entry.at for entry in statements.entries(session, ACCOUNT, after=1, limit=9)]

@@ -11,7 +11,7 @@ from app.core.errors import (
     BudgetExceeded,
     PopulationMismatch,
 )
-from app.ledger import caps, external, statements
+from app.ledger import caps, chain, external, statements
 from app.ledger import service as ledger
 from app.privacy.composition import Partitions
 from app.services.installation import Installation
@@ -75,10 +75,12 @@ def test_entries_of_a_member_are_never_older_than_the_populations_newest_entry(
         opened(session, "ds_1", "ds_2")
         reservation_id = reserve(session, "ds_1", 5, "jb_1")
         ahead, behind = clock.now() + timedelta(seconds=5), clock.now()
-        monkeypatch.setattr(clock, "now", lambda: ahead)
+        monkeypatch.setattr(chain, "transaction_time", lambda _: ahead)
         reserve(session, "ds_2", 10, "jb_2")
         early = list(export(session, "pop_a"))
-        monkeypatch.setattr(clock, "now", lambda: behind)  # of another machine, which runs the next transaction
+        monkeypatch.setattr(
+            chain, "transaction_time", lambda _: behind
+        )  # of another machine, which runs the next transaction
         reserve(session, "ds_1", 20, "jb_3")
         settling.void(session, reservation_id, actor="key_b")
         members = [MemberLedger(list(export(session, name)), (), file=name) for name in ("ds_1", "ds_2")]

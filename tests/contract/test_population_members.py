@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from app.core import clock, limits
 from app.core.errors import BudgetExceeded
-from app.ledger import population_totals, populations, repository, state, statements
+from app.ledger import chain, population_totals, populations, repository, state, statements
 from app.ledger import service as ledger
 from app.ledger.admission import MemberTotal
 from app.ledger.populations import NewPopulation
@@ -123,9 +123,9 @@ def test_a_load_takes_the_time_of_its_entry_where_that_is_of_a_clock_ahead(
         opened(session, cap=100)
         reservation_id = reserve(session, "ds_1", 5, "jb_1", {})
         ahead, behind = clock.now() + timedelta(seconds=5), clock.now()
-        monkeypatch.setattr(clock, "now", lambda: ahead)
+        monkeypatch.setattr(chain, "transaction_time", lambda _: ahead)
         ledger.charge(session, reservation_id, actor="worker")
-        monkeypatch.setattr(clock, "now", lambda: behind)
+        monkeypatch.setattr(chain, "transaction_time", lambda _: behind)
         reserve(session, "ds_1", 20, "jb_2", {})
         newest = [statements.entries(session, name, after=0, limit=99)[-1] for name in ("ds_1", "pop_a")]
         assert [entry.at for entry in newest] == [clock.to_text(ahead)] * 2

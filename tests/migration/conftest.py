@@ -29,9 +29,9 @@ def next_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["
     shutil.copytree(_ROOT / "migrations", folder)
     head = revisions.head_revision()
     monkeypatch.setattr(revisions, "script_folder", lambda: folder)
-    revisions.head_revision.cache_clear()
+    revisions.known_revisions.cache_clear()
     yield NextRevision(folder / "versions" / "next.py", head)
-    revisions.head_revision.cache_clear()
+    revisions.known_revisions.cache_clear()
 
 
 class NextRevision:
