@@ -130,8 +130,7 @@ def declare(session: Session, row: DatasetRow) -> Dataset:
     Raises:
         NameTaken: a living dataset has the name.
     """
-    if session.execute(select(DatasetRow.id).where(DatasetRow.living_name == row.name)).first():
-        raise NameTaken
+    require_free(session, row.name)
     session.add(row)
     try:
         session.flush()
@@ -163,6 +162,12 @@ def of_same_columns(session: Session, dataset: Dataset, ids: Collection[str]) ->
         query = query.where(func.coalesce(DatasetRow.population, "") != row.population)
     newest_first = query.order_by(DatasetRow.created_at.desc())
     return {dataset_id: Named(name, deleted_at) for dataset_id, name, deleted_at in session.execute(newest_first)}
+
+
+def require_free(session: Session, name: str) -> None:
+    """Raises :class:`NameTaken` if a living dataset has the name."""
+    if session.execute(select(DatasetRow.id).where(DatasetRow.living_name == name)).first():
+        raise NameTaken
 
 
 def find(session: Session, reference: str) -> Dataset:

@@ -25,6 +25,7 @@ from app.ledger import (
     repository,
     state,
 )
+from app.ledger.admission import MemberTotal, Population
 from app.ledger.entries import EntryKind
 from app.ledger.tables import AccountRow, MemberRow, PopulationRow
 from app.privacy.accountants import pure
@@ -177,6 +178,32 @@ def _continued_member(session: Session, population_id: str, account_id: str) -> 
     erased_id = continuations.continued_by(session, [account_id]).get(account_id)
     member = None if erased_id is None else session.get(MemberRow, erased_id, populate_existing=True)
     return member if member is not None and member.population_id == population_id else None
+
+
+def with_new_member(session: Session, row: PopulationRow | None, account: AccountRow) -> Population | None:
+    """The population as an account that is not open yet would join it, without spend; reads only.
+
+    Args:
+        session: of any transaction.
+        row: the population; ``None`` if it would be opened with the account's budget.
+        account: the account.
+
+    Returns:
+        ``None`` for a population that would be opened: it limits the account as the account itself does.
+
+    Raises:
+        PopulationMismatch: as :func:`join` does.
+    """
+    population = None if row is None else repository.account(session, row.id)
+    if row is None or population is None:
+        differs: tuple[str, ...] = ("delta_set_aside",) if account.delta_set_aside is not None else ()
+    else:
+        differs = _differences(population, row, account)
+    if differs:
+        raise PopulationMismatch(differs)
+    if population is None:
+        return None
+    return population_totals.of_population(session, population.id).with_member(account.id, MemberTotal(0, 0, True))
 
 
 def require_visible(row: PopulationRow | None, *, key_id: str, sees_all: bool) -> PopulationRow:

@@ -45,7 +45,16 @@ class NewAccount:
 
 def open_account(session: Session, new_account: NewAccount, *, actor: str) -> None:
     """Opens an account with its first entry, which holds the account's facts."""
-    row = AccountRow(
+    row = account_row(new_account)
+    session.add(row)
+    session.flush()
+    opened = chain.NewEntry(EntryKind.OPEN, new_account.cap, actor=actor, details=account_facts.of_account(row))
+    chain.append(session, row, opened)
+
+
+def account_row(new_account: NewAccount) -> AccountRow:
+    """The row of an account that is not open yet."""
+    return AccountRow(
         id=new_account.id,
         name=new_account.name,
         accountant=new_account.accountant,
@@ -57,10 +66,6 @@ def open_account(session: Session, new_account: NewAccount, *, actor: str) -> No
         privacy_unit=new_account.privacy_unit,
         partitions=new_account.partitions.to_json(),
     )
-    session.add(row)
-    session.flush()
-    opened = chain.NewEntry(EntryKind.OPEN, new_account.cap, actor=actor, details=account_facts.of_account(row))
-    chain.append(session, row, opened)
 
 
 def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str, may_wait: bool = True) -> list[str]:

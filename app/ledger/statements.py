@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.core import amounts
 from app.ledger import account_facts, admission, population_totals, repository, state
 from app.ledger.account_facts import amount_text
-from app.ledger.admission import Budgets, CellBalance, Request, Room
+from app.ledger.admission import Budgets, CellBalance, Population, Request, Room
 from app.ledger.entries import Entry
 from app.ledger.limit import Limit
 from app.ledger.tables import AccountRow
@@ -96,6 +96,12 @@ def balances(session: Session, account_ids: Sequence[str]) -> dict[str, Balance]
     rows = repository.accounts(session, account_ids)
     budgets = _standing(session, rows)
     return {row.id: _balance(row, budgets.room(Request(row.id, 0, {}))) for row in rows}
+
+
+def balance_of_new(session: Session, row: AccountRow, population: Population | None) -> Balance:
+    """The balance that an account which is not open yet would have, as a member of a population or of none."""
+    budgets = Budgets({row.id: state.of_totals(session, row, {})}, [] if population is None else [population])
+    return _balance(row, budgets.room(Request(row.id, 0, {})))
 
 
 def balances_of_job(session: Session, parts: Sequence[Request]) -> list[Balance]:

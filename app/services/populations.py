@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
@@ -16,7 +17,7 @@ from app.ledger import population_totals, populations, statements
 from app.ledger.admission import Population
 from app.ledger.limit import Limit
 from app.ledger.populations import NewPopulation
-from app.ledger.tables import PopulationRow
+from app.ledger.tables import AccountRow, PopulationRow
 from app.registry import models
 from app.services.authorization import acting
 from app.services.guarantees import of_large_amount, population_guarantee
@@ -26,6 +27,13 @@ from app.services.ledger.balances import balance_of_population
 from app.services.ledger.caps import cap_of
 from app.services.pages import PageRequest, page_of
 from app.wire.populations import MemberOut, PopulationIn, PopulationList, PopulationOut
+
+
+class Joined(NamedTuple):
+    """The name of a population, and its totals with a new member, unless the population would be opened."""
+
+    name: str
+    totals: Population | None
 
 
 def open_population(
@@ -105,6 +113,15 @@ def join(session: Session, principal: Principal, dataset_id: str, *, population:
     populations.join(session, row.id, dataset_id, actor=principal.key_id, at=at)
     models.put_population(session, dataset_id, row.name)
     return row.name
+
+
+def with_new_member(session: Session, principal: Principal, account: AccountRow, *, population: str) -> Joined:
+    """What :func:`join` would do with an account that is not open yet; reads only, and raises what it raises."""
+    existing = populations.find(session, population)
+    if existing is not None:
+        populations.require_visible(existing, key_id=principal.key_id, sees_all=principal.is_admin)
+    totals = populations.with_new_member(session, existing, account)
+    return Joined(population if existing is None else existing.name, totals)
 
 
 def population_out(session: Session, row: PopulationRow) -> PopulationOut:

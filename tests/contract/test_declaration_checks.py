@@ -1,5 +1,8 @@
 """A declaration is checked by the rules that declare it, and nothing of the check stays."""
 
+import json
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -7,13 +10,14 @@ from sqlalchemy import func, select
 
 from app.core.errors import GrovekeeperError, InvalidRequest, NameTaken
 from app.db.base import Base
+from app.ledger import service as ledger
 from app.services.datasets.declare_dataset import check_declaration, register_dataset
 from app.services.datasets.show_datasets import show_dataset
 from app.services.ledger.balances import show_balance
 from app.services.training.quote_training import show_plan
 from app.wire.datasets import DatasetIn
 from app.wire.training import PlanIn
-from tests.support.crash_scene import OWNER, STRANGER, Scene
+from tests.support.crash_scene import EVENT, OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database
 
 AGE: dict[str, Any] = {"name": "age", "type": "integer", "lower": 0, "upper": 110}
@@ -49,6 +53,55 @@ def test_a_check_says_what_a_declaration_becomes_and_stores_nothing(scene: Scene
     guarantee = show_balance(scene.installation, OWNER, "clinic", scope={}).guarantee
     public = stored.model_dump() | {"guarantee": guarantee}
     assert checked.model_dump() == {name: value for name, value in public.items() if name in dict(checked)}
+
+
+SPENT = {"name": "spent", "budget": {"accountant": "pure", "epsilon": "100"}}
+SET_ASIDE = {"accountant": "zcdp", "epsilon": "3", "delta": "0.000001", "delta_set_aside": "0.0000005"}
+OTHERS: list[dict[str, object]] = [
+    {},
+    {"population": None},
+    {"population": None, "budget": SET_ASIDE},
+    {"budget": SET_ASIDE},
+    {"population": "everybody"},
+    {"budget": {"accountant": "pure", "epsilon": "200"}},
+    {"budget": {"accountant": "zcdp", "epsilon": "3", "delta": "0.000001"}},
+    {"privacy_unit": {"column": "patient", "max_rows": 2}},
+    {"protects": "label", "privacy_unit": {"column": None, "max_rows": 1}},
+    {"name": "spent"},
+    {"partitions": [{"name": "shard", "kind": "hash", "cells": 4}]},
+    {"visibility": "public", "budget": None, "population": None, "privacy_unit": {"column": None, "max_rows": 1}},
+]
+
+
+@pytest.mark.parametrize("changes", OTHERS)
+def test_a_check_and_a_declaration_agree_beside_a_population_that_spent(scene: Scene, changes: dict[str, Any]) -> None:
+    declare = partial(register_dataset, scene.installation, OWNER, request=None)
+    spent = json.loads(declare(_declared(**SPENT)).body)
+    with scene.installation.database.write() as session:
+        reservation = ledger.NewReservation(spent["id"], 7_000_000, {}, EVENT, "jb_1")
+        ledger.reserve(session, [reservation], actor=OWNER.key_id)
+    answers = []
+    for call in (partial(check_declaration, scene.installation, OWNER), declare):
+        try:
+            answers.append(call(_declared(**changes)))
+        except GrovekeeperError as refused:
+            answers.append((type(refused), vars(refused)))
+    checked, declared = answers
+    if isinstance(checked, tuple):
+        assert checked == declared
+        return
+    stored = json.loads(declared.body)
+    assert checked.model_dump(exclude={"guarantee"}) == {name: stored[name] for name in dict(checked) if name in stored}
+    if checked.account is not None:
+        guarantee = show_balance(scene.installation, OWNER, "clinic", scope={}).guarantee
+        assert checked.guarantee == guarantee
+
+
+def test_a_check_waits_for_no_writer(scene: Scene) -> None:
+    """On SQLite there is one write lock, and a form checks at every pause in typing."""
+    with scene.installation.database.write(), ThreadPoolExecutor() as pool:
+        checking = pool.submit(check_declaration, scene.installation, OWNER, _declared())
+        assert checking.result(timeout=60).name == "clinic"
 
 
 @on_one_database

@@ -16,18 +16,19 @@ from app.core.errors import FieldProblem, InvalidRequest
 from app.datasets import catalog
 from app.datasets.tables import DatasetRow
 from app.forests.data.schema import Schema, column_name_problem
-from app.ledger import caps, control
+from app.ledger import caps, control, statements
 from app.ledger import service as ledger
 from app.ledger.entries import EntryKind
+from app.ledger.limit import Limit
 from app.privacy.composition import Partitions
 from app.privacy.events import NonPrivate
 from app.services import no_privacy, populations
-from app.services.authorization import acting
+from app.services.authorization import acting, present
 from app.services.datasets import erased_names
 from app.services.datasets.alike_names import alike_names
 from app.services.datasets.declare_partitions import read_partitions, two_significant_digits
 from app.services.datasets.erased_names import TakenUp, same_columns
-from app.services.datasets.show_datasets import dataset_out
+from app.services.datasets.show_datasets import dataset_out, declared_out
 from app.services.guarantees import guarantee_of
 from app.services.installation import Installation
 from app.services.ledger.caps import cap_of
@@ -66,7 +67,10 @@ def register_dataset(
 
 
 def check_declaration(installation: Installation, principal: Principal, declaration: DatasetIn) -> DeclarationOut:
-    """Declares a dataset, reads what it became, and rolls everything back: nothing is stored.
+    """States what a declaration would become, and stores nothing.
+
+    A form asks for it at every pause in typing, so it only reads, unless the name was that of an erased dataset: then
+    it declares the dataset, which may continue an account, and rolls everything back.
 
     Raises:
         InvalidRequest, RoleMissing, NameTaken, AccountDiffers, SameSubmitter, NotFound, PopulationMismatch,
@@ -74,17 +78,23 @@ def check_declaration(installation: Installation, principal: Principal, declarat
     """
     checked = _Checked.of(declaration)
     keys = installation.storage_keys
-    with acting(installation, principal) as (session, principal):
-        principal.require(Role.OWNER)
-        declared = checked.declared(session, principal, keys, at=installation.database.now(session))
-        dataset, facts = declared.dataset, dict(declared.shown(session))
-        facts["guarantee"] = (
-            no_privacy.guarantee(NonPrivate(), price=None)
-            if dataset.is_public
-            else guarantee_of(dataset, caps.printable(session, dataset.id))
-        )
-        session.rollback()
+    with installation.database.read() as session:
+        caller = present(installation, session, principal)
+        caller.require(Role.OWNER)
+        is_new = declaration.other_people is None and catalog.newest_erased(session, declaration.name) is None
+        facts = checked.facts(session, caller, keys, at=installation.database.now(session)) if is_new else {}
+    if not is_new:
+        with acting(installation, principal) as (session, caller):
+            caller.require(Role.OWNER)
+            declared = checked.declared(session, caller, keys, at=installation.database.now(session))
+            limit = None if declared.dataset.is_public else caps.printable(session, declared.dataset.id)
+            facts = {**dict(declared.shown(session)), "guarantee": _guarantee(declared.dataset, limit)}
+            session.rollback()
     return DeclarationOut(**{name: facts[name] for name in DeclarationOut.model_fields})
+
+
+def _guarantee(dataset: catalog.Dataset, limit: Limit | None) -> dict[str, Any]:
+    return no_privacy.guarantee(NonPrivate(), price=None) if limit is None else guarantee_of(dataset, limit)
 
 
 @dataclass(frozen=True)
@@ -128,12 +138,29 @@ class _Checked:
         row = _row(self.declaration, self.schema, self.partitions, keys=keys, declared_by=actor, at=at)
         dataset = catalog.declare(session, row)
         if self.budget is not None:
-            _open_account(session, dataset, self.budget, cap=self.cap, actor=actor)
+            ledger.open_account(session, _new_account(dataset, self.budget, cap=self.cap), actor=actor)
         name = erased_names.take_up(session, principal, dataset, self.declaration)
         named = self.declaration.population
         if named is not None:
             row.population = populations.join(session, principal, row.id, population=named, at=at)
         return _Declared(dataset, name, [*name.warnings, *same_columns(session, principal, dataset)])
+
+    def facts(self, session: Session, principal: Principal, keys: StorageKeys, *, at: datetime) -> dict[str, Any]:
+        """What :meth:`declared` would store under a name that no dataset ever had; raises what it raises."""
+        actor = principal.key_id
+        row = _row(self.declaration, self.schema, self.partitions, keys=keys, declared_by=actor, at=at)
+        catalog.require_free(session, row.name)
+        dataset, balance, limit = catalog.Dataset(row), None, None
+        if self.budget is not None:
+            account, totals = ledger.account_row(_new_account(dataset, self.budget, cap=self.cap)), None
+            named = self.declaration.population
+            if named is not None:
+                row.population, totals = populations.with_new_member(session, principal, account, population=named)
+            balance = statements.balance_of_new(session, account, totals)
+            limit = caps.printable_at(Limit.of(account), cap=account.cap, load=0)
+        facts = dict(declared_out(dataset, balance))
+        facts["warnings"] = [*facts["warnings"], *same_columns(session, principal, dataset)]
+        return {**facts, "guarantee": _guarantee(dataset, limit)}
 
 
 def _checked_budget(declaration: DatasetIn) -> tuple[BudgetIn | None, int]:
@@ -200,20 +227,16 @@ def _row(
     return row
 
 
-def _open_account(session: Session, dataset: catalog.Dataset, budget: BudgetIn, *, cap: int, actor: str) -> None:
+def _new_account(dataset: catalog.Dataset, budget: BudgetIn, *, cap: int) -> ledger.NewAccount:
     unit: dict[str, Any] = dataset.row.privacy_unit
-    ledger.open_account(
-        session,
-        ledger.NewAccount(
-            id=dataset.id,
-            name=dataset.name,
-            accountant=budget.accountant,
-            adjacency=dataset.adjacency.value,
-            cap=cap,
-            delta=None if budget.delta is None else amounts.to_text(budget.delta),
-            privacy_unit=unit,
-            partitions=dataset.partitions,
-            delta_set_aside=None if budget.delta_set_aside is None else amounts.to_text(budget.delta_set_aside),
-        ),
-        actor=actor,
+    return ledger.NewAccount(
+        id=dataset.id,
+        name=dataset.name,
+        accountant=budget.accountant,
+        adjacency=dataset.adjacency.value,
+        cap=cap,
+        delta=None if budget.delta is None else amounts.to_text(budget.delta),
+        privacy_unit=unit,
+        partitions=dataset.partitions,
+        delta_set_aside=None if budget.delta_set_aside is None else amounts.to_text(budget.delta_set_aside),
     )

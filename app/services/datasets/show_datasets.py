@@ -87,6 +87,11 @@ def dataset_out(session: Session, dataset: catalog.Dataset) -> DatasetOut:
     return _all_out(session, [dataset])[0]
 
 
+def declared_out(dataset: catalog.Dataset, balance: statements.Balance | None) -> DatasetOut:
+    """Formats the public facts of a dataset that is not declared yet."""
+    return _out(dataset, balance, (), continues=None)
+
+
 def _all_out(session: Session, datasets: Sequence[catalog.Dataset]) -> list[DatasetOut]:
     ids = [dataset.id for dataset in datasets]
     balances, epochs = statements.balances(session, ids), catalog.epochs_of_each(session, ids)
