@@ -1,8 +1,9 @@
 """Collects the metrics of an API process.
 
 Counts are those of this process since its start; facts about the installation are read from its database, so every
-process states the same. No metric depends on a row: there are no durations, sizes of uploads, running jobs, worker
-processes, and none of the process metrics that the library offers (processor time, memory), because uploads use both.
+process states the same. No metric depends on a row: there are no durations of jobs, sizes of uploads, running jobs, and
+none of the process metrics that the library offers (processor time, memory), because uploads use both. Workers say at
+fixed times that they live, whether they run a job or not.
 """
 
 import threading
@@ -79,6 +80,12 @@ class Metrics:
         observed = self._observe()
         states = {(state.value,): number for state, number in observed.jobs.items()}
         yield Metric("gauge", "jobs", "Jobs in the queue, and jobs that wait for an approval", ("state",), states)
+        wait_s = {(): observed.longest_wait_s}
+        yield Metric("gauge", "longest_wait_seconds", "Seconds that the first job of the queue has waited", (), wait_s)
+        yield Metric("gauge", "workers", "Worker processes that live", (), {(): observed.workers})
+        failed = {(reason.value,): number for reason, number in observed.failed.items()}
+        yield Metric("gauge", "failed_jobs", "Jobs that failed, by reason", ("reason",), failed)
+        yield Metric("gauge", "deliveries", "Events that webhooks wait for", (), {(): observed.deliveries})
         yield Metric("gauge", "accounts", "Accounts in the ledger", (), {(): observed.accounts})
         near_cap = {(f"{float(share):g}",): number for share, number in observed.near_cap.items()}
         yield Metric(

@@ -6,6 +6,7 @@ Each command imports the server's modules in its function, which spares other co
 import json
 import os
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from app.cli.command import Plain, command
 from app.cli.exit_codes import ExitCode
 from app.core.memory import without_collection
 from app.core.settings import Settings
+from app.db import revisions
 
 db = typer.Typer(help="Upgrade the database of the installation, and change its keys.", no_args_is_help=True)
 
@@ -93,7 +95,8 @@ def api(call: ListenOptions) -> None:
     with without_collection():
         from app.cli.serve import serve_api
 
-    serve_api(call.settings())
+    settings = call.settings()
+    serve_api(settings, announce=lambda url: _say_ready(call, settings, f"The API answers at {url}", ready=url))
 
 
 @command
@@ -102,7 +105,20 @@ def worker(call: HomeOptions, work: WorkOptions) -> None:
     with without_collection():
         from app.worker.main import run
 
-    raise typer.Exit(run(call.settings(**work.flags())))
+    settings = call.settings(**work.flags())
+    raise typer.Exit(run(settings, announce=lambda: _say_ready(call, settings, "The worker is ready", ready=True)))
+
+
+def _say_ready(call: Plain, settings: Settings, sentence: str, *, ready: str | bool) -> None:
+    """Prints one line, when the database is at the newest revision that this version knows."""
+    facts = {
+        "version": version("grovekeeper"),
+        "revision": revisions.head_revision(),
+        "home": str(settings.home),
+        "store": settings.store,
+    }
+    shown = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
+    print(json.dumps({"ready": ready, **facts}) if call.as_json else f"{sentence} ({shown})", flush=True)
 
 
 @db.command("upgrade")
@@ -115,7 +131,6 @@ def upgrade(
 ) -> None:
     """Bring the database to the newest revision, and register GROVEKEEPER_ADMIN_KEY if it is set."""
     from app.cli import prepare
-    from app.db import revisions
 
     settings = call.settings(migration_url=migration_url)
     prepare.upgrade(settings)

@@ -194,8 +194,12 @@ def _drain(pool: WorkerPool, api: ApiThread, stop: Stop) -> None:
             _log.warning("finishing the running job; press Ctrl-C again to stop now, which loses what the job spent")
 
 
-def serve_api(settings: Settings) -> None:
+def serve_api(settings: Settings, *, announce: Callable[[str], None]) -> None:
     """Serves the API alone; workers run as other processes. It is not ready until ``db upgrade`` was run.
+
+    Args:
+        settings: of the installation.
+        announce: called with the address when requests are answered.
 
     Raises:
         InstallationError: the address is in use, the ledger was rewound, or the API ended by itself.
@@ -205,8 +209,11 @@ def serve_api(settings: Settings) -> None:
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
         api = _api(settings, listener)
         api.start()
-        while api.lives and not stop.begun.is_set():
-            stop.begun.wait(_TICK_S)
+        is_ready = False
+        while api.lives and not stop.begun.wait(_TICK_S):
+            if not is_ready and _readiness(listener) == http.client.OK:
+                is_ready = True
+                announce(address(settings.host, listener))
         api.begin_stop()
         api.join()
     if not stop.begun.is_set():

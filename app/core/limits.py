@@ -323,6 +323,10 @@ MAX_DELIVERIES_AT_ONCE = 4
 
 # Metrics
 
+WORKER_NOTE_INTERVAL_S = 10.0
+"""Seconds between two notes of a worker that it lives, whether it runs a job or not."""
+WORKER_SEEN_S = 30
+"""Seconds after its last note from which on metrics do not count a worker."""
 METRICS_AGE_S = 30.0
 """Seconds for which an API process shows the same queue and the same accounts near their caps in its metrics."""
 

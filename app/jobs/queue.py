@@ -77,6 +77,19 @@ def counts(session: Session, states: Collection[JobState]) -> dict[JobState, int
     return {state: numbers.get(state.value, 0) for state in states}
 
 
+def oldest_wait(session: Session) -> datetime | None:
+    """When the job that has been queued for longest began to wait."""
+    queued = JobRow.state == JobState.QUEUED.value
+    return session.execute(select(func.min(JobRow.waits_since)).where(queued)).scalar_one()
+
+
+def failed(session: Session) -> dict[EndReason, int]:
+    """The number of failed jobs by reason."""
+    query = select(JobRow.reason, func.count()).where(JobRow.state == JobState.FAILED.value)
+    numbers = session.execute(query.group_by(JobRow.reason))
+    return {EndReason(reason): number for reason, number in numbers if reason is not None}
+
+
 def claim(session: Session, *, at: datetime, ttl_s: float, closed: Collection[str] = ()) -> Claim | None:
     """Takes the oldest job of the submitter who waits longest for a turn; ``None`` if no job can be claimed.
 

@@ -119,6 +119,19 @@ class JobDatasetRow(Base):
     dataset_id: Mapped[str] = mapped_column(primary_key=True, index=True)
 
 
+class WorkerRow(Base):
+    """A worker process that has not ended in order.
+
+    Attributes:
+        seen_at: when the process last said that it lives.
+    """
+
+    __tablename__ = "workers"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    seen_at: Mapped[datetime]
+
+
 class ApprovalRow(Base):
     """A dataset whose rules make a job wait for a decision of an owner.
 

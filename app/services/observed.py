@@ -9,11 +9,12 @@ from fractions import Fraction
 
 from app.core import limits
 from app.datasets import catalog
-from app.jobs import queue
-from app.jobs.states import JobState
+from app.jobs import queue, workers
+from app.jobs.states import EndReason, JobState
 from app.ledger import population_totals, populations, repository, statements
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
+from app.webhooks import outbox
 
 NEAR_CAP = (Fraction(4, 5), Fraction(19, 20), Fraction(1))
 """Shares of a cap; metrics count the accounts that have spent or reserved at least such a share."""
@@ -30,12 +31,20 @@ class Observed:
         accounts: number of accounts, with the control chain.
         near_cap: number of living accounts that have spent or reserved at least a share of their cap, by share.
         heads_behind: accounts whose newest entries are in no head outside the database yet.
+        failed: number of failed jobs, by reason.
+        longest_wait_s: whole seconds that the first job of the queue has waited; 0 without a job.
+        deliveries: number of deliveries to webhooks that wait.
+        workers: number of worker processes that live.
     """
 
     jobs: Mapping[JobState, int]
     accounts: int
     near_cap: Mapping[Fraction, int]
     heads_behind: int
+    failed: Mapping[EndReason, int]
+    longest_wait_s: int
+    deliveries: int
+    workers: int
 
 
 def observe(installation: Installation, heads: Heads) -> Observed:
@@ -46,10 +55,14 @@ def observe(installation: Installation, heads: Heads) -> Observed:
     """
     with installation.database.read() as session:
         sizes = repository.sizes(session)
-        jobs = queue.counts(session, WAITING)
+        jobs, failed = queue.counts(session, WAITING), queue.failed(session)
+        deliveries = outbox.n_waiting_in_all(session)
+        at, since = installation.database.now(session), queue.oldest_wait(session)
+        wait_s = 0 if since is None else max(int((at - since).total_seconds()), 0)
+        n_workers = workers.n_alive(session, at=at)
     spent = list(_shares_spent(installation))
     near_cap = {share: sum(it >= share for it in spent) for share in NEAR_CAP}
-    return Observed(jobs, len(sizes), near_cap, heads.n_behind(sizes))
+    return Observed(jobs, len(sizes), near_cap, heads.n_behind(sizes), failed, wait_s, deliveries, n_workers)
 
 
 def _shares_spent(installation: Installation) -> Iterator[Fraction]:

@@ -122,6 +122,11 @@ def oldest(session: Session, webhook_id: str, *, at: datetime) -> DeliveryRow | 
     return session.execute(query.limit(1)).scalar_one_or_none()
 
 
+def n_waiting_in_all(session: Session) -> int:
+    """The number of deliveries that wait, for all webhooks."""
+    return session.execute(select(func.count()).select_from(DeliveryRow)).scalar_one()
+
+
 def settle(session: Session, row: WebhookRow, delivery_id: str, *, accepted: bool, at: datetime) -> None:
     """Removes a delivery that was accepted, or lets the webhook wait twice as long as after the failure before."""
     if accepted:

@@ -3,12 +3,18 @@
 import logging
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
-from app.core.errors import GrovekeeperError, InstallationError, LeaseLost
+from app.core import ids, limits
+from app.core.errors import GrovekeeperError, InstallationError, LeaseLost, Unavailable
 from app.core.logging import about, configure
 from app.core.memory import forbid_core_dumps
+from app.core.periodic import Periodic
 from app.core.settings import Settings
 from app.core.stop_signals import Stop, stop_signals
+from app.db import revisions
+from app.jobs import workers
 from app.services.datasets.erase_due import erase_due
 from app.services.execution.run_job import claim_next, run_job
 from app.services.execution.sweep import expire_jobs, tidy_artifacts, tidy_jobs, tidy_rows
@@ -22,10 +28,14 @@ TIDY_ROWS_INTERVAL_S = 600.0
 _log = logging.getLogger(__name__)
 
 
-def run(settings: Settings) -> int:
+def run(settings: Settings, *, announce: Callable[[], None] = lambda: None) -> int:
     """Works until a signal, then finishes the running job; at the second signal kills its child, whose charge stays.
 
     Must be called on the main thread: children are started from it, so that they die with this process.
+
+    Args:
+        settings: of the installation.
+        announce: called once, before the first look for a job.
 
     Returns:
         The exit code: 0.
@@ -39,17 +49,41 @@ def run(settings: Settings) -> int:
     with stop_signals() as stop:
         installation = Installation.open(settings, pool_size=2)
         try:
-            _Loop(installation, stop).run()
+            with _seen(installation):
+                _Loop(installation, stop, announce).run()
         finally:
             CHILDREN.stop()
             installation.close()
     return 0
 
 
+@contextmanager
+def _seen(installation: Installation) -> Iterator[None]:
+    """Notes that this process lives, at an interval that no job changes, so that metrics can count it."""
+    database, worker_id = installation.database, ids.new(ids.PROCESS)
+
+    def note(_: threading.Event) -> None:
+        if revisions.is_current(database):
+            with database.write() as session:
+                workers.see(session, worker_id, at=database.now(session))
+
+    notes = Periodic("worker", note, interval_s=limits.WORKER_NOTE_INTERVAL_S)
+    notes.start()
+    try:
+        yield
+    finally:
+        notes.stop()
+        with suppress(Unavailable):
+            if revisions.is_current(database):
+                with database.write() as session:
+                    workers.leave(session, worker_id)
+
+
 class _Loop:
-    def __init__(self, installation: Installation, stop: Stop) -> None:
+    def __init__(self, installation: Installation, stop: Stop, announce: Callable[[], None] = lambda: None) -> None:
         self._installation = installation
         self._stop = stop
+        self._announce: Callable[[], None] | None = announce
         self._swept_at = float("-inf")
         self._tidied_rows_at = float("-inf")
         self._heads = Heads(installation)
@@ -84,6 +118,9 @@ class _Loop:
     def _is_ready(self) -> bool:
         if self._heads.read_revision():
             self._heads.confirm()
+            if self._announce is not None:
+                self._announce()
+                self._announce = None
             return True
         return False
 

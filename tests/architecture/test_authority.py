@@ -33,6 +33,9 @@ OF_THE_SERVICE = {
     ("app/services/execution/run_job.py", "_put_back"),
     ("app/services/execution/run_job.py", "_fail"),
     ("app/services/execution/run_job.py", "_register"),
+    # which worker processes live
+    ("app/worker/main.py", "_seen"),
+    ("app/worker/main.py", "note"),
     # the comparison of balances with entries, which locks an account and changes nothing
     ("app/services/ledger/balance_checks.py", "_is_equal_when_locked"),
     # dates of erasure, which owners set

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 import httpx
@@ -17,6 +18,7 @@ import psutil
 import pytest
 
 from app.cli import demo_dataset, own_process
+from app.db import revisions
 from grovekeeper_client.client import Client
 from tests.support.forked_program import ForkedProgram
 from tests.support.forked_program import start as fork
@@ -274,6 +276,15 @@ def test_the_api_alone_is_unready_until_the_upgrade(start: Start, tmp_path: Path
     assert start("db", "upgrade", GROVEKEEPER_ADMIN_KEY=key).wait(timeout=_GIVE_UP_S) == 0
     assert start("db", "status").wait(timeout=_GIVE_UP_S) == 0
     assert _readiness(port) == 200
+    facts = f"(version {version('grovekeeper')}, revision {revisions.head_revision()}, home {tmp_path / 'home'})\n"
+    assert process.stdout is not None
+    assert process.stdout.readline() == f"The API answers at http://127.0.0.1:{port} {facts}"
+    worker = start("worker")
+    assert worker.stdout is not None
+    assert worker.stdout.readline() == f"The worker is ready {facts}"
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(timeout=_GIVE_UP_S) == 0
+    assert worker.stdout.read() == ""
     started = start("keys", "create-admin", "--json")
     assert started.stdout is not None
     for admin in (key, json.loads(started.stdout.read())["key"]):

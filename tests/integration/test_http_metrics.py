@@ -2,15 +2,21 @@
 
 import json
 import re
+import signal
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import delete
 
 from app.core import limits
+from app.jobs import workers
+from app.jobs.tables import JobRow
+from app.webhooks.tables import DeliveryRow
 from tests.support.operations import EXTERNAL
-from tests.support.server import Server, new_idempotency_key
+from tests.support.server import Server, new_idempotency_key, training, worker
 
 DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "grovekeeper.json"
 NAMES = {
@@ -18,9 +24,13 @@ NAMES = {
     "grovekeeper_accounts_near_cap": "gauge",
     "grovekeeper_admissions": "counter",
     "grovekeeper_database_errors": "counter",
+    "grovekeeper_deliveries": "gauge",
+    "grovekeeper_failed_jobs": "gauge",
     "grovekeeper_heads_behind": "gauge",
     "grovekeeper_jobs": "gauge",
+    "grovekeeper_longest_wait_seconds": "gauge",
     "grovekeeper_requests": "counter",
+    "grovekeeper_workers": "gauge",
 }
 """Every metric with its kind. Dashboards and alerts of operators rest on these names."""
 
@@ -97,6 +107,52 @@ def test_the_queue_is_counted_and_a_deleted_dataset_is_not_near_its_cap(idle_ser
     assert _value(queued, near, share="1") == _value(before, near, share="1") + 1
     assert _value(ended, near, share="1") == _value(before, near, share="1")
     idle_server.admin.http.delete(f"/jobs/{job}")
+
+
+def test_the_queue_its_workers_and_its_failures_are_seen(
+    idle_server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(limits, "WORKER_SEEN_S", 600)  # the machine may be busy
+    before = _samples(idle_server)
+    assert _value(before, "grovekeeper_workers") == 0
+    dataset = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1"})["id"]
+    analyst = idle_server.granted(dataset, "analyst")
+    job = analyst.http.post("/train", json=training(dataset), headers=new_idempotency_key()).json()["job_id"]
+    with idle_server.database.write() as session:
+        session.get_one(JobRow, job).waits_since -= timedelta(hours=1)
+    assert idle_server.admin.http.delete(f"/keys/{analyst.id}").status_code == 204
+    waiting = _samples(idle_server)
+    assert 3_600 <= _value(waiting, "grovekeeper_longest_wait_seconds") < 7_200
+    with worker(idle_server.settings, log=tmp_path / "log") as process:
+        assert idle_server.ended(job)["state"] == "failed"
+        ended = _samples(idle_server)
+        assert _value(ended, "grovekeeper_workers") == 1
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=600) == 0
+    assert _value(_samples(idle_server), "grovekeeper_workers") == 0, "it ended in order"
+    failed = {"reason": "revoked"}
+    name = "grovekeeper_failed_jobs"
+    assert _value(ended, name, **failed) == _value(before, name, **failed) + 1
+
+
+def test_a_delivery_that_waits_is_counted(idle_server: Server) -> None:
+    before = _samples(idle_server)
+    with idle_server.database.write() as session:
+        at = idle_server.database.now(session)
+        session.add(DeliveryRow(id="dl_waits", webhook_id="wh_none", event="job.ended", body={}, created_at=at))
+    after = _samples(idle_server)
+    with idle_server.database.write() as session:
+        session.execute(delete(DeliveryRow).where(DeliveryRow.id == "dl_waits"))
+    assert _value(after, "grovekeeper_deliveries") == _value(before, "grovekeeper_deliveries") + 1
+
+
+def test_a_worker_that_was_killed_is_not_counted_for_long(idle_server: Server) -> None:
+    with idle_server.database.write() as session:
+        at = idle_server.database.now(session) - timedelta(seconds=limits.WORKER_SEEN_S + 1)
+        workers.see(session, "pr_killed", at=at)
+    assert _value(_samples(idle_server), "grovekeeper_workers") == 0
+    with idle_server.database.write() as session:
+        workers.leave(session, "pr_killed")
 
 
 def _expressions(panel: dict[str, Any]) -> list[str]:

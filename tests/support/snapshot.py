@@ -18,6 +18,7 @@ from app.access import leases
 from app.db import migrate, table_files
 from app.db.engine import parse_url
 from app.db.revisions import head_revision
+from app.jobs import workers
 from tests.support.server import Server, new_idempotency_key, running_server, training, worker
 
 _FOLDER = Path(__file__).parents[1] / "migration" / "data"
@@ -89,6 +90,7 @@ def _use(server: Server, log: Path) -> None:
     _reject_a_job(server)
     with server.database.write() as session:
         leases.renew(session, "pr_of_a_process_that_died", last_act=1)
+        workers.see(session, "pr_of_a_worker_that_died", at=server.database.now(session))
     cancelled = server.submitted(labs).json()["job_id"]
     assert server.admin.http.delete(f"/jobs/{cancelled}").is_success
     erased = server.uploaded(name="erased")["id"]
