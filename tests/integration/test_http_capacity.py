@@ -1,16 +1,19 @@
 """Requests of one kind that block leave threads for every other kind, and those of one key leave threads for others."""
 
+import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
 import pytest
 
 from app.api import predictions, uploads
-from app.api.capacity import THREADS, Work
+from app.api.capacity import THREADS, Client, Turns, Work
 from app.api.routes import datasets, keys, ledger, models
 from app.core import limits
 from app.core.errors import NotFound
@@ -130,3 +133,58 @@ def test_a_hostile_key_does_not_delay_its_revocation(server: Server, monkeypatch
         finally:
             release.set()
         assert {each.result().status_code for each in sent} <= {401, 404, 429}
+
+
+@on_one_server
+def test_queued_requests_of_clients_that_went_away_do_not_begin(
+    server: Server, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one whose body is large: its connection is read on, so that the service sees its end."""
+    monkeypatch.setattr(limits, "MAX_THREADS_PER_KEY", 1)
+    monkeypatch.setattr(limits, "LARGE_BODY_BYTES", 2**20)
+    release, entered, begun = threading.Event(), threading.Semaphore(0), list[int]()
+    original = predictions.predict
+
+    def wait(*arguments: Any, **options: Any) -> Any:
+        begun.append(len(arguments[3]))
+        entered.release()
+        release.wait(timeout=120)
+        return original(*arguments, **options)
+
+    waiting = list[object]()
+    begin = Turns.begin
+
+    async def counted(turns: Turns, client: Client) -> None:
+        waiting.append(client)
+        try:
+            await begin(turns, client)
+        finally:
+            waiting.remove(client)
+
+    monkeypatch.setattr(Turns, "begin", counted)
+    monkeypatch.setattr(predictions, "predict", wait)
+    key = server.caller("admin").key
+    bodies = [json.dumps({"rows": [{"age": 1}] * n_rows}).encode() for n_rows in (1_000, 10_000, 400, 2_000)]
+    heads = (
+        f"POST /models/{model}/predict HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
+        f"Content-Type: application/json\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        for body in bodies
+    )
+    with ExitStack() as held:
+        port = httpx.URL(server.url).port or 0
+        sockets = [held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60)) for _ in bodies]
+        for connection, head, body in zip(sockets, heads, bodies, strict=True):
+            connection.sendall(head)
+            time.sleep(0.1)  # the service waits for the body, and then gets it at once
+            connection.sendall(body)
+            if connection is sockets[0]:
+                assert entered.acquire(timeout=60)
+        for n_waiting, leaving in ((3, sockets[1:3]), (1, [])):
+            while len(waiting) != n_waiting:
+                time.sleep(0.01)
+            for connection in leaving:
+                connection.close()
+        release.set()
+        for connection in (sockets[0], sockets[3]):
+            assert connection.recv(13) == b"HTTP/1.1 200 "
+    assert begun == [len(bodies[0]), len(bodies[3])]
