@@ -33,7 +33,6 @@ class Work(StrEnum):
     EXPORT = "export"
     CONVERSION = "conversion"
     PREDICTION = "prediction"
-    LARGE_BODY = "large body"
 
 
 THREADS: Mapping[Work, int] = {
@@ -49,10 +48,7 @@ THREADS: Mapping[Work, int] = {
     Work.CONVERSION: limits.MAX_CONVERSIONS_AT_ONCE,
     Work.PREDICTION: limits.MAX_PREDICTIONS_AT_ONCE,
 }
-"""Threads by kind of work. Their sum is the number of database connections: each thread can hold one.
-
-Requests with large bodies take turns, too, but their bodies arrive without a thread.
-"""
+"""Threads by kind of work. Their sum is the number of database connections: each thread can hold one."""
 
 _ADMINISTRATION = re.compile(r"(/keys|/metrics|/ui/admin|(/ui)?/datasets/[^/]+/grants)(/.*)?")
 
@@ -89,10 +85,11 @@ CLIENT: ContextVar[Client] = ContextVar("client")
 
 
 class Turns:
-    """Gives the threads of one kind of work to keys in turns; a key uses ``limits.MAX_THREADS_PER_KEY`` at a time."""
+    """Gives the threads of one kind of work to keys in turns; a key uses ``n_of_key`` at a time."""
 
-    def __init__(self, n_threads: int) -> None:
+    def __init__(self, n_threads: int, n_of_key: int) -> None:
         self._n_free = n_threads
+        self._n_of_key = n_of_key
         self._running: Counter[str | None] = Counter()
         self._waiting: dict[str | None, deque[asyncio.Future[None]]] = {}
 
@@ -147,7 +144,7 @@ class Turns:
             self._waiting[key_id] = queue
 
     def _may_run(self, key_id: str | None) -> bool:
-        return self._n_free > 0 and self._running[key_id] < limits.MAX_THREADS_PER_KEY
+        return self._n_free > 0 and self._running[key_id] < self._n_of_key
 
     def _take(self, key_id: str | None) -> None:
         self._n_free -= 1
@@ -158,8 +155,8 @@ class Capacities:
     """The threads of one process by kind of work, and the large bodies in its memory."""
 
     def __init__(self) -> None:
-        self._turns = {work: Turns(n_threads) for work, n_threads in THREADS.items()}
-        self._turns[Work.LARGE_BODY] = Turns(limits.MAX_LARGE_BODIES)
+        self._turns = {work: Turns(n_threads, limits.MAX_THREADS_PER_KEY) for work, n_threads in THREADS.items()}
+        self._large_bodies = Turns(limits.MAX_LARGE_BODIES, limits.MAX_LARGE_BODIES_PER_KEY)
         self._threads = CapacityLimiter(sum(THREADS.values()))
 
     @asynccontextmanager
@@ -195,14 +192,14 @@ class Capacities:
             ClientDisconnect: the client went away before its turn.
         """
         client = CLIENT.get()
-        await self._turns[Work.LARGE_BODY].begin(client)
+        await self._large_bodies.begin(client)
         client.has_large_body = True
 
     def end_large_body(self, client: Client) -> None:
         """End the turn of a request that was answered, if it has one."""
         if client.has_large_body:
             client.has_large_body = False
-            self._turns[Work.LARGE_BODY].end(client.key_id)
+            self._large_bodies.end(client.key_id)
 
 
 def work_of_authentication(authorization: str | None, *, provider: IdentityProvider | None) -> Work:

@@ -220,8 +220,10 @@ MAX_FOLLOWERS_PER_KEY = 32
 """Event streams of one key in one API process."""
 MAX_THREADS_PER_KEY = 2
 """Threads of one kind of work that the requests of one key use at a time; its further requests wait for their turn."""
-LARGE_BODY_BYTES = 64 * 1024
-"""Bytes of a body beyond which the rest waits for its turn; those of one key are received two at a time."""
+LARGE_BODY_BYTES = 256 * 1024
+"""Bytes of a body beyond which the rest waits for its turn."""
+MAX_LARGE_BODIES_PER_KEY = 1
+"""Large bodies of one key in the memory of one API process: Python builds their values while no other thread runs."""
 MAX_LARGE_BODIES = 64
 """Large bodies in the memory of one API process, except for uploads, which go to files."""
 MAX_CONNECTIONS = 2_048

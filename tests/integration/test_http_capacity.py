@@ -140,8 +140,6 @@ def test_queued_requests_of_clients_that_went_away_do_not_begin(
     server: Server, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also one whose body is large: its connection is read on, so that the service sees its end."""
-    monkeypatch.setattr(limits, "MAX_THREADS_PER_KEY", 1)
-    monkeypatch.setattr(limits, "LARGE_BODY_BYTES", 2**20)
     release, entered, begun = threading.Event(), threading.Semaphore(0), list[int]()
     original = predictions.predict
 
@@ -164,7 +162,7 @@ def test_queued_requests_of_clients_that_went_away_do_not_begin(
     monkeypatch.setattr(Turns, "begin", counted)
     monkeypatch.setattr(predictions, "predict", wait)
     key = server.caller("admin").key
-    bodies = [json.dumps({"rows": [{"age": 1}] * n_rows}).encode() for n_rows in (1_000, 10_000, 400, 2_000)]
+    bodies = [json.dumps({"rows": [{"age": 1}] * n_rows}).encode() for n_rows in (1_000, 1_100, 10_000, 400, 2_000)]
     heads = (
         f"POST /models/{model}/predict HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
         f"Content-Type: application/json\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode()
@@ -177,14 +175,14 @@ def test_queued_requests_of_clients_that_went_away_do_not_begin(
             connection.sendall(head)
             time.sleep(0.1)  # the service waits for the body, and then gets it at once
             connection.sendall(body)
-            if connection is sockets[0]:
+            if connection in sockets[: limits.MAX_THREADS_PER_KEY]:
                 assert entered.acquire(timeout=60)
-        for n_waiting, leaving in ((3, sockets[1:3]), (1, [])):
+        for n_waiting, leaving in ((3, sockets[2:4]), (1, [])):
             while len(waiting) != n_waiting:
                 time.sleep(0.01)
             for connection in leaving:
                 connection.close()
         release.set()
-        for connection in (sockets[0], sockets[3]):
+        for connection in (*sockets[:2], sockets[4]):
             assert connection.recv(13) == b"HTTP/1.1 200 "
-    assert begun == [len(bodies[0]), len(bodies[3])]
+    assert begun == [len(bodies[index]) for index in (0, 1, 4)]

@@ -9,7 +9,6 @@ from starlette.requests import ClientDisconnect
 
 from app.api import capacity
 from app.api.capacity import CLIENT, Capacities, Client, Turns, Work, is_administration
-from app.core import limits
 
 
 def _client(key_id: str | None) -> Client:
@@ -27,7 +26,7 @@ def _order(asked: str, *, n_threads: int = 1, act: Callable[[list[Client]], None
     """The order in which requests of keys get a thread, one at a time ended; each letter is a request of that key."""
 
     async def run() -> str:
-        turns, begun = Turns(n_threads), []
+        turns, begun = Turns(n_threads, 2), []
         clients = [_client(key_id) for key_id in asked]
 
         async def request(client: Client) -> None:
@@ -54,11 +53,9 @@ def test_keys_take_turns_whatever_the_number_of_their_requests() -> None:
     assert _order("aaaaa") == "aaaaa"
 
 
-def test_a_key_has_its_share_of_the_threads_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_THREADS_PER_KEY", 2)
-
+def test_a_key_has_its_share_of_the_threads_and_no_more() -> None:
     async def run() -> list[str]:
-        turns, begun = Turns(4), []
+        turns, begun = Turns(4, 2), []
 
         async def request(key_id: str) -> None:
             await turns.begin(_client(key_id))
@@ -79,12 +76,12 @@ def test_work_of_a_client_that_went_away_does_not_begin() -> None:
     with pytest.raises(ClientDisconnect):
         gone = _client("a")
         gone.leave()
-        asyncio.run(Turns(1).begin(gone))
+        asyncio.run(Turns(1, 1).begin(gone))
 
 
 def test_a_request_that_is_cancelled_at_its_turn_gives_the_thread_back() -> None:
     async def run() -> None:
-        turns = Turns(1)
+        turns = Turns(1, 1)
         await turns.begin(_client("a"))
         waits = asyncio.create_task(turns.begin(_client("b")))
         await _settled()
@@ -123,9 +120,7 @@ def test_a_queued_function_of_a_client_that_went_away_is_never_called(monkeypatc
     assert called == [0, 2]
 
 
-def test_large_bodies_of_a_key_arrive_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_THREADS_PER_KEY", 1)
-
+def test_large_bodies_of_a_key_arrive_in_turns() -> None:
     async def run() -> list[str | None]:
         capacities, clients, begun = Capacities(), [_client(key_id) for key_id in "aab"], []
 
