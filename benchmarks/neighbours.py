@@ -88,7 +88,11 @@ def attack_for_ever(port: int, attack: Attack) -> None:
     """The main function of the hostile process."""
 
     async def run() -> None:
-        await asyncio.gather(*(_hostile(port, attack, first) for first in range(attack.n_connections)))
+        async with asyncio.TaskGroup() as clients:
+            for first in range(attack.n_connections):
+                clients.create_task(_hostile(port, attack, first))
+            await asyncio.sleep(_WARM_S)
+            print("attacking", flush=True)
 
     asyncio.run(run())
 
@@ -98,9 +102,11 @@ def attacked(port: int, attack: Attack) -> Iterator[None]:
     """An attack in a process of its own."""
     with tempfile.NamedTemporaryFile() as file:
         Path(file.name).write_bytes(pickle.dumps((port, attack)))
-        process = subprocess.Popen([sys.executable, "-m", "benchmarks.neighbours", "--attack", file.name], cwd=_HERE)
+        program = [sys.executable, "-m", "benchmarks.neighbours", "--attack", file.name]
+        process = subprocess.Popen(program, cwd=_HERE, stdout=subprocess.PIPE)
         try:
-            time.sleep(_WARM_S + 0.5)
+            assert process.stdout is not None
+            process.stdout.readline()
             yield
         finally:
             process.kill()
