@@ -166,13 +166,15 @@ FREE_UNPACKED_BYTES = 16 * 1024 * 1024
 MAX_COLUMNAR_RATIO = 1_000
 """Bytes of cells that one byte of Parquet or Arrow may become: a column of few categories takes some bits per cell."""
 MAX_ROW_GROUPS = 32_768
-"""Row groups of an upload of Parquet, and record batches of an Arrow file."""
+"""Row groups of an upload of Parquet, and record batches of one of Arrow."""
 MAX_PARQUET_METADATA_BYTES = 16 * 1024 * 1024
 """Bytes of the footer of an upload of Parquet, which is read into memory whole."""
 MAX_UPLOAD_COLUMNS = 2 * MAX_FEATURES
 """Columns of an upload of Parquet or Arrow; more are refused before their names are compared."""
 DECODER_MEMORY_BYTES = 1024**3
 """Memory of the process that decodes an upload of Parquet or Arrow: a page, a record batch and its dictionaries."""
+MAX_DECODERS = 2
+"""Processes of one machine that decode uploads of Parquet or Arrow at the same time."""
 DECODER_CPU_S = 1_200
 """Seconds of CPU time of the process that decodes an upload."""
 DECODER_SILENCE_S = 600

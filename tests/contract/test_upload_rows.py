@@ -1,13 +1,25 @@
 """The bounds on rows and bytes cover all uploads of a dataset together; jobs read all rows."""
 
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyarrow as pa
 import pytest
 
 from app.core import limits
-from app.core.errors import TooLarge
+from app.core.errors import TooLarge, Unavailable
 from app.core.stores import StoredFile
-from app.datasets import catalog, row_files, row_layout
+from app.datasets import admission, catalog, row_files, row_layout
+from app.datasets.body_forms import BodyForm
+from app.datasets.columnar import seats
 from tests.support import people
+from tests.support.columnar import body_of
 from tests.support.crash_scene import Scene
+from tests.support.databases import on_one_database
 
 ROWS_OF_AN_UPLOAD = 40
 
@@ -76,3 +88,55 @@ def _is_within_the_bound(scene: Scene, *, n_uploads: int) -> bool:
     files = [file for kind in ("rows", "prints") for file in (home / kind / scene.dataset_id).iterdir()]
     names = {file.stem for file in files}
     return len(epochs) == n_uploads and names == set(epochs) and _size_bytes(scene) <= limits.MAX_DATASET_BYTES
+
+
+@on_one_database
+def test_decoders_of_all_processes_of_a_machine_have_one_bound(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each decodes in up to a gigabyte of memory. CSV needs no decoder."""
+    installation, body = scene.installation, b"age,income\n1,low\n"
+    table = body_of(pa.table({"age": [2], "income": ["low"]}), BodyForm.PARQUET)
+    dataset = people.declared(installation)["id"]
+    monkeypatch.setattr(admission, "WAIT_S", 0.3)
+    with ExitStack() as elsewhere:
+        for _ in range(limits.MAX_DECODERS):
+            elsewhere.enter_context(holder_of_a_seat(installation.home))
+        with pytest.raises(Unavailable) as refused:
+            people.upload(installation, dataset, table, form=BodyForm.PARQUET)
+        assert refused.value.retry_after_s == admission.RETRY_AFTER_S
+        assert people.upload(installation, dataset, body)["rows"] == 1
+    assert people.upload(installation, dataset, table, form=BodyForm.PARQUET)["rows"] == 1, "a process that died"
+
+
+@contextmanager
+def holder_of_a_seat(home: Path) -> Iterator[None]:
+    """Another process with a seat, which is killed when the block ends."""
+    program = (
+        "import sys, time; from pathlib import Path; from app.datasets.columnar.seats import decoder_seat\n"
+        "with decoder_seat(Path(sys.argv[1])): print('seated', flush=True); time.sleep(600)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program, str(home)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "seated\n"
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_an_upload_waits_for_a_seat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_DECODERS", 1)
+    order: list[str] = []
+
+    def second() -> None:
+        with seats.decoder_seat(tmp_path):
+            order.append("second")
+
+    with seats.decoder_seat(tmp_path):
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        waiting.join(0.3)
+        order.append("first")
+    waiting.join(60)
+    assert order == ["first", "second"]

@@ -79,7 +79,7 @@ def test_the_documented_limits_equal_those_of_the_code() -> None:
         f"and at most {limits.MAX_GZIP_RATIO} times the packed size ({limits.FREE_UNPACKED_BYTES // mebi} MiB are "
         f"always free); {limits.MAX_DATASET_BYTES // gibi} GiB of stored files per dataset. An upload of Parquet or "
         f"Arrow becomes at most {limits.MAX_COLUMNAR_RATIO:,} times its size of CSV, has at most "
-        f"{limits.MAX_ROW_GROUPS:,} row groups or record batches in a file and "
+        f"{limits.MAX_ROW_GROUPS:,} row groups or record batches and "
         f"{limits.MAX_PARQUET_METADATA_BYTES // mebi} MiB of Parquet metadata, and is "
         f"decoded in {limits.DECODER_MEMORY_BYTES // gibi} GiB of memory:"
     )

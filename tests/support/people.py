@@ -54,6 +54,7 @@ def upload(
     *,
     key: str | None = None,
     principal: Principal = OWNER,
+    form: BodyForm = BodyForm.CSV,
     **terms: bool,
 ) -> dict[str, Any]:
     """Uploads rows and returns the owner's report. ``terms``: of :class:`UploadTerms`. Raises the service's errors."""
@@ -61,7 +62,7 @@ def upload(
     request = None if key is None else IdempotentRequest(principal.key_id, route, key, b"." * 32)
     with installation.spool() as file:
         file.write(body)
-        spooled = SpooledBody(file, UploadTerms(BodyForm.CSV, **terms), hashlib.sha256(body).digest())
+        spooled = SpooledBody(file, UploadTerms(form, **terms), hashlib.sha256(body).digest())
         answer = upload_rows(installation, principal, dataset_id, spooled, request=request)
     return dict(json.loads(answer.body))
 

@@ -12,7 +12,7 @@ import io
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum, auto
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +44,7 @@ _BATCH_ROWS = (2**8, 2**15)
 _MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 _TAIL_BYTES = 8
 _BUFFER_BYTES = 64 * 1024
+_AHEAD_BYTES = 256 * 1024
 _FLOAT_BYTES = 8
 _NUMBER_BYTES = 40
 """Bytes of a number as text, at most."""
@@ -101,10 +102,10 @@ def _opened(file: BinaryIO, form: BodyForm, categories: Collection[str]) -> tupl
         case BodyForm.PARQUET:
             return _parquet(file, categories)
         case BodyForm.ARROW_STREAM:
-            stream = pa_ipc.open_stream(file, options=_ipc_options())
+            stream = pa_ipc.open_stream(_ahead(file), options=_ipc_options())
             return stream.schema, _checked(stream)
         case BodyForm.ARROW_FILE:
-            opened = pa_ipc.open_file(file, options=_ipc_options())
+            opened = pa_ipc.open_file(_ahead(file), options=_ipc_options())
             if opened.num_record_batches > limits.MAX_ROW_GROUPS:
                 raise Refused(Problem.ROW_GROUPS)
             return opened.schema, _checked(map(opened.get_batch, range(opened.num_record_batches)))
@@ -112,13 +113,25 @@ def _opened(file: BinaryIO, form: BodyForm, categories: Collection[str]) -> tupl
             raise ValueError("not a columnar form")
 
 
+def _ahead(file: BinaryIO) -> BinaryIO:
+    """The body, read in advance: a record batch takes three reads, each of which asks the service."""
+    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, file), _AHEAD_BYTES))
+
+
 def _ipc_options() -> Any:
     return pa_ipc.IpcReadOptions(use_threads=False)
 
 
 def _checked(batches: Any) -> Iterator[pa.RecordBatch]:
-    """Record batches whose offsets, indices and texts are valid: the format's reader does not look at them."""
-    for batch in batches:
+    """Record batches whose offsets, indices and texts are valid: the format's reader does not look at them.
+
+    Empty ones are left out: each would take as long as thousands of rows.
+    """
+    for number, batch in enumerate(batches):
+        if number >= limits.MAX_ROW_GROUPS:  # a stream does not say in advance how many there are
+            raise Refused(Problem.ROW_GROUPS)
+        if not batch.num_rows:
+            continue
         batch.validate()
         for column in batch.columns:
             if not _is_plain_text(column):

@@ -2,7 +2,7 @@
 
 import hmac
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, BinaryIO
@@ -19,6 +19,7 @@ from app.datasets import catalog, row_files
 from app.datasets.admission import AdmissionBook
 from app.datasets.body_forms import BodyForm
 from app.datasets.cells import digest_key
+from app.datasets.columnar import seats
 from app.services.authorization import acting, authorized_dataset, present
 from app.services.datasets.books import opened_book
 from app.services.installation import Installation
@@ -198,9 +199,9 @@ class _Upload:
             fingerprints.installation_key(store),
             body=self._fingerprint(body),
         )
-        return ingest.ingest_rows(
-            body.file, destination, rules=rules, book=self._book, prints=prints, form=body.terms.form
-        )
+        form = body.terms.form
+        with seats.decoder_seat(self._installation.home) if form.is_columnar else nullcontext():
+            return ingest.ingest_rows(body.file, destination, rules=rules, book=self._book, prints=prints, form=form)
 
     def _fingerprint(self, body: SpooledBody) -> bytes:
         """Recognises a body that the same key sends again, and says nothing without the dataset's data key."""

@@ -259,6 +259,12 @@ def test_row_groups_and_columns_have_limits(monkeypatch: pytest.MonkeyPatch) -> 
     assert _refused(body_of(_table(), BodyForm.PARQUET, row_group_size=1)) is Problem.ROW_GROUPS
     batches = pa.concat_tables([_table()] * 3)
     assert _refused(body_of(batches, BodyForm.ARROW_FILE), BodyForm.ARROW_FILE) is Problem.ROW_GROUPS
+    assert _refused(body_of(batches, BodyForm.ARROW_STREAM), BodyForm.ARROW_STREAM) is Problem.ROW_GROUPS
+    stream = io.BytesIO()
+    with pa.ipc.new_stream(stream, _table().schema) as writer:
+        for _ in range(3):
+            writer.write_batch(_table().to_batches()[0].slice(0, 0))
+    assert _refused(stream.getvalue(), BodyForm.ARROW_STREAM) is Problem.ROW_GROUPS
     monkeypatch.setattr(limits, "MAX_UPLOAD_COLUMNS", 4)
     assert _refused(body_of(_table(), BodyForm.ARROW_STREAM), BodyForm.ARROW_STREAM) is Problem.COLUMNS
 
