@@ -272,7 +272,8 @@ def _members(error: GrovekeeperError) -> dict[str, Any]:
         case errors.InvalidRequest():
             return {"errors": [_field_problem(item) for item in error.errors[: limits.MAX_REPORTED_PROBLEMS]]}
         case errors.RowsInvalid() | errors.CellsUnread():
-            return {"columns": [vars(item) for item in error.columns]}
+            columns = [{name: value for name, value in vars(item).items() if value} for item in error.columns]
+            return {"columns": [{"name": ""} | column for column in columns]}
     names = next((listed for kind, listed in _MEMBERS.items() if isinstance(error, kind)), ())
     return {name: getattr(error, name) for name in names}
 

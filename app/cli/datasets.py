@@ -124,9 +124,23 @@ def _require_file(file: Path) -> None:
 def _upload(call: Remote, client: "Client", dataset: str, file: Path, **options: Any) -> dict[str, Any]:
     with call.output.progress_of_bytes() as progress:
         bar = progress.add_task(file.name, total=file.stat().st_size)
-        return client.upload_rows(
-            dataset, file, on_progress=lambda sent: progress.update(bar, completed=sent), **options
-        )
+        try:
+            return client.upload_rows(
+                dataset, file, on_progress=lambda sent: progress.update(bar, completed=sent), **options
+            )
+        except ApiProblem as problem:
+            _name_columns(problem, file)
+            raise
+
+
+def _name_columns(problem: ApiProblem, file: Path) -> None:
+    """Names the columns that are not declared: the service states their places and repeats no text of a file."""
+    from grovekeeper_client.tables import read_header  # loads the client's tables, which few commands need
+
+    for column in problem.body.get("columns", ()):
+        if "positions" in column:
+            header = read_header(file)
+            column["names"] = [header[place - 1] for place in column["positions"] if place <= len(header)]
 
 
 def _print_report(output: Output, dataset: str, report: dict[str, Any]) -> None:

@@ -131,11 +131,7 @@ class Output:
         for error in body.get("errors", ()):
             self.complain(f"  {field_problems.in_words(error)}")
         for column in body.get("columns", ()):
-            times = "" if column["count"] == 1 else f", {column['count']} times"
-            share = f" ({column['percent']} %)" if "percent" in column else ""
-            self.complain(
-                f"  {column['name'] or '(not declared)'}: {column['problem'].replace('-', ' ')}{times}{share}"
-            )
+            self.complain(f"  {field_problems.column_in_words(column)}")
         if body.get("type") in _INSISTING:
             self.complain(f"  to store the file nevertheless, add {_INSISTING[body['type']]}")
 

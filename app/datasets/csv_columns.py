@@ -107,6 +107,9 @@ class _Column:
         self.n_missing = 0
         self.n_unknown = 0
         self._problems: Counter[str] = Counter()
+        self._first_rows: dict[str, int] = {}
+        self._n_read = 0
+        """Rows of the blocks before the present one."""
 
     @property
     def report(self) -> ColumnReport:
@@ -116,21 +119,32 @@ class _Column:
     def problems(self) -> list[ColumnProblem]:
         """The problems so far. The arrays of a column with problems must not be stored."""
         counts = ((problem, self._problems[problem]) for problem in PROBLEMS)
-        return [ColumnProblem(self.name, problem, count) for problem, count in counts if count]
+        return [
+            ColumnProblem(self.name, problem, count, self._first_rows.get(problem))
+            for problem, count in counts
+            if count
+        ]
 
     def _refuse(self, problem: str, count: int) -> None:
         self._problems[problem] += count
+
+    def _refuse_rows(self, problem: str, is_refused: NDArray[np.bool_]) -> None:
+        """Refuses rows of the present block."""
+        count = int(np.count_nonzero(is_refused))
+        if count:
+            self._first_rows.setdefault(problem, self._n_read + int(is_refused.argmax()) + 1)
+        self._refuse(problem, count)
 
     def _look_at_undeclared(self, texts: _Texts) -> None:
         """Refuses bytes and line breaks that no declared value contains, in cells that are no declared value."""
         self._refuse("not-text", texts.count(pc.match_substring(texts.values, NOT_TEXT)))
         self._refuse("line-break", texts.count(pc.match_substring_regex(texts.values, _LINE_BREAK)))
 
-    def _empty(self, count: int, *, is_legal: bool) -> None:
+    def _empty(self, is_empty: NDArray[np.bool_], *, is_legal: bool) -> None:
         if is_legal:
-            self.n_missing += count
+            self.n_missing += int(np.count_nonzero(is_empty))
         else:
-            self._refuse("empty", count)
+            self._refuse_rows("empty", is_empty)
 
 
 class NumberColumn(_Column):
@@ -141,43 +155,44 @@ class NumberColumn(_Column):
         self._feature = feature
 
     def read(self, cells: pa.Array) -> Cells:
-        """Reads one block of text or numbers. A block with problems has fewer stored cells than it should."""
+        """Reads one block of text or numbers. In a block with problems, refused cells are zeros."""
         if pa.types.is_dictionary(cells.type):
             cells = cells.dictionary_decode()
         is_text = pa.types.is_string(cells.type)
         values: NDArray[np.float64] = self._parse(cells) if is_text else cells.to_numpy(zero_copy_only=False)
         is_empty = np.isnan(values)
-        self._empty(int(np.count_nonzero(is_empty)), is_legal=self._feature.missing)
+        self._empty(is_empty, is_legal=self._feature.missing)
         if self._feature.type == "integer":
-            self._refuse("not-an-integer", int(np.count_nonzero((np.rint(values) != values) & ~is_empty)))
+            self._refuse_rows("not-an-integer", (np.rint(values) != values) & ~is_empty)
+        self._n_read += len(values)
         self.n_clamped += count_out_of_bounds(self._feature, values)
         sanitised = sanitise_numbers(self._feature, values)
         mask = is_empty if is_empty.any() else None
         return Cells(pa.array(sanitised, pa.float64(), mask=mask), pa.array(values, pa.float64()))
 
     def _parse(self, text: pa.Array) -> NDArray[np.float64]:
-        """The cells as floats, NaN for empty cells. Counts and drops cells that are no numbers."""
+        """The cells as floats, NaN for empty cells and zero for refused ones, which are no numbers."""
         parsed = _cast(text, pa.float64())
         if parsed is None:  # a cell is empty, or has spaces, or is no number
             text = _nulled(pc.ascii_trim(text, characters=" \t"))
             parsed = _cast(text, pa.float64())
         if parsed is None:
-            text = self._only(text, pc.invert(pc.match_substring(text, NOT_TEXT)), problem="not-text")
-            text = self._only(text, pc.match_substring_regex(text, _NUMBER), problem="not-a-number")
+            text = self._refused(text, pc.invert(pc.match_substring(text, NOT_TEXT)), problem="not-text")
+            text = self._refused(text, pc.match_substring_regex(text, _NUMBER), problem="not-a-number")
             parsed = text.cast(pa.float64())
         # The parser reads "nan(anything)" as NaN; only the plain word is an empty cell here.
         is_nan = pc.is_nan(parsed)
         if is_nan.true_count:
             is_legal = pc.or_(pc.invert(is_nan), pc.match_substring_regex(text, _NAN))
-            parsed = self._only(parsed, is_legal, problem="not-a-number")
+            parsed = self._refused(parsed, is_legal, problem="not-a-number")
         values: NDArray[np.float64] = parsed.to_numpy(zero_copy_only=False)
         return values
 
-    def _only(self, cells: pa.Array, is_legal: pa.Array, *, problem: str) -> pa.Array:
-        """The legal and the empty cells. Counts the others as a problem."""
+    def _refused(self, cells: pa.Array, is_legal: pa.Array, *, problem: str) -> pa.Array:
+        """The cells with zeros in place of those that are neither legal nor empty, which are a problem."""
         is_legal = pc.fill_null(is_legal, True)
-        self._refuse(problem, len(cells) - is_legal.true_count)
-        return cells.filter(is_legal)
+        self._refuse_rows(problem, ~is_legal.to_numpy(zero_copy_only=False))
+        return pc.if_else(is_legal, cells, pa.scalar("0").cast(cells.type))
 
 
 class CategoryColumn(_Column):
@@ -194,13 +209,13 @@ class CategoryColumn(_Column):
         codes = pc.index_in(texts.values, self._categories)
         if codes.null_count:  # no category is empty
             is_empty, is_undeclared = pc.equal(texts.values, ""), codes.is_null()
-            n_empty = texts.count(is_empty)
-            self._empty(n_empty, is_legal=self._feature.missing)
-            self.n_unknown += texts.count(is_undeclared) - n_empty
+            self._empty(texts.of_cells(is_empty).to_numpy(zero_copy_only=False), is_legal=self._feature.missing)
+            self.n_unknown += texts.count(is_undeclared) - texts.count(is_empty)
             self._look_at_undeclared(texts.only(is_undeclared))
             other = pa.scalar(self._feature.other_code, pa.int32())
             missing = pa.scalar(self._feature.missing_code, pa.int32())
             codes = pc.if_else(is_empty, missing, pc.fill_null(codes, other))
+        self._n_read += len(cells)
         return Cells(texts.of_cells(codes), cells)
 
 

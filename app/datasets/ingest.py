@@ -195,8 +195,8 @@ def _positions(header: Sequence[str], rules: RowRules) -> list[int]:
     A header in another Unicode form than the declaration means the declared column that looks the same.
 
     Raises:
-        RowsInvalid: ``missing-column`` and ``duplicate-column`` by name; ``unknown-column`` as a number of columns
-            without a name, because a headerless file has a person's values where names should be.
+        RowsInvalid: ``missing-column`` and ``duplicate-column`` by name; ``unknown-column`` by the columns' places,
+            because a headerless file has a person's values where names should be.
     """
     declared = _declared(rules)
     by_name = {composed(name): name for name in declared} | {name: name for name in declared}
@@ -204,9 +204,10 @@ def _positions(header: Sequence[str], rules: RowRules) -> list[int]:
     counts = Counter(names)
     problems = [ColumnProblem(name, "missing-column", 1) for name in declared if name not in counts]
     problems += [ColumnProblem(name, "duplicate-column", counts[name]) for name in declared if counts[name] > 1]
-    n_unknown = len(names) - sum(counts[name] for name in declared)
-    if n_unknown:
-        problems.append(ColumnProblem("", "unknown-column", n_unknown))
+    unknown = [place for place, name in enumerate(names, start=1) if name not in set(declared)]
+    if unknown:
+        shown = tuple(unknown[: limits.MAX_REPORTED_PROBLEMS])
+        problems.append(ColumnProblem("", "unknown-column", len(unknown), positions=shown))
     if problems:
         raise RowsInvalid(problems)
     position = {name: index for index, name in enumerate(declared)}

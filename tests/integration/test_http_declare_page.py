@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.pages import fields as form_fields
-from tests.support.pages import hidden, signed_in
+from tests.support.pages import hidden, signed_in, text_of
 from tests.support.server import Server, declaration, new_idempotency_key
 
 PATH = "/ui/datasets/new"
@@ -64,6 +64,17 @@ def test_a_public_dataset_is_declared_without_a_budget(idle_server: Server) -> N
     assert declared.status_code == 303, declared.text
     shown = idle_server.admin.http.get(declared.headers["Location"].removeprefix("/ui")).json()
     assert (shown["visibility"], shown["account"], shown["privacy_unit"]["column"]) == ("public", None, None)
+
+
+@on_one_idle_server
+def test_a_column_of_dates_does_not_become_whole_numbers_without_a_word(idle_server: Server) -> None:
+    table = {"fields": [{"name": "born", "type": "date"}, {"name": "age", "type": "integer"}]}
+    browser = signed_in(idle_server, idle_server.admin)
+    read = browser.post(PATH, data={"go": "read", "dictionary": json.dumps(table)})
+    shown = text_of(read)
+    assert "born: numeric, integer or categorical (the dictionary says date); or leave the column out" in shown
+    assert "The form says whole numbers until you change it." in shown
+    assert "age: numeric" not in shown
 
 
 @on_one_idle_server

@@ -156,7 +156,9 @@ class _Draft:
             unread = f"More than {limits.MAX_FORM_COLUMNS} columns: use grovekeeper datasets init."
             return self.page(step="columns", status=422, unread=unread)
         form = {**filled(draft.declaration), "once": self.form.get("once", ""), "tried": "yes"}
+        untyped = [remark.text for remark in draft.lacking if remark.at.endswith("/type")]
         to_confirm = [remark.text for remark in draft.to_confirm]
+        to_confirm += [f"{text}. The form says whole numbers until you change it." for text in untyped]
         return replace(self, form=form).page(step="columns", to_confirm=to_confirm)
 
     def _with_row(self, action: str, place: str) -> "_Draft":

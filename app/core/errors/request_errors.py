@@ -142,11 +142,21 @@ class InvalidRequest(GrovekeeperError):
 
 @dataclass(frozen=True)
 class ColumnProblem:
-    """A column that does not match its declaration: its name, a stable slug, the number of cells (or 1)."""
+    """A column that does not match its declaration. For owners, like everything about an upload.
+
+    Attributes:
+        name: of a declared column; empty where the problem is one of the file, or of columns that are not declared.
+        problem: stable slug.
+        count: number of cells, or 1.
+        row: the first row that has the problem, from 1, without the header and empty lines; ``None`` if not known.
+        positions: places in the header of columns that are not declared, from 1.
+    """
 
     name: str
     problem: str
     count: int
+    row: int | None = None
+    positions: tuple[int, ...] = ()
 
 
 @dataclass(eq=False)

@@ -9,6 +9,10 @@ from typing import Any, Literal, TypeAlias
 from grovekeeper_client.plain import Feature, Scalar, cells
 
 _BATCH_ROWS = 65_536
+_NEEDS_PYARROW = (
+    "the upload of a DataFrame needs pyarrow (pip install pyarrow); or write a file and upload the file: "
+    'frame.to_csv("rows.csv", index=False), then upload("rows.csv")'
+)
 
 Kind: TypeAlias = Literal["pandas", "pyarrow", "numpy", "columns", "mappings", "lists"]
 
@@ -170,11 +174,15 @@ def write_arrow(source: Any, file: Path) -> None:
 
     Raises:
         TypeError: rows of another kind.
+        ModuleNotFoundError: pyarrow is not installed.
     """
     kind = kind_of(source)
     if kind not in ("pandas", "pyarrow"):
         raise TypeError(f"an upload is a file, a DataFrame or an Arrow table, not {type(source).__name__}")
-    import pyarrow
+    try:
+        import pyarrow
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(_NEEDS_PYARROW, name="pyarrow") from None
 
     if kind == "pandas":
         table = pyarrow.Table.from_pandas(source, preserve_index=False)

@@ -1,7 +1,9 @@
 """Recognises the form of a file of rows to upload, and makes a file of a table of pandas or Arrow."""
 
+import csv
+import gzip
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,6 +19,8 @@ _FORMS = {
 }
 """Headers of an upload by the first bytes of the file; other files are CSV."""
 
+_LONGEST_LINE = 1_048_576
+
 
 def headers_of(file: Path) -> dict[str, str]:
     """The headers that tell the service the form of a file: CSV, plain or gzip, Parquet, or Arrow IPC (Feather)."""
@@ -24,6 +28,20 @@ def headers_of(file: Path) -> dict[str, str]:
         begin = stream.read(max(map(len, _FORMS)))
     known = (headers for magic, headers in _FORMS.items() if begin.startswith(magic))
     return next(known, {"Content-Type": "text/csv"})
+
+
+def read_header(file: Path) -> list[str]:
+    """The names in the first line of a CSV file; none for files of other forms, or if the line cannot be read."""
+    headers = headers_of(file)
+    if headers["Content-Type"] != "text/csv":
+        return []
+    opened: Any = gzip.open if "Content-Encoding" in headers else open
+    with (
+        suppress(OSError, EOFError, ValueError, csv.Error),
+        opened(file, "rt", encoding="utf-8-sig", newline="") as text,
+    ):
+        return next(csv.reader([text.readline(_LONGEST_LINE)]), [])
+    return []
 
 
 @contextmanager
@@ -35,6 +53,7 @@ def as_file(rows: Any) -> Iterator[Path]:
 
     Raises:
         TypeError: rows of another kind.
+        ModuleNotFoundError: a DataFrame, and pyarrow is not installed.
     """
     if isinstance(rows, str | Path):
         yield Path(rows)

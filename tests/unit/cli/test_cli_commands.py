@@ -1,5 +1,6 @@
 """Every client command: its requests, its output for people and for programs, and its exit code."""
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -291,6 +292,26 @@ def test_problems_of_fields_and_columns_are_listed(run: Run, service: Any) -> No
         "  age: empty, 7 times",
         "  sex: missing column",
     ]
+
+
+def test_columns_that_are_not_declared_are_named_from_the_file_and_rows_are_told(
+    run: Run, service: Any, tmp_path: Path
+) -> None:
+    columns = [
+        {"name": "", "problem": "unknown-column", "count": 2, "positions": [2, 4]},
+        {"name": "age", "problem": "not-a-number", "count": 7, "row": 12},
+    ]
+    service.answers["POST", "/datasets/census/rows"] = (422, {"type": "rows-invalid", "columns": columns})
+    for name, opened in (("a.csv", open), ("a.csv.gz", gzip.open)):
+        with opened(tmp_path / name, "wt", encoding="utf-8") as file:
+            file.write('\ufeffage,"zip, code",income,sx\n1,2,3,4\n')
+        assert run("datasets", "upload", "census", str(tmp_path / name)).stderr.splitlines()[-2:] == [
+            "  zip, code, sx: unknown column, 2 times",
+            "  age: not a number, 7 times, first in row 12; an empty cell is a missing value, a mark such as NA is not",
+        ]
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    shown = run("datasets", "upload", "census", str(tmp_path / "a.parquet")).stderr
+    assert "number 2 of the header, number 4 of the header: unknown column" in shown
 
 
 def test_an_internal_error_names_the_request(run: Run, service: Any) -> None:

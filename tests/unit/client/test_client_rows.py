@@ -1,6 +1,7 @@
 """Rows of every kind become the same request, and answers are of the kind of the rows."""
 
 import datetime
+import sys
 from decimal import Decimal
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from app.services import arrow_tables
 from grovekeeper_client import plain, rows
+from grovekeeper_client.tables import as_file
 
 SCHEMA: dict[str, Any] = {
     "features": [
@@ -207,3 +209,11 @@ def test_a_cell_of_another_type_is_refused_without_its_value(cell: Any) -> None:
 def test_parameters_of_numpy_become_plain() -> None:
     value = {"depth": np.int64(4), "share": np.float64(0.5), "cells": np.array([1, 2]), "names": ("a", np.str_("b"))}
     assert plain.plain(value) == {"depth": 4, "share": 0.5, "cells": [1, 2], "names": ["a", "b"]}
+
+
+def test_the_upload_of_a_frame_without_pyarrow_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ModuleNotFoundError, match="needs pyarrow") as refused, as_file(pd.DataFrame({"age": [1]})):
+        pytest.fail("nothing can be uploaded")
+    assert "to_csv" in str(refused.value)
+    assert refused.value.__suppress_context__

@@ -186,6 +186,26 @@ def test_nan_is_an_empty_cell(ingest):
     assert problems(ingest, numbers(["nan", "1"])) == [("age", "empty", 1)]
 
 
+def test_a_refusal_names_the_first_row_of_each_problem_over_all_blocks(ingest, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 100)  # the parser's blocks have a few rows
+    good = ["39", "1.75", "Male", "0", ">50K"]
+    rows = [good.copy() for _ in range(90)]
+    rows[40][1], rows[60][1], rows[70][0], rows[80][3], rows[85][0] = CANARY, "NA", "", "", "1.5"
+    error = refusal(ingest, HEADER + "".join(",".join(row) + "\n" for row in rows))
+    found = {(problem.name, problem.problem): problem.row for problem in error.columns}
+    assert found == {
+        ("age", "empty"): 71,
+        ("age", "not-an-integer"): 86,
+        ("height", "not-a-number"): 41,
+        ("city, canton", "empty"): 81,
+    }
+
+
+def test_a_refusal_states_the_places_of_columns_that_are_not_declared(ingest):
+    error = refusal(ingest, f'{CANARY},age,height,x,sex,"city, canton",income\n')
+    assert [problem.positions for problem in error.columns] == [(1, 4)]
+
+
 @pytest.mark.parametrize(
     ("header", "expected"),
     [
