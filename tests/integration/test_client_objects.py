@@ -176,7 +176,8 @@ def test_frames_and_files_of_tables_are_uploaded_as_rows(gk: Grovekeeper, server
     )
     file = tmp_path / "rows.parquet"
     frame.to_parquet(file, index=False)
-    reports = [dataset.upload(rows)["columns"] for rows in (frame, file, pa.Table.from_pandas(frame))]
+    sources = (frame, file, pa.Table.from_pandas(frame))
+    reports = [dataset.upload(rows, again=True, accept_unknown=True)["columns"] for rows in sources]
     assert reports[0] == reports[1] == reports[2]
     counts = {column["name"]: (column["clamped"], column["missing"], column["unknown"]) for column in reports[0]}
     assert (counts["age"], counts["income"]) == ((1, 0, 0), (0, 0, 1))

@@ -35,6 +35,8 @@ def uploads() -> Iterator[Refused]:
                 "headers": CSV | ({"Content-Encoding": "gzip"} if packed else {}),
             }
             yield Refused(f"rows-{index}-{packed}", "POST", rows, "rows-invalid", options, None, problem)
+    undeclared = {"content": header + f"1,1,Male,{CANARY}\n", "headers": CSV}
+    yield Refused("cells-unread", "POST", rows, "cells-unread", undeclared)
     whole = gzip.compress(csv_rows(500).encode())
     for name, content in (("truncated", whole[:-20]), ("not-gzip", b"age" + CANARY.encode()), ("nothing", b"")):
         options = {"content": content, "headers": CSV | {"Content-Encoding": "gzip"}}
