@@ -102,10 +102,10 @@ def _opened(file: BinaryIO, form: BodyForm, categories: Collection[str]) -> tupl
         case BodyForm.PARQUET:
             return _parquet(file, categories)
         case BodyForm.ARROW_STREAM:
-            stream = pa_ipc.open_stream(_ahead(file), options=_ipc_options())
+            stream = pa_ipc.open_stream(_Ahead(file), options=_ipc_options())
             return stream.schema, _checked(stream)
         case BodyForm.ARROW_FILE:
-            opened = pa_ipc.open_file(_ahead(file), options=_ipc_options())
+            opened = pa_ipc.open_file(_Ahead(file), options=_ipc_options())
             if opened.num_record_batches > limits.MAX_ROW_GROUPS:
                 raise Refused(Problem.ROW_GROUPS)
             return opened.schema, _checked(map(opened.get_batch, range(opened.num_record_batches)))
@@ -113,9 +113,18 @@ def _opened(file: BinaryIO, form: BodyForm, categories: Collection[str]) -> tupl
             raise ValueError("not a columnar form")
 
 
-def _ahead(file: BinaryIO) -> BinaryIO:
+class _Ahead(io.BufferedReader):
     """The body, read in advance: a record batch takes three reads, each of which asks the service."""
-    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, file), _AHEAD_BYTES))
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(cast(io.RawIOBase, file), _AHEAD_BYTES)
+        self._end = self.seek(0, io.SEEK_END)
+        self.seek(0)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Never more than there is: memory for a length that a hostile body claims is not taken."""
+        left = max(self._end - self.tell(), 0)
+        return super().read(left if size is None or size < 0 else min(size, left))
 
 
 def _ipc_options() -> Any:
