@@ -96,7 +96,7 @@ def _install(lock: str) -> None:
 
 def _compile_tests() -> None:
     """Compile loops, product and tests once; otherwise, each test process compiles all of them at the same time."""
-    subprocess.run([str(PYTHON), "-c", "from app.worker.child import load_modules; load_modules()"], cwd=ROOT)
+    subprocess.run([str(BIN / "grovekeeper"), "prepare"], cwd=ROOT, stdout=subprocess.DEVNULL)
     subprocess.run([str(PYTHON), "-m", "pytest", "--collect-only", "-qq"], cwd=ROOT, stdout=subprocess.DEVNULL)
 
 

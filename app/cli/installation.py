@@ -1,10 +1,11 @@
-"""Implements ``grovekeeper serve``, ``api`` and ``worker``, which start processes, and ``db`` and ``openapi``.
+"""Implements ``grovekeeper serve``, ``api`` and ``worker``, which start processes, ``prepare``, ``db`` and ``openapi``.
 
 Each command imports the server's modules in its function, which spares other commands 0.5 to 2 s of CPU.
 """
 
 import json
 import os
+import subprocess
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import Annotated
 
 import typer
 
+from app.cli import own_process
 from app.cli.command import Plain, command
 from app.cli.exit_codes import ExitCode
+from app.core.errors import InstallationError
 from app.core.memory import without_collection
 from app.core.settings import Settings
 from app.db import revisions
@@ -119,6 +122,21 @@ def _say_ready(call: Plain, settings: Settings, sentence: str, *, ready: str | b
     }
     shown = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
     print(json.dumps({"ready": ready, **facts}) if call.as_json else f"{sentence} ({shown})", flush=True)
+
+
+@command
+def prepare(call: Plain) -> None:
+    """Compile the program for this machine's processor, once, so that the first jobs and predictions do not wait."""
+    from app.forests.compilation import code_cache
+
+    code_cache.choose()
+    call.output.say("compiling; on a machine that has the code already, this takes a second")
+    child = own_process.command("app.worker.child", "prepare")
+    if subprocess.run(child, env=own_process.environment(os.environ), check=False).returncode != 0:
+        raise InstallationError("the program could not be compiled")
+    if call.as_json:
+        call.output.json({"folder": code_cache.folder()})
+    call.output.say(f"this machine is prepared; the compiled code is in {code_cache.folder()}")
 
 
 @db.command("upgrade")

@@ -54,7 +54,7 @@ def show(
     output.facts(
         {
             "job": job["id"],
-            "state": job["state"],
+            "state": f"{job['state']}, preparing this machine, once" if job["preparing"] else job["state"],
             "reason": REASONS.get(job["reason"], job["reason"]),
             "kind": job["kind"],
             "trees": f"{job['trees_done']} of {job['n_trees']}" if job["n_trees"] else None,

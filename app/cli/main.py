@@ -20,6 +20,7 @@ _PANELS: Mapping[str, Mapping[str, str]] = {
         "demo": "demo:demo",
         "api": "installation:api",
         "worker": "installation:worker",
+        "prepare": "installation:prepare",
         "backup": "backup:backup",
         "restore": "backup:restore",
         "openapi": "installation:openapi",

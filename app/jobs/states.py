@@ -6,6 +6,7 @@ queued job ends as ``failed`` (it expired) or ``cancelled``.
 """
 
 from enum import StrEnum
+from typing import Final
 
 
 class JobState(StrEnum):
@@ -41,3 +42,6 @@ UNFINISHED = (JobState.WAITING, JobState.QUEUED, JobState.RUNNING)
 """States of a job that has not ended."""
 ENDED = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 """States that never change."""
+
+PREPARING: Final = -1
+"""Number of finished trees while the process of a running job compiles code and loads modules, before it reads rows."""

@@ -55,6 +55,7 @@ class JobRow(Base):
         state: a :class:`app.jobs.states.JobState`; ``reason`` is an :class:`app.jobs.states.EndReason`.
         lease_token: of the worker that runs the job; a worker with another token writes nothing.
         waits_since: when the present wait began: the submission, the approval, or the end of a freeze.
+        trees_done: finished trees, or :data:`app.jobs.states.PREPARING`.
         charged_at: set in the transaction that commits the charge.
     """
 

@@ -217,6 +217,7 @@ class JobOut(Answer):
     ``charged``: the price is spent, for good. ``submitted_by``: the key that submitted the job; ``purpose``: the reason
     that it stated.
 
+    ``preparing``: the job runs on a machine that still loads and compiles the program, and has read no row.
     On a public dataset ``privacy`` is ``none``, and the job has no reservation and is never charged.
     """
 
@@ -231,6 +232,7 @@ class JobOut(Answer):
     state: JobState
     reason: Literal["cancelled", "rejected", "expired", "lost", "revoked", "failed", "damaged"] | None
     charged: bool
+    preparing: bool
     progress: float
     trees_done: int
     n_trees: int

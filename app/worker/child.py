@@ -1,23 +1,33 @@
 """Runs one job on private rows, in a process that ends with its supervisor.
 
 The process loads its modules, then waits for the job, one line of JSON on standard input, which stays open: when the
-input closes, the supervisor has ended or needs no child, and this process ends at once. Each finished tree is one byte
-on standard output. Standard error is discarded, and the exit code is success or one opaque failure, whatever went
-wrong.
+input closes, the supervisor has ended or needs no child, and this process ends at once. One byte on standard output
+says that the modules are loaded and the job begins, before its rows are read; each finished tree is one more byte.
+Standard error is discarded, and the exit code is success or one opaque failure, whatever went wrong.
 """
 
 import ctypes
 import importlib
 import os
 import pkgutil
+import select
 import signal
 import sys
 import threading
+from collections.abc import Callable
 
 from app.core.memory import forbid_core_dumps, return_large_blocks, share_arenas, small_pages, without_collection
 
 _PR_SET_PDEATHSIG = 1
 _FAILURE = 1
+_LOOPS = "app.forests.kernels.compiled"
+_NEEDED = (
+    "app.services.execution.perform",
+    "app.forests.noise.draws",
+    "app.forests.noise.gaussian",
+    *(f"{_LOOPS}.{name}_loops" for name in ("cell_sum", "prediction", "routing", "weight", "boosting", "fourth_root")),
+)
+"""What jobs on private rows use. The first process on a machine compiles these loops before its job begins."""
 
 
 def main(supervisor_pid: int) -> None:
@@ -28,25 +38,37 @@ def main(supervisor_pid: int) -> None:
     share_arenas(1)  # threads of growth keep what they free: with two, `rpf` took 17 % more at ten million rows
     try:
         with without_collection(), small_pages():
-            load_modules()
+            load_modules(until=_task_waits)
         from app.services.execution.perform import perform
         from app.services.jobs.task import JobTask
 
         task = JobTask.from_text(sys.stdin.readline())
         threading.Thread(target=_exit_when_stdin_closes, daemon=True).start()
         os.chdir(task.folder)
+        _tell()
         perform(task, on_tree_done=_tell)
     except BaseException:  # noqa: BLE001  (one opaque failure, whatever it was)
         os._exit(_FAILURE)
     os._exit(0)
 
 
-def load_modules() -> None:
-    """Imports what jobs use, with their compiled loops."""
-    importlib.import_module("app.services.execution.perform")
-    for package in ("app.forests.kernels.compiled", "app.forests.noise"):
-        for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-            importlib.import_module(f"{package}.{module.name}")
+def load_modules(*, until: Callable[[], bool] = lambda: False) -> None:
+    """Imports what jobs use, with their compiled loops, and compiles the loops that this machine has not compiled yet.
+
+    Args:
+        until: asked before each module that no job on private rows needs; once true, the others are left for later.
+    """
+    for name in _NEEDED:
+        importlib.import_module(name)
+    for module in pkgutil.iter_modules(importlib.import_module(_LOOPS).__path__):
+        if until():
+            return
+        importlib.import_module(f"{_LOOPS}.{module.name}")
+
+
+def _task_waits() -> bool:
+    """Whether standard input has the job, or has ended."""
+    return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
 def _tell() -> None:
@@ -69,4 +91,7 @@ def _die_with(supervisor_pid: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    if sys.argv[1] == "prepare":
+        load_modules()
+    else:
+        main(int(sys.argv[1]))

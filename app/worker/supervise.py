@@ -16,7 +16,7 @@ from app.core import limits
 from app.core.errors import Unavailable
 from app.core.stop_signals import Stop
 from app.jobs.queue import Claim
-from app.jobs.states import EndReason
+from app.jobs.states import PREPARING, EndReason
 from app.services.execution import lease
 from app.services.execution.run_job import JobFailed
 from app.services.installation import Installation
@@ -40,7 +40,7 @@ class Supervisor:
         self._claim = claim
         self._stop = stop
         self._told_of_stop = False
-        self._trees_done = 0
+        self._trees_done = PREPARING
         self._written_at = time.monotonic()
         self._written_trees = 0
         self._interval_s = installation.settings.release_interval_s
@@ -129,7 +129,7 @@ class Supervisor:
         """
         waited = time.monotonic() - self._written_at
         trees_done = self._trees_to_show()
-        has_news = trees_done != self._written_trees
+        has_news = trees_done > self._written_trees
         is_time_for_news = waited >= _PROGRESS_INTERVAL_S or self._interval_s  # with public times, news come at one
         interval = min(self._installation.settings.lease_ttl_s / 4, 1.0)
         if waited >= interval or (has_news and is_time_for_news):

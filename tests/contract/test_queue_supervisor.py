@@ -25,7 +25,7 @@ from tests.support.crash_scene import OWNER, Scene, opened
 from tests.support.job_kinds import claimed
 
 Popen = subprocess.Popen
-TREE = "os.write(1, b'.');"
+BEGINS = TREE = "os.write(1, b'.');"
 FOR_EVER = "time.sleep(60)"
 
 
@@ -47,11 +47,11 @@ class Job:
         self.supervisor = Supervisor(scene.installation, claim, stop=self.stop)
         self.children: list[subprocess.Popen[bytes]] = []
 
-    def train(self, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-        """Runs the program as the child."""
+    def train(self, monkeypatch: pytest.MonkeyPatch, program: str, *, begins: str = BEGINS) -> None:
+        """Runs the program as the child, after what it does to say that it begins."""
 
         def start(task: JobTask) -> "subprocess.Popen[bytes]":
-            command = [sys.executable, "-ISc", f"import os, sys, time; {program}"]
+            command = [sys.executable, "-ISc", f"import os, sys, time; {begins} {program}"]
             self.children.append(Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
             return self.children[-1]
 
@@ -101,6 +101,24 @@ def test_progress_never_passes_the_number_of_trees(job: Job, monkeypatch: pytest
     assert job.scene.job(job.id).trees_done == job.scene.job(job.id).n_trees == 2
 
 
+def test_a_machine_that_is_prepared_is_shown_until_the_job_begins(
+    job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    begin, end, heartbeat = tmp_path / "begin", tmp_path / "end", lease.heartbeat
+    shown = list[tuple[bool, int, float]]()
+
+    def beat(*arguments: Any, trees_done: int) -> None:
+        heartbeat(*arguments, trees_done=trees_done)
+        answer = show_jobs.show_job(job.scene.installation, OWNER, job.id)
+        shown.append((answer.preparing, answer.trees_done, answer.progress))
+        (end if answer.trees_done else begin).touch()
+
+    monkeypatch.setattr(lease, "heartbeat", beat)
+    job.train(monkeypatch, f"{TREE} {until(end)}", begins=f"{until(begin)}; {BEGINS}")
+    assert shown[0] == (True, 0, 0.0), "the child has not begun"
+    assert shown[-1] == (False, 1, 0.5)
+
+
 def test_a_child_that_says_it_ended_but_stays_is_killed(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "CHILD_EXIT_S", 0.2)
     with pytest.raises(JobFailed):
@@ -142,7 +160,7 @@ def test_a_charged_job_outlives_a_database_that_is_away_for_a_while(
         if len(asked) <= 2:
             raise Unavailable
         heartbeat(*arguments, **named)
-        if named["trees_done"]:
+        if named["trees_done"] > 0:
             told.touch()
 
     monkeypatch.setattr(lease, "heartbeat", away_at_first)

@@ -111,7 +111,7 @@ def run(sqlite_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         def start(task: JobTask) -> "subprocess.Popen[bytes]":
             perform_here(task)
             test_clock.pass_(run.durations.pop(0))
-            program = f"import os; os.write(1, b'{'.' * task.n_trees}')"
+            program = f"import os; os.write(1, b'{'.' * (1 + task.n_trees)}')"
             return Popen([sys.executable, "-ISc", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
         def beat(*arguments: Any, trees_done: int) -> None:

@@ -28,6 +28,11 @@ def choose() -> None:
     os.environ[VARIABLE] = str(_user_folder() or _temporary_folder())
 
 
+def folder() -> str:
+    """Where this process finds compiled code, after :func:`choose`."""
+    return os.environ.get(VARIABLE) or str(_PACKAGE)
+
+
 def _writable(package: Path) -> bool:
     """Whether ``__pycache__`` can be written in every folder with compiled functions."""
     for folder in (package / "kernels" / "compiled", package / "noise"):

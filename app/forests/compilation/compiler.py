@@ -12,6 +12,7 @@ from app.forests.compilation import code_cache
 code_cache.choose()
 
 import numba  # noqa: E402 - it reads its cache folder when it is imported
+from numba.extending import register_jitable  # noqa: E402
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -19,6 +20,8 @@ MachineType: TypeAlias = Any
 
 integer: MachineType = numba.int64
 unsigned: MachineType = numba.uint64
+_OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
+"""No C program calls a loop, and the wrapper for C takes as long to compile as a short loop."""
 
 
 def read(element: str, n_axes: int) -> MachineType:
@@ -50,9 +53,10 @@ def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Resul
     """Compiles a helper function for the loops of its file.
 
     Numba renews the stored code of a loop only when the loop's own file changes. So a compiled function calls only
-    compiled functions of its own file.
+    compiled functions of its own file. The code of a loop contains its helpers, so helpers are not stored. Python code
+    gets the function as it is: a call from Python would need a wrapper around every helper, slow to compile.
     """
-    return cast(Callable[Arguments, Result], numba.njit(nogil=True, cache=True)(function))
+    return register_jitable(**_OPTIONS)(function)
 
 
 def compiled_for(*types: MachineType) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
@@ -63,6 +67,7 @@ def compiled_for(*types: MachineType) -> Callable[[Callable[Arguments, Result]],
     """
 
     def decorate(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-        return cast(Callable[Arguments, Result], numba.njit([types], nogil=True, cache=True)(function))
+        loop = numba.njit([types], cache=True, **_OPTIONS)(function)
+        return cast(Callable[Arguments, Result], loop)
 
     return decorate

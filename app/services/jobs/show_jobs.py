@@ -11,7 +11,7 @@ from app.core import clock
 from app.core.errors import JobFinished, NotFound, RoleMissing, Unauthenticated
 from app.jobs import queue
 from app.jobs.queue import ALL_JOBS, JobFilter
-from app.jobs.states import UNFINISHED, JobState
+from app.jobs.states import PREPARING, UNFINISHED, JobState
 from app.jobs.tables import JobRow
 from app.services.authorization import acting, present
 from app.services.installation import Installation
@@ -72,6 +72,7 @@ def cancel_job(installation: Installation, principal: Principal, job_id: str) ->
 
 def job_out(row: JobRow) -> JobOut:
     """Formats the facts of a job that analysts and auditors may see: states and public numbers, no durations."""
+    trees_done = max(row.trees_done, 0)
     return JobOut.model_validate(
         {
             "id": row.id,
@@ -85,8 +86,9 @@ def job_out(row: JobRow) -> JobOut:
             "state": row.state,
             "reason": row.reason,
             "charged": row.charged_at is not None and any(part.reservation_id is not None for part in row.parts),
-            "progress": 1.0 if row.state == JobState.SUCCEEDED else min(row.trees_done / max(row.n_trees, 1), 1.0),
-            "trees_done": row.trees_done,
+            "preparing": row.state == JobState.RUNNING and row.trees_done == PREPARING,
+            "progress": 1.0 if row.state == JobState.SUCCEEDED else min(trees_done / max(row.n_trees, 1), 1.0),
+            "trees_done": trees_done,
             "n_trees": row.n_trees,
             "model_id": row.model_id,
             "profile_id": row.profile_id,

@@ -60,6 +60,8 @@ def _cell() -> Show:
 
 
 def _doing(job: dict[str, Any]) -> str:
+    if job.get("preparing"):
+        return "preparing this machine, once"
     running = job["state"] == "running"
     return _AT_WORK.get(job["kind"], job["state"]) if running else str(job["state"])
 

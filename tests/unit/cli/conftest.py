@@ -97,6 +97,7 @@ JOB = {
     "reason": None,
     "charged": True,
     "progress": 1.0,
+    "preparing": False,
     "trees_done": 8,
     "n_trees": 8,
     "kind": "train",

@@ -82,7 +82,7 @@ def test_jobs_that_grow_no_trees_say_what_they_do(
 ) -> None:
     ended = {**service.answers["GET", "/jobs/jb_1"][1], "kind": kind, "trees_done": n_trees, "n_trees": n_trees}
     running = {**ended, "state": "running", "trees_done": 0}
-    answers = [running, running, running, ended]
+    answers = [{**running, "preparing": True}, running, running, ended]
     monkeypatch.setattr("grovekeeper_client.client.Client.func.follow_job", lambda *_: iter(answers))
     service.answers["GET", "/jobs/jb_1"] = (200, running)
     reports: list[str] = []
@@ -94,7 +94,7 @@ def test_jobs_that_grow_no_trees_say_what_they_do(
 
     monkeypatch.setattr(Progress, "update", seen)
     shown = run("jobs", "show", "jb_1", "--wait").stderr
-    assert reports == [doing, "succeeded"]
+    assert reports == ["preparing this machine, once", doing, "succeeded"]
     assert ("3/3 trees" in shown) is (kind == "train")
     assert "0/0" not in shown
 

@@ -119,18 +119,22 @@ def split_norms(
             start, stop = first_code[f], first_code[f + 1]
             total[:] = 0
             for code in range(start, stop):
-                total += histogram[node, code]
+                for k in range(n_classes):
+                    total[k] += histogram[node, code, k]
             left[:] = 0
             code = start
             while candidate < feature.size and feature[candidate] == f:
                 last = start + threshold[candidate]
                 if equals[candidate]:
-                    left[:] = histogram[node, last]
+                    for k in range(n_classes):
+                        left[k] = histogram[node, last, k]
                 else:
                     while code <= last:
-                        left += histogram[node, code]
+                        for k in range(n_classes):
+                            left[k] += histogram[node, code, k]
                         code += 1
-                right[:] = total - left
+                for k in range(n_classes):
+                    right[k] = total[k] - left[k]
                 result[node, candidate] = _norm(left) + _norm(right)
                 candidate += 1
 
@@ -154,6 +158,31 @@ def _left_parts(
                     running += table[code, k]
                     code += 1
             result[k, r] = running
+
+
+@compiled
+def _add(
+    parts: NDArray[np.float64], whole: NDArray[np.float64], sums: NDArray[np.float64], of_sums: NDArray[np.float64]
+) -> None:
+    """Adds parts of splits to ``sums`` and their whole to ``of_sums``; shapes as in :func:`_add_roots`.
+
+    Loops, because numba takes a second to compile the check of shapes in ``sums += parts``.
+    """
+    for k in range(whole.size):
+        of_sums[k] += whole[k]
+        for r in range(parts.shape[1]):
+            sums[k, r] += parts[k, r]
+
+
+@compiled
+def _subtract(
+    parts: NDArray[np.float64], whole: NDArray[np.float64], sums: NDArray[np.float64], of_sums: NDArray[np.float64]
+) -> None:
+    """Subtracts what :func:`_add` adds."""
+    for k in range(whole.size):
+        of_sums[k] -= whole[k]
+        for r in range(parts.shape[1]):
+            sums[k, r] -= parts[k, r]
 
 
 @compiled
@@ -222,21 +251,20 @@ def pair_norms(
         right[:], of_right[:] = 0.0, 0.0
         for code in range(n_own_codes):
             _left_parts(histogram[node, code], first_code, splits, by_code[code])
-            counts[code] = histogram[node, code, : first_code[1]].sum(axis=0)
-            right += by_code[code]
-            of_right += counts[code]
+            counts[code] = 0.0
+            for other in range(first_code[1]):
+                for k in range(n_classes):
+                    counts[code, k] += histogram[node, code, other, k]
+            _add(by_code[code], counts[code], right, of_right)
         code = 0
         for r in range(len(first)):
             if first[r, 1]:
-                right += left
-                of_right += of_left
+                _add(left, of_left, right, of_right)
                 left[:], of_left[:] = 0.0, 0.0
                 code = first[r, 0]
             while code <= first[r, 0]:
-                left += by_code[code]
-                right -= by_code[code]
-                of_left += counts[code]
-                of_right -= counts[code]
+                _add(by_code[code], counts[code], left, of_left)
+                _subtract(by_code[code], counts[code], right, of_right)
                 code += 1
             sums[:] = 0.0
             for k in range(n_classes):

@@ -116,10 +116,9 @@ def _derivatives(
     n_terms = solution.size
     n_penalised = n_terms if kind == SQUARED_HINGE else n_terms - 1
     gradient, row, weights = np.zeros(n_terms), np.empty(n_terms), local[local.shape[0] - 2]
-    gradient[:n_penalised] = solution[:n_penalised]
     hessian[:] = 0.0
     for term in range(n_penalised):
-        hessian[term, term] = 1.0
+        gradient[term], hessian[term, term] = solution[term], 1.0
     for place in range(sides.size):
         value = 0.0
         for term in range(n_terms):

@@ -203,7 +203,7 @@ def choose_groups(
                 for other in range(n_drawn):
                     covariance = scatters[node, label, drawn, other] / max(counts[node, label] - 1.0, 1.0)
                     covariances[label, drawn, other] = SMALLEST_COVARIANCE if covariance == 0.0 else covariance
-            logarithms[label] = _eliminated(covariances[label].copy(), means[node, label])[0]
+            logarithms[label] = _eliminated(covariances[label].copy(), means[node, label].copy())[0]
         first, second, largest = -1, -1, 0.0
         for place in range(labels.size):
             for following in range(place + 1, labels.size):
@@ -243,7 +243,8 @@ def _sort(keys: NDArray[np.uint64], spare: NDArray[np.uint64]) -> None:
             other[ends[digit]] = key
             ends[digit] += 1
         one, other = other, one
-    keys[:] = one
+    for place in range(keys.size):  # a loop: ``keys[:] = one`` takes a second to compile
+        keys[place] = one[place]
 
 
 @compiled

@@ -66,8 +66,8 @@ def _code(
     return _n_below(edges, min(value, highest))
 
 
-@compiled
-def _fill_codes(values: NDArray[np.float64], bins: Bins, start: int, codes: NDArray[np.uint8]) -> None:
+@compiled_for(read("float64", 2), _BINS, integer, written("uint8", 2))
+def fill_codes(values: NDArray[np.float64], bins: Bins, start: int, codes: NDArray[np.uint8]) -> None:
     """Fills ``codes[:, start : start + n_rows]`` from ``values`` ``(n_columns, n_rows)``; indices were checked."""
     edges, first_edge, rules = bins
     n_columns, n_rows = values.shape
@@ -76,12 +76,6 @@ def _fill_codes(values: NDArray[np.float64], bins: Bins, start: int, codes: NDAr
         highest, missing, last = rules[column]
         for i in range(n_rows):
             codes[column, start + i] = np.uint8(_code(values[column, i], of_column, highest, missing, last))
-
-
-@compiled_for(read("float64", 2), _BINS, integer, written("uint8", 2))
-def fill_codes(values: NDArray[np.float64], bins: Bins, start: int, codes: NDArray[np.uint8]) -> None:
-    """Fills ``codes[:, start : start + n_rows]`` from ``values`` ``(n_columns, n_rows)``; indices were checked."""
-    _fill_codes(values, bins, start, codes)
 
 
 @compiled_for(read("float64", 1), read("float64", 1), read("float64", 1), written("uint16", 1))
@@ -141,7 +135,9 @@ def _fill_right(
         if feature[split] != seen:
             seen = feature[split]
             column = X[seen, start : start + n_rows]
-            above = np.intp(column.max()) + 1
+            above = np.intp(1)
+            for i in range(n_rows):
+                above = max(above, np.intp(column[i]) + 1)
             at_least[: above + 1] = 0
             for i in range(n_rows):
                 at_least[column[i]] |= _BIT << np.uint64(i)
@@ -230,8 +226,8 @@ def _add_values(sums: NDArray[np.float64], values: NDArray[np.float64], leaf: ND
         sums[i] += values[leaf[i]]
 
 
-@compiled
-def _add_leaf_values(
+@compiled_for(read("uint8", 2), read("uint32", 2), _SPLITS, _TURNS, read("float64", 3), written("float64", 2))
+def sum_leaf_values(
     X: NDArray[np.uint8],
     number: NDArray[np.uint32],
     splits: Splits,
@@ -262,25 +258,13 @@ def _add_leaf_values(
             _fill_directions(goes_right, number[tree], directions, nodes)
             _fill_reached(directions, words)
             if first_below == n_nodes:
-                leaf[:] = reached
+                for i in range(_ROWS_TOGETHER):  # a loop: ``leaf[:] = reached`` takes a second to compile
+                    leaf[i] = reached[i]
             else:
                 for i in range(n_here):
                     leaf[i] = _leaf(X, start + i, number[tree], splits, first_below + np.uint32(reached[i]))
             for k in range(sums.shape[0]):
                 _add_values(sums[k, start : start + n_here], values[tree, k], leaf)
-
-
-@compiled_for(read("uint8", 2), read("uint32", 2), _SPLITS, _TURNS, read("float64", 3), written("float64", 2))
-def sum_leaf_values(
-    X: NDArray[np.uint8],
-    number: NDArray[np.uint32],
-    splits: Splits,
-    turns: Turns,
-    values: NDArray[np.float64],
-    sums: NDArray[np.float64],
-) -> None:
-    """Adds leaf values to ``sums`` ``(n_outputs, n_rows)``; ``X`` is ``(n_features, n_rows)``, indices were checked."""
-    _add_leaf_values(X, number, splits, turns, values, sums)
 
 
 @compiled_for(
@@ -297,8 +281,8 @@ def sum_leaf_values_of(
     """Does :func:`fill_codes` and then :func:`sum_leaf_values`: for one row, a call takes longer than its loops."""
     number, values = trees
     X = np.empty(columns.shape, dtype=np.uint8)
-    _fill_codes(columns, bins, 0, X)
-    _add_leaf_values(X, number, splits, turns, values, sums)
+    fill_codes(columns, bins, 0, X)
+    sum_leaf_values(X, number, splits, turns, values, sums)
 
 
 @compiled_for(written("float64", 2))

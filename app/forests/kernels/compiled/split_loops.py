@@ -35,7 +35,7 @@ Shared: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Tallies of categories, int64 ``(n_values, 3 + n_classes)``; of every category its first value, and the number of the
 node that was tallied last, int64 ``(2, n_categories + 1)``."""
 
-Tree: TypeAlias = tuple[Table, NDArray[np.int32], NDArray[np.int32], Shared, Work]
+Tree: TypeAlias = tuple[Table, NDArray[np.int32], NDArray[np.int64], Shared, Work]
 """The table; the columns, as in :func:`grow_tree`; an order of the columns; tallies of categories; and memory."""
 
 
@@ -45,6 +45,13 @@ def _sum_of_squares(counts: NDArray[np.float64]) -> float:
     for count in counts:
         total += count * count
     return total
+
+
+@compiled
+def _begin(left: NDArray[np.float64], right: NDArray[np.float64], total: NDArray[np.float64]) -> None:
+    """Puts the weight of all classes on the right side. A loop, because ``right[:] = total`` takes long to compile."""
+    for label in range(total.size):
+        left[label], right[label] = 0.0, total[label]
 
 
 @compiled
@@ -97,8 +104,7 @@ def _scan_tally(low: int, n_codes: int, node: Node, min_leaf: float, work: Work)
     total, e_right = node[2], node[4]
     left, right = work[2]
     gain, point, tally = work[3], work[4], work[5].reshape((-1, 3 + total.size))
-    left[:] = 0.0
-    right[:] = total
+    _begin(left, right, total)
     n_left, n_right, e_left = 0.0, total.sum(), 0.0
     n_points, before, has_new = 0, -1, False
     for code in range(n_codes):
@@ -145,7 +151,8 @@ def _sort(keys: NDArray[np.int64], spare: NDArray[np.int64], n_codes: int) -> No
             other[ends[digit]] = key
             ends[digit] += 1
         one, other, shift, n_codes = other, one, shift + 11, n_codes >> 11
-    keys[:] = one
+    for place in range(keys.size):  # a loop: ``keys[:] = one`` takes a second to compile
+        keys[place] = one[place]
 
 
 @compiled
@@ -157,8 +164,7 @@ def _scan_sorted(codes: NDArray[np.int32], n_codes: int, node: Node, min_leaf: f
     for place in range(codes.size):
         ordered[place] = (np.int64(codes[place]) << 32) | place
     _sort(ordered, work[0][1, : codes.size], n_codes)
-    left[:] = 0.0
-    right[:] = total
+    _begin(left, right, total)
     n_left, n_right, e_left = 0.0, total.sum(), 0.0
     left_squares, right_squares = 0.0, _sum_of_squares(right)
     n_points, has_new = 0, False
@@ -245,7 +251,7 @@ def _kept(gain: NDArray[np.float64], point: NDArray[np.int32], n_points: int, ra
 
 
 @compiled
-def _next(columns: NDArray[np.int32], place: int) -> int:
+def _next(columns: NDArray[np.int32] | NDArray[np.int64], place: int) -> int:
     """The next column of a random order."""
     other = np.random.randint(place, columns.size)
     column = int(columns[other])
@@ -272,7 +278,7 @@ def _multinomial_split(tree: Tree, numbers: NDArray[np.float64], node: Node) -> 
     """
     min_leaf, _, first_strength, second_strength, first_rate, second_rate, _, _ = numbers
     order, gain, point = tree[2], tree[4][3], tree[4][4]
-    gains, splittable, n_splittable = np.empty(order.size), np.empty(order.size, dtype=np.int32), 0
+    gains, splittable, n_splittable = np.empty(order.size), np.empty(order.size, dtype=np.int64), 0
     for attempt in range(2 if first_rate < 1.0 else 1):
         for place in range(order.size):
             column = _next(order, place) if attempt == 1 else place
@@ -388,10 +394,11 @@ def grow_tree(
     firsts = np.zeros((2, n_categories + 1), dtype=np.int64)
     for column in range(columns.shape[0]):
         if columns[column, 0] >= 0:
-            firsts[0, columns[column, 0] + 1 :] += 1
+            for following in range(columns[column, 0] + 1, n_categories + 1):
+                firsts[0, following] += 1
     firsts[1] = -1
     shared = (np.empty((firsts[0, -1], n_entries), dtype=np.int64), firsts)
-    tree = (table, columns, np.arange(columns.shape[0]).astype(np.int32), shared, work)
+    tree = (table, columns, np.arange(columns.shape[0]), shared, work)
     local, total = np.empty((3, used.size), dtype=np.int32), np.empty(n_classes)
     # Nodes that wait: start and end of their rows, the parent whose right child they are, and their depth.
     waiting = [(0, used.size, -1, 0)]
