@@ -1,8 +1,9 @@
 # One image for the API, the workers and the migrations; the command says which.
+# A tag may move. Pin the base by its digest: docs/guides/operator.md.
 
-ARG PYTHON_VERSION=3.13
+ARG PYTHON_IMAGE=python:3.13-slim-bookworm
 
-FROM python:${PYTHON_VERSION}-slim-bookworm AS build
+FROM ${PYTHON_IMAGE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /build
 
@@ -22,7 +23,7 @@ RUN /opt/build/bin/hatchling build --target wheel --directory /build/dist \
     && /opt/grovekeeper/bin/pip uninstall --yes pip
 
 
-FROM python:${PYTHON_VERSION}-slim-bookworm
+FROM ${PYTHON_IMAGE}
 RUN groupadd --gid 10001 grovekeeper \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/grovekeeper --shell /usr/sbin/nologin \
         grovekeeper \

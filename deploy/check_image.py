@@ -1,0 +1,213 @@
+"""Builds the image, starts the service in it, trains and predicts, and prints sizes, memory and processor time.
+
+Needs Linux, root, buildah, psutil (a test dependency), and a database of PostgreSQL on this machine in which the role
+of the address may make tables::
+
+    .venv/bin/python deploy/check_image.py --database-url postgresql://…
+
+The image is built on the base of the Dockerfile. With ``--debian``, debootstrap makes a base from the mirror of this
+machine's apt, with Debian's Python, and no registry of images is asked.
+"""
+
+import argparse
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).resolve().parents[1]
+IMAGE = "localhost/grovekeeper-check"
+BASE = "localhost/grovekeeper-check-base"
+INSIDE = {"home": "/var/lib/grovekeeper", "code": "/var/cache/grovekeeper", "files": "/mnt"}
+READY_WITHIN_S = 120.0
+STOP_WITHIN_S = 60.0
+SAMPLE_S = 0.2
+N_ROWS = 5_000
+DECLARATION = {
+    "name": "ships",
+    "schema": {
+        "features": [
+            {"name": "length", "type": "integer", "lower": 0, "upper": 99},
+            {"name": "colour", "type": "categorical", "categories": ["blue", "red"]},
+        ],
+        "label": {"name": "sunk", "classes": ["no", "yes"]},
+    },
+    "budget": {"accountant": "pure", "epsilon": "2"},
+    "public_size": N_ROWS,
+}
+
+
+def main() -> None:
+    """Builds and checks the image; ends with the output of the first step that fails."""
+    options = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    options.add_argument("--database-url", required=True)
+    options.add_argument("--debian", action="store_true", help="make a base with debootstrap")
+    chosen = options.parse_args()
+    base = ["--pull-never", "--build-arg", f"PYTHON_IMAGE={_debian_base()}"] if chosen.debian else []
+    _output(["buildah", "bud", "--isolation", "chroot", "--layers", *base, "--tag", IMAGE, str(ROOT)])
+    container = _output(["buildah", "from", "--pull-never", IMAGE]).strip()
+    try:
+        with tempfile.TemporaryDirectory(prefix="grovekeeper-image-") as folder:
+            _check(Image(container, Path(folder), chosen.database_url))
+    finally:
+        _output(["buildah", "rm", container])
+
+
+class Image:
+    """A container of the image, whose commands share a home, a cache of compiled code and settings."""
+
+    def __init__(self, container: str, folder: Path, database_url: str) -> None:
+        config = json.loads(_output(["buildah", "inspect", container]))["OCIv1"]["config"]
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        key = f"gk_{secrets.token_urlsafe(32)}"
+        self.url, self.files = f"http://127.0.0.1:{port}", folder / "files"
+        settings = {
+            "GROVEKEEPER_DATABASE_URL": database_url,
+            "GROVEKEEPER_STORAGE_KEY": secrets.token_hex(32),
+            "GROVEKEEPER_ADMIN_KEY": key,
+            "GROVEKEEPER_HOST": "127.0.0.1",
+            "GROVEKEEPER_PORT": port,
+            "GROVEKEEPER_URL": self.url,
+            "GROVEKEEPER_API_KEY": key,
+        }
+        self._run = ["buildah", "run", "--isolation", "chroot", *(f"--env={it[0]}={it[1]}" for it in settings.items())]
+        for name, path in INSIDE.items():
+            (folder / name).mkdir()
+            os.chown(folder / name, *map(int, config["User"].split(":")))
+            self._run.append(f"--volume={folder / name}:{path}")
+        self._run += [container, "--"]
+        self._entry = config["Entrypoint"]
+
+    def run(self, *words: str) -> str:
+        """The output of a command of the program."""
+        return _output([*self._run, *self._entry, *words])
+
+    def size_mb(self, path: str) -> int:
+        """Megabytes in a folder of the image."""
+        return int(_output([*self._run, "du", "-sm", "--one-file-system", path]).split()[0])
+
+    @contextmanager
+    def running(self, command: str) -> Iterator["Watched"]:
+        """Runs a command until the block ends; then SIGTERM has to end it with 0."""
+        with tempfile.TemporaryFile() as log:
+            process = subprocess.Popen([*self._run, *self._entry, command], stdout=log, stderr=subprocess.STDOUT)
+            watched = Watched(process)
+            try:
+                yield watched
+                watched.stop()
+            finally:
+                process.kill()
+                log.seek(0)
+                sys.stderr.write(log.read().decode())
+
+
+class Watched:
+    """Samples memory and processor time of the programs that a ``buildah run`` started."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._thread.start()
+        self.peak_mb = 0
+        self.cpu_s = 0.0
+
+    def stop(self) -> None:
+        """Sends SIGTERM to the program, which has to end with 0."""
+        self._programs()[0].terminate()
+        code = self._process.wait(timeout=STOP_WITHIN_S)
+        assert code == 0, f"ended with {code}"
+
+    def _programs(self) -> list[psutil.Process]:
+        """The program, and the processes that it started."""
+        below = psutil.Process(self._process.pid).children(recursive=True)
+        return [program for program in below if "python" in " ".join(program.cmdline()[:1])]
+
+    def _sample(self) -> None:
+        while self._process.poll() is None:
+            with suppress(psutil.NoSuchProcess, IndexError):
+                programs = self._programs()
+                peak_bytes = sum(program.memory_full_info().pss for program in programs)
+                self.peak_mb = max(self.peak_mb, peak_bytes // 10**6)
+                times = [program.cpu_times() for program in programs]
+                self.cpu_s = max(self.cpu_s, sum(sum(time[:4]) for time in times))
+            time.sleep(SAMPLE_S)
+
+
+def _check(image: Image) -> None:
+    print(f"the image has {image.size_mb('/')} MB, of which {image.size_mb('/opt/grovekeeper')} MB are the program")
+    image.run("db", "upgrade")
+    for name, text in {"ships.json": json.dumps(DECLARATION), "rows.csv": _rows(N_ROWS), "few.csv": _rows(3)}.items():
+        (image.files / name).write_text(text, encoding="utf-8")
+    with image.running("api") as api, image.running("worker") as worker:
+        _wait_until_ready(image.url)
+        image.run("datasets", "create", "/mnt/ships.json")
+        image.run("datasets", "upload", "ships", "/mnt/rows.csv")
+        job = _trained(image, "the first job, which compiles,")
+        _trained(image, "the second job")
+        answer = json.loads(image.run("predict", job["model_id"], "/mnt/few.csv", "--json"))
+        assert len(answer["labels"]) == 3, answer
+    for name, watched in (("api", api), ("worker, with the processes of its jobs", worker)):
+        print(f"{name}: at most {watched.peak_mb} MB, {watched.cpu_s:.0f} s of CPU")
+
+
+def _trained(image: Image, name: str) -> dict[str, str]:
+    started = time.monotonic()
+    job = json.loads(image.run("train", "ships", "--epsilon", "1", "--wait", "--json"))
+    assert job["state"] == "succeeded", job
+    print(f"{name} took {time.monotonic() - started:.0f} s, with the start of the command")
+    return dict(job)
+
+
+def _rows(n_rows: int) -> str:
+    lines = (f"{row % 100},{'blue' if row % 3 else 'red'},{'yes' if row % 100 > 49 else 'no'}" for row in range(n_rows))
+    return "\n".join(["length,colour,sunk", *lines, ""])
+
+
+def _wait_until_ready(url: str) -> None:
+    deadline = time.monotonic() + READY_WITHIN_S
+    while time.monotonic() < deadline:
+        with suppress(OSError), urllib.request.urlopen(f"{url}/readyz", timeout=5):  # noqa: S310
+            return
+        time.sleep(SAMPLE_S)
+    raise TimeoutError(f"{url} did not become ready")
+
+
+def _debian_base() -> str:
+    """An image of Debian with its Python, as small as Debian goes, and with the certificates of this machine."""
+    sites = _output(["apt-get", "indextargets", "--format", "$(SITE) $(CODENAME)", "Created-By: Packages"])
+    site, release = sites.split()[:2]
+    with tempfile.TemporaryDirectory(prefix="grovekeeper-base-") as folder:
+        packages = "python3,python3-venv,ca-certificates"
+        _output(["debootstrap", "--variant=minbase", f"--include={packages}", release, folder, site])
+        shutil.copy("/etc/ssl/certs/ca-certificates.crt", f"{folder}/etc/ssl/certs/ca-certificates.crt")
+        Path(folder, "usr/local/bin/python").symlink_to("/usr/bin/python3")
+        container = _output(["buildah", "from", "scratch"]).strip()
+        _output(["buildah", "copy", "--quiet", container, folder, "/"])
+        _output(["buildah", "commit", "--quiet", "--rm", container, BASE])
+    return BASE
+
+
+def _output(command: list[str]) -> str:
+    """The standard output of a command; ends this program with the errors of a command that fails."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command[:3])} … {command[-1]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main()
