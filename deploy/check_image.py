@@ -10,6 +10,7 @@ machine's apt, with Debian's Python, and no registry of images is asked.
 """
 
 import argparse
+import base64
 import json
 import os
 import secrets
@@ -30,7 +31,8 @@ import psutil
 ROOT = Path(__file__).resolve().parents[1]
 IMAGE = "localhost/grovekeeper-check"
 BASE = "localhost/grovekeeper-check-base"
-INSIDE = {"home": "/var/lib/grovekeeper", "code": "/var/cache/grovekeeper", "files": "/mnt"}
+INSIDE = {"home": "/srv", "code": "/var/cache/grovekeeper", "files": "/mnt"}
+"""Folders of the container. The home is not where the image has a volume: buildah gives each run a new one there."""
 READY_WITHIN_S = 120.0
 STOP_WITHIN_S = 60.0
 SAMPLE_S = 0.2
@@ -73,11 +75,12 @@ class Image:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        key = f"gk_{secrets.token_urlsafe(32)}"
+        key = f"key_first.{secrets.token_urlsafe(32)}"
         self.url, self.files = f"http://127.0.0.1:{port}", folder / "files"
         settings = {
+            "GROVEKEEPER_HOME": INSIDE["home"],
             "GROVEKEEPER_DATABASE_URL": database_url,
-            "GROVEKEEPER_STORAGE_KEY": secrets.token_hex(32),
+            "GROVEKEEPER_STORAGE_KEY": base64.b64encode(secrets.token_bytes(32)).decode(),
             "GROVEKEEPER_ADMIN_KEY": key,
             "GROVEKEEPER_HOST": "127.0.0.1",
             "GROVEKEEPER_PORT": port,
@@ -90,6 +93,7 @@ class Image:
             os.chown(folder / name, *map(int, config["User"].split(":")))
             self._run.append(f"--volume={folder / name}:{path}")
         self._run += [container, "--"]
+        self._container = container
         self._entry = config["Entrypoint"]
 
     def run(self, *words: str) -> str:
@@ -98,7 +102,8 @@ class Image:
 
     def size_mb(self, path: str) -> int:
         """Megabytes in a folder of the image."""
-        return int(_output([*self._run, "du", "-sm", "--one-file-system", path]).split()[0])
+        as_root = ["buildah", "run", "--isolation", "chroot", "--user", "root", self._container, "--"]
+        return int(_output([*as_root, "du", "-sm", "--one-file-system", path]).split()[0])
 
     @contextmanager
     def running(self, command: str) -> Iterator["Watched"]:
@@ -187,12 +192,15 @@ def _wait_until_ready(url: str) -> None:
 
 
 def _debian_base() -> str:
-    """An image of Debian with its Python, as small as Debian goes, and with the certificates of this machine."""
+    """An image of Debian with its Python, and with the certificates of this machine; made once."""
+    if _output(["buildah", "images", "--quiet", "--filter", f"reference={BASE}"]):
+        return BASE
     sites = _output(["apt-get", "indextargets", "--format", "$(SITE) $(CODENAME)", "Created-By: Packages"])
     site, release = sites.split()[:2]
     with tempfile.TemporaryDirectory(prefix="grovekeeper-base-") as folder:
         packages = "python3,python3-venv,ca-certificates"
         _output(["debootstrap", "--variant=minbase", f"--include={packages}", release, folder, site])
+        shutil.rmtree(f"{folder}/var/cache/apt")
         shutil.copy("/etc/ssl/certs/ca-certificates.crt", f"{folder}/etc/ssl/certs/ca-certificates.crt")
         Path(folder, "usr/local/bin/python").symlink_to("/usr/bin/python3")
         container = _output(["buildah", "from", "scratch"]).strip()

@@ -87,7 +87,7 @@ def test_every_secret_that_a_service_reads_is_given_to_it_and_no_other() -> None
 
 
 def test_services_have_no_more_rights_than_they_need() -> None:
-    for name in ("migrate", "api", "worker"):
+    for name in ("migrate", "prepare", "api", "worker"):
         service = _SERVICES[name]
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]

@@ -73,6 +73,27 @@ def test_a_worker_has_the_time_to_finish_the_longest_job() -> None:
     assert "KillMode=mixed" in unit
 
 
+def test_every_service_has_limits_of_memory_and_processes_and_those_of_a_pod() -> None:
+    assert all(service["pids_limit"] >= 256 for service in COMPOSE.values())
+    limits_of = {name: service["mem_limit"].removesuffix("b").upper() + "i" for name, service in COMPOSE.items()}
+    for name, pod in PODS.items():
+        (container,) = pod["containers"]
+        assert container["resources"]["limits"]["memory"] == limits_of[name.removeprefix("grovekeeper-")]
+
+
+def test_a_worker_starts_on_compiled_code() -> None:
+    assert COMPOSE["worker"]["depends_on"]["prepare"] == {"condition": "service_completed_successfully"}
+    pod = PODS["grovekeeper-worker"]
+    (prepare,) = pod["initContainers"]
+    (worker,) = pod["containers"]
+    assert prepare["args"] == COMPOSE["prepare"]["command"] == ["prepare"]
+    assert prepare["securityContext"] == worker["securityContext"]
+    assert prepare["resources"]["limits"]["memory"] == "1Gi"
+    assert [mount for mount in worker["volumeMounts"] if "/var/cache" in mount["mountPath"]] == [
+        mount for mount in prepare["volumeMounts"] if "/var/cache" in mount["mountPath"]
+    ]
+
+
 def test_probes_ask_the_paths_that_need_no_key() -> None:
     (container,) = PODS["grovekeeper-api"]["containers"]
     paths = {name: container[name]["httpGet"]["path"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
