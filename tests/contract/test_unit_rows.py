@@ -41,7 +41,7 @@ def test_the_same_file_again_is_no_second_copy(installation: Installation) -> No
     dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
     body = people.visits([("ann", 1), ("ben", 2)])
     people.upload(installation, dataset, body)
-    again = people.upload(installation, dataset, body)
+    again = people.upload(installation, dataset, body, again=True)
 
     assert again["dropped"] == {"without_unit": 0, "over_bound": 2}
     assert [len(epoch) for epoch in people.stored_rows(installation, dataset)] == [2, 0]

@@ -143,6 +143,11 @@ class _Upload:
         if self._book is not None:
             self._begin(self._book)
         self._read_earlier()
+        if request is not None and self._equal(body):  # the same request, sent twice at once, has ended meanwhile
+            with self._installation.database.read() as session:
+                earlier = stored(session, request)
+            if earlier is not None:
+                return earlier
         self._refuse_repeated(body)  # before the work
         report = self._ingest(body)
         try:
