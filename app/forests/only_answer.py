@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from app.forests import catalogue
 from app.forests.algorithms.nbrt.read import BoostedScores
 from app.forests.contract.forest import Forest
+from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
 from app.forests.trees import pooling
 from app.forests.trees.leaf_sums import PackedForest, PooledSums
@@ -43,6 +44,25 @@ def only_answer(forest: Forest, schema: Schema) -> str | None:
         scores, start = np.concatenate((np.zeros_like(scores), scores), axis=2), np.concatenate(([0.0], start))
     code = _leading(scores, start, _reachable(packed))
     return None if code is None else schema.label.classes[code]
+
+
+def in_numbers(plan: Plan, expected_rows: object) -> list[str]:
+    """Rows × ε, depth, and the noise of a leaf beside its expected rows as a sentence, from public numbers alone.
+
+    Args:
+        plan: of the forest.
+        expected_rows: in the scope, by declared sizes; no sentence where no size was declared.
+    """
+    noise, depth = noise_in_rows(plan.event), int(plan.parameters["max_depth"])
+    if not isinstance(expected_rows, int) or plan.epsilon is None or noise is None:
+        return []
+    shares = plan.n_trees if plan.parameters.get("assignment") == "sharded" else 1
+    of_a_leaf = expected_rows / shares / 2**depth
+    return [
+        f"It was trained at ε = {float(plan.epsilon):g} on about {expected_rows} declared rows, so rows × ε is about "
+        f"{expected_rows * float(plan.epsilon):,.0f}; at depth {depth}, a leaf has about {of_a_leaf:,.1f} of them, and "
+        f"the noise of a count has a standard deviation of about {noise:,.1f} rows."
+    ]
 
 
 def noise_in_rows(event: Event) -> float | None:

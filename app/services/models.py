@@ -9,8 +9,6 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.roles import SEE_DATASET, SEE_MODEL, TAKE_MODEL, Principal
 from app.core import clock
-from app.datasets import catalog
-from app.jobs import queue
 from app.ledger import control
 from app.ledger.entries import EntryKind
 from app.privacy import guarantees
@@ -22,7 +20,6 @@ from app.services.guarantees import of_population
 from app.services.installation import Installation
 from app.services.model_addresses import addressed_model
 from app.services.pages import PageRequest, page_of
-from app.services.spending.price import expected_rows
 from app.wire.models import ModelList, ModelOut, ModelSummary, OnlyAnswerOut
 
 
@@ -42,24 +39,23 @@ def show_model(installation: Installation, principal: Principal, address: str) -
         guarantee = _guarantee(session, row.dataset_id, facts["guarantee"])
         second = _unlabelled(session, principal, facts)
         names = aliases.of_models(session, [row.id])
-        part = queue.job(session, row.job_id).parts[0]
-        only = show_only_answer(installation, session, row)
+    only = show_only_answer(installation, row)
     return _card(
         installation,
         row,
         guarantee=guarantee,
         unlabelled=second,
         addresses=names.get(row.id, []),
-        trained={"scope": part.scope, "only_answer": only},
+        trained={"scope": facts.get("scope"), "only_answer": only},
     )
 
 
-def show_only_answer(installation: Installation, session: Session, row: ModelRow) -> OnlyAnswerOut | None:
+def show_only_answer(installation: Installation, row: ModelRow) -> OnlyAnswerOut | None:
     """The only class of a model and a sentence about it; ``None`` unless its leaves show that there is only one.
 
     Follows from the released forest and from public numbers, so it costs no budget.
     """
-    from app.forests.only_answer import only_answer  # loaded with the first artifact
+    from app.forests.only_answer import in_numbers, only_answer  # loaded with the first artifact
 
     artifact = installation.cache.get(row.digest)
     label = only_answer(artifact.forest, artifact.schema)
@@ -67,28 +63,10 @@ def show_only_answer(installation: Installation, session: Session, row: ModelRow
         return None
     sentences = [
         f"The model answers {label} whatever the row is: all leaves of its trees lead to that class.",
-        *_numbers(installation, session, row),
+        *in_numbers(artifact.plan, artifact.metadata.get("expected_rows")),
         "Either noise hid what there was to learn, and more ε or rows would help, or the splits gained nothing.",
     ]
     return OnlyAnswerOut(label=label, text=" ".join(sentences))
-
-
-def _numbers(installation: Installation, session: Session, row: ModelRow) -> list[str]:
-    """Rows × ε, depth, and the noise of a leaf beside its expected rows, from public numbers alone."""
-    from app.forests.only_answer import noise_in_rows
-
-    plan, part = installation.cache.get(row.digest).plan, queue.job(session, row.job_id).parts[0]
-    scope = {name: tuple(cells) for name, cells in part.scope.items()}
-    rows = expected_rows(session, catalog.find(session, part.dataset), scope)
-    noise, depth = noise_in_rows(plan.event), int(plan.parameters["max_depth"])
-    if rows is None or plan.epsilon is None or noise is None:
-        return []
-    shares = plan.n_trees if plan.parameters.get("assignment") == "sharded" else 1
-    return [
-        f"It was trained at ε = {float(plan.epsilon):g} on about {rows} declared rows, so rows × ε is about "
-        f"{rows * float(plan.epsilon):,.0f}; at depth {depth}, a leaf has about {rows / shares / 2**depth:,.1f} of "
-        f"them, and the noise of a count has a standard deviation of about {noise:,.1f} rows."
-    ]
 
 
 def list_models(

@@ -19,8 +19,8 @@ class OnlyAnswerOut(Answer):
 class ModelOut(Answer):
     """The model card. All of it is public and comes from the artifact.
 
-    ``scope`` has the cells of the rows that the model was trained on; empty: all. ``only_answer`` is null unless the
-    leaves show that every row gets the same class.
+    ``scope`` has the cells of the rows that the model was trained on; empty: all; null: the model is older than this
+    field. ``only_answer`` is null unless the leaves show that every row gets the same class.
 
     A model of a public dataset has ``privacy`` ``none``, and no account paid for it.
     """
@@ -32,7 +32,7 @@ class ModelOut(Answer):
     dataset_name: str
     job_id: str
     privacy: Privacy
-    scope: JsonObject
+    scope: JsonObject | None
     only_answer: OnlyAnswerOut | None
     algorithm: str
     parameters: JsonObject

@@ -128,7 +128,7 @@ def _run(start: Start) -> int:
         case "serve":
             serve.serve(settings, announce=lambda _: None)
         case "api":
-            serve.serve_api(settings)
+            serve.serve_api(settings, announce=lambda _: None)
         case "worker":
             _witness_reads(start)
             fork_children(child.main)

@@ -269,7 +269,7 @@ def test_a_changed_cap_reaches_the_cards_of_a_pure_account_and_no_addition(serve
 @on_one_server
 def test_an_epsilon_above_ten_is_warned_of_at_declaration_and_in_quotes(server: Server) -> None:
     warned = server.declared(budget={"accountant": "pure", "epsilon": "11"})
-    assert [warning.partition(":")[0] for warning in warned["warnings"]] == ["ε is above 10"]
+    assert "ε is above 10" in [warning.partition(":")[0] for warning in warned["warnings"]]
     assert (
         "guesses whether one privacy unit is in the data may be right this often: more than 99 % ("
         in warned["warnings"][0]

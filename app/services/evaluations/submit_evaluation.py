@@ -147,7 +147,7 @@ def _plan_evaluation(
         raise InvalidRequest.at("/dataset", "other-declaration")
     plan, part = _planned_part(session, subject.dataset, body)
     warnings = [_TRAINED_ON] if any(_was_trained_on(session, row, part) for row in subject.models) else []
-    of_one_class = [(row, show_only_answer(installation, session, row)) for row in subject.models]
+    of_one_class = [(row, show_only_answer(installation, row)) for row in subject.models]
     warnings += [f"Model {row.id}: {only.text}" for row, only in of_one_class if only is not None]
     return PlannedEvaluation(plan, part, subject.models, warnings)
 

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.core import ids
+from app.datasets import catalog
 from app.forests import artifacts
 from app.jobs.tables import JobRow
 from app.privacy import guarantees
@@ -17,6 +18,7 @@ from app.services.installation import Installation
 from app.services.jobs import output_facts
 from app.services.jobs.kind import OutputInvalid
 from app.services.jobs.task import JobTask
+from app.services.spending.price import expected_rows
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,13 @@ class TrainKind:
 
     def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
         """The facts of the model card, bound into the artifact's own bytes."""
-        profile = _profile(session, row)
+        profile, part = _profile(session, row), row.parts[0]
+        scope = {name: tuple(cells) for name, cells in part.scope.items()}
         facts = {
             **output_facts.of_job(session, row, output="model"),
             "profile_id": None if profile is None else profile.id,
+            "scope": part.scope,
+            "expected_rows": expected_rows(session, catalog.find(session, part.dataset), scope),
         }
         if len(row.parts) > 1:
             labelled, unlabelled = row.parts
