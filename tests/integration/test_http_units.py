@@ -15,7 +15,7 @@ from app.datasets import admission
 from app.datasets.admission import BookRules
 from app.verifier.dataset_replay import verify
 from tests.support.databases import on_one_server
-from tests.support.server import CSV, Server, csv_rows, new_idempotency_key, training
+from tests.support.server import CSV, Caller, Server, csv_rows, new_idempotency_key, training
 
 K = 3
 UNIT = {"column": "patient", "max_rows": K}
@@ -82,21 +82,23 @@ def test_a_row_dataset_drops_nothing_and_says_so(server: Server) -> None:
 
 @on_one_server
 def test_uploads_that_wait_for_one_another_stop_nobody_else(server: Server) -> None:
-    """More uploads than the service has threads: most are told to retry, and their retries are stored."""
+    """More uploads than the service has threads, each of another key: most are told to retry, and their retries are
+    stored."""
     dataset = server.declared(privacy_unit=UNIT)["id"]
-    keys = [new_idempotency_key() for _ in range(sum(THREADS.values()) + 5)]
+    owners = [server.granted(dataset, "owner") for _ in range(sum(THREADS.values()) + 5)]
 
-    def upload(key: dict[str, str]) -> httpx.Response:
-        return server.admin.http.post(f"/datasets/{dataset}/rows?again=true", content=visits(8), headers=CSV | key)
+    def upload(owner: Caller) -> httpx.Response:
+        headers = CSV | new_idempotency_key()
+        return owner.http.post(f"/datasets/{dataset}/rows", content=visits(8), headers=headers)
 
-    with ThreadPoolExecutor(len(keys)) as callers:
+    with ThreadPoolExecutor(len(owners)) as callers:
         with admission.opened(server.settings.home, dataset, BookRules(K, DataKey.random())):
-            sent = {callers.submit(upload, key): key for key in keys}
-            refused = list(islice(as_completed(sent), len(keys) - limits.MAX_WAITING_UPLOADS))
+            sent = {callers.submit(upload, owner): owner for owner in owners}
+            refused = list(islice(as_completed(sent), len(owners) - limits.MAX_WAITING_UPLOADS))
             assert server.admin.http.get(f"/datasets/{dataset}").json()["epochs"] == []
         assert sorted({each.result().status_code for each in set(sent) - set(refused)}) == [201]
 
     assert {(each.result().status_code, each.result().json()["type"]) for each in refused} == {(503, "unavailable")}
     assert {each.result().headers["Retry-After"] for each in refused} == {str(admission.RETRY_AFTER_S)}
     assert {upload(sent[each]).status_code for each in refused} == {201}
-    assert len(server.admin.http.get(f"/datasets/{dataset}").json()["epochs"]) == len(keys)
+    assert len(server.admin.http.get(f"/datasets/{dataset}").json()["epochs"]) == len(owners)
