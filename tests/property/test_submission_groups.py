@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,15 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import ColumnElement, literal
 
 from app.access.idempotency import Answer
 from app.access.roles import Principal
 from app.core import clock, ids
+from app.db import unit_of_work
+from app.db.types import UtcDateTime
 from app.ledger import populations
+from app.services import authorization
 from tests.support.crash_scene import OWNER, Scene, opened
 from tests.support.databases import MigratedDatabase
 from tests.support.groups import in_one_group, outcome_of
@@ -111,7 +116,14 @@ def _equal_ids(start: int) -> Iterator[None]:
     def numbered(prefix: str) -> str:
         return f"{prefix}_{start:06}{next(numbers):06}"
 
-    with patch.object(ids, "new", numbered), patch.object(clock, "now", lambda: _NOW):
+    def at(_dialect: object) -> ColumnElement[datetime]:
+        return literal(_NOW, UtcDateTime)
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(ids, "new", numbered))
+        stack.enter_context(patch.object(clock, "now", lambda: _NOW))
+        for module in (unit_of_work, authorization):
+            stack.enter_context(patch.object(module, "time_column", at))
         yield
 
 
