@@ -20,7 +20,8 @@ from app.forests.contract.plan import Plan
 from app.forests.data.encoding import Encoding
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.adjacency import Adjacency
-from app.privacy.events import ExponentialMechanism, Part, RoundedGaussian, Sequential
+from app.privacy.events import Event, ExponentialMechanism, Part, RoundedGaussian, Sequential
+from tests.privacy.enumeration import Noise
 
 
 def event_of(start: int, tree: int, *, n_trees: int, tally: int = 0, split: Fraction = Fraction(0)) -> Sequential:
@@ -86,16 +87,13 @@ class Transcript:
         return _Meeting(self, shape)
 
 
-class _Meeting:
+class _Meeting(Noise):
     """Noise that records the exact query to which it is added."""
-
-    __array_ufunc__ = None
 
     def __init__(self, transcript: Transcript, shape: tuple[int, ...]) -> None:
         self._transcript, self._shape = transcript, shape
 
-    def __radd__(self, exact: NDArray[np.int64]) -> NDArray[np.int64]:
-        assert exact.dtype == np.int64
+    def added_to(self, exact: NDArray[np.int64]) -> NDArray[np.int64]:
         assert exact.shape == self._shape
         transcript = self._transcript
         transcript.exact.append(exact.copy())
@@ -115,12 +113,20 @@ def run(
     return transcript
 
 
+def _times(event: Event) -> int:
+    """How many tables with noise an event pays for."""
+    if isinstance(event, Sequential):
+        return sum(part.times * _times(part.event) for part in event.parts)
+    return int(isinstance(event, RoundedGaussian))
+
+
 def check_neighbours(plan: Plan, one: Transcript, other: Transcript) -> float:
     """Asserts the priced sensitivities on two runs of one transcript; returns the largest share that a tree reaches."""
     parts = Parts.of(plan.event)
-    differences = [mine - theirs for mine, theirs in zip(one.exact, other.exact, strict=True)]
-    start, trees = differences[0], differences[1:]
-    assert np.square(start).sum() == parts.start
+    trees = [mine - theirs for mine, theirs in zip(one.exact, other.exact, strict=True)]
+    assert len(trees) == _times(plan.event)
+    if parts.start:
+        assert np.square(trees.pop(0)).sum() == parts.start
     if parts.tally:
         tally = trees.pop()
         assert np.count_nonzero(tally) <= 1
@@ -130,7 +136,8 @@ def check_neighbours(plan: Plan, one: Transcript, other: Transcript) -> float:
             moved = mine - theirs  # the row raises every split's utility by 0 or 1
             assert int(moved.min()) >= 0
             assert int(moved.max()) <= 1
-    count = Scales.of(parts.tree, n_trees=plan.n_trees, n_classes=start.shape[-1]).count
+    n_classes = max(trees[0].shape[-1] - 1, 2)  # a leaf has one gradient per class, or one for two classes, and a count
+    count = Scales.of(parts.tree, n_trees=plan.n_trees, n_classes=n_classes).count
     largest = 0
     for tree in (integers.astype(object) for integers in trees):
         assert np.count_nonzero(tree.any(axis=1)) == 1  # one leaf

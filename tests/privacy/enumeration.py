@@ -120,16 +120,30 @@ class EnumeratingRandomness:
         return _FoldedNormal(self._walk, shape, scale_bits)
 
 
-class _ClampedNoise:
-    """Noise that branches when it is added to exact counts: on each clamped sum, with its folded law."""
+class Noise:
+    """Noise that is drawn when it is added to exact numbers; added twice, it would look like two draws, and refuses."""
 
     __array_ufunc__ = None  # so that ``exact + noise`` calls __radd__
+    _is_added = False
+
+    def __radd__(self, exact: np.ndarray) -> np.ndarray:
+        assert not self._is_added, "the noise of one draw in two releases"
+        assert exact.dtype == np.int64
+        self._is_added = True
+        return self.added_to(exact)
+
+    def added_to(self, exact: np.ndarray) -> np.ndarray:
+        """The released numbers."""
+        raise NotImplementedError
+
+
+class _ClampedNoise(Noise):
+    """Noise that branches when it is added to exact counts: on each clamped sum, with its folded law."""
 
     def __init__(self, walk: _Walk, shape: tuple[int, ...], inverse_scale: float, window: tuple[int, int]) -> None:
         self._walk, self._shape, self._inverse_scale, self._window = walk, shape, inverse_scale, window
 
-    def __radd__(self, exact: np.ndarray) -> np.ndarray:
-        assert exact.dtype == np.int64
+    def added_to(self, exact: np.ndarray) -> np.ndarray:
         assert exact.shape == self._shape
         low, high = self._window
         laws = {count: folded_law(count, self._inverse_scale, low, high) for count in np.unique(exact).tolist()}
@@ -137,20 +151,17 @@ class _ClampedNoise:
         return np.array(clamped, dtype=np.int64).reshape(self._shape)
 
 
-class _FoldedNormal:
+class _FoldedNormal(Noise):
     """Rounded normal noise that branches on the sign of each noisy sum, with its exact probability.
 
     The released value is a public number far on that side: folding is post-processing (lemma L7). A shift of μ
     deviations moves the probability of a positive sum by Φ(μ) − ½; for small μ the sign distinguishes the laws best.
     """
 
-    __array_ufunc__ = None
-
     def __init__(self, walk: _Walk, shape: tuple[int, ...], scale_bits: int) -> None:
         self._walk, self._shape, self._deviation = walk, shape, 2**scale_bits
 
-    def __radd__(self, exact: np.ndarray) -> np.ndarray:
-        assert exact.dtype == np.int64
+    def added_to(self, exact: np.ndarray) -> np.ndarray:
         assert exact.shape == self._shape
         chances = [
             0.5 * math.erfc((0.5 - query) / self._deviation / math.sqrt(2.0)) for query in exact.ravel().tolist()

@@ -5,6 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from tests.privacy.enumeration import Noise
+
 
 class FixedReleases:
     """Answers every call from one fixed stream, so that no exact number influences a release.
@@ -39,15 +41,12 @@ class FixedReleases:
         return _Released(np.array(numbers, dtype=np.int64).reshape(shape))
 
 
-class _Released:
+class _Released(Noise):
     """Noise that replaces the exact numbers to which it is added."""
-
-    __array_ufunc__ = None  # so that ``exact + noise`` calls __radd__
 
     def __init__(self, numbers: np.ndarray) -> None:
         self._numbers = numbers
 
-    def __radd__(self, exact: np.ndarray) -> np.ndarray:
-        assert exact.dtype == np.int64
+    def added_to(self, exact: np.ndarray) -> np.ndarray:
         assert exact.shape == self._numbers.shape
         return self._numbers

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from app.forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows, is_wide
+from app.forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows, CodeRequest, is_wide
 from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import code_request
@@ -44,9 +44,14 @@ REQUESTS = {
 
 
 def as_codes(values: SanitisedRows, request: PlanRequest, schema: Schema) -> CodedRows:
-    """The rows as a job reads them from files, in blocks of 100 rows."""
+    """The rows as the job of a request reads them from files."""
     asked = code_request(plan(request, schema), schema)
     assert asked is not None
+    return coded(values, asked)
+
+
+def coded(values: SanitisedRows, asked: CodeRequest) -> CodedRows:
+    """The rows by the codes that a job asks for, in blocks of 100 rows."""
     codes = wide_codes(asked.public, values.features)
     blocks = np.split(codes, range(100, values.features.n_rows, 100), axis=1)
     features = CodedColumns(asked.public, [CodedBlock.of(block, is_wide=is_wide(asked.public)) for block in blocks])

@@ -19,16 +19,19 @@ from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan, public_facts
 from app.forests.trees.grow import selecting
+from app.privacy import accountants
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
+from tests.privacy.test_delta_accounts import share_of_curve
 from tests.privacy.universe import EMPTY, RECORDS, TWO_SPLITS, Dataset, multisets, rows_of
 
 Models = list[evaluation_grow.Model]
 
 
-def facts(epsilon: str) -> PublicFacts:
-    request = PlanRequest("evaluation", {}, Fraction(epsilon), None)
+def facts(epsilon: str, accountant: str = "pure") -> PublicFacts:
+    delta = None if accountant == "pure" else Fraction(1, 10**6)
+    request = PlanRequest("evaluation", {}, Fraction(epsilon), None, accountant, delta)
     return public_facts(request, TWO_SPLITS, Adjacency.ADD_REMOVE_ONE)
 
 
@@ -89,6 +92,14 @@ def test_the_choice_loses_at_most_its_price(winner_accuracy: bool, models: Model
     worst_loss = worst(planned, models)
     assert claim(planned) <= 2
     assert 0.3 * claim(planned) < worst_loss <= claim(planned) + TOLERANCE
+
+
+@pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
+def test_the_choice_stays_below_the_curve_of_its_price(accountant: str, models: Models) -> None:
+    planned = evaluation_price.plan_best(3, facts("3", accountant), winner_accuracy=False)
+    price = accountants.by_name(accountant).loss(planned.event, adjacency=Adjacency.ADD_REMOVE_ONE)
+    laws = ((law(planned, models, one), law(planned, models, other)) for one, other in neighbours(3))
+    assert 0.2 < share_of_curve(laws, price, accountant=accountant) <= 1.0 + TOLERANCE
 
 
 def test_every_evaluation_can_come_from_every_dataset(models: Models) -> None:

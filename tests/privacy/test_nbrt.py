@@ -1,5 +1,6 @@
 """Noise-matched boosting: the sensitivity of production code on any transcript, and flaws that break it."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -22,6 +23,9 @@ from app.forests.kernels import boosting as kernels
 from app.forests.kernels import prediction
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest
+from app.forests.profile import grow as profile_grow
+from app.forests.profile import price as profile_price
+from app.privacy.adjacency import Adjacency
 from app.privacy.prices import budget_of
 from tests.privacy.boosting_worlds import Transcript, check_neighbours, plan_of, run
 from tests.support.schemas import schema_of
@@ -94,7 +98,9 @@ def test_sensitivities_hold_after_unlikely_earlier_releases() -> None:
             check_neighbours(plan, whole, run(plan, encoding, X[is_kept], y[is_kept], Transcript(1, replay=script)))
 
 
-def test_a_whole_job_on_one_transcript() -> None:
+@pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
+@pytest.mark.parametrize("with_profile", [False, True])
+def test_a_whole_job_on_one_transcript(accountant: str, with_profile: bool) -> None:
     """From the plan to the forest, with private bins: every query of every release, with and without each row."""
     schema = schema_of(
         *({"name": f"f{i}", "type": "numeric", "lower": -1, "upper": 1} for i in range(2)),
@@ -102,26 +108,35 @@ def test_a_whole_job_on_one_transcript() -> None:
         label="k",
     )
     body = {"n_estimators": 8, "max_depth": 2}
-    plan = planning.plan(PlanRequest("nbrt", body, Fraction(2), 60, "gdp", Fraction(1, 10**6)), schema)
+    request = PlanRequest("nbrt", body, Fraction(2), 60, accountant, Fraction(1, 10**6))
     rng = np.random.default_rng(8)
     X, y = rng.normal(0, 0.4, (30, 2)).clip(-1, 1), rng.integers(0, 3, 30)
 
-    def grown(is_kept: NDArray[np.bool_], transcript: Transcript) -> Transcript:
+    def rows_of(is_kept: NDArray[np.bool_]) -> SanitisedRows:
         columns = SanitisedColumns(tuple(np.ascontiguousarray(column) for column in X[is_kept].T), int(is_kept.sum()))
-        rows = SanitisedRows(columns, y[is_kept].astype(np.int32), np.zeros((int(is_kept.sum()), 16), dtype=np.uint8))
-        grow(plan, schema, rows, transcript, on_tree_done=lambda: None)
+        return SanitisedRows(columns, y[is_kept].astype(np.int32), np.zeros((int(is_kept.sum()), 16), dtype=np.uint8))
+
+    every = np.ones(30, dtype=np.bool_)
+    if with_profile:
+        facts = planning.public_facts(request, schema, Adjacency.ADD_REMOVE_ONE)
+        released = profile_grow.release(profile_price.plan({}, facts), schema, rows_of(every), SystemRandomness())
+        request = replace(request, profile=released.reused("pf_a"))
+    plan = planning.plan(request, schema)
+
+    def grown(is_kept: NDArray[np.bool_], transcript: Transcript) -> Transcript:
+        grow(plan, schema, rows_of(is_kept), transcript, on_tree_done=lambda: None)
         return transcript
 
-    whole = grown(np.ones(30, dtype=np.bool_), Transcript(8))
-    assert len(whole.selected) > 8
+    whole = grown(every, Transcript(8))
+    assert with_profile or len(whole.selected) > 8
     for row in range(0, 30, 4):
         fewer = grown(np.arange(30) != row, Transcript(8, whole.released, whole.selected))
         check_neighbours(plan, whole, fewer)
         moved = [one - other for one, other in zip(whole.utilities, fewer.utilities, strict=True)]
         ranges = [int(moves.max(initial=0) - moves.min(initial=0)) for moves in moved if moves.any()]
         assert len(ranges) <= 2 * 4  # one interval per feature and level
-        assert max(ranges) <= 2
-    assert budget_of(plan.epsilon, accountant="gdp", delta=plan.delta, adjacency=plan.adjacency).covers(plan.event)
+        assert max(ranges, default=0) <= 2
+    assert budget_of(plan.epsilon, accountant=accountant, delta=plan.delta, adjacency=plan.adjacency).covers(plan.event)
 
 
 # --- flaws that would break it ------------------------------------------------------------------------------------
@@ -273,6 +288,21 @@ def test_leaves_of_no_rows_hold_noise_of_the_right_spread() -> None:
     assert noise.size == 2 + 40 * 8 * 2
     assert abs(noise.mean()) < 6.5 / noise.size**0.5
     assert abs((noise**2).mean() - 1) < 6.5 * (2 / noise.size) ** 0.5
+
+
+def test_noise_of_different_trees_and_leaves_is_independent() -> None:
+    """Without rows, scores have the signs of their noise; the mean product of any two signs is near 0."""
+    encoding, X, y = world(0, 2, seed=0)
+    plan, n_jobs = plan_of(n_trees=4, depth=2), 400
+    jobs = [
+        boost(plan, encoding, LocalBoostedRows(X, y, n_classes=2), SystemRandomness(), on_tree_done=lambda: None)
+        for _ in range(n_jobs)
+    ]
+    signs = np.sign([[*job.start, *job.scores.ravel()] for job in jobs])
+    assert signs.shape == (n_jobs, 1 + 4 * 4)
+    products = signs.T @ signs / n_jobs
+    assert np.diag(products).min() > 0.5
+    assert np.abs(products - np.diag(np.diag(products))).max() < 0.4  # Hoeffding: by chance at most 136 · 2e-32 = 4e-12
 
 
 def test_a_vanishing_budget_learns_nothing() -> None:

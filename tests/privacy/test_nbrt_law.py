@@ -26,7 +26,7 @@ from app.privacy.accountants import gdp
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Sequential
 from tests.privacy.boosting_worlds import plan_of
-from tests.privacy.enumeration import EnumeratingRandomness, aligned, divergence, output_law
+from tests.privacy.enumeration import EnumeratingRandomness, Noise, aligned, divergence, output_law
 from tests.support.schemas import schema_of
 
 FAR = 2**27
@@ -74,13 +74,11 @@ class FoldedNoise:
         return _Folded(self, shape, is_tree=is_tree)
 
 
-class _Folded:
-    __array_ufunc__ = None
-
+class _Folded(Noise):
     def __init__(self, noise: FoldedNoise, shape: tuple[int, ...], *, is_tree: bool) -> None:
         self._noise, self._shape, self._is_tree = noise, shape, is_tree
 
-    def __radd__(self, exact: NDArray[np.int64]) -> NDArray[np.int64]:
+    def added_to(self, exact: NDArray[np.int64]) -> NDArray[np.int64]:
         assert exact.shape == self._shape
         is_tree = self._is_tree
         if is_tree and self._noise._without_trees:

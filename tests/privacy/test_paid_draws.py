@@ -107,7 +107,15 @@ def test_a_forest_with_a_profile_draws_everything_that_its_event_pays_for(
 def test_profiles_and_evaluations_draw_everything_that_their_events_pay_for(
     payments: list[PaidRandomness], accountant: str
 ) -> None:
-    rows, models = rows_of(500), [(grown(planned("rdt-ta", "pure")), SCHEMA)] * 2
+    """Nor does a clear winner spare its draw: one model is right on all 1,000 rows, the other on none."""
+    rows = rows_of(1_000)
+    rows = replace(rows, y=np.ones_like(rows.y))
+    flat = planned("rdt-ta", "pure", max_depth=0)
+    models = [
+        (growth.grow(flat, SCHEMA, replace(rows, y=label * rows.y), SystemRandomness(), on_tree_done=int), SCHEMA)
+        for label in (0, 1)
+    ]
+    assert [evaluation_growth._correct(model, rows) for model in models] == [0, 1_000]
     payments.clear()
     profile_growth.release(
         profile_price.plan({"size_share": "0.1"}, facts(accountant)), SCHEMA, rows, SystemRandomness()

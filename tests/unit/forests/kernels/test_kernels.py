@@ -157,6 +157,27 @@ def test_sums_above_32_bits_do_not_wrap() -> None:
     assert onto.tolist() == [[[2**32 - 1 + 3 * reweighting.UNIT]]]
 
 
+def test_sums_of_the_largest_weights_and_gradients_of_many_rows_do_not_wrap() -> None:
+    """70,000 rows in one cell: past 2^32 in weights, past 2^31 in gradients, and past a block and 2^16 in rows."""
+    n_rows, largest = 70_000, 2**31 - 1
+    cell, weight = np.zeros(n_rows, dtype=np.int32), np.full(n_rows, 2**16 - 1, dtype=np.uint16)
+    X, no_codes = np.zeros((3, n_rows), dtype=np.uint8), np.zeros(0, dtype=np.uint8)
+    bins = np.array([[0, 1], [1, 1], [2, 1]])
+    for own, of_row in (
+        (weight[:0], 1),
+        (weight, 2**16 - 1),
+    ):  # weights above a row's unit, so that few rows are enough
+        counts, sums = np.zeros((2, 1), dtype=np.int64), np.zeros(3, dtype=np.int64)
+        cell_sum_loops.leaf_histogram(cell, cell, own, counts)
+        assert counts.tolist() == [[n_rows * of_row], [0]]
+        assert cell_sum_loops.class_histogram(X, (cell, cell), (no_codes, own), bins, (1, 1, 1, of_row), sums)
+        assert sums.tolist() == [n_rows * of_row] * 3
+    for gradient in (largest, -largest):
+        gradients = np.full((n_rows, 2), gradient, dtype=np.int32)
+        sums = cell_sums.leaf_gradients(cell, gradients, count=largest, n_leaves=1)
+        assert sums.tolist() == [[n_rows * gradient, n_rows * gradient, n_rows * largest]]
+
+
 def test_histograms_add_up_over_any_partition_of_the_rows() -> None:
     rng = np.random.default_rng(2)
     X = rng.integers(0, 7, (4, 500), dtype=np.uint8)
