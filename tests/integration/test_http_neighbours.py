@@ -96,8 +96,8 @@ class World:
         return shown
 
     def measured(self) -> None:
-        """Records how the metrics changed since the last call. Heads are written, workers live and jobs wait at times of
-        their own."""
+        """Records how the metrics changed since the last call. Writers of heads, workers and waits have times of their
+        own."""
         changes = _metrics(self.server)
         changes.subtract(self._measured)
         self._measured.update(changes)
