@@ -276,7 +276,7 @@ def test_an_epsilon_above_ten_is_warned_of_at_declaration_and_in_quotes(server: 
     )
     approximate = server.declared(budget=budget("gdp", "10.1"))
     assert "may be right this often: 83 % (" in approximate["warnings"][0]
-    assert server.declared(budget=budget("gdp", "10"))["warnings"] == []
+    assert not any("ε is above 10" in warning for warning in server.declared(budget=budget("gdp", "10"))["warnings"])
     for epsilon, n_warnings in (("10", 0), ("10.5", 1)):
         quote = server.admin.http.post("/plans", json=training(warned["id"], epsilon=epsilon)).json()
         assert sum("ε is above 10" in warning for warning in quote["warnings"]) == n_warnings

@@ -34,8 +34,9 @@ def test_a_declaration_is_answered_with_its_public_facts_and_a_fresh_account(ser
     assert dataset["partitions"] == partitions
     assert (dataset["adjacency"], dataset["visibility"], dataset["protects"]) == ("add_remove", "private", "row")
     assert (dataset["epochs"], dataset["deleted_at"], dataset["population"]) == ([], None, "citizens")
-    by_name = server.admin.http.get(f"/datasets/{dataset['name']}")
-    assert by_name.json() == dataset == server.admin.http.get(f"/datasets/{dataset['id']}").json()
+    by_name = server.admin.http.get(f"/datasets/{dataset['name']}").json()
+    # Only the answer to the declaration may name other datasets of the same columns.
+    assert by_name == {**dataset, "warnings": []} == server.admin.http.get(f"/datasets/{dataset['id']}").json()
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
