@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from app.core import clock
 from app.core.errors import LeaseLost, NotFound, Unavailable
 from app.core.stop_signals import Stop
 from app.datasets import private_rows
@@ -127,6 +128,27 @@ def test_evaluations_charge_the_held_out_cells_and_survive_their_models(scene: S
     assert show_evaluation(scene.installation, OWNER, released.id) == released
     scene.assert_no_orphans()
     scene.verified()
+
+
+def test_a_card_shows_the_time_of_the_request_and_no_time_of_the_job(scene: Scene) -> None:
+    """The time of the charge tells how long the jobs before took, and the end of a job how long the job took."""
+    model_id = model(scene, "a")
+    trained = models.show_model(scene.installation, OWNER, model_id)
+    evaluated, profiled = evaluation(scene, model_id), profile(scene)
+    for _ in range(2):
+        run(scene)
+    cards = [
+        (trained.model_dump()["job_id"], trained),
+        (evaluated, show_evaluation(scene.installation, OWNER, str(scene.job(evaluated).evaluation_id))),
+        (profiled, show_profile(scene.installation, OWNER, str(scene.job(profiled).profile_id))),
+    ]
+    for job_id, card in cards:
+        row = scene.job(job_id)
+        assert row.charged_at is not None
+        assert row.finished_at is not None
+        shown = card.model_dump_json()
+        assert card.created_at == clock.to_text(row.submitted_at)
+        assert not any(clock.to_text(at) in shown for at in (row.charged_at, row.finished_at))
 
 
 @pytest.mark.parametrize("name", ["artifacts", "rows"])

@@ -12,9 +12,11 @@ from sqlalchemy import make_url, update
 
 from app.jobs.tables import JobRow
 from app.ledger.tables import ReservationRow
+from app.services.installation import Installation
 from app.services.jobs.task import JobTask
+from tests.support import people
 from tests.support.crash_scene import Scene
-from tests.support.job_kinds import run
+from tests.support.job_kinds import evaluation, model, profile, run
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,10 +65,19 @@ def _no_parts(task: dict[str, Any]) -> None:
     task["parts"] = []
 
 
-def _other_event_on_both_sides(scene: Scene, job_id: str) -> None:
-    _of_task(_other_event)(scene, job_id)
-    with scene.installation.database.write() as session:
-        session.execute(update(ReservationRow).where(ReservationRow.job_id == job_id).values(event=COSTLY))
+def _twice_the_event(task: dict[str, Any]) -> None:
+    plan = task["work"]["plan"]
+    plan["event"] = {"type": "sequential/1", "parts": [{"times": 2, "event": plan["event"]}]}
+
+
+def _on_both_sides(change: Callable[[dict[str, Any]], None]) -> Callable[[Scene, str], None]:
+    def tamper(scene: Scene, job_id: str) -> None:
+        _of_task(change)(scene, job_id)
+        event = scene.job(job_id).task["work"]["plan"]["event"]
+        with scene.installation.database.write() as session:
+            session.execute(update(ReservationRow).where(ReservationRow.job_id == job_id).values(event=event))
+
+    return tamper
 
 
 def _smaller_reservation(scene: Scene, job_id: str) -> None:
@@ -87,7 +98,7 @@ def _all_rows_in_every_tree(task: dict[str, Any]) -> None:
 TAMPERED = {
     "event": _of_task(_other_event),
     "cells": _of_task(_other_cells),
-    "event-on-both-sides": _other_event_on_both_sides,
+    "event-on-both-sides": _on_both_sides(_other_event),
     "price": _of_task(_smaller_price),
     "reservation": _smaller_reservation,
     "another-reservation": _of_task(_reservation_of_another_job),
@@ -115,6 +126,31 @@ def test_a_job_that_paid_for_disjoint_trees_does_not_grow_them_on_all_rows(scene
     """The event of disjoint trees costs one tree; all rows in every tree cost as many as there are trees."""
     job_id = scene.submit_job(key="k", scope={"shard": [0]}, assignment="sharded")
     _of_task(_all_rows_in_every_tree)(scene, job_id)
+    run(scene, _never)
+    assert scene.end(job_id) == ("failed", "failed", ["reserve", "void"])
+
+
+@pytest.mark.parametrize("kind", ["profile", "evaluation"])
+def test_a_profile_or_an_evaluation_that_costs_more_than_was_reserved_reads_no_row(scene: Scene, kind: str) -> None:
+    """Their parameters are not priced again, as those of a forest are: only the loss of the event shows the price."""
+    job_id = profile(scene) if kind == "profile" else evaluation(scene, model(scene, "a"))
+    _on_both_sides(_other_event)(scene, job_id)
+    run(scene, _never)
+    assert scene.end(job_id) == ("failed", "failed", ["reserve", "void"])
+
+
+def test_an_event_that_would_cost_one_row_what_was_reserved_for_a_unit_of_two_rows_reads_no_row(
+    installation: Installation,
+) -> None:
+    cells = [{"name": "shard", "kind": "hash", "cells": 4}]
+    declared = people.declared(installation, privacy_unit=people.per_patient(2), partitions=cells)
+    people.upload(installation, declared["id"], people.visits([("ann", 1), ("ben", 2)]))
+    scene = Scene(installation, declared["id"])
+    untouched = profile(scene, "untouched")
+    run(scene)
+    assert scene.end(untouched) == ("succeeded", None, ["reserve", "charge"])
+    job_id = profile(scene)
+    _on_both_sides(_twice_the_event)(scene, job_id)
     run(scene, _never)
     assert scene.end(job_id) == ("failed", "failed", ["reserve", "void"])
 

@@ -61,6 +61,17 @@ def claims(settled: Plan) -> tuple[float, float]:
     return of_labelled, of_unlabelled
 
 
+def test_each_dataset_pays_by_its_own_facts() -> None:
+    """ε and the rows of a unit of one account do not price the events of the other account."""
+    shape: dict[str, object] = {"n_estimators": 1, "max_depth": 1, "assignment": "sequential"}
+    request = request_for("sspe-1", shape, Fraction(1), None, max_rows=2)
+    assert request.unlabelled is not None
+    other = replace(request, unlabelled=replace(request.unlabelled, epsilon=Fraction(3), max_rows=1))
+
+    assert claims(plan(request, THREE_SPLITS)) == pytest.approx((0.5, 0.5))
+    assert claims(plan(other, THREE_SPLITS)) == pytest.approx((0.5, 3.0))
+
+
 def without_labels(dataset: Dataset) -> SanitisedRows:
     rows = rows_of(dataset)
     return replace(rows, y=np.full_like(rows.y, -1))

@@ -84,6 +84,10 @@ def test_the_stored_file_has_fresh_ids_and_their_cells(ingest):
     partition = HashPartition("shard", 4)
     key = hash_keys(Partitions((partition,)), dataset_key=KEY)["shard"]
     assert table.column("cell").to_pylist() == hash_cells(ids, partition=partition, dataset_key=key).tolist()
+    path_of(ingest.destination).unlink()
+    ingest(HEADER + GOOD_ROW * 100)
+    again = stored_table(ingest.destination).column("row_id").to_pylist()
+    assert set(again).isdisjoint(table.column("row_id").to_pylist())  # not a function of the place of a row in its file
 
 
 def test_without_a_partition_there_is_no_cell(ingest):
