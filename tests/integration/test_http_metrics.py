@@ -13,7 +13,7 @@ from sqlalchemy import delete
 
 from app.core import limits
 from app.jobs import workers
-from app.jobs.tables import JobRow
+from app.jobs.tables import JobRow, WorkerRow
 from app.webhooks.tables import DeliveryRow
 from tests.support.operations import EXTERNAL
 from tests.support.server import Server, new_idempotency_key, training, worker
@@ -113,6 +113,7 @@ def test_the_queue_its_workers_and_its_failures_are_seen(
     idle_server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(limits, "WORKER_SEEN_S", 600)  # the machine may be busy
+    _forget_workers(idle_server)
     before = _samples(idle_server)
     assert _value(before, "grovekeeper_workers") == 0
     dataset = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1"})["id"]
@@ -135,6 +136,12 @@ def test_the_queue_its_workers_and_its_failures_are_seen(
     assert _value(ended, name, **failed) == _value(before, name, **failed) + 1
 
 
+def _forget_workers(server: Server) -> None:
+    """Forgets workers that earlier tests on the same database killed."""
+    with server.database.write() as session:
+        session.execute(delete(WorkerRow))
+
+
 def test_a_delivery_that_waits_is_counted(idle_server: Server) -> None:
     before = _samples(idle_server)
     with idle_server.database.write() as session:
@@ -147,6 +154,7 @@ def test_a_delivery_that_waits_is_counted(idle_server: Server) -> None:
 
 
 def test_a_worker_that_was_killed_is_not_counted_for_long(idle_server: Server) -> None:
+    _forget_workers(idle_server)
     with idle_server.database.write() as session:
         at = idle_server.database.now(session) - timedelta(seconds=limits.WORKER_SEEN_S + 1)
         workers.see(session, "pr_killed", at=at)
