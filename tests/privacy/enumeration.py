@@ -16,6 +16,7 @@ Probabilities are products of a few dozen correctly computed doubles: relative e
 
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -120,7 +121,7 @@ class EnumeratingRandomness:
         return _FoldedNormal(self._walk, shape, scale_bits)
 
 
-class Noise:
+class Noise(ABC):
     """Noise that is drawn when it is added to exact numbers; added twice, it would look like two draws, and refuses."""
 
     __array_ufunc__ = None  # so that ``exact + noise`` calls __radd__
@@ -132,9 +133,9 @@ class Noise:
         self._is_added = True
         return self.added_to(exact)
 
+    @abstractmethod
     def added_to(self, exact: np.ndarray) -> np.ndarray:
         """The released numbers."""
-        raise NotImplementedError
 
 
 class _ClampedNoise(Noise):

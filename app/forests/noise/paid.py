@@ -13,7 +13,6 @@ from app.privacy.events import (
     DiscreteLaplace,
     Event,
     ExponentialMechanism,
-    NonPrivate,
     Parallel,
     PermuteAndFlip,
     RoundedGaussian,
@@ -97,8 +96,6 @@ class PaidRandomness:
                 self._left[_kind(event.TYPE, event.sigma_squared)] += times * event.coordinates
             case PermuteAndFlip() | ExponentialMechanism():
                 self._left[_kind(event.TYPE, event.inverse_scale)] += times
-            case NonPrivate():
-                pass  # a computation without draws
 
     def _pay(self, mechanism: str, scale: Fraction, count: int) -> None:
         kind = _kind(mechanism, scale)
