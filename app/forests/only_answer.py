@@ -46,13 +46,27 @@ def only_answer(forest: Forest, schema: Schema) -> str | None:
     return None if code is None else schema.label.classes[code]
 
 
-def in_numbers(plan: Plan, expected_rows: object) -> list[str]:
-    """Rows × ε, depth, and the noise of a leaf beside its expected rows as a sentence, from public numbers alone.
+def stated(forest: Forest, schema: Schema, expected_rows: object) -> dict[str, str] | None:
+    """The only class of a forest as ``label``, and sentences about it as ``text``; ``None`` without such a class.
 
     Args:
-        plan: of the forest.
-        expected_rows: in the scope, by declared sizes; no sentence where no size was declared.
+        forest: released.
+        schema: public; the schema inside the artifact.
+        expected_rows: in the scope, by declared sizes; ``None`` where no size was declared.
     """
+    label = only_answer(forest, schema)
+    if label is None:
+        return None
+    sentences = [
+        f"The model answers {label} whatever the row is: all leaves of its trees lead to that class.",
+        *_in_numbers(forest.plan, expected_rows),
+        "Either noise hid what there was to learn, and more ε or rows would help, or the splits gained nothing.",
+    ]
+    return {"label": label, "text": " ".join(sentences)}
+
+
+def _in_numbers(plan: Plan, expected_rows: object) -> list[str]:
+    """Rows × ε, depth, and the noise of a leaf beside its expected rows, from public numbers alone."""
     noise, depth = noise_in_rows(plan.event), int(plan.parameters["max_depth"])
     if not isinstance(expected_rows, int) or plan.epsilon is None or noise is None:
         return []

@@ -20,7 +20,7 @@ from app.services.guarantees import of_population
 from app.services.installation import Installation
 from app.services.model_addresses import addressed_model
 from app.services.pages import PageRequest, page_of
-from app.wire.models import ModelList, ModelOut, ModelSummary, OnlyAnswerOut
+from app.wire.models import ModelList, ModelOut, ModelSummary
 
 
 def show_model(installation: Installation, principal: Principal, address: str) -> ModelOut:
@@ -39,34 +39,14 @@ def show_model(installation: Installation, principal: Principal, address: str) -
         guarantee = _guarantee(session, row.dataset_id, facts["guarantee"])
         second = _unlabelled(session, principal, facts)
         names = aliases.of_models(session, [row.id])
-    only = show_only_answer(installation, row)
     return _card(
         installation,
         row,
         guarantee=guarantee,
         unlabelled=second,
         addresses=names.get(row.id, []),
-        trained={"scope": facts.get("scope"), "only_answer": only},
+        trained={"scope": facts.get("scope"), "only_answer": facts.get("only_answer")},
     )
-
-
-def show_only_answer(installation: Installation, row: ModelRow) -> OnlyAnswerOut | None:
-    """The only class of a model and a sentence about it; ``None`` unless its leaves show that there is only one.
-
-    Follows from the released forest and from public numbers, so it costs no budget.
-    """
-    from app.forests.only_answer import in_numbers, only_answer  # loaded with the first artifact
-
-    artifact = installation.cache.get(row.digest)
-    label = only_answer(artifact.forest, artifact.schema)
-    if label is None:
-        return None
-    sentences = [
-        f"The model answers {label} whatever the row is: all leaves of its trees lead to that class.",
-        *in_numbers(artifact.plan, artifact.metadata.get("expected_rows")),
-        "Either noise hid what there was to learn, and more ε or rows would help, or the splits gained nothing.",
-    ]
-    return OnlyAnswerOut(label=label, text=" ".join(sentences))
 
 
 def list_models(

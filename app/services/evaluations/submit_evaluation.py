@@ -21,7 +21,6 @@ from app.registry.tables import ModelRow
 from app.services.authorization import authorized_dataset, present
 from app.services.installation import Installation
 from app.services.model_addresses import addressed_model
-from app.services.models import show_only_answer
 from app.services.spending import scopes
 from app.services.spending.accept import Job, Need
 from app.services.spending.part_quotes import quote_parts
@@ -147,8 +146,10 @@ def _plan_evaluation(
         raise InvalidRequest.at("/dataset", "other-declaration")
     plan, part = _planned_part(session, subject.dataset, body)
     warnings = [_TRAINED_ON] if any(_was_trained_on(session, row, part) for row in subject.models) else []
-    of_one_class = [(row, show_only_answer(installation, row)) for row in subject.models]
-    warnings += [f"Model {row.id}: {only.text}" for row, only in of_one_class if only is not None]
+    for row, artifact in zip(subject.models, artifacts, strict=True):
+        match artifact.metadata.get("only_answer"):
+            case {"text": text}:
+                warnings.append(f"Model {row.id}: {text}")
     return PlannedEvaluation(plan, part, subject.models, warnings)
 
 

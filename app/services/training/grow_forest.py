@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from typing import Protocol
 
 from app.datasets import private_rows, public_rows
-from app.forests import artifacts, catalogue, planning
+from app.forests import artifacts, catalogue, only_answer, planning
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
 from app.forests.data.coded_rows import TrainingRows
@@ -37,8 +37,10 @@ def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
     else:
         with ExitStack() as stack:
             forest = _grow_private(plan, schema, task.parts, _reader(task, stack), on_tree_done=on_tree_done)
+    expected_rows = task.metadata.get("expected_rows")
+    judged = {"only_answer": only_answer.stated(forest, schema, expected_rows)}  # post-processing, for cards and quotes
     # Not the task's schema: the database stores its 1e18 as an integer, which RFC 8785 refuses.
-    data = artifacts.dumps(forest, {**task.metadata, "schema": schema.to_json()})
+    data = artifacts.dumps(forest, {**task.metadata, **judged, "schema": schema.to_json()})
     task.write_output(data)
 
 
