@@ -156,3 +156,9 @@ def test_an_expired_admin_key_is_no_living_admin(scene: Scene) -> None:
     _expire(scene, ADMIN.key_id)
     with database.read() as session:
         assert not keys.living_admin_exists(session, at=database.now(session))
+
+
+def test_a_followed_job_that_was_removed_keeps_no_other_job_from_its_followers(scene: Scene) -> None:
+    job_id = scene.submit_job(key="k")
+    followed = [(OWNER, "jb_removed"), (OWNER, job_id)]
+    assert show_jobs.look_at(scene.installation, followed).keys() == {followed[1]}

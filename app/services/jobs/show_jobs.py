@@ -120,13 +120,13 @@ def _charged_job(row: JobRow) -> ChargedJob:
 
 
 def look_at(installation: Installation, followed: Collection[Followed]) -> dict[Followed, JobOut]:
-    """Shows followed jobs to the followers who may still see them: key and grant are read again."""
+    """Shows followed jobs that still exist to the followers who may still see them: key and grant are read again."""
     with installation.database.read() as session:
         rows = {row.id: row for row in queue.several(session, sorted({job_id for _, job_id in followed}))}
         return {
             (follower, job_id): job_out(rows[job_id])
             for follower, job_id in followed
-            if _may_still_see(installation, session, follower, rows[job_id])
+            if job_id in rows and _may_still_see(installation, session, follower, rows[job_id])
         }
 
 
