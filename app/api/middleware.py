@@ -90,7 +90,10 @@ class EveryRequest:
         except GrovekeeperError as error:
             if answered.has_started:
                 raise
-            await _answer_to(error, Request(scope))(scope, receive, answered)
+            answer = _answer_to(error, Request(scope))
+            # A frame of the traceback refers to the error. The cycle would keep the body of the request in memory.
+            error.__traceback__ = error.__context__ = None
+            await answer(scope, receive, answered)
         except ClientDisconnect:
             # No client is left to answer; the route closed the file of the body, which frees it.
             _log.info("a client went away")

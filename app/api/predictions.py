@@ -17,7 +17,7 @@ from app.api.capacity import Capacities, Work
 from app.api.query_parameters import check_query
 from app.core import limits
 from app.services.installation import Installation
-from app.services.predict import Form, predict, predict_at_once
+from app.services.predict import Form, model_at_once, predict
 
 _PATH = re.compile(r"/models/([^/]+)/predict")
 
@@ -52,10 +52,12 @@ class Predictions:
         principal: Principal = scope["state"]["principal"]
         form = Form.ARROW if media_type == Form.ARROW else Form.JSON
         answer_form = _form_of_answer(scope, form)
-        answer = None
+        model = None
         if form is answer_form is Form.JSON:
-            answer = predict_at_once(self._installation, principal, address, body)
-        if answer is None:
+            model = model_at_once(self._installation, principal, address, body)
+        if model is not None:
+            answer = model.answer(body, form, answer_form)
+        else:
             forms = {"form": form, "answer_form": answer_form}
             work = partial(predict, self._installation, principal, address, body, **forms)
             answer = await self._capacities.run(Work.PREDICTION, work)

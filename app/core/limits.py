@@ -96,8 +96,8 @@ MAX_REPORTED_PROBLEMS = 100
 """Problems that one answer lists, so that the answer is not larger than the request."""
 MAX_BYTES_AT_ONCE = 4_096
 """Bytes of a prediction request that is answered on the event loop, without a thread, once its model is loaded."""
-MAX_ROWS_AT_ONCE = 16
-"""Rows of such a request."""
+MAX_CELLS_AT_ONCE = 256
+"""Rows times features of the model in such a request."""
 AUTHORITY_LEASE_S = 1.0
 """Seconds for which an API process may answer predictions by cached authority; a revocation waits for no longer."""
 PREPARATION_INTERVAL_S = 5.0
@@ -220,7 +220,7 @@ MAX_REQUESTS_PER_KEY = 128
 """Requests of one key at a time in one API process, event streams among them; further requests are answered 429."""
 MAX_FOLLOWERS_PER_KEY = 32
 """Event streams of one key in one API process."""
-MAX_THREADS_PER_KEY = 2
+MAX_THREADS_PER_KEY = 1
 """Threads of one kind of work that the requests of one key use at a time; its further requests wait for their turn."""
 LARGE_BODY_BYTES = 256 * 1024
 """Bytes of a body beyond which the rest waits for its turn."""

@@ -1,7 +1,7 @@
 """Predicts class probabilities and labels from a released forest: post-processing, at no privacy cost."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
@@ -12,7 +12,7 @@ from app.core.errors import InvalidRequest
 from app.forests import catalogue
 from app.forests.contract.family import Reader
 from app.forests.contract.forest import Forest
-from app.forests.data.request_text import RequestText
+from app.forests.data.request_rows import RequestRows
 from app.forests.data.rows import SanitisedColumns
 from app.forests.data.schema import Schema
 from app.forests.trees import pooling
@@ -72,9 +72,9 @@ def labels(
     return _labels(probabilities, _settled(forest, read_out), below)
 
 
-def read_request(forest: Forest, schema: Schema, body: bytes) -> tuple[SanitisedColumns, str | None] | None:
-    """Reads rows and read-out of a prediction request, if the body has a usual form; see :class:`RequestText`."""
-    return _predictor(forest, schema).text.read(body)
+def sanitised(forest: Forest, schema: Schema, rows: Sequence[Mapping[str, object]]) -> SanitisedColumns:
+    """Sanitises the rows of a request; see :func:`app.forests.data.sanitiser.sanitise_prediction_rows`."""
+    return _predictor(forest, schema).rows.sanitise(rows)
 
 
 def prepare(forest: Forest, schema: Schema) -> None:
@@ -82,28 +82,9 @@ def prepare(forest: Forest, schema: Schema) -> None:
     _reader(forest, schema, _settled(forest, None))
 
 
-def predict_at_once(
-    forest: Forest, schema: Schema, body: bytes, *, max_rows: int
-) -> tuple[NDArray[np.float64], NDArray[np.int32]] | None:
-    """Reads a request and predicts in microseconds: probabilities and labels.
-
-    Returns:
-        ``None`` if the body has another form or more than ``max_rows`` rows, or if the forest has not predicted by this
-        read-out yet: :func:`read_request`, :func:`probabilities` and :func:`labels` have to predict.
-    """
-    predictor = _predictors.get(forest)
-    if predictor is None or not predictor.readers or predictor.schema != schema:
-        return None
-    known = predictor.text.read(body)
-    if known is None or known[0].n_rows > max_rows:
-        return None
-    columns, read_out = known
-    settled = predictor.offered[0] if read_out is None else read_out
-    reader = predictor.readers.get(_shared(settled))
-    if reader is None or settled not in predictor.offered:
-        return None
-    shares = reader(columns)
-    return shares, _labels(shares, settled, secrets.randbelow)
+def is_prepared(forest: Forest, schema: Schema) -> bool:
+    """Whether :func:`prepare` was called, so that a prediction by the default read-out takes microseconds."""
+    return _shared(_settled(forest, None)) in _predictor(forest, schema).readers
 
 
 @dataclass(frozen=True)
@@ -112,14 +93,12 @@ class _Predictor:
 
     Attributes:
         schema: public.
-        offered: read-outs, the default first.
-        text: reads requests.
+        rows: sanitises rows of requests.
         readers: by read-out, those that have predicted.
     """
 
     schema: Schema
-    offered: tuple[str, ...]
-    text: RequestText
+    rows: RequestRows
     readers: dict[str, Reader] = field(default_factory=dict)
 
 
@@ -129,8 +108,7 @@ _predictors: WeakKeyDictionary[Forest, _Predictor] = WeakKeyDictionary()
 def _predictor(forest: Forest, schema: Schema) -> _Predictor:
     known = _predictors.get(forest)
     if known is None or known.schema != schema:
-        offered = catalogue.read_outs(forest.plan.algorithm)
-        known = _predictors[forest] = _Predictor(schema, offered, RequestText(schema))
+        known = _predictors[forest] = _Predictor(schema, RequestRows(schema))
     return known
 
 
@@ -175,6 +153,5 @@ def _reader(forest: Forest, schema: Schema, read_out: str) -> Reader:
     reader = catalogue.family(forest.plan.algorithm).reader(forest, schema, shared)
     # Readers pack trees and load compiled code at their first use.
     reader(_one_row(schema))
-    predictor.text.read(b'{"rows": [{}]}')
     predictor.readers[shared] = reader
     return reader

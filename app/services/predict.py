@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,7 +26,6 @@ if TYPE_CHECKING:  # numpy, forests and pyarrow take time and memory, which a se
 
     from app.forests.artifacts import Artifact
     from app.forests.data.rows import SanitisedColumns
-    from app.services.arrow_tables import ArrowTable
 
 
 class Form(StrEnum):
@@ -37,18 +35,20 @@ class Form(StrEnum):
     ARROW = "application/vnd.apache.arrow.stream"
 
 
-class PredictBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a prediction: exactly one of ``rows`` and ``columns``."""
+class _Outline(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a prediction before its cells are built: exactly one of ``rows`` and ``columns``."""
 
-    rows: list[dict[str, Any]] | None = None
-    columns: dict[str, list[Any]] | None = None
+    rows: list[msgspec.Raw] | None = None
+    columns: dict[str, msgspec.Raw] | None = None
     read_out: str | None = None
 
-    @property
-    def n_members(self) -> int:
-        """Number of non-null members of the body, and of members of its rows or columns."""
-        named = sum(member is not None for member in (self.rows, self.columns, self.read_out))
-        return named + sum(map(len, self.rows or ())) + len(self.columns or ())
+
+class PredictBody(NamedTuple):
+    """The body of a prediction: exactly one of ``rows`` and ``columns``."""
+
+    rows: list[dict[str, Any]] | None
+    columns: dict[str, list[Any]] | None
+    read_out: str | None
 
 
 class Predictions(msgspec.Struct):
@@ -101,6 +101,11 @@ class PredictingModel:
         """The public schema that travels inside the artifact."""
         return self.artifact.schema
 
+    def answer(self, body: bytes, form: Form, answer_form: Form) -> bytes:
+        """Answers a request; see :func:`predict`."""
+        columns, read_out = _read(self, body, form)
+        return self.predict(columns, read_out=read_out).answer(answer_form)
+
     def predict(self, columns: SanitisedColumns, *, read_out: str | None) -> Predicted:
         """Predicts sanitised rows.
 
@@ -122,7 +127,9 @@ class Addressed(NamedTuple):
     digest: str
 
 
-_decoder = msgspec.json.Decoder(PredictBody)
+_outlines = msgspec.json.Decoder(_Outline)
+_rows = msgspec.json.Decoder(dict[str, Any])
+_cells = msgspec.json.Decoder(list[Any])
 _encoder = msgspec.json.Encoder()
 
 
@@ -153,30 +160,31 @@ def predict(
         RoleMissing: the key's role on the model's dataset does not allow this.
     """
     model = predicting_model(installation, principal, address)  # first: what a body may cost depends on the model
-    columns, read_out = _read(model, body, form)
-    return model.predict(columns, read_out=read_out).answer(answer_form)
+    return model.answer(body, form, answer_form)
 
 
-def predict_at_once(installation: Installation, principal: Principal, address: str, body: bytes) -> bytes | None:
-    """Answers a small request of the usual form in JSON from memory; ``None``: :func:`predict` has to answer.
+def model_at_once(
+    installation: Installation, principal: Principal, address: str, body: bytes
+) -> PredictingModel | None:
+    """Finds the model that answers a small request in JSON on the event loop, because nothing waits or takes long.
 
-    The event loop may call it, because nothing waits or takes long: the process knows the caller's model under its
-    lease, and has predicted with the model before.
+    Returns:
+        ``None`` if the process does not know the caller's model under its lease, if the model is not prepared for the
+        read-out, or if the request is not small: :func:`predict` has to answer in a thread.
     """
-    if len(body) > limits.MAX_BYTES_AT_ONCE or body.count(b"{") > limits.MAX_ROWS_AT_ONCE + 1:
+    if len(body) > limits.MAX_BYTES_AT_ONCE or b'"read_out"' in body:
         return None
     addressed: Addressed | None = installation.authority.get((principal.key_id, address))
     artifact = None if addressed is None else installation.cache.loaded(addressed.digest)
-    if artifact is None:
+    if addressed is None or artifact is None:
         return None
     from app.forests import predict as forests  # the model has loaded it
 
-    schema = artifact.schema
-    predicted = forests.predict_at_once(artifact.forest, schema, body, max_rows=limits.MAX_ROWS_AT_ONCE)
-    if predicted is None:
+    # Each row begins with a brace, and each cell of a column but the first follows a comma.
+    n_cells = max((body.count(b"{") - 1) * len(artifact.schema.features), body.count(b","))
+    if n_cells > limits.MAX_CELLS_AT_ONCE or not forests.is_prepared(artifact.forest, artifact.schema):
         return None
-    probabilities, codes = predicted
-    return Predicted(artifact.privacy, schema.label.classes, codes, probabilities).answer(Form.JSON)
+    return PredictingModel(addressed.model_id, artifact)
 
 
 def predicting_model(installation: Installation, principal: Principal, address: str) -> PredictingModel:
@@ -204,56 +212,52 @@ def address_of(installation: Installation, principal: Principal, address: str) -
 
 
 def decode(body: bytes, n_features: int) -> PredictBody:
-    """Reads the body of a prediction request for a model of so many features; see :func:`predict` for the errors."""
+    """Reads the body of a prediction request for a model of so many features; see :func:`predict` for the errors.
+
+    Rows and columns are built one by one: while the decoder builds values, no other thread of the process runs.
+    """
     json_text.check_nodes(body, limits.prediction_nodes(n_features))
+    most_rows = limits.prediction_rows(n_features)
     try:
-        request = _decoder.decode(body)
+        outline = _outlines.decode(body)
+        if len(outline.rows or ()) > most_rows:
+            raise TooLarge("the number of rows", most_rows)
+        rows = None if outline.rows is None else [_rows.decode(row) for row in outline.rows]
+        columns = None
+        if outline.columns is not None:
+            columns = {name: _cells.decode(column) for name, column in outline.columns.items()}
     except msgspec.ValidationError:
         raise InvalidRequest.at("", "not-a-prediction-request") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise MalformedRequest("the body is not JSON") from None
+    n_named = sum(member is not None for member in (rows, columns, outline.read_out))
     # Every member has a colon. If the body has no other colons, no member was overwritten by a later one of its name.
-    if body.count(b":") != request.n_members:
+    if body.count(b":") != n_named + sum(map(len, rows or ())) + len(columns or ()):
         _refuse_repeated_names(body)
-    if (request.rows is None) == (request.columns is None):
+    if (rows is None) == (columns is None):
         raise InvalidRequest.at("", "needs-rows-or-columns")
-    if _n_rows(request) > limits.prediction_rows(n_features):
-        raise TooLarge("the number of rows", limits.prediction_rows(n_features))
-    return request
+    if any(len(cells) > most_rows for cells in (columns or {}).values()):
+        raise TooLarge("the number of rows", most_rows)
+    return PredictBody(rows, columns, outline.read_out)
 
 
 def _read(model: PredictingModel, body: bytes, form: Form) -> tuple[SanitisedColumns, str | None]:
     """The sanitised rows and the read-out of a request."""
     from app.forests import predict as forests
+    from app.forests.data.request_cells import JsonCells
     from app.forests.data.sanitiser import sanitise_prediction_columns
 
     schema = model.schema
-    known = forests.read_request(model.artifact.forest, schema, body) if form is Form.JSON else None
-    if known is not None:
-        return known
-    request = _decode(body, form, [feature.name for feature in schema.features])
-    if isinstance(request, PredictBody):
-        return _sanitised(schema, request), request.read_out
-    return sanitise_prediction_columns(schema, request.columns), request.read_out
+    if form is Form.ARROW:
+        from app.services import arrow_tables
 
-
-def _decode(body: bytes, form: Form, features: Collection[str]) -> PredictBody | ArrowTable:
-    """Reads a body; see :func:`predict` for the errors, which may repeat the names of ``features``."""
-    if form is Form.JSON:
-        return decode(body, len(features))
-    from app.services import arrow_tables
-
-    return arrow_tables.read(body, features)
-
-
-def _sanitised(schema: Schema, request: PredictBody) -> SanitisedColumns:
-    from app.forests.data.request_cells import JsonCells
-    from app.forests.data.sanitiser import sanitise_prediction_columns, sanitise_prediction_rows
-
+        table = arrow_tables.read(body, [feature.name for feature in schema.features])
+        return sanitise_prediction_columns(schema, table.columns), table.read_out
+    request = decode(body, len(schema.features))
     if request.rows is not None:
-        return sanitise_prediction_rows(schema, request.rows)
-    assert request.columns is not None
-    return sanitise_prediction_columns(schema, {name: JsonCells(cells) for name, cells in request.columns.items()})
+        return forests.sanitised(model.artifact.forest, schema, request.rows), request.read_out
+    cells = {name: JsonCells(column) for name, column in (request.columns or {}).items()}
+    return sanitise_prediction_columns(schema, cells), request.read_out
 
 
 def _refuse_repeated_names(body: bytes) -> None:
@@ -267,9 +271,3 @@ def _refuse_repeated_names(body: bytes) -> None:
 def _unique(pairs: list[tuple[str, object]]) -> None:
     if len({name for name, _ in pairs}) != len(pairs):
         raise ValueError("a name occurs twice")
-
-
-def _n_rows(request: PredictBody) -> int:
-    if request.rows is not None:
-        return len(request.rows)
-    return max((len(cells) for cells in (request.columns or {}).values()), default=0)

@@ -1,6 +1,5 @@
 """Profiles and evaluations pass through the queue, the charge and the settling of training jobs."""
 
-import json
 import shutil
 import stat
 from collections.abc import Callable
@@ -58,9 +57,7 @@ def test_the_newest_model_is_prepared_before_a_request_needs_it(scene: Scene) ->
     with scene.installation.database.read() as session:
         artifact = scene.installation.cache.loaded(registered.find(session, model_id).digest)
     assert artifact is not None
-    row = {it.name: it.categories[0] if it.is_categorical else it.lower for it in artifact.schema.features}
-    body = json.dumps({"rows": [row]}).encode()
-    assert forests.predict_at_once(artifact.forest, artifact.schema, body, max_rows=1) is not None
+    assert forests.is_prepared(artifact.forest, artifact.schema)
 
 
 def test_a_home_that_cannot_be_written_leaves_the_job_uncharged_and_the_worker_alive(scene: Scene) -> None:

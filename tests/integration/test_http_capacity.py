@@ -21,8 +21,8 @@ from app.services.training import quote_training
 from tests.support.databases import on_one_server
 from tests.support.server import CSV, Server, csv_rows, training
 
-N_KEYS = 5
-N_REQUESTS_OF_KEY = 9
+N_KEYS = 9
+N_REQUESTS_OF_KEY = 4
 """More requests than the process has threads of a kind, each key more than its share."""
 
 

@@ -1,5 +1,6 @@
 """Size limits: a request at a public limit is served, a larger one gets 413 in any encoding and changes nothing."""
 
+import gc
 import gzip
 import json
 import socket
@@ -9,9 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from app.core import limits
+from app.core.errors import GrovekeeperError
 from app.core.stores import Directory
 from tests.support.server import CSV, Server, csv_rows, declaration, new_idempotency_key, training
 
@@ -115,6 +118,22 @@ def test_ten_thousand_rows_are_predicted_at_once(server: Server, model: str) -> 
     for body in ({"rows": [{"age": 1}] * 10_000}, {"columns": {"age": [1] * 10_000}}):
         answer = server.admin.http.post(f"/models/{model}/predict", json=body)
         assert (answer.status_code, len(answer.json()["labels"])) == (200, 10_000)
+
+
+def test_a_refused_body_is_freed_with_its_answer(server: Server, model: str) -> None:
+    """An error in a cycle would keep its traceback, whose frames have the body, until a search for cyclic garbage."""
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        for text in ('{"rows": [{"age": "x"}]}', '{"rows": [{}, 3]}', '{"rows": [' + ",".join(["{}"] * 10_001) + "]}"):
+            answer = server.admin.http.post(f"/models/{model}/predict", content=text, headers=AS_JSON)
+            assert answer.status_code in (413, 422)
+        gc.collect()
+        kept = [it for it in gc.garbage if isinstance(it, GrovekeeperError | msgspec.MsgspecError)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+    assert kept == []
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["with a length", "chunked"])

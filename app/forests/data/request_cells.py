@@ -13,6 +13,20 @@ _JSON_NUMBERS: frozenset[type] = frozenset({int, float, type(None)})
 _JSON_STRINGS: frozenset[type] = frozenset({str, type(None)})
 
 
+def legal_types(feature: Feature) -> frozenset[type]:
+    """The types of legal cells, an empty one included.
+
+    Exact types, not their subclasses: in Python a bool is an int, but here it is neither a number nor a category.
+    """
+    return _JSON_STRINGS if feature.is_categorical else _JSON_NUMBERS
+
+
+def codes_of(feature: Feature) -> dict[object, int]:
+    """The codes of the declared categories and of an empty cell."""
+    codes: dict[object, int] = {category: code for code, category in enumerate(feature.categories)}
+    return codes | {None: feature.missing_code}
+
+
 class Cells(Protocol):
     """The cells of one column."""
 
@@ -43,8 +57,7 @@ class JsonCells:
 
     def of_other_types(self, feature: Feature) -> Sequence[int]:
         """See :class:`Cells`."""
-        # Exact types, not isinstance: in Python a bool is an int, but here it is neither a number nor a category.
-        legal = _JSON_STRINGS if feature.is_categorical else _JSON_NUMBERS
+        legal = legal_types(feature)
         if legal.issuperset(map(type, self._values)):
             return ()
         return [row for row, value in enumerate(self._values) if type(value) not in legal]
@@ -63,10 +76,8 @@ class JsonCells:
 
     def codes(self, feature: Feature) -> NDArray[np.int32]:
         """See :class:`Cells`."""
-        known: dict[object, int] = {category: code for code, category in enumerate(feature.categories)}
-        known[None] = feature.missing_code
-        other = feature.other_code
-        return np.array([known.get(value, other) for value in self._values], dtype=np.int32)
+        codes, other = codes_of(feature), feature.other_code
+        return np.array([codes.get(value, other) for value in self._values], dtype=np.int32)
 
 
 class NumberCells:

@@ -105,38 +105,15 @@ def test_class_without_any_probability_is_never_drawn() -> None:
     assert labels("rdt-pa", sure, below=lambda total: 0) == [1, 1]
 
 
-BODY = b'{"rows": [{"bit": 0}, {"bit": 1}]}'
-
-
-def _asking(read_out: str) -> bytes:
-    return BODY[:-1] + f', "read_out": "{read_out}"}}'.encode()
-
-
-def test_a_small_request_is_predicted_at_once_as_in_steps() -> None:
+def test_a_forest_is_prepared_for_its_default_read_out_and_schema() -> None:
     model = forest("mrf")
-    assert predict.predict_at_once(model, SCHEMA, BODY, max_rows=2) is None, "nothing is packed on the event loop"
-    predict.prepare(model, SCHEMA)
-    for body, read_out in ((BODY, None), (_asking("ta"), "ta")):
-        expected = predict.probabilities(model, SCHEMA, ROWS, read_out=read_out)
-        at_once = predict.predict_at_once(model, SCHEMA, body, max_rows=2)
-        assert at_once is not None
-        np.testing.assert_array_equal(at_once[0], expected)
-        assert at_once[1].tolist() == labels("mrf", expected, read_out=read_out)
-
-
-def test_a_request_that_is_not_small_or_needs_another_reader_is_not_predicted_at_once() -> None:
-    model = forest("mrf")
-    predict.prepare(model, SCHEMA)
+    assert not predict.is_prepared(model, SCHEMA)
     predict.probabilities(model, SCHEMA, ROWS, read_out="ta")
+    assert not predict.is_prepared(model, SCHEMA), "packed for another read-out alone"
+    predict.prepare(model, SCHEMA)
+    assert predict.is_prepared(model, SCHEMA)
     other = replace(SCHEMA, features=(replace(SCHEMA.features[0], upper=2.0),))
-    for schema, body, max_rows in (
-        (SCHEMA, BODY, 1),
-        (SCHEMA, b"{}", 2),
-        (SCHEMA, _asking("mv"), 2),  # has not predicted
-        (SCHEMA, _asking("pa"), 2),  # has the probabilities of "ta", but the model does not offer it
-        (other, BODY, 2),
-    ):
-        assert predict.predict_at_once(model, schema, body, max_rows=max_rows) is None
+    assert not predict.is_prepared(model, other)
 
 
 def test_no_rows_have_no_predictions() -> None:

@@ -1,0 +1,67 @@
+"""Rows that are sanitised in one table equal rows that are sanitised column by column, with the same errors."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from app.core.errors import GrovekeeperError
+from app.forests.data.request_rows import RequestRows
+from app.forests.data.rows import SanitisedColumns, SanitisedTable
+from app.forests.data.sanitiser import sanitise_prediction_rows
+from app.forests.data.schema import Feature, Label, Schema
+
+SCHEMA = Schema(
+    (
+        Feature("age", "integer", lower=0, upper=120),
+        Feature("rows", "categorical", categories=("a{", "b", "é", "")),
+        Feature("height", "numeric", lower=-1.5, upper=2.5, missing=True),
+        Feature("sex", "categorical", categories=("F", "M"), missing=True),
+    ),
+    Label("y", ("0", "1")),
+)
+ROWS = RequestRows(SCHEMA)
+CELLS: dict[str, list[object]] = {
+    "age": [3, -5, 12.5, 13.5, 500, -0.0, True, "3", None, 2**53 + 1, 10**400, [1], float("inf")],
+    "rows": ["a{", "b", "zz", "é", "", None, 3, {}],
+    "height": [1.5, None, -9, -0.0, 0.30000000000000004, "x", False, -(10**400)],
+    "sex": ["F", None, "M", "Q", 1.0, []],
+    "other": [1],
+}
+"""The first three cells of a column are usual."""
+
+
+def _rows(rng: random.Random) -> list[dict[str, object]]:
+    names = [name for name in CELLS if rng.random() < (0.03 if name == "other" else 0.97)]
+    usual = {name: cells if rng.random() < 0.2 else cells[:3] for name, cells in CELLS.items()}
+    return [{name: rng.choice(usual[name]) for name in names} for _ in range(rng.randrange(4))]
+
+
+def _of(rows: Sequence[dict[str, object]], *, in_one_table: bool) -> tuple[SanitisedColumns | None, object]:
+    try:
+        return (ROWS.sanitise(rows) if in_one_table else sanitise_prediction_rows(SCHEMA, rows)), None
+    except GrovekeeperError as error:
+        return None, (type(error), vars(error))
+
+
+def test_a_table_equals_the_columns_and_has_their_errors() -> None:
+    rng = random.Random(0)
+    n_tables = n_errors = 0
+    for _ in range(4_000):
+        rows = _rows(rng)
+        (columns, error), (expected, expected_error) = (_of(rows, in_one_table=it) for it in (True, False))
+        assert error == expected_error, rows
+        n_errors += error is not None
+        n_tables += isinstance(columns, SanitisedTable)
+        if columns is not None and expected is not None:
+            assert columns.n_rows == expected.n_rows
+            for one, other in zip(columns.columns, expected.columns, strict=True):
+                assert (one.dtype, one.tobytes()) == (other.dtype, other.tobytes()), rows
+    assert n_tables > 1_000
+    assert n_errors > 500
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400)])
+def test_a_number_beyond_every_float_is_clamped(number: int) -> None:
+    columns = ROWS.sanitise([{"age": number, "rows": "b"}]).columns
+    assert columns[0].tolist() == [120 if number > 0 else 0]
