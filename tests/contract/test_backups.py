@@ -6,13 +6,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import inspect, text
 
 from app.core.data_keys import StorageKeys
 from app.core.errors import BudgetExceeded, DatasetDeleted, InstallationError, InvalidRequest, Unauthenticated
 from app.core.settings import Settings
 from app.datasets import catalog, row_files
-from app.db import migrate, table_files
+from app.db import migrate
 from app.db.unit_of_work import Database
 from app.ledger import control, statements
 from app.ledger.entries import EntryKind
@@ -104,7 +104,7 @@ def _rows(url: str) -> snapshot.Rows:
 def _is_empty(settings: Settings) -> bool:
     """Whether nothing was restored: neither a table nor a file, nor a mark."""
     with migrate.migration_transaction(settings.database_url) as connection:
-        has_tables = table_files.has_tables(connection)
+        has_tables = bool(inspect(connection).get_table_names())
     kept = {"signing.key", "storage.key", "checkpoints"}
     files = {path.relative_to(settings.home).parts[0] for path in settings.home.rglob("*") if path.is_file()}
     return not has_tables and files <= kept
@@ -181,14 +181,14 @@ def test_a_backup_has_no_key_and_no_head(backup: Path) -> None:
 def test_a_backup_that_is_not_whole_is_refused(restore: Restore, backup: Path, empty_settings: Settings) -> None:
     rows = next(path for path in backup.rglob("*.parquet"))
     stranger = Signer.open(backup.with_name("stranger.key"), make=True)
-    database, listed, note = backup / "database.jsonl", backup / "manifest.json", backup / "manifest.note"
+    database, listed, note = backup / "database.sqlite3", backup / "manifest.json", backup / "manifest.note"
     damages: dict[str, Callable[[], object]] = {
         "a changed row": lambda: database.write_bytes(database.read_bytes().replace(b"census", b"cenzus")),
         "a short database": lambda: database.write_bytes(database.read_bytes()[:-1]),
         "no database": database.unlink,
         "a changed file": lambda: rows.write_bytes(rows.read_bytes()[:-1] + b"!"),
         "a missing file": rows.unlink,
-        "a changed manifest": lambda: listed.write_bytes(listed.read_bytes().replace(b'"format": 1', b'"format":  1')),
+        "a changed manifest": lambda: listed.write_bytes(listed.read_bytes().replace(b'"format": 2', b'"format":  2')),
         "a shorter manifest": lambda: listed.write_bytes(listed.read_bytes()[:-10]),
         "no signature": note.unlink,
         "another signer": lambda: note.write_text(stranger.sign_text(note.read_text().partition("\n\n")[0] + "\n")),
@@ -228,6 +228,31 @@ def test_rows_that_no_storage_key_opens_are_not_restored(
         restore_backup(empty_settings, backup, accept_loss=False)
     assert _is_empty(empty_settings)
     restore()
+
+
+@on_one_database
+def test_a_backup_is_restored_from_a_folder_of_any_name_that_nobody_may_write(
+    scene: Scene, backup: Path, empty_settings: Settings
+) -> None:
+    bring_keys_and_heads(scene.installation, empty_settings)
+    odd = backup.rename(backup.with_name("back up?mode=rwc#1 %41"))
+    odd.chmod(0o500)
+    (odd / "database.sqlite3").chmod(0o400)
+    restore_backup(empty_settings, odd, accept_loss=False)
+    assert _rows(empty_settings.database_url) == _rows(scene.installation.settings.database_url)
+
+
+@on_one_database
+def test_a_backup_of_another_format_names_the_way_to_restore_it(
+    scene: Scene, backup: Path, restore: Restore, empty_settings: Settings
+) -> None:
+    listed = (backup / "manifest.json").read_bytes().replace(b'"format": 2', b'"format": 1')
+    (backup / "manifest.json").write_bytes(listed)
+    signer = Signer.open(scene.installation.home / "signing.key", make=False)
+    (backup / "manifest.note").write_text(signer.sign_text(manifest._statement(listed)))
+    with pytest.raises(BackupDamaged, match="restore it with the version that made it"):
+        restore()
+    assert _is_empty(empty_settings)
 
 
 @on_one_database

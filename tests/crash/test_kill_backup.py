@@ -13,7 +13,7 @@ import pytest
 
 from app.core.errors import InstallationError
 from app.core.settings import Settings
-from app.db import table_files
+from app.db import row_copies
 from app.services.backup import make_backup, manifest, restore_backup
 from app.services.backup.restore_backup import _Restore
 from app.services.installation import Installation
@@ -82,7 +82,7 @@ def test_a_killed_backup_has_no_name(scene: Scene, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("owner", "name", "after_calls"),
-    [(table_files, "read_rows", 1), (manifest, "copy", 2), (_Restore, "run", 1), (_Restore, "set_heads_aside", 1)],
+    [(row_copies, "copy_rows", 1), (manifest, "copy", 2), (_Restore, "run", 1), (_Restore, "set_heads_aside", 1)],
     ids=["rows-inserted", "files-copied", "not-committed", "committed"],
 )
 def test_a_killed_restore_is_repeated(

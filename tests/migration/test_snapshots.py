@@ -17,6 +17,7 @@ from app.datasets.tables import DatasetRow
 from app.db import migrate, revisions
 from app.db.append_only import append_only_tables
 from app.db.base import Base
+from app.db.row_copies import copy_rows, file_transaction
 from app.db.unit_of_work import Database
 from app.ledger import control, merkle, statements
 from app.ledger import service as ledger
@@ -99,6 +100,20 @@ def accounts(upgraded: Database) -> tuple[list[str], list[str]]:
 def test_snapshots_have_rows_of_every_table() -> None:
     assert all(all(snapshot.stored(revision).values()) for revision in snapshot.revisions())
     assert set(snapshot.stored(revisions.head_revision())) == set(Base.metadata.tables)
+
+
+def test_a_backup_of_a_revision_is_copied_into_either_database(
+    dialect: str, revision: str, stored: snapshot.Rows, empty_database: EmptyDatabase, tmp_path: Path
+) -> None:
+    with file_transaction(tmp_path / "backup.sqlite3", "rwc") as backup:
+        migrate.run_migrations(backup, revision)
+        snapshot.load(backup, revision)
+    with empty_database(dialect, tmp_path) as url, migrate.migration_transaction(url) as target:
+        migrate.run_migrations(target, revision)
+        with file_transaction(tmp_path / "backup.sqlite3", "ro&immutable=1") as backup:
+            copy_rows(backup, target)
+        copied = snapshot.rows_of(target)
+        assert {table: copied[table] for table in stored} == stored
 
 
 def test_rows_survive(upgraded: Database, stored: snapshot.Rows) -> None:

@@ -3,19 +3,24 @@
 The command starts a server and a worker on an empty SQLite database, makes at least one row of every table with
 requests over HTTP, and writes ``tests/migration/data/REVISION.jsonl`` for the newest revision. The other functions read
 and load such files on both databases.
+
+A line with ``table`` and ``columns`` precedes the rows of a table. A row is a list; bytes are hexadecimal, times are
+text.
 """
 
 import io
 import json
 import tempfile
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection, LargeBinary, MetaData, Table, create_engine, insert, inspect, select
 
 from app.access import leases
-from app.db import migrate, table_files
+from app.core import clock
+from app.db import migrate
 from app.db.engine import parse_url
 from app.db.revisions import head_revision
 from app.jobs import workers
@@ -45,15 +50,42 @@ def stored(revision: str) -> Rows:
 def rows_of(connection: Connection) -> Rows:
     """All rows of a database."""
     text = io.StringIO()
-    table_files.write_rows(connection, text)
+    _write_rows(connection, text)
     text.seek(0)
     return _parsed(text)
 
 
 def load(connection: Connection, revision: str) -> None:
     """Inserts the snapshot of a revision into the empty tables of a database at that revision."""
-    with _file(revision).open(encoding="utf-8") as lines:
-        table_files.read_rows(connection, lines)
+    tables = _tables(connection)
+    for name, rows in stored(revision).items():
+        binary = [column.name for column in tables[name].columns if isinstance(column.type, LargeBinary)]
+        for row in rows:
+            row.update({column: bytes.fromhex(row[column]) for column in binary if row[column] is not None})
+        if rows:
+            connection.execute(insert(tables[name]), rows)
+
+
+def _write_rows(connection: Connection, file: TextIO) -> None:
+    for table in _tables(connection).values():
+        _write_line(file, {"table": table.name, "columns": table.columns.keys()})
+        for row in connection.execute(select(table).order_by(*table.primary_key)):
+            _write_line(file, [_to_json(value) for value in row])
+
+
+def _tables(connection: Connection) -> dict[str, Table]:
+    names = sorted(set(inspect(connection).get_table_names()) - {"alembic_version"})
+    return {name: Table(name, MetaData(), autoload_with=connection) for name in names}
+
+
+def _write_line(file: TextIO, value: Any) -> None:
+    file.write(json.dumps(value, separators=(",", ":"), ensure_ascii=False) + "\n")
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    return clock.to_text(value) if isinstance(value, datetime) else value
 
 
 def _parsed(lines: Iterable[str]) -> Rows:
@@ -163,7 +195,7 @@ def _main() -> None:
         engine = create_engine(parse_url(url))
         file = _file(head_revision())
         with engine.connect() as connection, file.open("w", encoding="utf-8", newline="\n") as lines:
-            table_files.write_rows(connection, lines)
+            _write_rows(connection, lines)
         engine.dispose()
     rows = stored(head_revision())
     print(f"{file}: {sum(map(len, rows.values()))} rows of {len(rows)} tables, {file.stat().st_size:,} bytes")

@@ -6,7 +6,6 @@ database, but not fewer. If a file is gone because its dataset or its model was 
 begins again with another transaction and keeps the files that were copied.
 """
 
-import io
 import os
 import secrets
 import shutil
@@ -20,7 +19,7 @@ from app.core import clock, durable
 from app.core.errors import InstallationError, Unavailable
 from app.core.stores import Directory, StoredFile
 from app.datasets import admission, catalog, fingerprints, row_files
-from app.db import revisions, table_files
+from app.db import migrate, revisions, row_copies
 from app.registry import models, store
 from app.services.backup import manifest
 from app.services.backup.manifest import DATABASE, FileFacts, Manifest
@@ -98,10 +97,12 @@ class _Backup:
 
     def _write_database(self, session: Session) -> None:
         file = self._folder / DATABASE
-        with durable.new_file(file, existing="replace") as written:
-            lines = io.TextIOWrapper(written, encoding="utf-8", newline="\n")
-            table_files.write_rows(session.connection(), lines)
-            lines.detach()
+        file.unlink(missing_ok=True)
+        file.touch(mode=0o600)
+        with row_copies.file_transaction(file, "rwc") as connection:
+            migrate.run_migrations(connection)
+            row_copies.copy_rows(session.connection(), connection)
+        _sync(file)
         self._files[DATABASE] = manifest.facts_of(file)
 
     def _copied(self, source: str) -> str:

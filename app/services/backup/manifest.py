@@ -4,7 +4,7 @@
 
     manifest.json     revision of the database, and the size and SHA-256 of every other file
     manifest.note     the SHA-256 of manifest.json, signed by the installation (C2SP signed-note)
-    database.jsonl    all rows of the database (app/db/table_files.py)
+    database.sqlite3  a SQLite database with all rows of the database, whatever its kind (app/db/row_copies.py)
     home/...          files of the home under their names: rows, fingerprints, admission books, artifacts
 
 A backup has no head of an account, no signing key and no storage key.
@@ -23,12 +23,12 @@ from app.core.stores import StoredFile
 from app.ledger import notes
 from app.ledger.notes import Signer
 
-DATABASE = "database.jsonl"
+DATABASE = "database.sqlite3"
 HOME = "home"
 _MANIFEST = "manifest.json"
 _NOTE = "manifest.note"
 _PURPOSE = "grovekeeper/backup"
-_FORMAT = 1
+_FORMAT = 2
 _BLOCK_BYTES = 1024 * 1024
 
 

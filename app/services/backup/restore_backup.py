@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, inspect
 from sqlalchemy.orm import Session
 
 from app.core import durable
@@ -20,7 +20,7 @@ from app.core.settings import Settings
 from app.core.stores import Directory, StoredFile
 from app.datasets import admission, catalog, erasure, fingerprints, row_files
 from app.datasets.erasure_log import ErasureLog
-from app.db import migrate, table_files
+from app.db import migrate, row_copies
 from app.db.unit_of_work import transaction_time
 from app.ledger import chain, control, reconciliation, repository, signers
 from app.ledger.heads import HeadFolder
@@ -123,13 +123,13 @@ class _Restore:
 
     def run(self, connection: Connection) -> Restored:
         """Restores everything; the caller commits."""
-        if table_files.has_tables(connection):
+        if inspect(connection).get_table_names():
             raise _NotEmpty
         self.remove_files()  # of a killed restore
         self._check_database_file()
         migrate.run_migrations(connection, self._manifest.revision)
-        with (self._source / DATABASE).open(encoding="utf-8") as lines:
-            table_files.read_rows(connection, lines)
+        with row_copies.file_transaction(self._source / DATABASE, "ro&immutable=1") as backup:
+            row_copies.copy_rows(backup, connection)
         migrate.run_migrations(connection)
         with Session(connection, expire_on_commit=False) as session:
             if wrapped := catalog.wrapped_keys(session):
