@@ -2,11 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from app.cli.arguments import AccountArgument, check_new
+from app.cli.arguments import AccountArgument, check_new, read_bytes
 from app.cli.command import Plain, Remote, WrongUse, command
 from app.cli.ledger import app
 from app.cli.output import Output
@@ -50,13 +50,54 @@ def deployment(
     _check_new(file)
     with call.client() as client:
         answer = client.deployment(account)
-    from app.cli import registry_record
+    import yaml
 
-    record, missing = registry_record.completed(answer, {} if owner is None else registry_record.read_part(owner))
-    answer["record"], answer["missing"]["required"] = record, missing
-    give(call.output, registry_record.to_yaml(record), file=file, as_json=answer)
-    for pointer in missing:
+    complete(answer, {} if owner is None else _read_part(owner))
+    text = yaml.safe_dump(answer["record"], sort_keys=False, allow_unicode=True, width=100)
+    give(call.output, text, file=file, as_json=answer)
+    for pointer in answer["missing"]["required"]:
         call.output.complain(f"missing: {pointer} (give it with --owner FILE)")
+
+
+def complete(answer: dict[str, Any], part: dict[str, Any]) -> None:
+    """Puts the owner's part into the record of a deployment document; ``missing`` keeps what is still required.
+
+    Raises:
+        WrongUse: the part has a member that the service fills in, or that the registry does not have.
+    """
+    missing = answer["missing"]
+    given = _fill_in(answer["record"], part, [*missing["required"], *missing["optional"]], at="")
+    missing["required"] = [pointer for pointer in missing["required"] if pointer not in given]
+    if not missing["required"] and "/deployment/implementation/justification" in given:
+        answer["record"]["tier"] = 3
+
+
+def _fill_in(record: dict[str, Any], part: dict[str, Any], owners: list[str], *, at: str) -> list[str]:
+    """Fills in the members at a pointer, and returns the pointers of what was given."""
+    given = []
+    for name, value in part.items():
+        pointer = f"{at}/{name}"
+        if pointer in owners:
+            record[name] = value.isoformat() if hasattr(value, "isoformat") else value
+            given.append(pointer)
+        elif isinstance(value, dict) and any(owned.startswith(f"{pointer}/") for owned in owners):
+            given += _fill_in(record.setdefault(name, {}), value, owners, at=pointer)
+        else:
+            raise WrongUse(f"{pointer} is not for the owner to fill in; these are: {', '.join(owners)}")
+    return given
+
+
+def _read_part(file: Path) -> dict[str, Any]:
+    """Reads the owner's part of a record from YAML or JSON."""
+    import yaml
+
+    try:
+        part = yaml.safe_load(read_bytes(file))
+    except yaml.YAMLError:
+        part = None
+    if not isinstance(part, dict):
+        raise WrongUse(f"{file} is no mapping in YAML or JSON")
+    return part
 
 
 @app.command("proof")

@@ -37,3 +37,15 @@ class SignerOut(Answer):
     algorithm: Literal["ed25519"]
     public_key: str
     verifier_key: str
+
+
+class DeploymentOut(Answer):
+    """A record for the public registry of deployments in the version ``form``, what its owner adds, and more facts."""
+
+    account: str
+    account_name: str
+    kind: Literal["dataset", "population"]
+    form: str
+    record: JsonObject
+    missing: dict[Literal["required", "optional"], list[str]]
+    facts: JsonObject

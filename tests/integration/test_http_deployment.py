@@ -9,13 +9,13 @@ import yaml
 from jsonschema import Draft202012Validator, FormatChecker
 
 from app.cli.command import WrongUse
-from app.cli.registry_record import completed, read_part, to_yaml
+from app.cli.evidence import complete
 from app.verifier.checkpoints import read_checkpoint, read_public_key
 from tests.support.operations import EXTERNAL, new_population
 from tests.support.registry_schema import RECORD
 from tests.support.server import Server, new_idempotency_key
 
-OWNER = Path(__file__).parents[2] / "docs" / "examples" / "deployment-owner.yaml"
+OWNER = yaml.safe_load((Path(__file__).parents[2] / "docs" / "examples" / "deployment-owner.yaml").read_text())
 ACCOUNTS: dict[str, tuple[dict[str, Any], str]] = {
     "pure": ({"budget": {"accountant": "pure", "epsilon": "3"}}, "Pure DP"),
     "zcdp": ({"budget": {"accountant": "zcdp", "epsilon": "1", "delta": "1e-6"}}, "Zero-concentrated DP"),
@@ -40,14 +40,16 @@ def _document(server: Server, account: str) -> dict[str, Any]:
 def test_the_record_is_valid_with_the_owners_part(idle_server: Server, kind: str) -> None:
     changes, variant = ACCOUNTS[kind]
     document = _document(idle_server, idle_server.declared(**changes)["id"])
-    record, missing = completed(document, read_part(OWNER))
-    assert (missing, _problems(yaml.safe_load(to_yaml(record)))) == ([], [])
+    complete(document, OWNER)
+    record = document["record"]
+    assert (document["missing"]["required"], _problems(yaml.safe_load(yaml.safe_dump(record)))) == ([], [])
     assert (record["deployment"]["dp_variant"]["variant_name"], record["tier"]) == (variant, 3)
 
 
 def test_what_is_missing_is_listed_and_not_invented(idle_server: Server) -> None:
     document = _document(idle_server, idle_server.declared()["id"])
-    record, missing = completed(document, {})
+    record, missing = document["record"], list(document["missing"]["required"])
+    complete(document, {})
     assert missing == document["missing"]["required"]
     names = {problem.split("'")[1] for problem in _problems(record) if "is a required property" in problem}
     assert names == {pointer.split("/")[-1] for pointer in missing if "administrative" not in pointer} | {
@@ -66,7 +68,7 @@ def test_the_owner_cannot_overwrite_what_the_service_knows(idle_server: Server) 
         {"deployment": "mine"},
     ):
         with pytest.raises(WrongUse):
-            completed(document, part)
+            complete(document, part)
 
 
 def test_the_facts_are_those_of_the_ledger(idle_server: Server, tmp_path: Path) -> None:
@@ -105,5 +107,6 @@ def test_yaml_by_accept_has_the_same_content(idle_server: Server) -> None:
 
 def test_a_population_has_a_document(idle_server: Server) -> None:
     population = idle_server.admin.http.post("/populations", json=new_population()).json()["id"]
-    record, missing = completed(_document(idle_server, population), read_part(OWNER))
-    assert (missing, _problems(record)) == ([], [])
+    document = _document(idle_server, population)
+    complete(document, OWNER)
+    assert (document["missing"]["required"], _problems(document["record"])) == ([], [])

@@ -47,7 +47,7 @@ def show_report(
         balance=balance.model_dump(),
         unit=unit_of_account(installation, caller, balance.account, kind=balance.kind),
         deployment=deployment,
-        record=deployment.record.deployment,
+        record=deployment.record["deployment"],
         changes=changes,
         spent=_charges(installation, caller, balance),
         population=populations.show_population(installation, caller, balance.account) if is_population else None,

@@ -10,8 +10,7 @@ from app.api.deps import Caller, CurrentInstallation, KeptHeads
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.services.ledger import deployment, evidence
 from app.services.ledger.evidence import ProofRequest
-from app.wire.deployment import DeploymentOut
-from app.wire.evidence import ConsistencyOut, InclusionOut, SignerOut
+from app.wire.evidence import ConsistencyOut, DeploymentOut, InclusionOut, SignerOut
 
 router = APIRouter(tags=["ledger"])
 _YAML = "application/yaml"
