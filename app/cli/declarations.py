@@ -14,7 +14,7 @@ from app.cli.output import Output, amount
 from app.core.errors import TooLarge
 
 if TYPE_CHECKING:  # the command imports it: the program starts without it
-    from app.services.dictionaries.draft import Draft
+    from app.datasets.dictionaries import Draft
 
 
 _LISTS = {
@@ -71,7 +71,7 @@ def init(
     dictionary: Annotated[
         Path,
         typer.Argument(
-            help="JSON: the schema of a declaration, CSVW metadata or a Frictionless table schema. Never rows.",
+            help="JSON: the schema of a declaration, or a Frictionless table schema. Never rows.",
             show_default=False,
         ),
     ],
@@ -80,8 +80,7 @@ def init(
     ] = None,
 ) -> None:
     """Make a draft of a declaration from a data dictionary, and list what it lacks. Reads no rows."""
-    from app.services.dictionaries.draft import draft_declaration
-    from app.services.dictionaries.tables import NotADictionary
+    from app.datasets.dictionaries import NotADictionary, draft_declaration
 
     if declaration is not None:
         check_new(declaration)

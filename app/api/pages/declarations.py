@@ -41,10 +41,9 @@ from app.core.errors import (
     PopulationMismatch,
     SameSubmitter,
 )
+from app.datasets.dictionaries import NotADictionary, draft_declaration
 from app.services import populations
 from app.services.datasets.declare_dataset import check_declaration, register_dataset
-from app.services.dictionaries.draft import draft_declaration
-from app.services.dictionaries.tables import NotADictionary
 from app.services.installation import Installation
 from app.services.pages import PageRequest
 from app.wire.datasets import DatasetIn, DeclarationOut

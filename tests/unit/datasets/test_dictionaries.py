@@ -1,4 +1,4 @@
-"""Drafts of declarations from data dictionaries in three forms, and the list of what they lack."""
+"""Drafts of declarations from data dictionaries in two forms, and the list of what they lack."""
 
 import json
 from collections.abc import Iterator
@@ -8,9 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from app.core.errors import InvalidRequest, TooLarge
+from app.datasets.dictionaries import Draft, NotADictionary, draft_declaration
 from app.forests.data.schema import Schema
-from app.services.dictionaries.draft import Draft, draft_declaration
-from app.services.dictionaries.tables import NotADictionary
 from app.wire.datasets import DatasetIn
 
 FRICTIONLESS: dict[str, Any] = {
@@ -27,25 +26,6 @@ FRICTIONLESS: dict[str, Any] = {
         {"name": "income", "type": "boolean", "trueValues": ["high"], "falseValues": ["low"]},
     ],
     "missingValues": ["", "NA"],
-}  # fmt: skip
-CSVW: dict[str, Any] = {
-    "@context": "http://www.w3.org/ns/csvw",
-    "url": "files/census.csv",
-    "null": ["", "NA"],
-    "tableSchema": {
-        "columns": [
-            {"titles": {"en": ["age"]}, "required": True,
-             "datatype": {"base": "integer", "minimum": "0", "maxInclusive": "120"}},
-            {"name": "hours", "datatype": {"base": "decimal", "minimum": 0, "maximum": 100.5}},
-            {"name": "children", "datatype": "nonNegativeInteger"},
-            {"name": "sector", "datatype": {"base": "string", "format": "private|public"}},
-            {"name": "grade", "datatype": {"base": "string", "format": "[0-9]"}},
-            {"name": "smokes", "datatype": "boolean"},
-            {"name": "born", "datatype": "date"},
-            {"name": "row", "virtual": True},
-            {"name": "income", "datatype": {"base": "boolean", "format": "high|low"}},
-        ]
-    },
 }  # fmt: skip
 FEATURES = {
     "age": {"type": "integer", "lower": 0, "upper": 120, "missing": False, "bounds": "documented"},
@@ -74,9 +54,8 @@ def _nulls(value: object, at: str = "") -> Iterator[str]:
         yield from _nulls(member, f"{at}/{name}")
 
 
-@pytest.mark.parametrize("dictionary", [FRICTIONLESS, CSVW])
-def test_a_dictionary_becomes_a_draft(dictionary: dict[str, Any]) -> None:
-    draft = _draft(dictionary, label="income")
+def test_a_dictionary_becomes_a_draft() -> None:
+    draft = _draft(FRICTIONLESS, label="income")
     assert draft.declaration["name"] == "census"
     assert draft.declaration["schema"]["label"] == {"name": "income", "classes": ["low", "high"]}
     features = _features(draft)
@@ -89,12 +68,9 @@ def test_categories_with_labels_keep_their_order() -> None:
     assert grade == {"type": "categorical", "categories": ["1", "2"], "ordered": True, "missing": True}
 
 
-@pytest.mark.parametrize("dictionary", [FRICTIONLESS, CSVW])
 @pytest.mark.parametrize("options", [{}, {"label": "income"}, {"label": "age", "unit": "born", "name": "x"}])
-def test_every_null_is_listed_and_the_service_refuses_nothing_else(
-    dictionary: dict[str, Any], options: dict[str, str]
-) -> None:
-    draft = _draft(dictionary, **options)
+def test_every_null_is_listed_and_the_service_refuses_nothing_else(options: dict[str, str]) -> None:
+    draft = _draft(FRICTIONLESS, **options)
     lacking = [remark.at for remark in draft.lacking]
     assert sorted(lacking) == sorted(_nulls(draft.declaration))
     assert _refused(draft.declaration) <= set(lacking)
@@ -134,9 +110,8 @@ def test_a_unit_column_is_no_feature_and_its_number_of_rows_is_asked_for() -> No
     assert "/privacy_unit/max_rows" in {remark.at for remark in draft.lacking}
 
 
-@pytest.mark.parametrize("dictionary", [FRICTIONLESS, CSVW])
-def test_marks_of_missing_values_are_to_be_confirmed(dictionary: dict[str, Any]) -> None:
-    remarks = {remark.at: remark.text for remark in _draft(dictionary, label="income").to_confirm}
+def test_marks_of_missing_values_are_to_be_confirmed() -> None:
+    remarks = {remark.at: remark.text for remark in _draft(FRICTIONLESS, label="income").to_confirm}
     assert "NA" in remarks["/schema/features/1/missing"]
     assert "/schema/features/0/missing" not in remarks, "a required column has no missing value"
 
@@ -149,7 +124,6 @@ def test_one_table_of_several_is_chosen_and_rows_in_a_package_are_not_read() -> 
     draft = _draft(package, table="b")
     assert draft.declaration["name"] == "b"
     assert "999" not in json.dumps(draft.declaration)
-    assert _draft({"tables": [CSVW]}).declaration == _draft(CSVW).declaration
 
 
 @pytest.mark.parametrize("text", ["age,income\n39,low\n", '[{"age": 39, "income": "low"}]', "", "39", "[" * 100_000])
@@ -165,12 +139,10 @@ def test_rows_are_refused(text: str) -> None:
     [
         {"age": 39},
         {"schema": "schema.json"},
-        {"tableSchema": "schema.json"},
         {"fields": "age"},
         {"fields": [1]},
         {"resources": []},
         {"features": {"age": 1}},
-        {"columns": None},
         {"schema": []},
         {"schema": 1},
     ],
@@ -187,9 +159,22 @@ def test_broken_members_leave_gaps(member: str, broken: object) -> None:
         field = {"name": "age", "type": kind} | {member: broken}
         draft = _draft({"fields": [field], "missingValues": broken})
         assert sorted(remark.at for remark in draft.lacking) == sorted(_nulls(draft.declaration))
-    column = {"name": "age", "datatype": broken, "titles": broken, "null": broken}
-    draft = _draft({"columns": [column], "url": broken})
-    assert sorted(remark.at for remark in draft.lacking) == sorted(_nulls(draft.declaration))
+
+
+@pytest.mark.parametrize("broken", [None, 1, "x", [], {}, [1], {"a": 1}, 1e300, -1, True])
+@pytest.mark.parametrize("member", ["type", "categories", "name", "lower", "missing"])
+def test_broken_members_of_a_schema_leave_gaps(member: str, broken: object) -> None:
+    for kind in ("integer", "categorical", None):
+        feature = {"name": "age", "type": kind, "upper": 9} | {member: broken}
+        draft = _draft({"schema": {"features": [feature], "label": {"classes": broken}}, "privacy_unit": broken})
+        lacking = {remark.at for remark in draft.lacking}
+        assert lacking - {"/privacy_unit/max_rows"} == set(_nulls(draft.declaration)) - {"/privacy_unit"}
+
+
+@pytest.mark.parametrize("form", [{"tableSchema": {"columns": []}}, {"tables": [{"url": "a.csv"}]}, {"columns": []}])
+def test_another_form_of_dictionary_is_refused_with_the_forms_that_are_read(form: dict[str, object]) -> None:
+    with pytest.raises(NotADictionary, match="expected the schema of a declaration or a Frictionless table schema"):
+        _draft({"@context": "http://www.w3.org/ns/csvw", **form})
 
 
 def test_a_column_that_the_dictionary_does_not_have_is_refused() -> None:

@@ -1,1 +1,0 @@
-"""Converts data dictionaries to drafts of declarations. Reads no rows and no database."""
