@@ -1,9 +1,9 @@
-"""Measures training requests that 32 clients submit for one account, in turns with an earlier commit and pgbench.
+"""Measures training requests that clients submit for one account and for many, beside an earlier commit and pgbench.
 
 Run ``python -m benchmarks.admission --before <folder>``, where the folder is a checkout of the earlier commit (``git
-worktree add <folder> 75ed3f2``). Each side is a process with its own database (:mod:`benchmarks.admission_load`); the
+worktree add <folder> 8610e03f``). Each side is a process with its own database (:mod:`benchmarks.admission_load`); the
 sides run alternately, one after the other, and the table shows medians and the paired ratio, because absolute rates of
-a shared machine mean little. A request goes from ``services.training.submit_training`` to the committed answer; HTTP is
+a shared machine mean little. A request goes from ``services.spending.training`` to the committed answer; HTTP is
 not part of it. The CPU is that of the process: SQLite works inside it, PostgreSQL does not.
 
 pgbench runs one UPDATE of one row and one INSERT in a transaction, with as many clients. Both databases sync every
@@ -28,7 +28,8 @@ from tests.support.postgres import client_program, driver_url, fresh_database, r
 
 _ROUNDS = 5
 _SECONDS = 2.0
-_CLIENTS = (1, 32)
+_LOADS = ((1, 1), (32, 1), (32, 32))
+"""Numbers of clients and of accounts."""
 _HERE = Path(__file__).parents[1]
 _PLAIN = "BEGIN;\nUPDATE plain SET value = value + 1 WHERE id = 1;\nINSERT INTO line (value) VALUES (1);\nCOMMIT;\n"
 
@@ -41,11 +42,12 @@ class Side:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
 
-    def measure(self, n_clients: int) -> dict[str, float]:
+    def measure(self, n_clients: int, n_accounts: int) -> dict[str, float]:
         """Rate, CPU and statements of requests during some seconds."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps({"n_clients": n_clients, "seconds": _SECONDS}), file=self._process.stdin, flush=True)
+        load = {"n_clients": n_clients, "n_accounts": n_accounts, "seconds": _SECONDS}
+        print(json.dumps(load), file=self._process.stdin, flush=True)
         measured: dict[str, float] = json.loads(self._process.stdout.readline())
         return measured
 
@@ -86,15 +88,15 @@ def make_plain_tables(url: str) -> None:
     engine.dispose()
 
 
-def compare(name: str, sides: list[Side], plain: tuple[str, Path] | None, *, n_clients: int) -> str:
+def compare(name: str, sides: list[Side], plain: tuple[str, Path] | None, *, n_clients: int, n_accounts: int) -> str:
     """A table row: medians of the sides, the paired ratio of their rates, and the share of pgbench's rate."""
     rounds: list[list[dict[str, float]]] = []
     shares = []
     for _ in range(_ROUNDS):
-        rounds.append([each.measure(n_clients) for each in sides])
+        rounds.append([each.measure(n_clients, n_accounts) for each in sides])
         if plain is not None:
             shares.append(rounds[-1][-1]["rate"] / pgbench(*plain, n_clients=n_clients))
-    cells: list[Any] = [name, n_clients]
+    cells: list[Any] = [name, n_clients, n_accounts]
     for number in range(len(sides)):
         of_side = [measured[number] for measured in rounds]
         for key, digits in (("rate", 1), ("cpu_ms", 2), ("statements", 1)):
@@ -106,12 +108,14 @@ def compare(name: str, sides: list[Side], plain: tuple[str, Path] | None, *, n_c
 
 
 def main() -> None:
-    """Prints a table of both databases, with one and with 32 clients."""
+    """Prints a table of both databases."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--before", type=Path, default=_HERE, help="a checkout of the commit to compare with")
     checkouts = [parser.parse_args().before, _HERE]
-    print("| database | clients | before: requests/s | CPU ms | statements | now: requests/s | CPU ms | statements "
-          "| ratio | of pgbench |\n" + "|---" * 10 + "|", flush=True)  # fmt: skip
+    of_side = ("requests/s", "CPU ms", "statements")
+    sides = [f"{side}: {column}" for side in ("before", "now") for column in of_side]
+    columns = ["database", "clients", "accounts", *sides, "ratio", "of pgbench"]
+    print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|", flush=True)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server = stack.enter_context(restartable_server()).url
@@ -126,8 +130,8 @@ def main() -> None:
                 url = stack.enter_context(fresh_database(server))
                 make_plain_tables(url)
                 plain = (url, folder)
-            for n_clients in _CLIENTS:
-                print(compare(name, sides, plain, n_clients=n_clients), flush=True)
+            for n_clients, n_accounts in _LOADS:
+                print(compare(name, sides, plain, n_clients=n_clients, n_accounts=n_accounts), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Measures one process that submits training requests from many threads, for :mod:`benchmarks.admission`.
 
 Run by file name with a checkout of the project as the working folder, so that an earlier version can be measured, too.
-Reads commands from standard input and answers each with one line of JSON: ``{"n_clients": 32, "seconds": 2}``.
+Reads commands from standard input and answers each with one line of JSON:
+``{"n_clients": 32, "n_accounts": 1, "seconds": 2}``.
 """
 
 import argparse
@@ -19,12 +20,14 @@ from sqlalchemy import event
 from app.core import limits
 from app.db import migrate
 from tests.support.crash_scene import Scene, opened
+from tests.support.two_datasets import Pair
 
 _SERIAL = itertools.count()
 
 
-def measure(scene: Scene, *, n_clients: int, seconds: float) -> dict[str, float]:
-    """Accepted requests per second, and CPU milliseconds and statements of each."""
+def measure(scene: Scene, *, n_clients: int, n_accounts: int, seconds: float) -> dict[str, float]:
+    """Accepted requests per second, and CPU milliseconds and statements of each. Clients are dealt to accounts."""
+    scenes = [scene, *(Pair.beside(scene, name=f"beside-{next(_SERIAL)}").second for _ in range(n_accounts - 1))]
     counts, n_statements = [0] * n_clients, [0]
     gate = threading.Barrier(n_clients)
     engine = scene.installation.database.engine
@@ -36,7 +39,7 @@ def measure(scene: Scene, *, n_clients: int, seconds: float) -> dict[str, float]
         gate.wait()
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
-            scene.submit(key=f"k{next(_SERIAL)}")
+            scenes[client % n_accounts].submit(key=f"k{next(_SERIAL)}", epsilon="0.000001")
             counts[client] += 1
 
     event.listen(engine, "before_cursor_execute", count)

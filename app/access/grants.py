@@ -9,14 +9,12 @@ from sqlalchemy.orm import Session
 from app.access.roles import SEE_GRANTS, Principal, Role
 from app.access.tables import GrantRow, KeyRow
 from app.core.errors import NotFound, RoleMissing
-from app.db import snapshots
 from app.db.upsert import insert
 
 
 def granted(session: Session, principal: Principal, dataset_id: str) -> Role | None:
     """The role that a key was granted on a dataset, if any."""
-    named = (principal.key_id, dataset_id)
-    row = snapshots.remembered(session, (GrantRow, *named), lambda: session.get(GrantRow, named))
+    row = session.get(GrantRow, (principal.key_id, dataset_id))
     return None if row is None else Role(row.role)
 
 

@@ -2,16 +2,16 @@
 
 The transaction that does the work writes the key's row. A concurrent request with the same key therefore waits for that
 transaction and then reads the stored answer. A refusal rolls the row back, so the key stays free. A transaction that
-knows its answers before it writes anything stores them at once (:func:`put`).
+knows its answer before it writes anything stores it at once (:func:`put`).
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
-from sqlalchemy import Executable, bindparam, select, tuple_
+from sqlalchemy import Executable
 from sqlalchemy.orm import Session
 
 from app.access.tables import AnswerRow
@@ -54,15 +54,6 @@ class IdempotentRequest:
     key: str
     body_sha256: bytes
 
-    def require_repeats(self, first: "IdempotentRequest") -> None:
-        """Checks that this request has the body of the first one of its identity.
-
-        Raises:
-            IdempotencyKeyReused: it has another body.
-        """
-        if first.body_sha256 != self.body_sha256:
-            raise IdempotencyKeyReused
-
     @property
     def identity(self) -> Identity:
         """The fields that name the stored answer."""
@@ -76,51 +67,26 @@ def stored(session: Session, request: IdempotentRequest) -> Answer | None:
         IdempotencyKeyReused: the key was used with another body.
         IdempotencyInFlight: the first request with the key has not ended.
     """
-    return Stored.read(session, [request]).answer_to(request)
+    return answer_of(session.get(AnswerRow, request.identity, populate_existing=True), request)
 
 
-_IDENTITY = (AnswerRow.principal, AnswerRow.route, AnswerRow.idempotency_key)
-_IS_ONE_OF = tuple_(*_IDENTITY).in_(bindparam("identities", expanding=True))
-_ANSWERS = select(AnswerRow).where(_IS_ONE_OF).execution_options(populate_existing=True)
+def answer_of(row: AnswerRow | None, request: IdempotentRequest) -> Answer | None:
+    """The answer in the row of a request's identity; see :func:`stored`."""
+    if row is None:
+        return None
+    if row.request_sha256 != request.body_sha256:
+        raise IdempotencyKeyReused
+    if row.status == _IN_FLIGHT:
+        raise IdempotencyInFlight
+    return Answer(row.status, row.body, row.location)
 
 
-class Stored:
-    """The stored answers to several requests."""
-
-    def __init__(self, rows: Mapping[Identity, AnswerRow]) -> None:
-        self._rows = rows
-
-    @classmethod
-    def read(cls, session: Session, requests: Collection[IdempotentRequest]) -> Self:
-        """Reads the answers in one query."""
-        if not requests:
-            return cls({})
-        identities = {"identities": [request.identity for request in requests]}
-        rows = session.execute(_ANSWERS, identities).scalars()
-        return cls({(row.principal, row.route, row.idempotency_key): row for row in rows})
-
-    @property
-    def is_any(self) -> bool:
-        """Whether any of the requests has an answer."""
-        return bool(self._rows)
-
-    def answer_to(self, request: IdempotentRequest) -> Answer | None:
-        """The answer to a request; see :func:`stored`."""
-        row = self._rows.get(request.identity)
-        if row is None:
-            return None
-        if row.request_sha256 != request.body_sha256:
-            raise IdempotencyKeyReused
-        if row.status == _IN_FLIGHT:
-            raise IdempotencyInFlight
-        return Answer(row.status, row.body, row.location)
-
-    def answer_again(self, request: IdempotentRequest) -> Answer:
-        """The answer to a request whose identity another transaction has taken; see :func:`stored`."""
-        answer = self.answer_to(request)
-        if answer is None:
-            raise IdempotencyInFlight
-        return answer
+def answer_again(session: Session, request: IdempotentRequest) -> Answer:
+    """The answer to a request whose identity another transaction has taken; see :func:`stored`."""
+    answer = stored(session, request)
+    if answer is None:
+        raise IdempotencyInFlight
+    return answer
 
 
 def once(session: Session, request: IdempotentRequest | None, *, at: datetime, work: Callable[[], Answer]) -> Answer:
@@ -136,8 +102,8 @@ def once(session: Session, request: IdempotentRequest | None, *, at: datetime, w
     """
     if request is None:
         return work()
-    if not put(session, {request: _NO_ANSWER}, at=at):
-        return Stored.read(session, [request]).answer_again(request)
+    if not put(session, request, _NO_ANSWER, at=at):
+        return answer_again(session, request)
     answer = work()
     row = session.get_one(AnswerRow, request.identity)
     row.status, row.location, row.body = answer.status, answer.location, answer.body
@@ -145,32 +111,22 @@ def once(session: Session, request: IdempotentRequest | None, *, at: datetime, w
     return answer
 
 
-def put(session: Session, answers: Mapping[IdempotentRequest, Answer], *, at: datetime) -> set[Identity]:
-    """Stores the answers to requests, and returns the identities of those requests that had no row.
+def put(session: Session, request: IdempotentRequest, answer: Answer, *, at: datetime) -> bool:
+    """Stores the answer to a request, unless its identity has a row; returns whether it had none.
 
-    Waits for other transactions that answer one of the requests. The rows are written in the order of the identities,
-    so that two transactions never wait for each other.
-
-    Args:
-        session: of the transaction that does the work of the requests.
-        answers: to requests of different identities.
-        at: the present time.
+    Waits for another transaction that answers a request of the same identity.
     """
-    rows = [
-        {
-            "principal": request.principal,
-            "route": request.route,
-            "idempotency_key": request.key,
-            "request_sha256": request.body_sha256,
-            "status": answer.status,
-            "location": answer.location,
-            "body": answer.body,
-            "answered_at": at,
-        }
-        for request, answer in sorted(answers.items(), key=lambda item: item[0].identity)
-    ]
-    written = session.execute(_insertion(dialect_of(session)), rows)
-    return {(principal, route, key) for principal, route, key in written}
+    row = {
+        "principal": request.principal,
+        "route": request.route,
+        "idempotency_key": request.key,
+        "request_sha256": request.body_sha256,
+        "status": answer.status,
+        "location": answer.location,
+        "body": answer.body,
+        "answered_at": at,
+    }
+    return session.execute(_insertion(dialect_of(session)), row).first() is not None
 
 
 @cache

@@ -1,6 +1,6 @@
 """Stores the public facts of datasets and their uploads. Never opens a file of rows."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -11,13 +11,12 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.core.data_keys import DataKey, StorageKeys
-from app.core.errors import DatasetDeleted, NameTaken, NotFound
+from app.core.errors import DatasetDeleted, InvalidRequest, NameTaken, NotFound
 from app.core.ids import is_reference
 from app.datasets.tables import DatasetRow, EpochRow
-from app.db import snapshots
 from app.forests.data.schema import Schema
 from app.privacy.adjacency import Adjacency
-from app.privacy.composition import Partitions
+from app.privacy.composition import CellProblem, Partitions, Scope, UnknownPartition
 
 
 class Named(NamedTuple):
@@ -102,6 +101,57 @@ class Dataset:
             raise DatasetDeleted
         return keys.unwrap(self.row.wrapped_key, dataset_id=key_name(self.row))
 
+    def read_scope(self, value: Mapping[str, object], uploads: Collection[str]) -> Scope:
+        """Reads a scope in normal form.
+
+        Args:
+            value: the scope as the client sent it.
+            uploads: ids of the uploads of the dataset.
+
+        Raises:
+            InvalidRequest: a partition that was not declared, or a list that names no cell.
+        """
+        try:
+            scope = self.partitions.read_scope(value)
+        except UnknownPartition:
+            names = [partition.name for partition in self.partitions.declared]
+            raise InvalidRequest.at("/scope", "unknown-partition", accepted=names) from None
+        except CellProblem as problem:
+            cells = self.partitions.cells_of(problem.partition)
+            raise InvalidRequest.at(f"/scope/{problem.partition}", problem.problem, accepted=map(str, cells)) from None
+        by_upload = self.partitions.epoch_partition
+        if by_upload is not None and not set(uploads).issuperset(scope.get(by_upload.name, ())):
+            raise InvalidRequest.at(f"/scope/{by_upload.name}", "unknown-cell")
+        return scope
+
+    def with_uploads(self, scope: Scope, uploads: Collection[str]) -> Scope:
+        """Resolves the scope that is charged: where uploads are cells, it lists the present uploads only.
+
+        Acceptance reads ``uploads`` under the dataset's lock, in the transaction that reserves. Before the first upload
+        the scope lists no upload.
+        """
+        by_upload = self.partitions.epoch_partition
+        if by_upload is None or by_upload.name in scope or not uploads:
+            return scope
+        return dict(sorted({**scope, by_upload.name: tuple(sorted(uploads))}.items()))
+
+    def uploads_in(self, scope: Scope, uploads: Sequence[str]) -> list[str]:
+        """Finds the uploads whose rows lie in a scope, in the order of their arrival."""
+        by_upload = self.partitions.epoch_partition
+        if by_upload is None or by_upload.name not in scope:
+            return list(uploads)
+        return [upload for upload in uploads if upload in scope[by_upload.name]]
+
+    def expected_rows(self, scope: Scope, *, n_epochs: int) -> int | None:
+        """The expected number of rows in a scope, from declared sizes alone; ``None`` where no size is declared.
+
+        Shares of several partitions multiply. All uploads have equal shares; their number is public.
+        """
+        if self.row.public_size is None:
+            return None
+        inside, all_cells = self.partitions.share(scope, n_epochs=n_epochs)
+        return max(self.row.public_size * inside // all_cells, 1)
+
     def living(self) -> "Dataset":
         """The dataset itself.
 
@@ -176,10 +226,6 @@ def find(session: Session, reference: str) -> Dataset:
     Raises:
         NotFound: no such dataset.
     """
-    return snapshots.remembered(session, (DatasetRow, reference), lambda: _find(session, reference))
-
-
-def _find(session: Session, reference: str) -> Dataset:
     if not is_reference(reference):
         raise NotFound("dataset")
     row = session.get(DatasetRow, reference, populate_existing=True)
@@ -258,16 +304,12 @@ def add_epoch(session: Session, dataset_id: str, *, epoch_id: str, at: datetime)
 
 def epochs(session: Session, dataset_id: str) -> list[EpochRow]:
     """The uploads of a dataset, in order."""
-    return snapshots.remembered(
-        session, (EpochRow, dataset_id), lambda: epochs_of_each(session, [dataset_id])[dataset_id]
-    )
+    return epochs_of_each(session, [dataset_id])[dataset_id]
 
 
 def upload_ids(session: Session, dataset_id: str) -> list[str]:
     """Ids of the uploads of a dataset, in order."""
-    return snapshots.remembered(
-        session, (EpochRow.id, dataset_id), lambda: [epoch.id for epoch in epochs(session, dataset_id)]
-    )
+    return [epoch.id for epoch in epochs(session, dataset_id)]
 
 
 def uploads_as_text() -> ColumnElement[str | None]:

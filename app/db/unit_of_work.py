@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from app.core import clock, limits
 from app.core.errors import Unavailable
 from app.core.tally import Tally
-from app.db import name_locks, snapshots
+from app.db import name_locks
 from app.db.engine import ACCESS, DialectName, database_file, dialect_of, open_engine, parse_url
 from app.db.locks import WriteLock
 from app.db.types import UtcDateTime
@@ -167,7 +167,6 @@ class Database:
     @contextmanager
     def _read(self) -> Iterator[Session]:
         with self._unavailable_if_unreachable(writes=False), self._readers() as session:
-            snapshots.begin(session)
             yield session
 
     def _exclusive(self) -> AbstractContextManager[None]:

@@ -1,10 +1,9 @@
 """Stores which datasets make a job wait for a decision of an owner, and the decisions, on the caller's transaction."""
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
@@ -12,10 +11,9 @@ from app.jobs.states import JobState
 from app.jobs.tables import ApprovalRow, JobRow
 
 
-def ask(session: Session, datasets: Mapping[str, Collection[str]]) -> None:
-    """Makes jobs wait for one decision for each of several datasets, given by job."""
-    pairs = [(job_id, dataset_id) for job_id, dataset_ids in datasets.items() for dataset_id in dataset_ids]
-    session.add_all(ApprovalRow(job_id=job_id, dataset_id=dataset_id) for job_id, dataset_id in pairs)
+def ask(session: Session, job_id: str, dataset_ids: Iterable[str]) -> None:
+    """Makes a job wait for one decision for each of several datasets."""
+    session.add_all(ApprovalRow(job_id=job_id, dataset_id=dataset_id) for dataset_id in dataset_ids)
     session.flush()
 
 
@@ -38,13 +36,6 @@ def decide(rows: Sequence[ApprovalRow], decision: str, *, by: str, at: datetime)
     """Records a decision."""
     for row in rows:
         row.decision, row.decided_by, row.decided_at = decision, by, at
-
-
-def n_waiting_of(session: Session, submitters: Collection[str]) -> Counter[str]:
-    """Numbers of the jobs of keys that wait for a decision, by key."""
-    query = select(JobRow.submitted_by, func.count()).where(JobRow.state == JobState.WAITING.value)
-    query = query.where(JobRow.submitted_by.in_(submitters)).group_by(JobRow.submitted_by)
-    return Counter(dict(iter(session.execute(query))))
 
 
 def waiting_of(session: Session, submitter: str) -> list[str]:

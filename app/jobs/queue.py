@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import BindParameter, Select, Subquery, Text, cast, func, or_, select, tuple_, union_all, update
+from sqlalchemy import Select, Text, cast, func, or_, select, tuple_, union_all, update
 from sqlalchemy.orm import Session
 
 from app.core import limits
@@ -23,7 +23,7 @@ from app.jobs import turns
 from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobDatasetRow, JobRow
 
-_ADD_JOBS = insert_rows(JobRow)
+_ADD_JOB = insert_rows(JobRow)
 _ADD_READS = insert_rows(JobDatasetRow)
 
 
@@ -35,24 +35,17 @@ class Claim:
     token: str
 
 
-def enqueue(session: Session, rows: Sequence[JobRow], *, at: datetime) -> None:
-    """Adds queued or waiting jobs: their rows with the facts of the submission, and a row for each dataset they read.
-
-    The queue is in order of time, so each job is a microsecond later than the job before it.
-    """
-    reads = []
-    for number, row in enumerate(rows):
-        row.submitted_at = row.waits_since = at + timedelta(microseconds=number)
-        row.trees_done = 0
-        dataset_ids = sorted({part.dataset for part in row.parts})
-        row.reads = " ".join(dataset_ids)
-        reads += [{"job_id": row.id, "dataset_id": dataset_id} for dataset_id in dataset_ids]
+def enqueue(session: Session, row: JobRow, *, at: datetime) -> None:
+    """Adds a queued or waiting job: its row with the facts of the submission, and a row for each dataset it reads."""
+    row.submitted_at = row.waits_since = at
+    row.trees_done = 0
+    dataset_ids = sorted({part.dataset for part in row.parts})
+    row.reads = " ".join(dataset_ids)
     columns = JobRow.__table__.columns.keys()
     with sent_together(session):
-        if rows:
-            session.execute(_ADD_JOBS, [{name: getattr(row, name) for name in columns} for row in rows])
-        if reads:
-            session.execute(_ADD_READS, reads)
+        session.execute(_ADD_JOB, {name: getattr(row, name) for name in columns})
+        if dataset_ids:
+            session.execute(_ADD_READS, [{"job_id": row.id, "dataset_id": dataset_id} for dataset_id in dataset_ids])
 
 
 def has_queued(session: Session, *, closed: Collection[str] = ()) -> bool:
@@ -293,13 +286,6 @@ def charged_of(session: Session, dataset_id: str) -> list[str]:
     """Ids of the running jobs that read a dataset and are charged, in the order in which they are to be locked."""
     running = select(JobRow.id).where(JobRow.id.in_(_reading([dataset_id])), JobRow.state == JobState.RUNNING.value)
     return list(session.execute(running.where(JobRow.charged_at.is_not(None)).order_by(JobRow.id)).scalars())
-
-
-def unfinished_by(submitters: BindParameter[Collection[str]]) -> Subquery:
-    """Selects numbers of waiting, queued and running jobs (``n_jobs``) of keys, by ``submitter``."""
-    query = select(JobRow.submitted_by.label("submitter"), func.count().label("n_jobs"))
-    query = query.where(JobRow.state.in_(UNFINISHED), JobRow.submitted_by.in_(submitters))
-    return query.group_by(JobRow.submitted_by).subquery("unfinished")
 
 
 def is_unfinished(session: Session, job_id: str) -> bool:

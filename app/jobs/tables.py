@@ -42,6 +42,18 @@ class JobPart:
         return dict(vars(self))
 
 
+def part_fields(parts: Sequence[JobPart]) -> dict[str, Any]:
+    """Privacy, reservation and price of every part, as answers show them: the second part stands in ``unlabelled``."""
+    first, *others = parts
+    names = ("dataset", "dataset_name", "reservation_id", "price")
+    return {
+        "privacy": first.privacy,
+        "reservation_id": first.reservation_id,
+        "price": first.price,
+        "unlabelled": {name: getattr(others[0], name) for name in names} if others else None,
+    }
+
+
 class JobRow(Base):
     """A job, from its submission to its end.
 

@@ -7,7 +7,6 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import SQLCoreOperations
 
 from app.core.errors import NotFound
-from app.db import snapshots
 from app.db.upsert import insert_rows
 from app.ledger.entries import Entry, EntryKind
 from app.ledger.tables import AccountRow, EntryRow, ReservationRow
@@ -36,7 +35,7 @@ def locked_account(session: Session, account_id: str) -> AccountRow:
 
 def account(session: Session, account_id: str) -> AccountRow:
     """Reads an account without a lock."""
-    row = snapshots.remembered(session, (AccountRow, account_id), lambda: session.get(AccountRow, account_id))
+    row = session.get(AccountRow, account_id)
     if row is None:
         raise NotFound("account")
     return row

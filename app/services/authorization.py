@@ -1,24 +1,14 @@
 """Opens transactions on behalf of callers, and checks their roles on the dataset that a request names."""
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
-from functools import cache
 
-from sqlalchemy import Select, bindparam
 from sqlalchemy.orm import Session
 
 from app.access import authority, grants
-from app.access.authority import Authorities
 from app.access.roles import Principal, Role
-from app.access.tables import KeyRow
 from app.core.errors import RoleMissing
 from app.datasets import catalog
-from app.db.engine import DialectName
-from app.db.unit_of_work import time_column, transaction_time
-from app.jobs import queue
 from app.services import leases
 from app.services.installation import Installation
 
@@ -51,59 +41,6 @@ def acting(
         yield session, present(installation, session, caller)
     if withdraws or changing is not None:
         leases.settle(installation)
-
-
-@dataclass(frozen=True)
-class Callers:
-    """The callers of a transaction, as it has read them under its locks."""
-
-    authorities: Authorities
-    n_unfinished: Counter[str]
-
-
-@contextmanager
-def acting_together(
-    installation: Installation,
-    callers: Sequence[Principal],
-    dataset_ids: Collection[str],
-    *,
-    lock: Callable[[Session], None],
-) -> Iterator[tuple[Session, Callers]]:
-    """A write transaction on behalf of several callers, as :func:`acting` for one.
-
-    Args:
-        installation: this installation.
-        callers: the callers, who were authenticated when their requests began.
-        dataset_ids: the datasets whose grants are of interest.
-        lock: takes the other locks of the transaction, after those of the callers' keys and before anything is read.
-    """
-    key_ids = {caller.key_id for caller in callers}
-    with installation.database.write() as session:
-        authority.lock_several(session, key_ids)
-        lock(session)
-        yield session, _read_callers(installation, session, key_ids, dataset_ids)
-
-
-def _read_callers(
-    installation: Installation, session: Session, key_ids: Collection[str], dataset_ids: Collection[str]
-) -> Callers:
-    query, named = _callers_query(installation.database.dialect), {"key_ids": key_ids, "dataset_ids": dataset_ids}
-    keys, granted, n_unfinished = {}, {}, Counter[str]()
-    rows = session.execute(query, named).all()
-    for key, dataset_id, role, n_jobs, _ in rows:
-        keys[key.id], n_unfinished[key.id] = key, n_jobs or 0
-        if role:  # not the row of a key without a grant
-            granted[key.id, dataset_id] = Role(role)
-    at = transaction_time(session, read=rows[0][-1] if rows else None)
-    return Callers(Authorities(at, keys, granted), n_unfinished)
-
-
-@cache
-def _callers_query(dialect: DialectName) -> Select[KeyRow, str, str, int, datetime]:
-    """Selects keys, grants, numbers of unfinished jobs and the present time."""
-    unfinished = queue.unfinished_by(bindparam("key_ids", expanding=True))
-    query = authority.select_several().outerjoin(unfinished, unfinished.c.submitter == KeyRow.id)
-    return query.add_columns(unfinished.c.n_jobs, time_column(dialect))
 
 
 def present(installation: Installation, session: Session, caller: Principal) -> Principal:

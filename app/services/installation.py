@@ -4,13 +4,12 @@ import tempfile
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from app.access.cached_authority import CachedAuthority
 from app.access.last_uses import LastUses
 from app.core.data_keys import StorageKeys
 from app.core.errors import GrovekeeperError, InstallationError
-from app.core.groups import Groups
 from app.core.private_files import close_to_others
 from app.core.settings import Settings
 from app.core.stores import FOLDERS_OF_ROWS, Directory, Store
@@ -48,7 +47,6 @@ class Installation:
             request, or the kind of the error.
         last_uses: uses of keys that are not written yet.
         authority: callers and models that predictions have read.
-        submissions: groups of requests for jobs (:mod:`app.services.spending.submit`).
     """
 
     settings: Settings
@@ -59,7 +57,6 @@ class Installation:
     admissions: Tally[bool | type[GrovekeeperError]] = field(default_factory=Tally)
     last_uses: LastUses = field(default_factory=LastUses)
     authority: CachedAuthority = field(default_factory=CachedAuthority)
-    submissions: Groups[Any, Any] = field(default_factory=Groups)
 
     @classmethod
     def open(cls, settings: Settings, *, pool_size: int) -> "Installation":

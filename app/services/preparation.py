@@ -8,8 +8,8 @@ from app.services.installation import Installation
 
 _PLANS_JOBS = (
     "app.privacy.composition.joint_loads",
-    "app.services.training.quote_training",
-    "app.services.training.submit_training",
+    "app.services.spending.training",
+    "app.services.spending.training",
 )
 
 

@@ -1,14 +1,14 @@
 """Tests that every effect of a request happens in a transaction that has read the caller's authority.
 
-``app.services.authorization.acting`` opens such a transaction. Every other write transaction belongs to the service
-itself, and stands in a list here.
+``app.services.authorization.acting`` opens such a transaction, and ``spending`` that of a request which spends. Every
+other write transaction belongs to the service itself, and stands in a list here.
 """
 
 import ast
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
-OF_CALLERS = {("app/services/authorization.py", name) for name in ("acting", "acting_together")}
+OF_CALLERS = {("app/services/authorization.py", "acting"), ("app/services/spending/spend.py", "spending")}
 OF_THE_SERVICE = {
     # the first admin key, and the operator's command on the installation
     ("app/services/keys.py", "ensure_first_admin"),

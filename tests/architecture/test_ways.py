@@ -1,7 +1,7 @@
 """Counts the modules that a request or a job passes, and the size of the code, against upper limits.
 
 A reader of a request has to hold every module in mind that the request enters. A change that needs a higher limit needs
-a record in docs/adr; a change that saves a tenth has to lower the limit.
+a record in docs/adr; a change that saves a fifth has to lower the limit.
 """
 
 import ast
@@ -31,16 +31,16 @@ from tests.support.server import CSV, csv_rows, declaration, new_idempotency_key
 APP = Path(__file__).parents[2] / "app"
 
 MODULES = {
-    "POST /train": 97,
-    "GET /ledger/{id}": 55,
+    "POST /train": 86,
+    "GET /ledger/{id}": 53,
     "POST /models/{id}/predict, warm": 28,
-    "POST /models/{id}/predict, cold": 66,
-    "POST /models/{id}/evaluations": 89,
-    "a job": 128,
+    "POST /models/{id}/predict, cold": 65,
+    "POST /models/{id}/evaluations": 81,
+    "a job": 126,
 }
 """The largest number of modules of ``app`` that each way enters: HTTP layers, transaction and, for a job, the child."""
 
-SIZES = {"files": 665, "lines": 71_769, "files with TYPE_CHECKING": 32, "imports in functions": 147}
+SIZES = {"files": 657, "lines": 71_169, "files with TYPE_CHECKING": 32, "imports in functions": 147}
 """The largest size of ``app``."""
 
 
@@ -194,4 +194,4 @@ def _imports_in_functions(tree: ast.Module) -> set[ast.AST]:
 
 def _require_at_most(limit: int, count: int, what: str) -> None:
     assert count <= limit, f"{count} instead of at most {limit} {what}"
-    assert count > limit * 9 // 10, f"lower the limit of {limit} to {count} {what}"
+    assert count > limit * 4 // 5, f"lower the limit of {limit} to {count} {what}"

@@ -27,8 +27,8 @@ from app.services.grants import put_grant
 from app.services.jobs.show_jobs import cancel_job, show_job
 from app.services.ledger import audit
 from app.services.pages import PageRequest
-from app.services.spending import accept
-from app.services.training.quote_training import show_plan
+from app.services.spending import spend
+from app.services.spending.training import show_plan
 from app.wire.training import PlanIn
 from tests.support import job_kinds
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene, open_installation
@@ -220,7 +220,7 @@ def test_submissions_at_once_on_two_datasets_count_one_another(postgresql_scene:
     for number in range(2):
         _submitted(pair.first, str(number), "0.2")
     settings = postgresql_scene.installation.settings
-    other_process = open_installation(settings.database_url, settings.home)  # its submissions form groups of their own
+    other_process = open_installation(settings.database_url, settings.home)
     elsewhere = replace(pair.second, installation=other_process)
     counted, goes_on = Event(), Event()
 
@@ -229,7 +229,7 @@ def test_submissions_at_once_on_two_datasets_count_one_another(postgresql_scene:
         assert goes_on.wait(60)
         approvals.ask(*arguments)
 
-    with ThreadPoolExecutor(2) as pool, patch.object(accept, "approvals", Mock(wraps=approvals, ask=ask)):
+    with ThreadPoolExecutor(2) as pool, patch.object(spend, "approvals", Mock(wraps=approvals, ask=ask)):
         third = pool.submit(_submitted, pair.first, "third", "0.2")
         assert counted.wait(60)
         fourth = pool.submit(_submitted, elsewhere, "fourth", "0.2")

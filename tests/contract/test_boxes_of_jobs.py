@@ -13,7 +13,7 @@ from app.ledger import statements
 from app.privacy.composition import Partitions
 from app.services.execution import run_job
 from app.services.installation import Installation
-from app.services.training.submit_training import submit_training
+from app.services.spending.training import submit_training
 from app.wire.training import TrainIn
 from tests.support import people
 from tests.support.crash_scene import OWNER

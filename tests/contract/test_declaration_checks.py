@@ -14,7 +14,7 @@ from app.ledger import service as ledger
 from app.services.datasets.declare_dataset import check_declaration, register_dataset
 from app.services.datasets.show_datasets import show_dataset
 from app.services.ledger.balances import show_balance
-from app.services.training.quote_training import show_plan
+from app.services.spending.training import show_plan
 from app.wire.datasets import DatasetIn
 from app.wire.training import PlanIn
 from tests.support.crash_scene import EVENT, OWNER, STRANGER, Scene

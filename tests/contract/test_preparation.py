@@ -8,7 +8,7 @@ from app.services import preparation
 from app.services.installation import Installation
 from tests.support.crash_scene import Scene
 
-_LOADED = "app.services.training.submit_training"
+_LOADED = "app.services.spending.training"
 
 
 @pytest.fixture(autouse=True)

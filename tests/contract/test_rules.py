@@ -18,8 +18,7 @@ from app.services.ledger import balances
 from app.services.models import list_models
 from app.services.pages import PageRequest
 from app.services.rules.show_rules import show_rules
-from app.services.training.quote_training import show_plan
-from app.services.training.submit_training import submit_training
+from app.services.spending.training import show_plan, submit_training
 from app.wire.training import PlanIn, PlanOut, TrainIn
 from tests.support import job_kinds
 from tests.support.crash_scene import ADMIN, OWNER, Scene

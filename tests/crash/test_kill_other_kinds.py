@@ -7,8 +7,8 @@ import pytest
 
 from app.access.idempotency import IdempotentRequest
 from app.jobs.tables import JobRow
-from app.services.evaluations.submit_evaluation import submit_evaluation
-from app.services.profiles.submit_profile import submit_profile
+from app.services.spending.evaluations import submit_evaluation
+from app.services.spending.profiles import submit_profile
 from app.wire.evaluations import EvaluationIn
 from app.wire.profiles import ProfileIn
 from tests.crash.conftest import Launcher, eventually

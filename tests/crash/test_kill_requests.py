@@ -12,7 +12,7 @@ from app.services.datasets.erase_unit import erase_unit
 from app.services.ledger.heads import Heads
 from tests.crash.conftest import KillRequest, Launcher
 from tests.support import people
-from tests.support.crash import GROUP_KEYS, HEAD_POINTS
+from tests.support.crash import HEAD_POINTS
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
 from tests.support.evidence import head_folder
@@ -38,7 +38,7 @@ def _row_files(scene: Scene) -> set[str]:
     return {path.stem for path in (scene.installation.home / "rows" / scene.dataset_id).iterdir()}
 
 
-@pytest.mark.parametrize("point", ["reserved", "enqueued"])
+@pytest.mark.parametrize("point", ["answer-stored", "reserved", "enqueued"])
 def test_an_uncommitted_submission_leaves_nothing_and_its_key_is_free(
     scene: Scene, point: str, kill_request: KillRequest
 ) -> None:
@@ -68,21 +68,6 @@ def test_an_external_charge_that_did_not_commit_left_nothing(
     assert scene.verified().kinds == {"open": 1}
     assert json.loads(scene.charge_external(key=point, epsilon="3").body)["state"] == "charged"
     assert scene.verified().kinds == {"open": 1, "reserve": 1, "charge": 1}
-
-
-@pytest.mark.parametrize(("point", "n_jobs"), [("group-not-committed", 1), ("group-not-answered", 5)])
-def test_a_killed_group_is_done_completely_or_not_at_all(
-    scene: Scene, point: str, n_jobs: int, kill_request: KillRequest
-) -> None:
-    """No answered request is lost, and every client may repeat its request."""
-    kill_request(point, scene)
-    jobs = _jobs(scene)
-    assert len(jobs) == n_jobs
-    assert scene.verified().kinds == {"open": 1, "reserve": n_jobs}
-    repeated = [scene.submit_job(key=key) for key in ("answered", *GROUP_KEYS)]
-    assert repeated[:n_jobs] == list(reversed(jobs))
-    assert repeated == list(reversed(_jobs(scene)))
-    assert scene.verified().kinds == {"open": 1, "reserve": 5}
 
 
 def test_an_external_charge_whose_answer_was_lost_is_answered_again_and_paid_once(

@@ -17,7 +17,7 @@ from app.api.capacity import THREADS, Client, Turns, Work
 from app.api.routes import datasets, keys, ledger, models
 from app.core import limits
 from app.core.errors import NotFound
-from app.services.training import quote_training
+from app.services.spending import training as quote_training
 from tests.support.databases import on_one_server
 from tests.support.server import CSV, Server, csv_rows, training
 

@@ -58,19 +58,13 @@ SLOW = "slow"
 """The child opens the rows and waits for :func:`released`, at most for ten minutes."""
 
 REQUEST_POINTS = (
-    "reserved", "enqueued", "accepted", "rows-written", "epoch-added", "admitted", "book-closed",
+    "answer-stored", "reserved", "enqueued", "accepted", "rows-written", "epoch-added", "admitted", "book-closed",
     "expired-not-committed",
 )  # fmt: skip
 """Points at which a process is killed that serves a submission or an upload, or expires a job."""
 
 ACT_POINTS = ("external-reserved", "external-charged", "external-answered", "cap-written", "cap-answered")
 """Where a process is killed that charges for an external mechanism, or changes a cap."""
-
-GROUP_POINTS = ("group-not-committed", "group-not-answered")
-"""Where a process is killed that has answered one submission and serves a group of others."""
-
-GROUP_KEYS = ("one", "two", "three", "four")
-"""Idempotency keys of the submissions of a group; the key of the submission before it is ``answered``."""
 
 HEAD_POINTS = ("head-not-written", "head-half-written", "head-written")
 """Points at which a process is killed that serves a submission and then writes the ledger's head to a file."""
@@ -297,26 +291,6 @@ def _act_places(
     return places
 
 
-def _group_places(scene: Any, kill: Callable[..., None]) -> dict[str, tuple[Callable[[], None], Callable[[], object]]]:
-    from app.services.spending import submit
-    from app.services.spending.accept import Acceptance
-    from tests.support.groups import in_one_group
-
-    def run() -> object:
-        return in_one_group(scene.installation, [partial(scene.submit, key=key) for key in GROUP_KEYS])
-
-    def answered_before(owner: object, name: str) -> None:
-        scene.submit(key="answered")
-        after(owner, name, kill)
-
-    places: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
-        "group-not-committed": (lambda: answered_before(Acceptance, "write"), run),
-        "group-not-answered": (lambda: answered_before(submit, "_write"), run),
-    }
-    assert tuple(places) == GROUP_POINTS
-    return places
-
-
 def _population_places(
     scene: Any, point: str, kill: Callable[..., None]
 ) -> dict[str, tuple[Callable[[], None], Callable[[], object]]]:
@@ -362,6 +336,7 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
     """Runs one use case in a process that is killed at a point."""
     from datetime import UTC, datetime, timedelta
 
+    from app.access import idempotency
     from app.datasets import catalog, ingest
     from app.datasets.admission import AdmissionBook
     from app.jobs import queue
@@ -383,6 +358,7 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
         expired_at(scene.installation, datetime.now(UTC) + timedelta(days=2))
 
     places: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
+        "answer-stored": (lambda: after(idempotency, "put", kill), lambda: scene.submit(key=point)),
         "reserved": (lambda: after(LockedAccounts, "write", kill), lambda: scene.submit(key=point)),
         "enqueued": (lambda: after(queue, "enqueue", kill), lambda: scene.submit(key=point)),
         "accepted": (lambda: None, lambda: kill(scene.submit(key=point))),
@@ -395,8 +371,6 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
     assert tuple(places) == REQUEST_POINTS
     if point in HEAD_POINTS:
         places = _head_places(scene, kill)
-    if point in GROUP_POINTS:
-        places = _group_places(scene, kill)
     if point in ACT_POINTS:
         places = _act_places(scene, point, kill)
     if point in POPULATION_POINTS:

@@ -37,8 +37,8 @@ from app.services.ledger import history
 from app.services.ledger.caps import change_cap
 from app.services.ledger.external import charge_external
 from app.services.ledger.signer import open_signer
+from app.services.spending.training import submit_training
 from app.services.storage_keys import confirm_storage_keys
-from app.services.training.submit_training import submit_training
 from app.verifier.dataset_replay import Summary, verify
 from app.wire.datasets import DatasetIn
 from app.wire.external_charges import ExternalIn

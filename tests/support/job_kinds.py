@@ -6,12 +6,12 @@ from typing import Any
 
 from app.access.idempotency import IdempotentRequest
 from app.jobs.queue import Claim
-from app.services.evaluations.submit_evaluation import submit_evaluation
 from app.services.execution import run_job
 from app.services.execution.perform import perform
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
-from app.services.profiles.submit_profile import submit_profile
+from app.services.spending.evaluations import submit_evaluation
+from app.services.spending.profiles import submit_profile
 from app.wire.evaluations import EvaluationIn, SelectionIn
 from app.wire.profiles import ProfileIn
 from tests.support.crash_scene import OWNER, Scene

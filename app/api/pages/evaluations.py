@@ -23,8 +23,8 @@ from app.core.errors import GrovekeeperError, NotFound, RoleMissing
 from app.services import models
 from app.services.datasets import show_datasets
 from app.services.evaluations import show_evaluations
-from app.services.evaluations.submit_evaluation import show_evaluation_quote, submit_evaluation
 from app.services.installation import Installation
+from app.services.spending.evaluations import show_evaluation_quote, submit_evaluation
 from app.wire.evaluations import EvaluationIn
 
 router = APIRouter(prefix="/ui", route_class=PageRoute)

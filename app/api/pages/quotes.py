@@ -19,8 +19,7 @@ from app.forests import catalogue
 from app.services.authorization import require_role
 from app.services.datasets import show_datasets
 from app.services.installation import Installation
-from app.services.training.quote_training import show_plan
-from app.services.training.submit_training import submit_training
+from app.services.spending.training import show_plan, submit_training
 from app.wire.training import AlgorithmOut, ExpectedAccuracyOut, PlanIn, PlanOut, TrainIn
 
 router = APIRouter(prefix="/ui/datasets/{dataset}/train", route_class=PageRoute)

@@ -20,9 +20,9 @@ from app.registry.models import ModelFilter
 from app.services import models
 from app.services.authorization import require_role
 from app.services.datasets import show_datasets
-from app.services.evaluations.submit_evaluation import show_evaluation_quote, submit_evaluation
 from app.services.installation import Installation
 from app.services.pages import PageRequest
+from app.services.spending.evaluations import show_evaluation_quote, submit_evaluation
 from app.wire.evaluations import SelectionIn
 
 router = APIRouter(prefix="/ui/datasets/{of}/choice", route_class=PageRoute)

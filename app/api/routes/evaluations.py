@@ -30,7 +30,7 @@ def quote_evaluation(
     installation: CurrentInstallation, caller: Caller, model_id: str, body: EvaluationIn
 ) -> EvaluationQuoteOut:
     """Quote an evaluation: its releases, its price, and whether the scope covers rows of the model's training."""
-    from app.services.evaluations.submit_evaluation import show_evaluation_quote
+    from app.services.spending.evaluations import show_evaluation_quote
 
     return show_evaluation_quote(installation, caller, [model_id], body)
 
@@ -47,7 +47,7 @@ def evaluate_model(
     installation: CurrentInstallation, caller: Caller, model_id: str, body: EvaluationIn, request: Idempotency
 ) -> Response:
     """Reserve the price in the scope's cells and queue a job that counts the model's answers there, with noise."""
-    from app.services.evaluations.submit_evaluation import submit_evaluation
+    from app.services.spending.evaluations import submit_evaluation
 
     return sent(submit_evaluation(installation, caller, [model_id], body, request=request))
 
@@ -67,7 +67,7 @@ def list_evaluations(installation: CurrentInstallation, caller: Caller, model_id
 @router.post("/evaluations/quote", operation_id="quote_selection", responses=_QUOTED)
 def quote_selection(installation: CurrentInstallation, caller: Caller, body: SelectionIn) -> EvaluationQuoteOut:
     """Quote the choice of the best of several models: its releases and its price."""
-    from app.services.evaluations.submit_evaluation import show_evaluation_quote
+    from app.services.spending.evaluations import show_evaluation_quote
 
     return show_evaluation_quote(installation, caller, body.models, body)
 
@@ -80,7 +80,7 @@ def select_model(
     installation: CurrentInstallation, caller: Caller, body: SelectionIn, request: Idempotency
 ) -> Response:
     """Queue a job that privately chooses the model with the most correct answers, for one charge."""
-    from app.services.evaluations.submit_evaluation import submit_evaluation
+    from app.services.spending.evaluations import submit_evaluation
 
     return sent(submit_evaluation(installation, caller, body.models, body, request=request))
 

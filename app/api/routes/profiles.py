@@ -28,7 +28,7 @@ router = APIRouter(tags=["profiles"], route_class=BodyRoute)
 )
 def quote_profile(installation: CurrentInstallation, caller: Caller, dataset: str, body: ProfileIn) -> ProfileQuoteOut:
     """Quote a profile: its releases and its price. Reads no row and costs nothing."""
-    from app.services.profiles.submit_profile import show_profile_quote
+    from app.services.spending.profiles import show_profile_quote
 
     return show_profile_quote(installation, caller, dataset, body)
 
@@ -45,7 +45,7 @@ def release_profile(
     installation: CurrentInstallation, caller: Caller, dataset: str, body: ProfileIn, request: Idempotency
 ) -> Response:
     """Reserve the price and queue a job that releases bins, class counts and a size, which later jobs reuse."""
-    from app.services.profiles.submit_profile import submit_profile
+    from app.services.spending.profiles import submit_profile
 
     return sent(submit_profile(installation, caller, dataset, body, request=request))
 

@@ -68,7 +68,7 @@ def list_algorithms(_: Caller) -> AlgorithmList:
 )
 def create_plan(installation: CurrentInstallation, caller: Caller, body: PlanIn) -> PlanOut:
     """Quote a training job: its parameters, its releases and its price. Reads no row and costs nothing."""
-    from app.services.training.quote_training import show_plan
+    from app.services.spending.training import show_plan
 
     return show_plan(installation, caller, body)
 
@@ -85,7 +85,7 @@ def create_plan(installation: CurrentInstallation, caller: Caller, body: PlanIn)
 @limited(work=Work.SUBMISSION)
 def train_model(installation: CurrentInstallation, caller: Caller, body: TrainIn, request: Idempotency) -> Response:
     """Reserve the price and queue the job, or refuse and say what would fit."""
-    from app.services.training.submit_training import submit_training
+    from app.services.spending.training import submit_training
 
     return sent(submit_training(installation, caller, body, request=request))
 

@@ -18,7 +18,6 @@ from app.registry import evaluations, profiles
 from app.registry.tables import EvaluationRow, ProfileRow
 from app.services import guarantees
 from app.services.installation import Installation
-from app.services.jobs.part_fields import price_out
 from app.services.model_addresses import addressed_model
 from app.services.pages import PageRequest, page_of
 from app.wire.evaluations import (
@@ -30,6 +29,7 @@ from app.wire.evaluations import (
     IntervalOut,
     MajorityOut,
 )
+from app.wire.training import PriceOut
 
 
 def show_evaluation(installation: Installation, principal: Principal, evaluation_id: str) -> EvaluationOut:
@@ -126,7 +126,7 @@ def _evaluation_out(row: EvaluationRow, guarantee: dict[str, Any], *, majority: 
         receipt=facts["receipt"],
         event=evaluation.plan.event.to_json(),
         ledger=facts["ledger"],
-        price=price_out(facts["price"]),
+        price=facts["price"] and PriceOut.model_validate(facts["price"]),
         warnings=facts["warnings"],
         created_at=clock.to_text(row.created_at),
     )

@@ -40,16 +40,13 @@ def job_changed(session: Session, row: JobRow, event: str, *, at: datetime) -> N
     _tell_of_job(session, row, event, outbox.listening(session, datasets), at=at)
 
 
-def accepted(session: Session, rows: Sequence[JobRow], *, at: datetime) -> None:
-    """Tells webhooks about the queued ones of new jobs, and about budgets that the reservations of all made low."""
-    parts = [part for row in rows for part in row.parts]
-    datasets = {*(row.dataset_id for row in rows), *(part.dataset for part in parts)}
-    listeners, watch_budgets = outbox.audience(session, datasets)
-    for row in rows:
-        if row.state == JobState.QUEUED:
-            _tell_of_job(session, row, JOB_QUEUED, listeners, at=at)
+def accepted(session: Session, row: JobRow, *, at: datetime) -> None:
+    """Tells webhooks about a new job that is queued, and about budgets that its reservations made low."""
+    listeners, watch_budgets = outbox.audience(session, {row.dataset_id, *(part.dataset for part in row.parts)})
+    if row.state == JobState.QUEUED:
+        _tell_of_job(session, row, JOB_QUEUED, listeners, at=at)
     if watch_budgets:
-        budgets_changed(session, {part.dataset for part in parts if part.reservation_id is not None}, at=at)
+        budgets_changed(session, {part.dataset for part in row.parts if part.reservation_id is not None}, at=at)
 
 
 def _tell_of_job(session: Session, row: JobRow, event: str, listeners: Sequence[WebhookRow], *, at: datetime) -> None:

@@ -12,11 +12,10 @@ from app.core.errors import JobFinished, NotFound, RoleMissing, Unauthenticated
 from app.jobs import queue
 from app.jobs.queue import ALL_JOBS, JobFilter
 from app.jobs.states import PREPARING, UNFINISHED, JobState
-from app.jobs.tables import JobRow
+from app.jobs.tables import JobRow, part_fields
 from app.services.authorization import acting, present
 from app.services.installation import Installation
 from app.services.jobs.cancel_jobs import cancel_locked
-from app.services.jobs.part_fields import part_fields
 from app.services.pages import PageRequest, page_of
 from app.wire.ledger import ChargedJob
 from app.wire.training import JobList, JobOut

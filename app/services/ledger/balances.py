@@ -20,7 +20,6 @@ from app.services.guarantees import guarantee_of, population_guarantee
 from app.services.installation import Installation
 from app.services.ledger.accounts import Account, find_account
 from app.services.pages import PageRequest, page_of
-from app.services.spending import scopes
 from app.wire.ledger import AccountBalance, BalanceList, BalanceOut, CellOut, DeltaOut, PartitionBalance
 
 
@@ -101,7 +100,8 @@ def balance_of_population(population: Population, limit: Limit) -> statements.Ba
 def _of_dataset(
     session: Session, principal: Principal, dataset: Dataset, scope: Mapping[str, object]
 ) -> AccountBalance:
-    box = scopes.resolved(session, dataset, scopes.read_scope(session, dataset, scope))
+    uploads = catalog.upload_ids(session, dataset.id)
+    box = dataset.with_uploads(dataset.read_scope(scope, uploads), uploads)
     detail, highest = (
         statements.detail(session, dataset.id, box),
         statements.highest_cap(session, dataset.id),

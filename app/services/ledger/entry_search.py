@@ -9,6 +9,7 @@ from app.access import grants
 from app.access.roles import SEE_LEDGER, Principal
 from app.core import limits
 from app.core.errors import InvalidRequest, NotFound
+from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.ledger import running_balance, statements
 from app.ledger.entries import Entry, EntryKind
@@ -22,7 +23,6 @@ from app.services.ledger.balances import balance_of
 from app.services.ledger.bounded_search import Matches, matching
 from app.services.ledger.history import entry_out
 from app.services.pages import PageRequest
-from app.services.spending import scopes
 from app.wire.ledger import ChargedJob, EntryList, EntryOut
 
 
@@ -198,7 +198,7 @@ def _scope(session: Session, account: Account, search: Search) -> Scope:
         return {}
     if account.dataset is None:
         raise InvalidRequest.at("/scope", "unknown-partition")
-    return scopes.read_scope(session, account.dataset, search.scope)
+    return account.dataset.read_scope(search.scope, catalog.upload_ids(session, account.dataset.id))
 
 
 def _spent_after(

@@ -1,14 +1,12 @@
 """Serves ``/ledger/{dataset}/quotes`` and ``/reservations``: quotes, charges and lists external mechanisms."""
 
-from datetime import datetime
 from typing import Any, Literal, cast
 
 from sqlalchemy.orm import Session
 
-from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import ATTEST, SEE_RESERVATIONS, Principal
-from app.datasets import catalog
+from app.core.errors import NotFound
 from app.datasets.catalog import Dataset
 from app.ledger import account_facts, external, statements
 from app.ledger.refusals import NewReservation
@@ -20,7 +18,7 @@ from app.services.jobs import notices
 from app.services.ledger.accounts import dataset_with_account
 from app.services.ledger.external_price import ExternalCharge, price_external, price_out, receipt_of
 from app.services.pages import PageRequest, page_of
-from app.services.spending.submit import ChargeSteps, submit_charge
+from app.services.spending.spend import spending
 from app.wire.external_charges import ExternalIn, ExternalQuote, ReservationList, ReservationOut
 
 
@@ -53,7 +51,7 @@ def quote_external(installation: Installation, principal: Principal, reference: 
 
 
 def charge_external(
-    installation: Installation, principal: Principal, reference: str, body: ExternalIn, *, request: IdempotentRequest
+    installation: Installation, caller: Principal, reference: str, body: ExternalIn, *, request: IdempotentRequest
 ) -> Answer:
     """Charges an external mechanism at once and for good, on the caller's word. The mechanism may run after the answer.
 
@@ -65,27 +63,20 @@ def charge_external(
         AccountantMismatch: no bound is proved in the account's unit.
         BudgetExceeded: the account refuses the charge.
     """
-
-    def write(session: Session, principal: Principal, charge: ExternalCharge, at: datetime) -> Answer:
-        grants.require(session, principal, charge.dataset.id, ATTEST, kind="dataset")
-        living = catalog.locked(session, charge.dataset.id).living()
-        new_reservation = _reservation(charge, body, attested_by=principal.key_id)
-        reservation_id = external.charge(session, new_reservation, delta=charge.delta, actor=principal.key_id)
-        notices.budgets_changed(session, [living.id], at=at)
-        reservation = _reservation_out(session, living, external.find(session, living.id, reservation_id))
-        return Answer.of(201, reservation, location=f"/ledger/{living.id}/reservations/{reservation_id}")
-
-    return submit_charge(
-        installation,
-        principal,
-        ChargeSteps(
-            authorize=lambda session, principal: dataset_with_account(session, principal, reference, ATTEST),
-            route=lambda dataset: f"POST /ledger/{dataset.id}/reservations",
-            quote=lambda session, dataset: price_external(session, principal, dataset, body),
-            write=write,
-        ),
-        request=request,
-    )
+    with spending(installation, caller, request) as spend:
+        [asked] = spend.authorize([reference], ATTEST)
+        dataset, session = asked.dataset, spend.session
+        if dataset.is_public:
+            raise NotFound("account")
+        if (earlier := spend.lock(route=f"POST /ledger/{dataset.id}/reservations")) is not None:
+            return earlier
+        charge = price_external(session, spend.principal, dataset, body)
+        actor = spend.principal.key_id
+        new_reservation = _reservation(charge, body, attested_by=actor)
+        reservation_id = external.charge(session, new_reservation, delta=charge.delta, actor=actor)
+        notices.budgets_changed(session, [dataset.id], at=spend.at)
+        shown = _reservation_out(session, dataset, external.find(session, dataset.id, reservation_id))
+        return spend.store(Answer.of(201, shown, location=f"/ledger/{dataset.id}/reservations/{reservation_id}"))
 
 
 def list_reservations(

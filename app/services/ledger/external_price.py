@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from app.access.roles import Principal
 from app.core import amounts
 from app.core.errors import AccountantMismatch, InvalidRequest
+from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.ledger import account_facts, external, statements, stored_rules
 from app.privacy import accountants, declared, events, receipts
@@ -21,7 +22,6 @@ from app.privacy.declared import DeclaredLoss
 from app.privacy.events import Event, NoBoundInUnit, UnknownPrivacyEvent
 from app.privacy.guarantees import odds_of_charge
 from app.services.guarantees import of_large_amount
-from app.services.spending.scopes import read_scope
 from app.wire.external_charges import DeclaredLossIn, ExternalIn, ExternalPrice
 
 
@@ -114,7 +114,7 @@ def price_external(session: Session, principal: Principal, dataset: Dataset, bod
     if body.per == "unit" and dataset.unit_column is None:
         raise InvalidRequest.at("/per", "no-unit-column")
     stated = _event(body.event) if body.declared is None else _declared(body.declared)
-    scope = _coverable(dataset, read_scope(session, dataset, body.scope))
+    scope = _coverable(dataset, dataset.read_scope(body.scope, catalog.upload_ids(session, dataset.id)))
     balance = statements.balance(session, dataset.id, scope)
     amount = _amount(dataset, balance.accountant, stated, per=body.per)
     spent = external.delta_balance(session, dataset.id, scope)

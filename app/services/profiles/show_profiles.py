@@ -5,16 +5,15 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.roles import TRAIN, Principal
 from app.core import clock
-from app.forests.data.schema import Schema
-from app.forests.profile.read import Profile
 from app.registry import profiles
 from app.registry.tables import ProfileRow
 from app.services import guarantees
 from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
-from app.services.jobs.part_fields import price_out
 from app.services.pages import PageRequest, page_of
+from app.services.spending.profiles import released
 from app.wire.profiles import ClassCountOut, FeatureBinsOut, NoisyCountOut, ProfileList, ProfileOut, ProfileSummary
+from app.wire.training import PriceOut
 
 
 def show_profile(installation: Installation, principal: Principal, profile_id: str) -> ProfileOut:
@@ -47,11 +46,6 @@ def list_profiles(installation: Installation, principal: Principal, reference: s
         return ProfileList(profiles=[_summary(row) for row in shown], next=following)
 
 
-def released(row: ProfileRow) -> Profile:
-    """Reads the released numbers of a stored profile."""
-    return Profile.from_json(row.body["profile"], Schema.from_json(row.body["schema"]))
-
-
 def _summary(row: ProfileRow) -> ProfileSummary:
     return ProfileSummary(
         id=row.id,
@@ -61,7 +55,7 @@ def _summary(row: ProfileRow) -> ProfileSummary:
         privacy=row.body.get("privacy", "differential"),
         scope=row.body["scope"],
         epochs=row.body["epochs"],
-        price=price_out(row.body["price"]),
+        price=row.body["price"] and PriceOut.model_validate(row.body["price"]),
         created_at=clock.to_text(row.created_at),
     )
 

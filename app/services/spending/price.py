@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, Protocol, TypeAlias
 
-from sqlalchemy.orm import Session
-
 from app.core import amounts
 from app.core.errors import DatasetPrivate, FieldProblem, InvalidRequest
 from app.datasets import catalog
-from app.ledger import account_facts, statements
+from app.ledger import account_facts
 from app.privacy import accountants
 from app.privacy.accountants import pure
 from app.privacy.composition import Scope
@@ -22,7 +20,7 @@ from app.privacy.events import Event, NonPrivate
 from app.privacy.prices import AccountRequest, price_of
 from app.services.declared_bounds import warnings_of
 from app.services.guarantees import of_large_amount
-from app.services.spending import scopes
+from app.services.spending.asked import Asked
 from app.wire.training import PriceOut
 
 _LARGE_DELTA = (
@@ -59,14 +57,24 @@ class ReadPart:
     """The rows that a part of a job reads. Everything in it follows from public facts.
 
     Attributes:
-        dataset: the dataset whose rows the part reads and whose account pays, unless the dataset is public.
+        asked: the dataset and its uploads.
         scope: the requested scope in normal form; acceptance adds the uploads that exist at that time.
         public_size: the declared order of magnitude of the rows in the scope; never a count.
     """
 
-    dataset: catalog.Dataset
+    asked: Asked
     scope: Scope
     public_size: int | None
+
+    @property
+    def dataset(self) -> catalog.Dataset:
+        """The dataset whose rows the part reads and whose account pays, unless the dataset is public."""
+        return self.asked.dataset
+
+    @property
+    def charged_scope(self) -> Scope:
+        """The scope that would be charged now."""
+        return self.dataset.with_uploads(self.scope, self.asked.uploads)
 
 
 @dataclass(frozen=True)
@@ -156,60 +164,47 @@ class PricedPart(RequestedPart):
     event: Event
 
 
-def price_part(session: Session, dataset: catalog.Dataset, body: SpendingBody) -> RequestedPart:
+def price_part(asked: Asked, body: SpendingBody) -> RequestedPart:
     """Reads the scope of a request and converts its (ε, δ) to an amount; the account's δ is the default.
 
     Raises:
         InvalidRequest: scope, ε, δ or accountant break a rule.
     """
-    scope = scopes.read_scope(session, dataset, body.scope)
+    scope = asked.dataset.read_scope(body.scope, asked.uploads)
     if body.epsilon is None:
         raise InvalidRequest.at("/epsilon", "required")
-    accountant, delta = _unit(session, dataset, body)
+    accountant, delta = _unit(asked, body)
     return RequestedPart(
-        dataset=dataset,
+        asked=asked,
         scope=scope,
         accountant=accountant,
         amount=price_of(body.epsilon, accountant=accountant, delta=delta),
         epsilon=body.epsilon,
         delta=delta,
-        public_size=expected_rows(session, dataset, scope),
+        public_size=asked.expected_rows(scope),
     )
 
 
-def read_part(session: Session, dataset: catalog.Dataset, body: SpendingBody) -> UnpricedPart:
+def read_part(asked: Asked, body: SpendingBody) -> UnpricedPart:
     """Reads the scope of a request for work without noise, which only a public dataset admits.
 
     Raises:
         DatasetPrivate: the dataset is private.
         InvalidRequest: the scope breaks a rule, or the request sizes noise.
     """
-    if not dataset.is_public:
-        raise DatasetPrivate(dataset.id, dataset.name)
+    if not asked.dataset.is_public:
+        raise DatasetPrivate(asked.dataset.id, asked.dataset.name)
     given = [name for name in ("epsilon", "delta", "accountant") if getattr(body, name) is not None]
     if given:
         raise InvalidRequest([FieldProblem(f"/{name}", "not-without-privacy") for name in given])
-    scope = scopes.read_scope(session, dataset, body.scope)
-    return UnpricedPart(dataset, scope, expected_rows(session, dataset, scope))
+    scope = asked.dataset.read_scope(body.scope, asked.uploads)
+    return UnpricedPart(asked, scope, asked.expected_rows(scope))
 
 
-def _unit(session: Session, dataset: catalog.Dataset, body: SpendingBody) -> tuple[str, Fraction | None]:
+def _unit(asked: Asked, body: SpendingBody) -> tuple[str, Fraction | None]:
     """The accountant and the δ that size the noise: those of the account, or of the request on a public dataset."""
-    if dataset.is_public:
+    if asked.accountant is None:
         return body.accountant or pure.NAME, body.delta
     if body.accountant is not None:
         raise InvalidRequest.at("/accountant", "only-for-public-datasets")
-    account = statements.highest_cap(session, dataset.id)
-    return account.accountant, account.split.converted_at if body.delta is None else body.delta
-
-
-def expected_rows(session: Session, dataset: catalog.Dataset, scope: Scope) -> int | None:
-    """The expected number of rows in a scope, from declared sizes alone; ``None`` where no size is declared.
-
-    Shares of several partitions multiply. All uploads have equal shares; their number is public.
-    """
-    size = dataset.row.public_size
-    if size is None:
-        return None
-    inside, all_cells = dataset.partitions.share(scope, n_epochs=len(catalog.upload_ids(session, dataset.id)))
-    return max(size * inside // all_cells, 1)
+    return asked.accountant, asked.delta if body.delta is None else body.delta

@@ -18,7 +18,6 @@ from app.services.installation import Installation
 from app.services.jobs import output_facts
 from app.services.jobs.kind import OutputInvalid
 from app.services.jobs.task import JobTask
-from app.services.spending.price import expected_rows
 
 
 @dataclass(frozen=True)
@@ -59,12 +58,12 @@ class TrainKind:
     def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
         """The facts of the model card, bound into the artifact's own bytes."""
         profile, part = _profile(session, row), row.parts[0]
-        scope = {name: tuple(cells) for name, cells in part.scope.items()}
+        dataset, scope = catalog.find(session, part.dataset), {name: tuple(cells) for name, cells in part.scope.items()}
         facts = {
             **output_facts.of_job(session, row, output="model"),
             "profile_id": None if profile is None else profile.id,
             "scope": part.scope,
-            "expected_rows": expected_rows(session, catalog.find(session, part.dataset), scope),
+            "expected_rows": dataset.expected_rows(scope, n_epochs=len(catalog.upload_ids(session, dataset.id))),
         }
         if len(row.parts) > 1:
             labelled, unlabelled = row.parts

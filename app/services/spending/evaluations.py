@@ -1,15 +1,15 @@
 """Serves ``POST …/evaluations``: quotes and accepts evaluations of models and choices of the best model."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.idempotency import Answer, IdempotentRequest, stored
+from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import SEE_MODEL, TRAIN, Principal
-from app.core.errors import InvalidRequest, NotFound
-from app.datasets import catalog
+from app.core.errors import GrovekeeperError, InvalidRequest, NotFound
 from app.forests.contract.facts import PublicFacts
 from app.forests.data.schema import Schema
 from app.forests.evaluation import price
@@ -18,14 +18,13 @@ from app.forests.planning import public_facts
 from app.jobs import queue
 from app.privacy.adjacency import Adjacency
 from app.registry.tables import ModelRow
-from app.services.authorization import authorized_dataset, present
+from app.services.authorization import present
 from app.services.installation import Installation
 from app.services.model_addresses import addressed_model
-from app.services.spending import scopes
-from app.services.spending.accept import Job, Need
-from app.services.spending.part_quotes import quote_parts
+from app.services.spending.asked import Asked, read_asked
 from app.services.spending.price import PricedPart, ReadPart, UnpricedPart, price_part, read_part
-from app.services.spending.submit import JobSteps, submit_job
+from app.services.spending.quotes import quote_parts
+from app.services.spending.spend import Job, spending
 from app.wire.evaluations import EvaluationIn, EvaluationQuoteOut, SelectionIn
 
 _TRAINED_ON = (
@@ -35,27 +34,17 @@ _TRAINED_ON = (
 
 
 @dataclass(frozen=True)
-class Subject:
-    """The models of a request, and the dataset whose rows are read."""
-
-    models: Sequence[ModelRow]
-    dataset: catalog.Dataset
-
-
-@dataclass(frozen=True)
 class PlannedEvaluation:
     """An evaluation request with its plan and its priced part, from public facts alone.
 
     Attributes:
         plan: the releases.
         part: the rows that are read, with their price.
-        models: the models that are evaluated.
         warnings: sentences about rows that a model was trained on, and about models that answer one class.
     """
 
     plan: EvaluationPlan
     part: PricedPart | UnpricedPart
-    models: Sequence[ModelRow]
     warnings: list[str]
 
 
@@ -71,13 +60,14 @@ def show_evaluation_quote(
         DatasetDeleted: the dataset was erased.
     """
     with installation.database.read() as session:
-        subject = _authorize(session, principal, addresses, body)
-        subject.dataset.living()
-        planned = _plan_evaluation(installation, session, subject, body)
+        rows = _models(session, principal, addresses)
+        principal, [asked] = read_asked(installation, session, principal, [_dataset(rows, body)], TRAIN)
+        asked.dataset.living()
+        planned = _plan_evaluation(installation, session, rows, asked, body)
         [quote] = quote_parts(session, principal, [planned.part])
     return EvaluationQuoteOut(
         **quote.fields,
-        models=[row.id for row in planned.models],
+        models=[row.id for row in rows],
         releases=list(planned.plan.releases),
         warnings=[*quote.warnings, *planned.warnings],
     )
@@ -85,7 +75,7 @@ def show_evaluation_quote(
 
 def submit_evaluation(
     installation: Installation,
-    principal: Principal,
+    caller: Principal,
     addresses: Sequence[str],
     body: EvaluationIn | SelectionIn,
     *,
@@ -101,66 +91,83 @@ def submit_evaluation(
         NoRowsYet: the dataset has no upload.
         BudgetExceeded: the account refuses.
     """
-
-    try:
-        return submit_job(
-            installation,
-            principal,
-            JobSteps(
-                authorize=lambda session, principal: _authorize(session, principal, addresses, body),
-                quote=lambda session, subject: _plan_evaluation(installation, session, subject, body),
-                job=lambda planned: _job(planned, body),
-                datasets=[] if body.dataset is None else [body.dataset],
-                is_slow=True,
-            ),
-            request=request,
-        )
-    except NotFound:  # a stored answer stays valid although a model was deleted
-        with installation.database.read() as session:
-            principal = present(installation, session, principal)
-            earlier = stored(session, request)
+    _load(installation, caller, addresses)
+    with spending(installation, caller, request) as spend:
+        principal = spend.confirm()
+        try:
+            rows = _models(spend.session, principal, addresses)
+        except NotFound:
+            earlier = spend.stored()
             if earlier is None or earlier.location is None:
                 raise
-            job = queue.job(session, earlier.location.removeprefix("/jobs/"))
-            grants.require(session, principal, job.dataset_id, TRAIN, kind="model")
-        return earlier
+            job = queue.job(spend.session, earlier.location.removeprefix("/jobs/"))
+            grants.require(spend.session, principal, job.dataset_id, TRAIN, kind="model")
+            return earlier  # it stays valid although a model was deleted
+        spend.authorize([_dataset(rows, body)])
+        if (earlier := spend.lock()) is not None:
+            return earlier
+        planned = _plan_evaluation(installation, spend.session, rows, spend.asked[0], body)
+        dataset = planned.part.dataset
+        work = {
+            "plan": planned.plan.to_json(),
+            "models": [{"id": row.id, "digest": row.digest} for row in rows],
+            "classes": list(dataset.schema.label.classes),
+            "warnings": [*planned.part.warnings, *planned.warnings],
+        }
+        return spend.accept(Job("evaluation", dataset, [planned.part], work, name=body.name, purpose=body.purpose))
 
 
-def _authorize(
-    session: Session, principal: Principal, addresses: Sequence[str], body: EvaluationIn | SelectionIn
-) -> Subject:
-    """The models, and the dataset whose rows are read: by default the first model's dataset."""
+def _load(installation: Installation, caller: Principal, addresses: Sequence[str]) -> None:
+    """Loads the models into the cache, because the transaction that plans must not wait for files under its locks.
+
+    The transaction meets every error that occurs here.
+    """
+    with suppress(GrovekeeperError):
+        with installation.database.read() as session:
+            rows = _models(session, present(installation, session, caller), addresses)
+        for row in rows:
+            installation.cache.get(row.digest)
+
+
+def _models(session: Session, principal: Principal, addresses: Sequence[str]) -> list[ModelRow]:
     rows = [addressed_model(session, principal, address, SEE_MODEL) for address in addresses]
     if len({row.id for row in rows}) < len(rows):
         raise InvalidRequest.at("/models", "not-distinct")
-    return Subject(rows, authorized_dataset(session, principal, body.dataset or rows[0].dataset_id, TRAIN))
+    return rows
+
+
+def _dataset(models: Sequence[ModelRow], body: EvaluationIn | SelectionIn) -> str:
+    """The dataset whose rows are read: by default that of the first model."""
+    return body.dataset or models[0].dataset_id
 
 
 def _plan_evaluation(
-    installation: Installation, session: Session, subject: Subject, body: EvaluationIn | SelectionIn
+    installation: Installation,
+    session: Session,
+    models: Sequence[ModelRow],
+    asked: Asked,
+    body: EvaluationIn | SelectionIn,
 ) -> PlannedEvaluation:
     """Plans the releases and prices them, from public facts alone."""
-    schema = subject.dataset.schema
-    artifacts = [installation.cache.get(row.digest) for row in subject.models]
-    if not all(artifact.schema.reads_like(schema) for artifact in artifacts):
+    artifacts = [installation.cache.get(row.digest) for row in models]
+    if not all(artifact.schema.reads_like(asked.dataset.schema) for artifact in artifacts):
         raise InvalidRequest.at("/dataset", "other-declaration")
-    plan, part = _planned_part(session, subject.dataset, body)
-    warnings = [_TRAINED_ON] if any(_was_trained_on(session, row, part) for row in subject.models) else []
-    for row, artifact in zip(subject.models, artifacts, strict=True):
+    plan, part = _planned_part(asked, body)
+    warnings = [_TRAINED_ON] if any(_was_trained_on(session, row, part) for row in models) else []
+    for row, artifact in zip(models, artifacts, strict=True):
         match artifact.metadata.get("only_answer"):
             case {"text": text}:
                 warnings.append(f"Model {row.id}: {text}")
-    return PlannedEvaluation(plan, part, subject.models, warnings)
+    return PlannedEvaluation(plan, part, warnings)
 
 
-def _planned_part(
-    session: Session, dataset: catalog.Dataset, body: EvaluationIn | SelectionIn
-) -> tuple[EvaluationPlan, PricedPart | UnpricedPart]:
+def _planned_part(asked: Asked, body: EvaluationIn | SelectionIn) -> tuple[EvaluationPlan, PricedPart | UnpricedPart]:
     """The releases and the part: exact without an ε on a public dataset, noisy otherwise."""
-    if dataset.is_public and body.epsilon is None:
-        return _exact_plan(body, dataset.schema), read_part(session, dataset, body)
-    part = price_part(session, dataset, body)
-    plan = _plan(body, public_facts(part.account_request, dataset.schema, Adjacency.ADD_REMOVE_ONE))
+    schema = asked.dataset.schema
+    if asked.dataset.is_public and body.epsilon is None:
+        return _exact_plan(body, schema), read_part(asked, body)
+    part = price_part(asked, body)
+    plan = _plan(body, public_facts(part.account_request, schema, Adjacency.ADD_REMOVE_ONE))
     return plan, part.paying_for(plan.event)
 
 
@@ -178,31 +185,10 @@ def _plan(body: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPla
 
 def _was_trained_on(session: Session, row: ModelRow, part: ReadPart) -> bool:
     """Whether the scope shares a cell and an upload with rows that a model read; both scopes are public."""
-    uploads = catalog.upload_ids(session, part.dataset.id)
-    epochs = set(scopes.uploads_in(part.dataset, part.scope, uploads))
+    epochs = set(part.dataset.uploads_in(part.scope, part.asked.uploads))
     return any(
         trained.dataset == part.dataset.id
         and not epochs.isdisjoint(trained.epochs)
         and all(not set(cells).isdisjoint(trained.scope.get(name, cells)) for name, cells in part.scope.items())
         for trained in queue.job(session, row.job_id).parts
-    )
-
-
-def _job(planned: PlannedEvaluation, body: EvaluationIn | SelectionIn) -> Job:
-    dataset = planned.part.dataset
-    work = {
-        "plan": planned.plan.to_json(),
-        "models": [{"id": row.id, "digest": row.digest} for row in planned.models],
-        "classes": list(dataset.schema.label.classes),
-        "warnings": [*planned.part.warnings, *planned.warnings],
-    }
-    needs = [Need(row.dataset_id, SEE_MODEL, "model") for row in planned.models]
-    return Job(
-        kind="evaluation",
-        dataset=dataset,
-        parts=[planned.part],
-        work=work,
-        name=body.name,
-        purpose=body.purpose,
-        needs=needs,
     )

@@ -12,7 +12,6 @@ from app.ledger import rules, statements, stored_rules
 from app.ledger.admission import Request
 from app.privacy import accountants, guarantees, receipts
 from app.services import no_privacy
-from app.services.spending import scopes
 from app.services.spending.price import PricedPart, UnpricedPart
 
 _BOUNDED = (
@@ -126,9 +125,7 @@ def quote_parts(
 
 def _paying_quotes(session: Session, principal: Principal, parts: Sequence[PricedPart]) -> list[PartQuote]:
     """Datasets of one population share its cap, so all parts are judged together."""
-    requests = [
-        Request(part.dataset.id, part.amount, scopes.resolved(session, part.dataset, part.scope)) for part in parts
-    ]
+    requests = [Request(part.dataset.id, part.amount, part.charged_scope) for part in parts]
     balances = statements.balances_of_job(session, requests)
     allowances = stored_rules.allowances(session, {part.dataset.id for part in parts}, principal.key_id)
     quotes = []

@@ -8,21 +8,20 @@ from fractions import Fraction
 from app.forests import catalogue
 from app.forests.expected_accuracy import DELTA, Band, Comparison, Run, runs
 from app.privacy import accountants
-from app.services.spending.price import PricedPart
-from app.services.training.plan_training import PlannedTraining
+from app.services.spending.price import PricedPart, UnpricedPart
 from app.wire.training import ExpectedAccuracyOut, ExpectedAurocOut, RecoveredBandOut, RecoveredOut
 
 _STEPS_OF_A_LABEL = 2
 
 
-def expected_accuracy(planned: PlannedTraining) -> ExpectedAccuracyOut:
+def expected_accuracy(
+    algorithm: str, parts: Sequence[PricedPart | UnpricedPart], *, rows: int | None
+) -> ExpectedAccuracyOut:
     """The recovered shares on similar public tables, or what the nearest measurement is.
 
     The size is the declared size or that of a released profile, never a count of rows.
     """
-    part, *others = planned.parts
-    algorithm = planned.plan.algorithm
-    rows = part.public_size if planned.profile is None else planned.profile.size
+    part, *others = parts
     if not isinstance(part, PricedPart):
         return _unknown("Measured for private algorithms only.")
     if others:

@@ -1,21 +1,20 @@
 """Serves ``POST /datasets/{id}/profiles``: quotes and accepts profiles."""
 
-from sqlalchemy.orm import Session
-
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import TRAIN, Principal
-from app.datasets import catalog
 from app.forests.bins import quantile_bins
+from app.forests.data.schema import Schema
 from app.forests.planning import public_facts
 from app.forests.profile import price
 from app.forests.profile.price import ProfilePlan
+from app.forests.profile.read import Profile
 from app.privacy.adjacency import Adjacency
-from app.services.authorization import authorized_dataset
+from app.registry.tables import ProfileRow
 from app.services.installation import Installation
-from app.services.spending.accept import Job
-from app.services.spending.part_quotes import quote_parts
+from app.services.spending.asked import Asked, read_asked
 from app.services.spending.price import PricedPart, price_part
-from app.services.spending.submit import JobSteps, submit_job
+from app.services.spending.quotes import quote_parts
+from app.services.spending.spend import Job, spending
 from app.wire.profiles import ProfileIn, ProfileQuoteOut
 
 
@@ -31,8 +30,9 @@ def show_profile_quote(
         DatasetDeleted: the dataset was erased.
     """
     with installation.database.read() as session:
-        dataset = authorized_dataset(session, principal, reference, TRAIN).living()
-        plan, part = _plan_profile(session, dataset, body)
+        principal, [asked] = read_asked(installation, session, principal, [reference], TRAIN)
+        dataset = asked.dataset.living()
+        plan, part = _plan_profile(asked, body)
         [quote] = quote_parts(session, principal, [part])
     features = dataset.schema.features
     return ProfileQuoteOut(
@@ -44,7 +44,7 @@ def show_profile_quote(
 
 
 def submit_profile(
-    installation: Installation, principal: Principal, reference: str, body: ProfileIn, *, request: IdempotentRequest
+    installation: Installation, caller: Principal, reference: str, body: ProfileIn, *, request: IdempotentRequest
 ) -> Answer:
     """Accepts a job that releases a profile, or refuses it.
 
@@ -56,29 +56,23 @@ def submit_profile(
         NoRowsYet: the dataset has no upload.
         BudgetExceeded: the account refuses.
     """
-
-    return submit_job(
-        installation,
-        principal,
-        JobSteps(
-            authorize=lambda session, principal: authorized_dataset(session, principal, reference, TRAIN),
-            route=lambda dataset: f"POST /datasets/{dataset.id}/profiles",
-            quote=lambda session, dataset: _plan_profile(session, dataset, body),
-            job=lambda planned: _job(planned, body),
-            datasets=[reference],
-        ),
-        request=request,
-    )
+    with spending(installation, caller, request) as spend:
+        [asked] = spend.authorize([reference])
+        if (earlier := spend.lock(route=f"POST /datasets/{asked.dataset.id}/profiles")) is not None:
+            return earlier
+        plan, part = _plan_profile(spend.asked[0], body)
+        work = {"plan": plan.to_json()}
+        return spend.accept(Job("profile", part.dataset, [part], work, name=body.name, purpose=body.purpose))
 
 
-def _job(planned: tuple[ProfilePlan, PricedPart], body: ProfileIn) -> Job:
-    plan, part = planned
-    return Job("profile", part.dataset, [part], {"plan": plan.to_json()}, name=body.name, purpose=body.purpose)
+def released(row: ProfileRow) -> Profile:
+    """Reads the released numbers of a stored profile."""
+    return Profile.from_json(row.body["profile"], Schema.from_json(row.body["schema"]))
 
 
-def _plan_profile(session: Session, dataset: catalog.Dataset, body: ProfileIn) -> tuple[ProfilePlan, PricedPart]:
+def _plan_profile(asked: Asked, body: ProfileIn) -> tuple[ProfilePlan, PricedPart]:
     """Plans the release and prices it, from public facts alone."""
-    part = price_part(session, dataset, body)
-    facts = public_facts(part.account_request, dataset.schema, Adjacency.ADD_REMOVE_ONE)
+    part = price_part(asked, body)
+    facts = public_facts(part.account_request, asked.dataset.schema, Adjacency.ADD_REMOVE_ONE)
     plan = price.plan(body.parameters, facts)
     return plan, part.paying_for(plan.event)

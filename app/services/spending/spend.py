@@ -1,0 +1,315 @@
+"""Decides a request that spends budget, in one write transaction.
+
+Every such request takes the same steps in the same order: :func:`spending` opens the transaction and keeps the caller's
+authority as it is; :meth:`Spending.authorize` checks the caller's roles; :meth:`Spending.lock` locks the datasets and
+their accounts and finds the answer to an earlier request with the idempotency key; the use case prices the request;
+:meth:`Spending.accept` reserves, enqueues and stores the answer, or :meth:`Spending.store` stores that of a charge. The
+commit precedes the answer. A refusal rolls everything back, so the idempotency key stays unused.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from sqlalchemy import BindParameter, Select, and_, bindparam, func, select
+from sqlalchemy.orm import Session
+
+from app.access import authority, idempotency
+from app.access.idempotency import Answer, IdempotentRequest
+from app.access.roles import TRAIN, Principal, Role
+from app.access.tables import AnswerRow
+from app.core import ids, limits
+from app.core.errors import DatasetDeleted, GrovekeeperError, NoRowsYet, TooManyRequests
+from app.datasets import catalog
+from app.datasets.tables import DatasetRow
+from app.db import name_locks, row_locks
+from app.db.engine import DialectName
+from app.db.unit_of_work import time_column, transaction_time
+from app.jobs import approvals, queue
+from app.jobs.states import UNFINISHED, JobState
+from app.jobs.tables import JobPart, JobRow, part_fields
+from app.ledger.locked_accounts import LockedAccounts
+from app.ledger.refusals import NewReservation
+from app.ledger.tables import AccountRow
+from app.services.authorization import present
+from app.services.installation import Installation
+from app.services.jobs import notices
+from app.services.spending.asked import Asked, read_asked
+from app.services.spending.price import PricedPart, UnpricedPart
+from app.webhooks import outbox
+from app.wire.training import TrainOut
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A planned and priced job.
+
+    Attributes:
+        kind: ``train``, ``profile`` or ``evaluation``.
+        dataset: the dataset whose grants govern the job and its output.
+        parts: the rows that are read, with their prices, in the order in which ``work`` names the parts; parts on
+            public datasets pay nothing.
+        work: the child's instructions besides rows and schemas, in JSON form.
+        name: the client's name for the output.
+        purpose: the reason that the submitter states, which every entry of the job repeats.
+        algorithm: the algorithm of a training job.
+        n_trees: number of trees, the unit of progress; 0 where no tree grows.
+    """
+
+    kind: str
+    dataset: catalog.Dataset
+    parts: Sequence[PricedPart | UnpricedPart]
+    work: dict[str, Any]
+    name: str | None = None
+    purpose: str | None = None
+    algorithm: str | None = None
+    n_trees: int = 0
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """The purpose, if there is one, as the entries and the row of the job store it."""
+        return {} if self.purpose is None else {"purpose": self.purpose}
+
+
+@contextmanager
+def spending(installation: Installation, caller: Principal, request: IdempotentRequest) -> Iterator["Spending"]:
+    """The write transaction of a request that spends budget. Counts the outcome and tells webhooks of a refusal.
+
+    Nothing that a transaction of another request could change counts before :meth:`Spending.lock`.
+
+    Raises:
+        Unavailable: the database cannot be reached or is too busy. Nothing was committed, unless the connection broke
+            during the commit; a repetition with the idempotency key shows which.
+    """
+    try:
+        with installation.database.write() as session:
+            authority.lock(session, caller.key_id)
+            spend = Spending(installation, session, caller, request)
+            yield spend
+    except GrovekeeperError as error:
+        installation.admissions.add(type(error))
+        notices.refused(installation, error, by=caller.key_id)
+        raise
+    if spend.accounts is not None:
+        spend.accounts.committed()
+    installation.admissions.add(spend.is_first)
+    _log.info("a request that spends budget was admitted", extra={"location": spend.location})
+
+
+@dataclass
+class Spending:
+    """A request that spends budget, in the transaction of :func:`spending`.
+
+    Attributes:
+        principal: the caller; since :meth:`authorize`, with its present roles.
+        asked: the datasets of the request, in its order; since :meth:`lock`, with the uploads that exist.
+        at: the time of the transaction.
+        is_first: whether the request is the first with its idempotency key that is answered.
+        location: of the answer.
+        accounts: the accounts that a job has reserved on.
+    """
+
+    installation: Installation
+    session: Session
+    principal: Principal
+    request: IdempotentRequest
+    asked: Sequence[Asked] = ()
+    at: datetime = field(init=False)
+    is_first: bool = False
+    location: str | None = None
+    accounts: LockedAccounts | None = None
+    _n_unfinished: int = 0
+    _is_listened_to: bool = True
+
+    def confirm(self) -> Principal:
+        """The caller with its present roles; only where those decide which datasets the request names.
+
+        Raises:
+            Unauthenticated: the caller's key was revoked or rotated meanwhile, or has expired.
+        """
+        return present(self.installation, self.session, self.principal)
+
+    def stored(self) -> Answer | None:
+        """The answer to an earlier request with the idempotency key, if any, whatever its datasets are by now.
+
+        Raises:
+            IdempotencyKeyReused: the key was used with another body.
+        """
+        answer = idempotency.stored(self.session, self.request)
+        self.location = None if answer is None else answer.location
+        return answer
+
+    def authorize(self, references: Sequence[str], roles: frozenset[Role] = TRAIN) -> Sequence[Asked]:
+        """Finds the datasets of the request and checks the caller's present roles; raises as :func:`read_asked`."""
+        self.principal, self.asked = read_asked(self.installation, self.session, self.principal, references, roles)
+        return self.asked
+
+    def lock(self, *, route: str | None = None) -> Answer | None:
+        """Locks the datasets, then their accounts, each in order of their ids, and reads what they protect.
+
+        Requests with one idempotency key and one body name the same datasets. So a request waits here for its twin, and
+        then finds the twin's answer.
+
+        Args:
+            route: under which the idempotency key is stored, if not the request's path: it has the dataset's id where
+                the path may have the dataset's name.
+
+        Returns:
+            The answer to an earlier request with the idempotency key, if any.
+
+        Raises:
+            IdempotencyKeyReused: the key was used with another body.
+            DatasetDeleted: a dataset was erased.
+        """
+        self.request = replace(self.request, route=route or self.request.route)
+        dataset_ids = {asked.dataset.id for asked in self.asked}
+        row_locks.lock(self.session, (DatasetRow.id, dataset_ids), (AccountRow.id, dataset_ids))
+        identity = dict(zip(("principal", "route", "key"), self.request.identity, strict=True))
+        query = _locked(self.installation.database.dialect)
+        rows = self.session.execute(query, {"dataset_ids": dataset_ids, **identity}).all()
+        earlier = idempotency.answer_of(rows[0][-1], self.request)
+        if earlier is not None:
+            self.location = earlier.location
+            return earlier
+        *_, self._is_listened_to, self._n_unfinished, at, _ = rows[0]
+        self.at = transaction_time(self.session, read=at)
+        uploads = {dataset_id: catalog.uploads_of_text(text) for dataset_id, _, text, *_ in rows}
+        if any(deleted_at is not None for _, deleted_at, *_ in rows):
+            raise DatasetDeleted
+        self.asked = [replace(asked, uploads=uploads[asked.dataset.id]) for asked in self.asked]
+        return None
+
+    def accept(self, job: Job) -> Answer:
+        """Reserves the price of every part, queues the job and stores the answer: all or, with an error, nothing.
+
+        Where the submitter has spent more since its last approval than the rules of a dataset allow, the job waits for
+        the approval of another owner before it is queued.
+
+        Raises:
+            NoRowsYet: a dataset of the job has no upload.
+            TooManyRequests: the submitter has ``limits.MAX_UNFINISHED_JOBS_PER_KEY`` unfinished jobs, or
+                ``limits.MAX_WAITING_JOBS_PER_KEY`` that wait for an approval.
+            Frozen: a dataset of the job is frozen.
+            QuotaExceeded: the rules of a dataset refuse.
+            BudgetExceeded: an account refuses; the error names it.
+        """
+        if not all(asked.uploads for asked in self.asked):
+            raise NoRowsYet
+        if self._n_unfinished >= limits.MAX_UNFINISHED_JOBS_PER_KEY:
+            raise TooManyRequests("unfinished jobs of this key", retry_after_s=limits.FULL_QUEUE_RETRY_S)
+        job_id, key_id = ids.new(ids.JOB), self.principal.key_id
+        parts = [replace(part, scope=part.charged_scope) for part in job.parts]
+        paying = [part for part in parts if isinstance(part, PricedPart) and not part.dataset.is_public]
+        self.accounts = LockedAccounts.read(self.session, {part.dataset.id for part in parts}, [key_id])
+        judged = self.accounts.judged([_reservation(job, part, job_id=job_id) for part in paying], actor=key_id)
+        if judged.excess:
+            self._require_few_waiting()
+        reservations = iter(self.accounts.reserve(judged))
+        stored = [_stored(part, next(reservations) if part in paying else None) for part in parts]
+        row = _row(job, job_id, stored, JobState.WAITING if judged.excess else JobState.QUEUED, submitted_by=key_id)
+        accepted = TrainOut.model_validate({"job_id": job_id, "state": row.state, **part_fields(stored)})
+        answer = self.store(Answer.of(202, accepted, location=f"/jobs/{job_id}"))
+        if self.is_first:
+            self.accounts.write()
+            queue.enqueue(self.session, row, at=self.at)
+            if judged.excess:
+                approvals.ask(self.session, job_id, judged.excess)
+            if self._is_listened_to:
+                notices.accepted(self.session, row, at=self.at)
+        return answer
+
+    def store(self, answer: Answer) -> Answer:
+        """Stores the answer to the request. If another transaction has answered it, everything is rolled back.
+
+        Returns:
+            The stored answer.
+
+        Raises:
+            IdempotencyKeyReused: the key was used with another body, on other datasets, at the same time.
+        """
+        self.is_first = idempotency.put(self.session, self.request, answer, at=self.at)
+        if not self.is_first:
+            answer = idempotency.answer_again(self.session, self.request)
+            self.session.rollback()
+            self.accounts = None
+        self.location = answer.location
+        return answer
+
+    def _require_few_waiting(self) -> None:
+        """Checks the number of the submitter's jobs that wait for an approval, under the last lock of the transaction.
+
+        Raises:
+            TooManyRequests: too many jobs wait.
+        """
+        key_id = self.principal.key_id
+        name_locks.lock(self.session, exclusive=[f"waiting jobs of {key_id}"])
+        if len(approvals.waiting_of(self.session, key_id)) >= limits.MAX_WAITING_JOBS_PER_KEY:
+            what = "jobs of this key that wait for an approval"
+            raise TooManyRequests(what, retry_after_s=limits.FULL_QUEUE_RETRY_S)
+
+
+@cache
+def _locked(dialect: DialectName) -> Select[Any]:
+    """Selects what the locks of datasets protect, the submitter's unfinished jobs, the time, and a stored answer."""
+    key_id: BindParameter[Any] = bindparam("principal")
+    identity = (AnswerRow.principal == key_id, AnswerRow.route == bindparam("route"))
+    n_unfinished = select(func.count()).where(JobRow.state.in_(UNFINISHED), JobRow.submitted_by == key_id)
+    return (
+        select(
+            DatasetRow.id,
+            DatasetRow.deleted_at,
+            catalog.uploads_as_text(),
+            outbox.is_used(),
+            n_unfinished.scalar_subquery(),
+            time_column(dialect),
+            AnswerRow,
+        )
+        .outerjoin(AnswerRow, and_(*identity, AnswerRow.idempotency_key == bindparam("key")))
+        .where(DatasetRow.id.in_(bindparam("dataset_ids", expanding=True)))
+        .execution_options(populate_existing=True)
+    )
+
+
+def _reservation(job: Job, part: PricedPart, *, job_id: str) -> NewReservation:
+    return NewReservation(
+        account_id=part.dataset.id,
+        amount=part.amount,
+        scope=part.scope,
+        event=part.event.to_json(),
+        job_id=job_id,
+        delta=part.delta,
+        details=job.stated,
+    )
+
+
+def _stored(part: PricedPart | UnpricedPart, reservation_id: str | None) -> JobPart:
+    """The part as the job's row stores it: the worker reads exactly the uploads and cells that exist now."""
+    return JobPart(
+        dataset=part.dataset.id,
+        dataset_name=part.dataset.name,
+        scope={name: list(cells) for name, cells in part.scope.items()},
+        epochs=part.dataset.uploads_in(part.scope, part.asked.uploads),
+        price=None if part.price is None else part.price.model_dump(),
+        reservation_id=reservation_id,
+    )
+
+
+def _row(job: Job, job_id: str, parts: Sequence[JobPart], state: JobState, *, submitted_by: str) -> JobRow:
+    return JobRow(
+        id=job_id,
+        dataset_id=job.dataset.id,
+        dataset_name=job.dataset.name,
+        kind=job.kind,
+        algorithm=job.algorithm,
+        name=job.name,
+        task={"work": job.work, "parts": [part.to_json() for part in parts], **job.stated},
+        submitted_by=submitted_by,
+        state=state.value,
+        n_trees=job.n_trees,
+    )

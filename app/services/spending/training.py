@@ -1,0 +1,262 @@
+"""Serves ``POST /plans`` and ``POST /train``: plans training from public facts, quotes it and accepts it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy.orm import Session
+
+from app.access import grants
+from app.access.idempotency import Answer, IdempotentRequest
+from app.access.roles import TRAIN, Principal
+from app.core.errors import InvalidRequest
+from app.datasets import catalog
+from app.forests import catalogue
+from app.forests.bins.reused_profile import ReusedProfile
+from app.forests.contract.plan import Plan
+from app.forests.planning import PlanRequest, plan, plan_reference
+from app.forests.profile.read import Profile
+from app.privacy import guarantees
+from app.privacy.composition import Scope, are_disjoint
+from app.registry import profiles
+from app.registry.tables import ProfileRow
+from app.services.installation import Installation
+from app.services.spending.asked import Asked, read_asked
+from app.services.spending.expected_accuracy import expected_accuracy
+from app.services.spending.price import PricedPart, RequestedPart, UnpricedPart, price_part, read_part
+from app.services.spending.profiles import released
+from app.services.spending.quotes import quote_parts
+from app.services.spending.spend import Job, spending
+from app.wire.training import AccountPlanOut, PlanIn, PlanOut, ReusedProfileOut, TrainIn
+
+SECOND_PART = "/unlabelled"
+"""The JSON pointer of the second part of a training request."""
+
+PRECISE = 10
+"""A noisy size replaces a declared size if it is at least this many standard deviations of its noise."""
+
+
+def submit_training(
+    installation: Installation, caller: Principal, body: TrainIn, *, request: IdempotentRequest
+) -> Answer:
+    """Accepts a job or refuses it: a refused request stores neither job nor reservation.
+
+    Raises:
+        Unauthenticated: the caller's key was revoked or rotated meanwhile, or has expired.
+        NotFound: no such dataset or profile, or it is not visible to this key.
+        RoleMissing: the key may not train on a dataset of the request.
+        IdempotencyKeyReused: the idempotency key was used with another body.
+        InvalidRequest: algorithm, parameters or scopes break a rule, or the two datasets are incompatible.
+        NotSupported: a documented choice that is not implemented yet.
+        DatasetDeleted: a dataset was erased.
+        AccountantMismatch: the algorithm has no bound in an account's unit.
+        AdjacencyMismatch: the algorithm protects labels only, and an account protects more.
+        DatasetPrivate: the algorithm has no privacy guarantee, and the dataset is private.
+        NoRowsYet: a dataset has no upload.
+        TooManyRequests: too many jobs of the key are unfinished.
+        Frozen: a dataset is frozen.
+        QuotaExceeded: the rules of a dataset refuse.
+        BudgetExceeded: an account refuses.
+    """
+    with spending(installation, caller, request) as spend:
+        spend.authorize(datasets_of(body))
+        if (earlier := spend.lock()) is not None:
+            return earlier
+        planned = plan_training(spend.session, spend.principal, spend.asked, body)
+        # The profile beside the plan: a forest without splits carries none, but its size may come from a profile.
+        profile = {} if planned.profile is None else {"profile": planned.profile.id}
+        job = Job(
+            kind="train",
+            dataset=planned.parts[0].dataset,
+            parts=planned.parts,
+            work={"plan": planned.plan.to_json(), **profile},
+            name=body.name,
+            purpose=body.purpose,
+            algorithm=planned.plan.algorithm,
+            n_trees=planned.plan.n_trees,
+        )
+        return spend.accept(job)
+
+
+@dataclass(frozen=True)
+class PlannedTraining:
+    """A training request with its plan and its priced parts, from public facts alone.
+
+    Attributes:
+        plan: algorithm, parameters, trees and noise.
+        parts: the rows that are read, with their prices: the labelled rows, then the rows without labels, if any.
+        profile: the profile that the request reuses.
+    """
+
+    plan: Plan
+    parts: tuple[PricedPart | UnpricedPart, ...]
+    profile: ReusedProfileOut | None
+
+
+def show_plan(installation: Installation, principal: Principal, body: PlanIn) -> PlanOut:
+    """Quotes a request: its plan, its price on each account, and whether the accounts would admit it now.
+
+    Raises:
+        NotFound: no such dataset or profile, or it is not visible to this key.
+        RoleMissing: the key may not train on a dataset of the request.
+        InvalidRequest: algorithm, parameters or scopes break a rule, or the two datasets are incompatible.
+        NotSupported: a documented choice that is not implemented yet.
+        DatasetDeleted: a dataset was erased.
+        AccountantMismatch: the algorithm has no bound in an account's unit.
+        AdjacencyMismatch: the algorithm protects labels only, and an account protects more.
+        DatasetPrivate: the algorithm has no privacy guarantee, and the dataset is private.
+    """
+    with installation.database.read() as session:
+        principal, asked = read_asked(installation, session, principal, datasets_of(body), TRAIN)
+        for each in asked:
+            each.dataset.living()
+        planned = plan_training(session, principal, asked, body)
+        labelled, *unlabelled = quote_parts(session, principal, planned.parts)
+    part, profile = planned.parts[0], planned.profile
+    size = part.public_size if profile is None else profile.size
+    warnings = [*planned.plan.warnings, *labelled.warnings]
+    for quote in unlabelled:
+        warnings += [sentence for sentence in quote.warnings if sentence not in warnings]
+        is_one_dataset = labelled.part.dataset.id == quote.part.dataset.id
+        if not quote.part.dataset.is_public:
+            warnings.append(guarantees.of_two_parts(is_one_dataset=is_one_dataset))
+    return PlanOut(
+        **labelled.fields,
+        algorithm=planned.plan.algorithm,
+        why=catalogue.AUTO.reason(planned.plan.algorithm) if body.algorithm == catalogue.AUTO.slug else None,
+        parameters=dict(planned.plan.parameters),
+        profile=planned.profile,
+        warnings=warnings,
+        expected_accuracy=expected_accuracy(planned.plan.algorithm, planned.parts, rows=size),
+        unlabelled=AccountPlanOut(**unlabelled[0].fields) if unlabelled else None,
+    )
+
+
+def datasets_of(body: PlanIn) -> list[str]:
+    """Ids or names of the datasets of a request, in the order of its parts."""
+    return [body.dataset] if body.unlabelled is None else [body.dataset, body.unlabelled.dataset]
+
+
+def plan_training(session: Session, principal: Principal, asked: Sequence[Asked], body: PlanIn) -> PlannedTraining:
+    """Plans the job and prices its parts. Every account's facts come from ``asked``."""
+    if catalogue.is_reference(body.algorithm):
+        return _plan_reference(asked[0], body)
+    labelled, *unlabelled = _requested_parts(asked, body)
+    profile = reuse(session, principal, labelled.dataset, body.profile)
+    size = labelled.public_size
+    if profile is not None:
+        size = profile.size(labelled, n_epochs=len(labelled.asked.uploads))
+    request = PlanRequest(
+        algorithm=body.algorithm,
+        parameters=body.parameters,
+        **vars(replace(labelled.account_request, public_size=size)),
+        profile=None if profile is None else profile.numbers,
+        unlabelled=unlabelled[0].account_request if unlabelled else None,
+    )
+    planned = plan(request, labelled.dataset.schema)
+    parts = [labelled.paying_for(planned.event)]
+    for part in unlabelled:
+        assert planned.unlabelled is not None, "an algorithm that takes one dataset refuses a second"
+        _require_fitting(labelled, part)
+        parts.append(part.paying_for(planned.unlabelled.event))
+    reused = None if profile is None else profile.shown(is_used=planned.profile is not None, size=size)
+    return PlannedTraining(planned, tuple(parts), reused)
+
+
+def _plan_reference(asked: Asked, body: PlanIn) -> PlannedTraining:
+    part = read_part(asked, body)
+    for name in ("profile", "unlabelled"):
+        if getattr(body, name) is not None:
+            raise InvalidRequest.at(f"/{name}", "not-for-this-algorithm")
+    planned = plan_reference(body.algorithm, body.parameters)
+    return PlannedTraining(planned, (part,), None)
+
+
+def _requested_parts(asked: Sequence[Asked], body: PlanIn) -> list[RequestedPart]:
+    parts = [price_part(asked[0], body)]
+    if body.unlabelled is not None:
+        try:
+            parts.append(price_part(asked[1], body.unlabelled))
+        except InvalidRequest as invalid:
+            raise invalid.below(SECOND_PART) from None
+    return parts
+
+
+def _require_fitting(labelled: RequestedPart, part: RequestedPart) -> None:
+    """Checks that one forest can use the rows of both parts.
+
+    Both parts may read one dataset in disjoint scopes: then each row is charged for one part (docs/proofs/sspe-1.md).
+
+    Raises:
+        InvalidRequest: the second dataset has other features, or a row can be in both parts.
+    """
+    if part.dataset.is_public is not labelled.dataset.is_public:
+        raise InvalidRequest.at(f"{SECOND_PART}/dataset", "other-visibility")
+    if not part.dataset.schema.has_features_of(labelled.dataset.schema):
+        raise InvalidRequest.at(f"{SECOND_PART}/dataset", "other-features")
+    if part.dataset.id == labelled.dataset.id and not are_disjoint(labelled.scope, part.scope):
+        raise InvalidRequest.at(f"{SECOND_PART}/scope", "not-disjoint")
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """A released profile that a request names."""
+
+    row: ProfileRow
+    profile: Profile
+
+    @property
+    def numbers(self) -> ReusedProfile:
+        """The numbers that the plan carries."""
+        return self.profile.reused(self.row.id)
+
+    def size(self, part: RequestedPart, *, n_epochs: int) -> int | None:
+        """The number of rows in the request's scope that planning assumes.
+
+        The profile's noisy size, scaled by the public shares of the two scopes, if no size was declared or the noise is
+        small relative to the size; otherwise the declared size. The size of another dataset is not used.
+        """
+        noisy, declared = self.profile.size_in_rows, part.public_size
+        if self.row.dataset_id != part.dataset.id:
+            return declared
+        if declared is not None and noisy < PRECISE * self.profile.size_noise_sd:
+            return declared
+        inside, all_cells = part.dataset.partitions.share(part.scope, n_epochs=n_epochs)
+        profile_inside, profile_cells = part.dataset.partitions.share(self._scope, n_epochs=n_epochs)
+        return max(round(noisy * (inside * profile_cells) / (all_cells * profile_inside)), 1)
+
+    def shown(self, *, is_used: bool, size: int | None) -> ReusedProfileOut:
+        """The profile as a quote shows it."""
+        return ReusedProfileOut(
+            id=self.row.id,
+            dataset=self.row.dataset_id,
+            dataset_name=self.row.dataset_name,
+            scope=self.row.body["scope"],
+            epochs=self.row.body["epochs"],
+            is_used=is_used,
+            size=size,
+        )
+
+    @property
+    def _scope(self) -> Scope:
+        return {name: tuple(cells) for name, cells in self.row.body["scope"].items()}
+
+
+def reuse(session: Session, principal: Principal, dataset: catalog.Dataset, profile_id: str | None) -> Reuse | None:
+    """Finds the profile that a request names, if any.
+
+    A profile is public, so a request may reuse the profile of another dataset. Both datasets must declare equal
+    features and classes.
+
+    Raises:
+        NotFound: no such profile, or it is not visible to this key.
+        RoleMissing: the key's role on the profile's dataset does not allow this.
+        InvalidRequest: the profile was released under other features or classes.
+    """
+    if profile_id is None:
+        return None
+    row = profiles.find(session, profile_id)
+    grants.require(session, principal, row.dataset_id, TRAIN, kind="profile")
+    profile = released(row)
+    if not profile.schema.reads_like(dataset.schema):
+        raise InvalidRequest.at("/profile", "other-declaration")
+    return Reuse(row, profile)
