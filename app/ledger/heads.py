@@ -54,20 +54,12 @@ class HeadFolder:
             HeadNotSigned: a head has no valid signature of a signer.
             LedgerRewound: two heads state different histories of an account.
         """
-        try:
-            self._probe()
-            names = sorted(_names_in(self._store))
-        except OSError as error:
-            raise InstallationError(f"heads cannot be kept: {error.strerror}") from None
-        try:
-            with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
-                heads = list(pool.map(self._read, names))
-        except OSError as error:
-            raise InstallationError(f"heads cannot be read: {error.strerror}") from None
+        heads = self._read_listed()
+        while None in heads.values():  # a writer has replaced a listed head by a newer one
+            heads = self._read_listed()
         newest: dict[str, Checkpoint] = {}
-        for name, head in zip(names, heads, strict=True):
-            if head is None:
-                continue
+        for name, head in heads.items():
+            assert head is not None
             self._names[head.account_id][name] = head.size
             other = newest.setdefault(head.account_id, head)
             if other.size == head.size and other.root != head.root:
@@ -85,6 +77,19 @@ class HeadFolder:
             except FileExistsError:
                 return
         raise InstallationError("the store replaces files; it has to support conditional writes (If-None-Match)")
+
+    def _read_listed(self) -> dict[str, Checkpoint | None]:
+        """The heads of all files by name, ``None`` where a file is gone since the listing; see :meth:`read_all`."""
+        try:
+            self._probe()
+            names = sorted(_names_in(self._store))
+        except OSError as error:
+            raise InstallationError(f"heads cannot be kept: {error.strerror}") from None
+        try:
+            with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+                return dict(zip(names, pool.map(self._read, names), strict=True))
+        except OSError as error:
+            raise InstallationError(f"heads cannot be read: {error.strerror}") from None
 
     def write(self, checkpoint: Checkpoint, note: str) -> None:
         """Writes a head durably, and then removes older heads of the account.
