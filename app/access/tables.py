@@ -21,7 +21,7 @@ class KeyRow(Base):
         roles_at: when the token with these roles was issued; ``None`` for a key.
         expires_at: from when on the key is refused, if ever.
         rotated_at: when the key's present secret replaced another secret, if ever.
-        last_used_at: the hour of the newest request, written within some minutes (:mod:`app.access.last_uses`).
+        last_used_at: the hour of the newest request, written within some minutes (:class:`app.access.keys.LastUses`).
         sign_outs: how often the sessions of the key in the dashboard were ended; null before the first time.
     """
 

@@ -8,13 +8,16 @@ from starlette.types import Scope
 
 from app.access.roles import Principal
 from app.api.capacity import Capacities, Work, work_of_authentication
-from app.api.pages.paths import is_page
 from app.api.readiness import confirm_ready, confirm_upgraded
 from app.core import limits
 from app.core.errors import Unauthenticated
 from app.services.authenticate import IdentityProvider, authenticate, authenticate_and_keep, cached
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
+
+SIGN_IN = "/ui/sign-in"
+WITHOUT_SESSION = frozenset({SIGN_IN, "/ui/style.css", "/ui/live.js"})
+"""Paths of the dashboard that need no session. They show no data of the installation."""
 
 _RELEASED_MODEL = re.compile(r"/models/[^/]+(/artifact|/predict)?|/v2/models/[^/]+(/versions/[^/]+)?(/ready|/infer)?")
 """Released models: post-processing, served even if the ledger contradicts its heads."""
@@ -84,6 +87,11 @@ class Authentication:
         (confirm_upgraded if _RELEASED_MODEL.fullmatch(path) else confirm_ready)(self._heads)
         read = authenticate_and_keep if predicts else authenticate
         return read(self._installation, authorization, provider=self._provider)
+
+
+def is_page(path: str) -> bool:
+    """Whether a path belongs to the dashboard."""
+    return path == "/" or path.startswith("/ui/")
 
 
 def _name(scope: Scope) -> bytes:

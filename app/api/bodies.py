@@ -20,9 +20,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope
 
 from app.access.roles import Role
-from app.api import exact_json, problems
+from app.api import problems
 from app.api.capacity import Work, capacities, is_administration
-from app.core import limits
+from app.core import json_text, limits
 from app.core.errors import BodyTooSlow, TooLarge, UnsupportedMediaType
 from app.services.authenticate import confirm
 
@@ -223,7 +223,7 @@ def _media_type(field: str) -> str:
 
 
 def _read(model: type[BaseModel], text: bytes, max_nodes: int) -> tuple[Any, BaseModel]:
-    value = exact_json.loads(text, max_nodes=max_nodes)
+    value = json_text.loads_exactly(text, max_nodes=max_nodes)
     try:
         return value, model.model_validate(value)
     except ValidationError as error:

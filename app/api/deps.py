@@ -1,18 +1,21 @@
-"""Defines the dependencies of FastAPI routes: the installation, the caller, pagination and the idempotency key."""
+"""Defines the dependencies of routes: the installation, the caller, pages, the idempotency key, query parameters."""
 
 import re
+from collections import Counter
+from collections.abc import Iterator
 from typing import Annotated, TypeAlias, cast
 
 from anyio import to_thread
 from fastapi import Depends, Header, Query, Request, Response, Security
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import Principal
-from app.api import exact_json
 from app.api.bodies import BodyRequest
-from app.core import limits
-from app.core.errors import IdempotencyKeyMissing, InvalidRequest
+from app.core import json_text, limits
+from app.core.errors import FieldProblem, IdempotencyKeyMissing, InvalidRequest
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.services.pages import PageRequest
@@ -51,7 +54,7 @@ async def optional_idempotency(
     checked = checked_key(request, key)
     if checked is None:
         return None
-    digest = await to_thread.run_sync(exact_json.digest, request.value)
+    digest = await to_thread.run_sync(json_text.digest, request.value)
     return IdempotentRequest(caller.key_id, route_of(request), checked, digest)
 
 
@@ -100,3 +103,31 @@ Caller = Annotated[Principal, Depends(principal)]
 Page = Annotated[PageRequest, Depends(page)]
 OptionalIdempotency = Annotated[IdempotentRequest | None, Depends(optional_idempotency)]
 Idempotency = Annotated[IdempotentRequest, Depends(idempotency)]
+
+
+async def check_query(request: Request) -> None:
+    """Check the names of the query parameters of a request. A misspelt filter would otherwise filter nothing.
+
+    No route of the API declares a parameter with several values.
+
+    Raises:
+        InvalidRequest: a parameter is unknown, or occurs twice.
+    """
+    if not request.scope["query_string"]:
+        return
+    route: APIRoute = request.scope["route"]
+    declared = sorted(set(_declared(route.dependant)))
+    sent = Counter(name for name, _ in request.query_params.multi_items())
+    problems = [FieldProblem(f"/{name}", "repeated") for name in declared if sent[name] > 1]
+    if not sent.keys() <= set(declared):
+        problems.append(FieldProblem("", "unknown-parameter", accepted=tuple(declared)))
+    if problems:
+        raise InvalidRequest(problems)
+
+
+def _declared(dependant: Dependant) -> Iterator[str]:
+    """Yield the names of the query parameters of a route, and of what the route depends on."""
+    for parameter in dependant.query_params:
+        yield parameter.alias
+    for dependency in dependant.dependencies:
+        yield from _declared(dependency)

@@ -19,14 +19,13 @@ from app.api.answer_headers import HEADERS, document_headers
 from app.api.authentication import Authentication
 from app.api.capacity import THREADS, Capacities
 from app.api.dashboard import Dashboard
+from app.api.deps import check_query
 from app.api.examples import PROBLEM_EXAMPLES, document_examples
 from app.api.job_events import JobEvents
 from app.api.metrics import Metrics
 from app.api.middleware import EveryRequest
 from app.api.predictions import Predictions
-from app.api.query_parameters import check_query
 from app.api.readiness import Readiness
-from app.api.recorder import Recorder
 from app.api.routes import (
     aliases,
     approvals,
@@ -101,7 +100,7 @@ def create_app(settings: Settings) -> FastAPI:
         authentication=Authentication(installation, app.state.heads, capacities, provider),
         predictions=Predictions(installation, capacities, _route_of("predict")),
         dashboard=Dashboard(capacities),
-        recorder=Recorder(app.state.metrics, _spans(settings)),
+        spans=_spans(settings),
     )
     return app
 

@@ -8,8 +8,12 @@ fixed times that they live, whether they run a job or not.
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
+
+from prometheus_client import core, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
 
 from app.api.problems import INTERNAL, PROBLEMS
 from app.core import limits
@@ -18,6 +22,9 @@ from app.core.tally import Tally
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.services.observed import Observed, observe
+
+MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+_FAMILIES = {"counter": core.CounterMetricFamily, "gauge": core.GaugeMetricFamily}
 
 
 class Metric(NamedTuple):
@@ -120,3 +127,20 @@ def _outcome(outcome: bool | type[GrovekeeperError]) -> str:
     if isinstance(outcome, bool):
         return "admitted" if outcome else "repeated"
     return next((PROBLEMS[kind] for kind in outcome.__mro__ if kind in PROBLEMS), INTERNAL).slug
+
+
+def text_of(metrics: Iterable[Metric]) -> bytes:
+    """Metrics in the text format of Prometheus, in their order."""
+    return generate_latest(_Listed(metrics))
+
+
+class _Listed(Collector):
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[core.Metric]:
+        for metric in self._metrics:
+            family = _FAMILIES[metric.kind](f"grovekeeper_{metric.name}", metric.meaning, labels=metric.labels)
+            for values, number in sorted(metric.numbers.items()):
+                family.add_metric(values, number)
+            yield family

@@ -8,23 +8,27 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.access.roles import Principal
 from app.api import problems
-from app.api.authentication import Authentication
+from app.api.authentication import WITHOUT_SESSION, Authentication, is_page
 from app.api.capacity import CLIENT, Client, is_administration
 from app.api.dashboard import Dashboard
-from app.api.pages.paths import WITHOUT_SESSION, is_page
+from app.api.metrics import Answered, Metrics
 from app.api.predictions import Predictions
 from app.api.readiness import DISK_RETRY_S
-from app.api.recorder import Recorder
 from app.core import clock, limits
 from app.core.errors import GrovekeeperError, NotFound, TooManyRequests, Unavailable
 from app.core.logging import about
 from app.services.installation import Installation
+
+if TYPE_CHECKING:  # OpenTelemetry is an extra
+    from app.api.tracing import RequestSpans
 
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """Paths that need no key. Their answers contain no data of the installation."""
@@ -33,6 +37,9 @@ _SIGN_INS, _NEWCOMERS = "sign-ins", "newcomers"
 """Callers without a key, and callers whose key the process has not yet seen to be valid; no id of a key."""
 _ON_EVERY_ANSWER = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_METHODS = frozenset({"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"})
+_READS = frozenset({"GET", "HEAD"})
+_PREDICT = "/models/{model_id}/predict"
 _log = logging.getLogger(__name__)
 
 
@@ -57,10 +64,10 @@ class EveryRequest:
         authentication: Authentication,
         predictions: Predictions,
         dashboard: Dashboard,
-        recorder: Recorder,
+        spans: "RequestSpans | None",
     ) -> None:
         self._app = app
-        self._recorder = recorder
+        self._spans = spans
         self._authentication = authentication
         self._installation = installation
         self._predictions = predictions
@@ -80,7 +87,25 @@ class EveryRequest:
             try:
                 await self._answer(scope, receive, answered)
             finally:
-                self._recorder.record(scope, status=answered.status, began_ns=began_ns)
+                self._record(scope, status=answered.status, began_ns=began_ns)
+
+    def _record(self, scope: Scope, *, status: int, began_ns: int) -> None:
+        """Counts, logs and traces a request that has ended, by public facts alone.
+
+        ``status`` is 0 if the client went away before the answer.
+        """
+        route = getattr(scope.get("route"), "path", "")
+        method = scope["method"] if scope["method"] in _METHODS else "OTHER"
+        metrics: Metrics = scope["app"].state.metrics
+        metrics.requests.add(Answered(method, route, status))
+        principal: Principal | None = scope["state"].get("principal")
+        key_id = None if principal is None else principal.key_id
+        level = logging.DEBUG if method in _READS or route == _PREDICT else logging.INFO
+        if _log.isEnabledFor(level):
+            fields = {"method": method, "route": route, "status": status, "key_id": key_id}
+            _log.log(level, "a request was answered", extra=fields)
+        if self._spans is not None:
+            self._spans.record(scope, status=status, began_ns=began_ns, ended_ns=time.time_ns())
 
     async def _answer(self, scope: Scope, receive: Receive, answered: "_Answered") -> None:
         client: Client = scope["state"].setdefault("client", Client())

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from app.access.roles import Principal
 from app.api.bodies import read_body
 from app.api.capacity import Capacities, Work
-from app.api.query_parameters import check_query
+from app.api.deps import check_query
 from app.core import limits
 from app.services.installation import Installation
 from app.services.predict import Form, model_at_once, predict

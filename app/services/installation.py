@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from app.access.cached_authority import CachedAuthority
-from app.access.last_uses import LastUses
+from app.access.keys import LastUses
 from app.core.data_keys import StorageKeys
 from app.core.errors import GrovekeeperError, InstallationError
 from app.core.private_files import close_to_others

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from app.access import grants, keys, last_uses
+from app.access import grants, keys
 from app.access.keys import NewKey, NotAKey
 from app.access.roles import Principal, Role
 from app.access.tables import KeyRow
@@ -126,7 +126,7 @@ def record_uses(installation: Installation) -> None:
     uses = installation.last_uses.take()
     if uses:
         with installation.database.write() as session:
-            last_uses.write(session, uses)
+            keys.write_uses(session, uses)
         installation.last_uses.forget(uses)
 
 

@@ -27,7 +27,7 @@ PostgreSQL."""
     ("module", "heavy"),
     [
         ("app.cli.main", {*_SERVER, "sqlalchemy", "fastapi", "pydantic", "jinja2"}),
-        ("app.api.main", {*_SERVER, "jinja2", "jwt", "itsdangerous", "prometheus_client"}),
+        ("app.api.main", {*_SERVER, "jinja2", "jwt", "itsdangerous"}),
         ("app.worker.main", {*_SERVER, "fastapi", "jinja2", "jwt", "pydantic"}),
         ("app.verifier.main", {*_SERVER, "sqlalchemy", "pydantic"}),
     ],

@@ -10,8 +10,8 @@ from typing import Any
 import jsonschema_rs
 from pydantic import BaseModel
 
-from app.api import bodies, exact_json, problems
-from app.core import amounts
+from app.api import bodies, problems
+from app.core import amounts, json_text
 from app.core.errors import GrovekeeperError, MalformedRequest, TooLarge
 from app.privacy import accountants, events
 from app.privacy.adjacency import Adjacency
@@ -40,14 +40,14 @@ def seeds_of_json() -> tuple[bytes, ...]:
 def run_json(data: bytes) -> bool:
     """What is accepted has one meaning, and a digest that does not depend on its spelling."""
     try:
-        value = exact_json.loads(data, max_nodes=_MAX_NODES)
+        value = json_text.loads_exactly(data, max_nodes=_MAX_NODES)
     except (MalformedRequest, TooLarge):
         return False
     assert value == json.loads(data.decode(), parse_float=Decimal)
     assert _n_nodes(value) <= _MAX_NODES + 1
-    spelled = exact_json.loads(_spelled(value).encode("ascii"), max_nodes=10 * _MAX_NODES)
+    spelled = json_text.loads_exactly(_spelled(value).encode("ascii"), max_nodes=10 * _MAX_NODES)
     assert spelled == value
-    assert exact_json.digest(spelled) == exact_json.digest(value)
+    assert json_text.digest(spelled) == json_text.digest(value)
     return True
 
 
@@ -77,7 +77,7 @@ def run_amount(data: bytes) -> bool:
     """An amount is exact and not negative, and the service and the verifier write and read equal text."""
     values: list[object] = [data.decode("utf-8", "replace")]
     try:
-        values.append(exact_json.loads(data, max_nodes=2))
+        values.append(json_text.loads_exactly(data, max_nodes=2))
     except (MalformedRequest, TooLarge):
         values.append(data)
     exact: Fraction | None = None
@@ -171,7 +171,7 @@ def seeds_of_events() -> tuple[bytes, ...]:
 def run_event(data: bytes) -> bool:
     """Service and verifier agree whether an event has a bound, and the service's price covers the verifier's loss."""
     try:
-        event = events.foreign(exact_json.loads(data, max_nodes=_MAX_NODES))
+        event = events.foreign(json_text.loads_exactly(data, max_nodes=_MAX_NODES))
     except (GrovekeeperError, UnknownPrivacyEvent):
         return False
     form = event.to_json()
@@ -204,7 +204,7 @@ def seeds_of_scopes() -> tuple[bytes, ...]:
 def run_scope(data: bytes) -> bool:
     """A scope names cells that exist, once each."""
     try:
-        value = exact_json.loads(data, max_nodes=_MAX_NODES)
+        value = json_text.loads_exactly(data, max_nodes=_MAX_NODES)
         scope = _PARTITIONS.read_scope(value) if isinstance(value, dict) else None
     except (GrovekeeperError, CellProblem, UnknownPartition):
         return False

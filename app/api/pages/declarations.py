@@ -9,7 +9,6 @@ from fastapi.responses import RedirectResponse
 
 from app.access.idempotency import IdempotentRequest
 from app.access.roles import Principal, Role
-from app.api import exact_json
 from app.api.bodies import limited
 from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, checked_key, route_of
@@ -30,7 +29,7 @@ from app.api.pages.forms import Form, checked, read_form
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
 from app.api.pages.words import sentence
-from app.core import limits
+from app.core import json_text, limits
 from app.core.errors import (
     AccountDiffers,
     GrovekeeperError,
@@ -174,7 +173,7 @@ class _Draft:
         once = checked_key(self.request, self.form.get("once") or None)
         identity = None
         if once is not None:
-            digest = exact_json.digest(dict(self.form))
+            digest = json_text.digest(dict(self.form))
             identity = IdempotentRequest(self.caller.key_id, route_of(self.request), once, digest)
         try:
             body = checked(DatasetIn, declaration(self.form, step="review"))

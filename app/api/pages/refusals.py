@@ -8,7 +8,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from app.api import problems
-from app.api.pages.paths import SIGN_IN
+from app.api.authentication import SIGN_IN
 from app.api.pages.rendering import rendered
 from app.core import errors
 from app.core.errors import GrovekeeperError

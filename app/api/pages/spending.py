@@ -13,12 +13,11 @@ from pydantic import BaseModel, Field
 
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import Principal
-from app.api import exact_json
 from app.api.capacity import Work, capacities
 from app.api.deps import checked_key, route_of
 from app.api.pages.dataset_details import population_of
 from app.api.pages.forms import Form, read_form
-from app.core import limits
+from app.core import json_text, limits
 from app.core.errors import (
     GrovekeeperError,
     IdempotencyKeyMissing,
@@ -151,7 +150,7 @@ def identity(request: Request, caller: Principal, form: Form) -> IdempotentReque
     once = checked_key(request, form.get("once") or None)
     if once is None:
         raise IdempotencyKeyMissing
-    return IdempotentRequest(caller.key_id, route_of(request), once, exact_json.digest(dict(form)))
+    return IdempotentRequest(caller.key_id, route_of(request), once, json_text.digest(dict(form)))
 
 
 async def accepted(
@@ -187,6 +186,6 @@ def _cell(partition: str, cell: object) -> str:
 
 def _json(text: str) -> Any:
     try:
-        return exact_json.loads(text.encode("utf-8", "surrogatepass"), max_nodes=limits.MAX_JSON_BODY_NODES)
+        return json_text.loads_exactly(text.encode("utf-8", "surrogatepass"), max_nodes=limits.MAX_JSON_BODY_NODES)
     except GrovekeeperError:
         raise InvalidRequest.at("/scope", "not-json") from None

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from app.api import exact_json, problems
+from app.api import problems
 from app.api.bodies import BodyRoute, limited
 from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, OptionalIdempotency, Page, sent
-from app.core import limits
+from app.core import json_text, limits
 from app.core.errors import (
     BalanceMismatch,
     DatasetDeleted,
@@ -42,7 +42,7 @@ def _scope(text: str | None) -> Mapping[str, object]:
     if text is None:
         return {}
     try:
-        scope = exact_json.loads(text.encode("utf-8", "surrogatepass"), max_nodes=limits.MAX_JSON_BODY_NODES)
+        scope = json_text.loads_exactly(text.encode("utf-8", "surrogatepass"), max_nodes=limits.MAX_JSON_BODY_NODES)
     except MalformedRequest:
         raise InvalidRequest.at("/scope", "not-json") from None
     except TooLarge:

@@ -6,7 +6,7 @@ from app.access.roles import Role
 from app.api import problems
 from app.api.bodies import BodyRoute
 from app.api.deps import Caller
-from app.api.metrics import Metrics
+from app.api.metrics import MEDIA_TYPE, Metrics, text_of
 from app.core.errors import RoleMissing
 
 router = APIRouter(tags=["health"], route_class=BodyRoute)
@@ -24,7 +24,5 @@ router = APIRouter(tags=["health"], route_class=BodyRoute)
 def show_metrics(request: Request, caller: Caller) -> Response:
     """Show the metrics of this API process in the text format of Prometheus. None of them depends on a row."""
     caller.require(Role.AUDITOR)
-    from app.api import metrics_text  # the library of Prometheus
-
     measured: Metrics = request.app.state.metrics
-    return Response(metrics_text.write(measured.collect()), media_type=metrics_text.MEDIA_TYPE)
+    return Response(text_of(measured.collect()), media_type=MEDIA_TYPE)

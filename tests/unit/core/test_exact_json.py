@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api import exact_json
-from app.api.exact_json import digest
-from app.core import limits
+from app.core import json_text, limits
 from app.core.errors import MalformedRequest, TooLarge
+from app.core.json_text import digest
 
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -21,7 +20,7 @@ _values = st.recursive(
 
 
 def loads(body: bytes) -> object:
-    return exact_json.loads(body, max_nodes=10**7)
+    return json_text.loads_exactly(body, max_nodes=10**7)
 
 
 def test_a_number_keeps_its_own_characters() -> None:
