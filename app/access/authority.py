@@ -16,7 +16,7 @@ from app.access.roles import Principal, Role
 from app.access.tables import KeyRow
 from app.core import clock
 from app.core.errors import Unauthenticated
-from app.db import name_locks
+from app.db.locks import lock_names
 
 Now: TypeAlias = Callable[[Session], datetime]
 """The clock that all processes on the database share; read only for keys that expire."""
@@ -30,7 +30,7 @@ def lock(session: Session, key_id: str, *, changing: str | None = None) -> None:
         key_id: the key whose authority the transaction acts on.
         changing: the key whose row or grants the transaction changes, if any.
     """
-    name_locks.lock(session, shared=[key_id], exclusive=[] if changing is None else [changing])
+    lock_names(session, shared=[key_id], exclusive=[] if changing is None else [changing])
 
 
 def confirm(session: Session, principal: Principal, *, now: Now) -> Principal:

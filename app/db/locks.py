@@ -1,20 +1,113 @@
-"""Serializes the writers of a SQLite file: first the threads of a process, then the processes.
+"""Locks names and rows in a transaction, sends statements together, and serializes the writers of a SQLite file.
 
-SQLite lets one connection write at a time and makes the others poll, which starves whole processes under load. So
-a writer takes two locks before it checks a connection out of the pool and before ``BEGIN IMMEDIATE``: a thread lock,
-then ``flock`` on ``<database>.lock``. The kernel frees the file lock when a process dies, however it dies.
+On SQLite, the only write transaction excludes every other one, so names and rows need no lock. SQLite lets one
+connection write at a time and makes the others poll, which starves whole processes under load. So a writer takes two
+locks before it checks a connection out of the pool and before ``BEGIN IMMEDIATE``: a thread lock, then ``flock`` on
+``<database>.lock``. The kernel frees the file lock when a process dies, however it dies.
 """
 
 import fcntl
+import hashlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from weakref import WeakValueDictionary
+
+from sqlalchemy import Connection, Dialect, func, select, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from app.core import limits
 from app.core.errors import Unavailable
+
+
+@contextmanager
+def sent_together(session: Session) -> Iterator[None]:
+    """Sends the statements of the block together when the block ends; nobody reads rows of them.
+
+    A SELECT that locks goes through ``session.connection()``, because the session would read its rows. The server runs
+    the statements in order, and none after one that failed.
+
+    Raises:
+        DBAPIError: a statement failed, or the connection did, as if the statement had been sent alone.
+    """
+    connection = session.connection()
+    if connection.dialect.name == "sqlite":
+        yield
+        return
+    driver: Any = connection.connection.driver_connection
+    dialect: Dialect = connection.dialect
+    try:
+        with driver.pipeline():
+            yield
+    except dialect.loaded_dbapi.Error as error:
+        is_lost = dialect.is_disconnect(error, driver, None)
+        raise DBAPIError.instance(
+            None,
+            None,
+            error,
+            dialect.loaded_dbapi.Error,
+            hide_parameters=True,
+            connection_invalidated=is_lost,
+            dialect=dialect,
+        ) from error
+
+
+def lock_names(session: Session, *, shared: Collection[str] = (), exclusive: Collection[str] = ()) -> None:
+    """Locks names until the transaction ends, in the order of the names, before any row is locked.
+
+    Requests are granted in order of arrival. A row lock would not do: PostgreSQL grants ``FOR SHARE`` to later
+    transactions while an ``UPDATE`` of the row waits, so a row that is in use all the time is never changed.
+
+    Args:
+        session: a write transaction.
+        shared: names that other transactions may lock ``shared`` at the same time.
+        exclusive: names that no other transaction may lock at the same time. May be in ``shared`` as well.
+    """
+    if session.get_bind().dialect.name == "sqlite":
+        return
+    acquire = {True: func.pg_advisory_xact_lock, False: func.pg_advisory_xact_lock_shared}
+    with sent_together(session):
+        for name in sorted({*shared, *exclusive}):  # a statement for each: SQL promises no order within one
+            session.connection().execute(select(acquire[name in exclusive](number_of(name))))
+
+
+def lock_rows(session: Session, *tables: tuple[InstrumentedAttribute[str], Collection[str]]) -> None:
+    """Locks the rows of several tables that exist, until the transaction ends: table after table, in order of ids.
+
+    On PostgreSQL, a statement sees the rows of the time when it began, but it may wait for locks. So what is read under
+    the locks is read by later statements.
+
+    Args:
+        session: a write transaction.
+        tables: for each table the column of its ids, and the ids to lock.
+    """
+    if session.get_bind().dialect.name == "sqlite":
+        return
+    with sent_together(session):
+        for column, ids in tables:  # a statement for each: SQL promises no order within one
+            rows = select(column).where(column.in_(ids)).order_by(column)
+            session.connection().execute(rows.with_for_update())
+
+
+def take_name(connection: Connection, name: str, *, wait_s: float) -> None:
+    """Locks a name until the transaction of a connection to PostgreSQL ends, which may be idle for as long as it likes.
+
+    Raises:
+        OperationalError: the name was locked for longer than ``wait_s``.
+    """
+    connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+    connection.execute(text("SET LOCAL statement_timeout = 0"))
+    connection.execute(text(f"SET LOCAL lock_timeout = {int(wait_s * 1000)}"))
+    connection.execute(select(func.pg_advisory_xact_lock(number_of(name))))
+
+
+def number_of(name: str) -> int:
+    """PostgreSQL names such a lock by 64 bits."""
+    return int.from_bytes(hashlib.sha256(name.encode("utf-8")).digest()[:8], "big", signed=True)
 
 
 class WriteLock:

@@ -14,9 +14,8 @@ from sqlalchemy.orm import Session, sessionmaker
 from app.core import clock, limits
 from app.core.errors import Unavailable
 from app.core.tally import Tally
-from app.db import name_locks
 from app.db.engine import ACCESS, DialectName, database_file, dialect_of, open_engine, parse_url
-from app.db.locks import WriteLock
+from app.db.locks import WriteLock, take_name
 from app.db.types import UtcDateTime
 
 LOG_WAIT_S = 1.0
@@ -131,7 +130,7 @@ class Database:
         with ExitStack() as closes:
             with self._unavailable_if_unreachable(writes=True):
                 connection = closes.enter_context(self._beside.connect())
-                name_locks.take(connection, name, wait_s=wait_s)
+                take_name(connection, name, wait_s=wait_s)
             yield
 
     def now(self, session: Session) -> datetime:

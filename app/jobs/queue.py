@@ -16,8 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import LeaseLost, NotFound
-from app.db import row_locks
-from app.db.round_trips import sent_together
+from app.db.locks import lock_rows, sent_together
 from app.db.upsert import insert_rows
 from app.jobs import turns
 from app.jobs.states import UNFINISHED, EndReason, JobState
@@ -187,7 +186,7 @@ def requeue(row: JobRow) -> None:
 def restart_waits(session: Session, dataset_id: str, *, at: datetime) -> None:
     """Locks the unfinished jobs that read a dataset, and counts the time of the queued ones in the queue anew."""
     unfinished = unfinished_of(session, dataset_id)
-    row_locks.lock(session, (JobRow.id, unfinished))
+    lock_rows(session, (JobRow.id, unfinished))
     session.execute(
         update(JobRow)
         .where(JobRow.id.in_(_reading([dataset_id])), JobRow.state == JobState.QUEUED.value)

@@ -14,8 +14,7 @@ from sqlalchemy.orm import Session
 
 from app.core import ids
 from app.core.errors import NeedsApproval, NotFound, Unavailable
-from app.db import row_locks
-from app.db.round_trips import sent_together
+from app.db.locks import lock_rows, sent_together
 from app.db.upsert import insert_rows
 from app.ledger import (
     admission,
@@ -78,7 +77,7 @@ class LockedAccounts:
     @classmethod
     def lock(cls, session: Session, account_ids: Collection[str], keys: Collection[str]) -> Self:
         """Locks accounts in order of their ids, and reads them as :meth:`read` does."""
-        row_locks.lock(session, (AccountRow.id, account_ids))
+        lock_rows(session, (AccountRow.id, account_ids))
         return cls.read(session, account_ids, keys)
 
     @classmethod

@@ -12,8 +12,8 @@ from sqlalchemy.exc import IntegrityError
 
 from app.core.errors import Unavailable
 from app.datasets.tables import DatasetRow
-from app.db import migrate, name_locks, row_locks
-from app.db.round_trips import sent_together
+from app.db import migrate
+from app.db.locks import lock_names, lock_rows, number_of, sent_together
 from app.db.unit_of_work import Database
 from app.ledger.tables import AccountRow
 from tests.support.crash_scene import opened
@@ -105,12 +105,12 @@ def test_a_statement_takes_one_lock_and_statements_follow_the_order_of_names(dat
         session.execute(text("CREATE TABLE datasets (id TEXT)"))
         session.execute(text("CREATE TABLE accounts (id TEXT)"))
         sent.clear()
-        name_locks.lock(session, shared=names, exclusive=["beta"])
-        row_locks.lock(session, *tables)
+        lock_names(session, shared=names, exclusive=["beta"])
+        lock_rows(session, *tables)
     locks = [(statement, values) for statement, values in sent if "lock" in statement or "FOR UPDATE" in statement]
     assert all(len(re.findall(r"pg_advisory\w+\(|FOR UPDATE", statement)) == 1 for statement, _ in locks)
     assert [value for _, values in locks[:3] for value in values.values()] == [
-        name_locks.number(name) for name in sorted(names)
+        number_of(name) for name in sorted(names)
     ]
     assert [statement.split("FROM ")[1].split()[0] for statement, _ in locks[3:]] == ["datasets", "accounts"]
     assert all("ORDER BY" in statement for statement, _ in locks[3:])

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Connection, Engine, text
 
 from app.core.errors import Unavailable
-from app.db import name_locks
+from app.db.locks import number_of
 
 Lock: TypeAlias = tuple[str, str]
 """A table and the id of a row; of a key, its id is locked and not its row."""
@@ -46,7 +46,7 @@ def _locked(connection: Connection, lock: Lock) -> bool:
     table, row_id = lock
     if table == "keys":
         take = text("SELECT pg_try_advisory_xact_lock(:number)")
-        return bool(connection.execute(take, {"number": name_locks.number(row_id)}).scalar_one())
+        return bool(connection.execute(take, {"number": number_of(row_id)}).scalar_one())
     locked_row = connection.execute(
         text(f"SELECT id FROM {table} WHERE id = :id FOR UPDATE SKIP LOCKED"),
         {"id": row_id},

@@ -32,7 +32,7 @@ from app.core.stop_signals import Stop
 from app.core.stores import StoreUnreachable
 from app.datasets import catalog
 from app.datasets.tables import DatasetRow
-from app.db import row_locks
+from app.db.locks import lock_rows
 from app.jobs import queue
 from app.jobs.queue import Claim
 from app.jobs.states import EndReason, JobState
@@ -172,7 +172,7 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
     with installation.database.write() as session:
         row = queue.job(session, claim.job_id)
         _hold_submitter(installation, session, row)
-        row_locks.lock(session, (DatasetRow.id, {part.dataset for part in row.parts}))  # no deletion until the commit
+        lock_rows(session, (DatasetRow.id, {part.dataset for part in row.parts}))  # no deletion until the commit
         row = queue.leased(session, claim)
         if row.charged_at is not None:
             raise LeaseLost  # a charged job is never run twice

@@ -26,8 +26,8 @@ from app.core import ids, limits
 from app.core.errors import DatasetDeleted, GrovekeeperError, NoRowsYet, TooManyRequests
 from app.datasets import catalog
 from app.datasets.tables import DatasetRow
-from app.db import name_locks, row_locks
 from app.db.engine import DialectName
+from app.db.locks import lock_names, lock_rows
 from app.db.unit_of_work import time_column, transaction_time
 from app.jobs import approvals, queue
 from app.jobs.states import UNFINISHED, JobState
@@ -169,7 +169,7 @@ class Spending:
         """
         self.request = replace(self.request, route=route or self.request.route)
         dataset_ids = {asked.dataset.id for asked in self.asked}
-        row_locks.lock(self.session, (DatasetRow.id, dataset_ids), (AccountRow.id, dataset_ids))
+        lock_rows(self.session, (DatasetRow.id, dataset_ids), (AccountRow.id, dataset_ids))
         identity = dict(zip(("principal", "route", "key"), self.request.identity, strict=True))
         query = _locked(self.installation.database.dialect)
         rows = self.session.execute(query, {"dataset_ids": dataset_ids, **identity}).all()
@@ -248,7 +248,7 @@ class Spending:
             TooManyRequests: too many jobs wait.
         """
         key_id = self.principal.key_id
-        name_locks.lock(self.session, exclusive=[f"waiting jobs of {key_id}"])
+        lock_names(self.session, exclusive=[f"waiting jobs of {key_id}"])
         if len(approvals.waiting_of(self.session, key_id)) >= limits.MAX_WAITING_JOBS_PER_KEY:
             what = "jobs of this key that wait for an approval"
             raise TooManyRequests(what, retry_after_s=limits.FULL_QUEUE_RETRY_S)
