@@ -51,14 +51,7 @@ class PlannedEvaluation:
 def show_evaluation_quote(
     installation: Installation, principal: Principal, addresses: Sequence[str], body: EvaluationIn | SelectionIn
 ) -> EvaluationQuoteOut:
-    """Quotes an evaluation. Reads no rows and costs nothing.
-
-    Raises:
-        NotFound: no such model or dataset, or it is not visible to this key.
-        RoleMissing: the key may not train on the dataset whose rows would be read.
-        InvalidRequest: metrics, models or scope break a rule.
-        DatasetDeleted: the dataset was erased.
-    """
+    """Quotes an evaluation. Reads no rows and costs nothing."""
     with installation.database.read() as session:
         rows = _models(session, principal, addresses)
         principal, [asked] = read_asked(installation, session, principal, [_dataset(rows, body)], TRAIN)
@@ -81,16 +74,7 @@ def submit_evaluation(
     *,
     request: IdempotentRequest,
 ) -> Answer:
-    """Accepts or refuses a job that evaluates a model or chooses the best of several models.
-
-    Raises:
-        NotFound: no such model or dataset, or it is not visible to this key.
-        RoleMissing: the key may not train on the dataset whose rows would be read.
-        InvalidRequest: metrics, models or scope break a rule.
-        DatasetDeleted: the dataset was erased.
-        NoRowsYet: the dataset has no upload.
-        BudgetExceeded: the account refuses.
-    """
+    """Accepts or refuses a job that evaluates a model or chooses the best of several models."""
     _load(installation, caller, addresses)
     with spending(installation, caller, request) as spend:
         principal = spend.confirm()

@@ -21,14 +21,7 @@ from app.wire.profiles import ProfileIn, ProfileQuoteOut
 def show_profile_quote(
     installation: Installation, principal: Principal, reference: str, body: ProfileIn
 ) -> ProfileQuoteOut:
-    """Quotes a profile. Reads no rows and costs nothing.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: the key may not train on it.
-        InvalidRequest: parameters or scope break a rule.
-        DatasetDeleted: the dataset was erased.
-    """
+    """Quotes a profile. Reads no rows and costs nothing."""
     with installation.database.read() as session:
         principal, [asked] = read_asked(installation, session, principal, [reference], TRAIN)
         dataset = asked.dataset.living()
@@ -46,16 +39,7 @@ def show_profile_quote(
 def submit_profile(
     installation: Installation, caller: Principal, reference: str, body: ProfileIn, *, request: IdempotentRequest
 ) -> Answer:
-    """Accepts a job that releases a profile, or refuses it.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: the key may not train on it.
-        InvalidRequest: parameters or scope break a rule.
-        DatasetDeleted: the dataset was erased.
-        NoRowsYet: the dataset has no upload.
-        BudgetExceeded: the account refuses.
-    """
+    """Accepts a job that releases a profile, or refuses it."""
     with spending(installation, caller, request) as spend:
         [asked] = spend.authorize([reference])
         if (earlier := spend.lock(route=f"POST /datasets/{asked.dataset.id}/profiles")) is not None:

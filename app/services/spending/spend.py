@@ -195,9 +195,6 @@ class Spending:
             NoRowsYet: a dataset of the job has no upload.
             TooManyRequests: the submitter has ``limits.MAX_UNFINISHED_JOBS_PER_KEY`` unfinished jobs, or
                 ``limits.MAX_WAITING_JOBS_PER_KEY`` that wait for an approval.
-            Frozen: a dataset of the job is frozen.
-            QuotaExceeded: the rules of a dataset refuse.
-            BudgetExceeded: an account refuses; the error names it.
         """
         if not all(asked.uploads for asked in self.asked):
             raise NoRowsYet

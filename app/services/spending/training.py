@@ -38,25 +38,7 @@ PRECISE = 10
 def submit_training(
     installation: Installation, caller: Principal, body: TrainIn, *, request: IdempotentRequest
 ) -> Answer:
-    """Accepts a job or refuses it: a refused request stores neither job nor reservation.
-
-    Raises:
-        Unauthenticated: the caller's key was revoked or rotated meanwhile, or has expired.
-        NotFound: no such dataset or profile, or it is not visible to this key.
-        RoleMissing: the key may not train on a dataset of the request.
-        IdempotencyKeyReused: the idempotency key was used with another body.
-        InvalidRequest: algorithm, parameters or scopes break a rule, or the two datasets are incompatible.
-        NotSupported: a documented choice that is not implemented yet.
-        DatasetDeleted: a dataset was erased.
-        AccountantMismatch: the algorithm has no bound in an account's unit.
-        AdjacencyMismatch: the algorithm protects labels only, and an account protects more.
-        DatasetPrivate: the algorithm has no privacy guarantee, and the dataset is private.
-        NoRowsYet: a dataset has no upload.
-        TooManyRequests: too many jobs of the key are unfinished.
-        Frozen: a dataset is frozen.
-        QuotaExceeded: the rules of a dataset refuse.
-        BudgetExceeded: an account refuses.
-    """
+    """Accepts a job or refuses it: a refused request stores neither job nor reservation."""
     with spending(installation, caller, request) as spend:
         spend.authorize(datasets_of(body))
         if (earlier := spend.lock()) is not None:
@@ -93,18 +75,7 @@ class PlannedTraining:
 
 
 def show_plan(installation: Installation, principal: Principal, body: PlanIn) -> PlanOut:
-    """Quotes a request: its plan, its price on each account, and whether the accounts would admit it now.
-
-    Raises:
-        NotFound: no such dataset or profile, or it is not visible to this key.
-        RoleMissing: the key may not train on a dataset of the request.
-        InvalidRequest: algorithm, parameters or scopes break a rule, or the two datasets are incompatible.
-        NotSupported: a documented choice that is not implemented yet.
-        DatasetDeleted: a dataset was erased.
-        AccountantMismatch: the algorithm has no bound in an account's unit.
-        AdjacencyMismatch: the algorithm protects labels only, and an account protects more.
-        DatasetPrivate: the algorithm has no privacy guarantee, and the dataset is private.
-    """
+    """Quotes a request: its plan, its price on each account, and whether the accounts would admit it now."""
     with installation.database.read() as session:
         principal, asked = read_asked(installation, session, principal, datasets_of(body), TRAIN)
         for each in asked:
@@ -248,8 +219,6 @@ def reuse(session: Session, principal: Principal, dataset: catalog.Dataset, prof
     features and classes.
 
     Raises:
-        NotFound: no such profile, or it is not visible to this key.
-        RoleMissing: the key's role on the profile's dataset does not allow this.
         InvalidRequest: the profile was released under other features or classes.
     """
     if profile_id is None:
