@@ -20,9 +20,7 @@ def list_aliases(call: Remote, dataset: DatasetArgument) -> None:
     """List the aliases of a dataset's models."""
     with call.client() as client:
         aliases = list(client.aliases(dataset))
-    if call.as_json:
-        call.output.json({"aliases": aliases})
-        return
+    call.output.answer({"aliases": aliases})
     rows = [[f"{dataset}@{item['alias']}", item["model_id"], item["moved_at"]] for item in aliases]
     call.output.table(["alias", "model", "since"], rows, empty="no aliases")
 
@@ -34,8 +32,7 @@ def put(call: Remote, alias: AliasArgument, model_id: ModelArgument) -> None:
     dataset, name = _parts(alias)
     with call.client() as client:
         answer = client.put_alias(dataset, name, model_id)
-    if call.as_json:
-        call.output.json(answer)
+    call.output.answer(answer)
     call.output.say(f"{alias} is {answer['model_id']}")
     call.output.hint(f"grovekeeper predict {alias} ROWS.csv")
 
@@ -47,9 +44,7 @@ def history(call: Remote, alias: AliasArgument) -> None:
     dataset, name = _parts(alias)
     with call.client() as client:
         moves = list(client.alias_moves(dataset, name))
-    if call.as_json:
-        call.output.json({"moves": moves})
-        return
+    call.output.answer({"moves": moves})
     rows = [[move["moved_at"], move["model_id"] or "(removed)", move["moved_by"]] for move in moves]
     call.output.table(["since", "model", "by"], rows, empty="no moves")
 
@@ -61,8 +56,7 @@ def remove(call: Remote, alias: AliasArgument) -> None:
     dataset, name = _parts(alias)
     with call.client() as client:
         client.delete_alias(dataset, name)
-    if call.as_json:
-        call.output.json({"alias": alias, "removed": True})
+    call.output.answer({"alias": alias, "removed": True})
     call.output.say(f"removed {alias}")
 
 

@@ -20,9 +20,7 @@ def list_approvals(call: Remote) -> None:
     """List the jobs that wait for a decision about a dataset that the key owns, oldest first."""
     with call.client() as client:
         waiting = list(client.approvals())
-    if call.as_json:
-        call.output.json({"approvals": waiting})
-        return
+    call.output.answer({"approvals": waiting})
     rows = [
         [job["job"], ", ".join(_prices(job)), job["algorithm"] or job["kind"], _submitter(job), job["expires_at"]]
         for job in waiting
@@ -49,8 +47,7 @@ def reject(call: Remote, job_id: JobArgument, reason: ReasonOption) -> None:
 def _decide(call: Remote, job_id: str, decision: str, reason: str) -> None:
     with call.client() as client:
         decided = client.decide_job(job_id, decision, reason=reason)
-    if call.as_json:
-        call.output.json(decided)
+    call.output.answer(decided)
     verb = "approved" if decision == "approve" else "rejected"
     call.output.say(f"{verb} job {job_id} ({', '.join(_prices(decided))}); it is now {decided['state']}")
 

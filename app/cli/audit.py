@@ -19,9 +19,7 @@ def list_acts(call: Remote) -> None:
     """List administrative acts: keys, grants, declarations, erasures, caps, rules, aliases and others."""
     with call.client() as client:
         acts = list(client.acts())
-    if call.as_json:
-        call.output.json({"acts": acts})
-        return
+    call.output.answer({"acts": acts})
     rows = [[act["sequence"], act["at"], act["kind"], act["actor"], _details(act["details"])] for act in acts]
     call.output.table(["entry", "at", "act", "by", "details"], rows, empty="no acts")
 
@@ -35,8 +33,7 @@ def export(
     check_new(file)
     with call.client() as client:
         digest = client.export_acts(file)
-    if call.as_json:
-        call.output.json({"file": str(file), "sha256": digest})
+    call.output.answer({"file": str(file), "sha256": digest})
     call.output.say(f"wrote {file}")
     call.output.hint(f"grovekeeper verify {file}")
 

@@ -26,8 +26,7 @@ def backup(
         made = make_backup(installation, folder)
     finally:
         installation.close()
-    if call.as_json:
-        call.output.json({"made_at": made.made_at, "files": len(made.files), "size_bytes": made.size_bytes})
+    call.output.answer({"made_at": made.made_at, "files": len(made.files), "size_bytes": made.size_bytes})
     call.output.say(f"wrote {folder}: {len(made.files)} files, {made.size_bytes:,} bytes, as of {made.made_at}")
 
 
@@ -47,8 +46,7 @@ def restore(
 
     restored = restore_backup(call.settings(migration_url=migration_url), folder, accept_loss=accept_loss)
     closed = [str(loss) for loss in restored.losses]
-    if call.as_json:
-        call.output.json({"made_at": restored.made_at, "lost": closed, "problems": restored.problems})
+    call.output.json({"made_at": restored.made_at, "lost": closed, "problems": restored.problems})
     call.output.say(f"restored the backup of {restored.made_at}")
     for line in closed:
         call.output.say(f"entries were lost: {line}")

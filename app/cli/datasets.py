@@ -38,9 +38,7 @@ def create(
     with call.client() as client:
         with one_attempt(output, idempotency_key) as key:
             dataset = client.declare_dataset(declaration, idempotency_key=key)
-        if output.as_json:
-            output.json(dataset)
-            return
+        output.answer(dataset)
         printed = _printed(client, dataset)
     if dataset["account"] is None:
         output.say(f"declared {dataset['name']} ({dataset['id']}) as public: no budget, no privacy")
@@ -78,9 +76,7 @@ def upload(
     _require_file(file)
     with call.client() as client, one_attempt(call.output, idempotency_key) as key:
         report = _upload(call, client, dataset, file, again=again, accept_unknown=accept_unknown, idempotency_key=key)
-    if call.as_json:
-        call.output.json(report)
-        return
+    call.output.answer(report)
     _print_report(call.output, dataset, report)
 
 
@@ -110,9 +106,7 @@ def replace_upload(
                 f"upload {upload} is erased, and {file} was not stored: grovekeeper datasets upload {dataset}"
             )
             raise
-    if output.as_json:
-        output.json({"erased": erased, "stored": report})
-        return
+    output.answer({"erased": erased, "stored": report})
     _print_report(output, dataset, report)
 
 
@@ -169,9 +163,7 @@ def uploads(call: Remote, dataset: DatasetArgument) -> None:
     """List the uploads to a dataset. For its owner, with the number of stored rows."""
     with call.client() as client:
         listed = list(client.uploads(dataset))
-    if call.as_json:
-        call.output.json({"uploads": listed})
-        return
+    call.output.answer({"uploads": listed})
     rows = [[item["epoch"], item["uploaded_at"], item["rows"], item["erased_at"]] for item in listed]
     call.output.table(["upload", "at", "stored rows", "erased"], rows, empty="no uploads yet")
 
@@ -184,9 +176,7 @@ def list_datasets(
     """List the datasets that the key may see."""
     with call.client() as client:
         datasets = list(client.datasets(name=name))
-    if call.as_json:
-        call.output.json({"datasets": datasets})
-        return
+    call.output.answer({"datasets": datasets})
     rows = [[item["name"], item["id"], *balance_cells(item["account"]), erased(item)] for item in datasets]
     call.output.table(
         ["name", "id", "accountant", "cap", "charged", "reserved", "remaining", ""],
@@ -202,9 +192,7 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
     output = call.output
     with call.client() as client:
         answer = client.dataset(dataset)
-        if output.as_json:
-            output.json(answer)
-            return
+        output.answer(answer)
         printed = _printed(client, answer)
     unit = answer["privacy_unit"]
     output.facts(
@@ -243,8 +231,7 @@ def delete(
     confirm(call.output, f"Erase the rows of {dataset} for good?", yes=yes)
     with call.client() as client:
         client.delete_dataset(dataset)
-    if call.as_json:
-        call.output.json({"dataset": dataset, "deleted": True})
+    call.output.answer({"dataset": dataset, "deleted": True})
     call.output.say(f"erased the rows of {dataset}; what was spent stays, and counts for the next dataset of this name")
 
 
@@ -265,9 +252,7 @@ def erase_unit(
     confirm(call.output, f"Erase the rows of this unit from {dataset} for good?", yes=yes)
     with call.client() as client:
         answer = client.erase_unit(dataset, unit)
-    if call.as_json:
-        call.output.json(answer)
-        return
+    call.output.answer(answer)
     call.output.say(f"erased {answer['erased']} rows from {answer['dataset_name']}; what was spent stays in the ledger")
 
 
@@ -283,9 +268,7 @@ def erase_upload(
     confirm(call.output, f"Erase the rows of upload {upload} from {dataset} for good? {_STAYS}", yes=yes)
     with call.client() as client:
         answer = client.erase_upload(dataset, upload)
-    if call.as_json:
-        call.output.json(answer)
-        return
+    call.output.answer(answer)
     _print_erasure(call.output, answer)
 
 
@@ -301,9 +284,7 @@ def overlaps(call: Remote, dataset: DatasetArgument) -> None:
     with call.client() as client:
         answer = client.overlaps(dataset)
     output = call.output
-    if output.as_json:
-        output.json(answer)
-        return
+    output.answer(answer)
     rows = []
     for epoch in answer["epochs"]:
         known = epoch["rows"] is not None
@@ -323,9 +304,7 @@ def list_grants(call: Remote, dataset: DatasetArgument) -> None:
     """List who has which role on a dataset."""
     with call.client() as client:
         grants = list(client.grants(dataset))
-    if call.as_json:
-        call.output.json({"grants": grants})
-        return
+    call.output.answer({"grants": grants})
     columns = ["key_id", "key_name", "role", "granted_at", "granted_by", "expires_at", "revoked_at"]
     rows = [[grant[column] for column in columns] for grant in grants]
     call.output.table(["key", "name", "role", "granted", "by", "key ends", "key revoked"], rows, empty="no grants")
@@ -342,8 +321,7 @@ def grant(
     """Grant a role on a dataset to a key."""
     with call.client() as client:
         granted = client.grant(dataset, key_id, role)
-    if call.as_json:
-        call.output.json(granted)
+    call.output.answer(granted)
     call.output.say(f"{key_id} is {role} on {dataset}")
     call.output.hint(f"grovekeeper datasets show {dataset}    (with that key)")
 
@@ -354,8 +332,7 @@ def revoke(call: Remote, dataset: DatasetArgument, key_id: KeyArgument) -> None:
     """Revoke a key's role on a dataset."""
     with call.client() as client:
         client.revoke_grant(dataset, key_id)
-    if call.as_json:
-        call.output.json({"dataset": dataset, "key_id": key_id, "role": None})
+    call.output.answer({"dataset": dataset, "key_id": key_id, "role": None})
     call.output.say(f"{key_id} has no role on {dataset}")
 
 

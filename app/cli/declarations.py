@@ -93,7 +93,7 @@ def init(
         declaration.write_text(text, encoding="utf-8")
     if output.as_json:
         remarks = {name: [vars(remark) for remark in getattr(draft, name)] for name in _LISTS}
-        output.json({"declaration": draft.declaration, **remarks})
+        output.answer({"declaration": draft.declaration, **remarks})
         return
     if declaration is None:
         print(text, end="")
@@ -110,9 +110,7 @@ def check(call: Remote, file: Annotated[Path, typer.Argument(help="The declarati
     declaration, output = read_bytes(file), call.output
     with call.client() as client:
         checked = client.check_declaration(declaration)
-    if output.as_json:
-        output.json(checked)
-        return
+    output.answer(checked)
     account = checked["account"]
     budget = "no budget, no privacy" if account is None else f"its lifetime budget would be {amount(account, 'cap')}"
     output.say(f"{checked['name']} breaks no rule; {budget}")

@@ -75,8 +75,7 @@ def _run(output: Output, folder: Path, settings: Settings, *, port: int | None, 
             tour = _Tour(output, client, dataset)
             summary = tour.run(upload, folder)
             output.say()
-            if output.as_json:
-                output.json(summary | {"url": server.url})
+            output.json(summary | {"url": server.url})
             if serve_on:
                 _serve_on(output, server, tour)
     _own_data(output, ["python3 run.py serve &    # the dashboard is at the address that it prints"])

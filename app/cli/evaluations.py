@@ -141,9 +141,7 @@ def list_evaluations(call: Remote, model_id: ModelArgument) -> None:
     """List the evaluations of a model, newest first."""
     with call.client() as client:
         listed = list(client.evaluations(model_id))
-    if call.as_json:
-        call.output.json({"evaluations": listed})
-        return
+    call.output.answer({"evaluations": listed})
     rows = [
         [
             item["id"],
@@ -169,16 +167,12 @@ def show(
     """Show an evaluation: accuracy with its interval, confusion matrix, AUROC, or the best model."""
     with call.client() as client:
         answer = client.evaluation(evaluation_id)
-    if call.as_json:
-        call.output.json(answer)
-        return
+    call.output.answer(answer)
     _show(call.output, answer, receipt=receipt)
 
 
 def _show_quote(output: Output, answer: dict[str, Any], *, what: str, following: str, receipt: bool) -> None:
-    if output.as_json:
-        output.json(answer)
-        return
+    output.answer(answer)
     show_quote(output, answer, what=what, receipt=receipt)
     if answer["fits"]:
         output.hint(f"grovekeeper evaluations {following} --wait")

@@ -66,9 +66,7 @@ def charge(
         else:
             with one_attempt(output, idempotency_key) as key:
                 answer = client.charge_external(dataset, body, idempotency_key=key)
-    if output.as_json:
-        output.json(answer)
-        return
+    output.answer(answer)
     output.say(answer["receipt"])
     price = amount(answer["price"])
     if quote:
@@ -86,9 +84,7 @@ def reservations(call: Remote, dataset: DatasetArgument) -> None:
     """List the charges for external mechanisms, and who attests them."""
     with call.client() as client:
         listed = list(client.reservations(dataset))
-    if call.as_json:
-        call.output.json({"reservations": listed})
-        return
+    call.output.answer({"reservations": listed})
     rows = [
         [item["reservation_id"], amount(item["price"]), item["per"], item["attested_by"], item["description"]]
         for item in listed

@@ -134,8 +134,7 @@ def prepare(call: Plain) -> None:
     child = own_process.command("app.worker.child", "prepare")
     if subprocess.run(child, env=own_process.environment(os.environ), check=False).returncode != 0:
         raise InstallationError("the program could not be compiled")
-    if call.as_json:
-        call.output.json({"folder": code_cache.folder()})
+    call.output.answer({"folder": code_cache.folder()})
     call.output.say(f"this machine is prepared; the compiled code is in {code_cache.folder()}")
 
 
@@ -153,8 +152,7 @@ def upgrade(
     settings = call.settings(migration_url=migration_url)
     prepare.upgrade(settings)
     prepare.register_configured_admin(settings)
-    if call.as_json:
-        call.output.json({"revision": revisions.head_revision()})
+    call.output.answer({"revision": revisions.head_revision()})
     call.output.say(f"the database is at revision {revisions.head_revision()}")
 
 
@@ -165,8 +163,7 @@ def status(call: HomeOptions) -> None:
     from app.db import revisions
 
     current, head = revisions.current_revision(call.settings().database_url), revisions.head_revision()
-    if call.as_json:
-        call.output.json({"revision": current, "newest": head, "current": current == head})
+    call.output.json({"revision": current, "newest": head, "current": current == head})
     call.output.say(f"the database is at revision {current or 'none'}; the newest is {head}")
     if current != head:
         call.output.hint("grovekeeper db upgrade")
@@ -183,8 +180,7 @@ def new_signer(call: HomeOptions) -> None:
     settings = call.settings()
     with opened(settings) as database:
         signer = replace_signer(settings, database)
-    if call.as_json:
-        call.output.json({"verifier_key": signer.verifier_key})
+    call.output.answer({"verifier_key": signer.verifier_key})
     call.output.say(f"heads and checkpoints are signed with {signer.verifier_key}; publish the key for auditors")
 
 
@@ -198,8 +194,7 @@ def rewrap_keys(call: HomeOptions) -> None:
     settings = call.settings()
     with opened(settings) as database:
         key_id, n_wrapped = rewrap_data_keys(settings, database)
-    if call.as_json:
-        call.output.json({"storage_key": key_id, "datasets": n_wrapped})
+    call.output.answer({"storage_key": key_id, "datasets": n_wrapped})
     call.output.say(f"the keys of {n_wrapped} datasets were wrapped anew; the storage key {key_id} wraps all keys")
 
 

@@ -24,9 +24,7 @@ def list_jobs(
     """List jobs, newest first."""
     with call.client() as client:
         jobs = list(client.jobs(dataset=dataset, algorithm=algorithm, state=state))
-    if call.as_json:
-        call.output.json({"jobs": jobs})
-        return
+    call.output.answer({"jobs": jobs})
     rows = [
         [job["id"], job["dataset_name"], job["algorithm"] or job["kind"], price_of(job), job["state"], made(job)]
         for job in jobs
@@ -48,9 +46,7 @@ def show(
         if wait:
             finish(output, job if job["state"] in ENDED else follow(client, job_id, output))
             return
-    if output.as_json:
-        output.json(job)
-        return
+    output.answer(job)
     output.facts(
         {
             "job": job["id"],
@@ -77,6 +73,5 @@ def cancel(call: Remote, job_id: JobArgument) -> None:
     """Cancel a job. A job that has not started frees its reservation; a charge stays."""
     with call.client() as client:
         job = client.cancel_job(job_id)
-    if call.as_json:
-        call.output.json(job)
+    call.output.answer(job)
     call.output.say(ended(job))

@@ -53,9 +53,7 @@ def list_keys(call: Remote) -> None:
     """List all keys and subjects, without secrets."""
     with call.client() as client:
         keys = list(client.keys())
-    if call.as_json:
-        call.output.json({"keys": keys})
-        return
+    call.output.answer({"keys": keys})
     times = ("created_at", "last_used_at", "rotated_at", "expires_at", "revoked_at")
     rows = [[key["id"], key["name"], ", ".join(key["roles"]), *(key[time] for time in times)] for key in keys]
     call.output.table(
@@ -80,8 +78,7 @@ def revoke(call: Remote, key_id: KeyArgument) -> None:
     """Revoke a key at once."""
     with call.client() as client:
         client.revoke_key(key_id)
-    if call.as_json:
-        call.output.json({"id": key_id, "revoked": True})
+    call.output.answer({"id": key_id, "revoked": True})
     call.output.say(f"{key_id} opens nothing any more")
 
 
@@ -90,8 +87,7 @@ def _show_secret(call: Remote, made: dict[str, Any], file: Path | None) -> None:
     if file is not None:
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
             stream.write(f"{made['key']}\n")
-    if call.as_json:
-        call.output.json(made if file is None else made | {"key": None, "file": str(file)})
+    call.output.answer(made if file is None else made | {"key": None, "file": str(file)})
     if file is None:
         call.output.say(made["key"])
         call.output.say("This is shown once. Save it in a file that its owner alone can read (mode 0600).")
@@ -111,7 +107,6 @@ def create_admin(
 
     with opened(call.settings()) as database:
         made = keys.create_admin(database, name)
-    if call.as_json:
-        call.output.json({"id": made.id, "key": made.text})
+    call.output.answer({"id": made.id, "key": made.text})
     call.output.say(made.text)
     call.output.say("This is shown once: keep it safe.")

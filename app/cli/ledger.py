@@ -52,9 +52,7 @@ def show(
         else:
             answer = client.balance(account, scope=read_scope(scope, partial(client.dataset, account)) or None)
             accounts = [answer]
-    if output.as_json:
-        output.json(answer)
-        return
+    output.answer(answer)
     show_accounts(output, accounts)
     if account is not None:
         show_cells(output, answer)
@@ -77,9 +75,7 @@ def cap(call: Remote, account: AccountArgument, new: NewCap) -> None:
     output = call.output
     with call.client() as client, one_attempt(output, new.idempotency_key) as key:
         balance = client.change_cap(account, new.epsilon, reason=new.reason, idempotency_key=key)
-    if output.as_json:
-        output.json(balance)
-        return
+    output.answer(balance)
     name, remaining = balance["account_name"], amount(balance, "remaining")
     output.say(f"the cap of {name} is now {amount(balance, 'cap')}; {remaining} are left")
     output.warnings(balance)
@@ -103,9 +99,7 @@ def entries(call: Remote, account: AccountArgument, search: EntrySearch) -> None
     with call.client() as client:
         scope = read_scope(search.scope, partial(client.dataset, account)) or None
         listed = client.entry_list(account, kind=search.kind, job=search.job, actor=search.actor, scope=scope)
-    if call.as_json:
-        call.output.json(listed)
-        return
+    call.output.answer(listed)
     show_entries(call.output, listed)
 
 
@@ -122,9 +116,7 @@ def export(
     output = call.output
     with call.client() as client:
         digest = client.export_ledger(account, file, export_format=export_format)
-    if output.as_json:
-        output.json({"account": account, "file": str(file), "sha256": digest})
-        return
+    output.answer({"account": account, "file": str(file), "sha256": digest})
     output.say(f"wrote {file} ({file.stat().st_size} bytes)")
     if export_format == "jsonl":
         output.hint(f"grovekeeper verify {file}")

@@ -25,9 +25,7 @@ def list_models(
     """List the models that the key may see."""
     with call.client() as client:
         models = list(client.models(dataset=dataset, algorithm=algorithm, alias=alias))
-    if call.as_json:
-        call.output.json({"models": models})
-        return
+    call.output.answer({"models": models})
     rows = [
         [
             item["id"],
@@ -49,9 +47,7 @@ def show(call: Remote, model_id: ModelArgument, receipt: ReceiptOption = False) 
     with call.client() as client:
         card = client.model(model_id)
     output = call.output
-    if output.as_json:
-        output.json(card)
-        return
+    output.answer(card)
     output.facts(
         {
             "model": card["id"],
@@ -97,8 +93,7 @@ def delete(
     confirm(call.output, f"Delete {model_id} for good?", yes=yes)
     with call.client() as client:
         client.delete_model(model_id)
-    if call.as_json:
-        call.output.json({"model": model_id, "deleted": True})
+    call.output.answer({"model": model_id, "deleted": True})
     call.output.say(f"deleted {model_id}")
 
 
@@ -121,8 +116,7 @@ def download(
         file.unlink()
         output.complain("the bytes that came are not those of the model card; nothing was kept")
         raise typer.Exit(ExitCode.FAILED)
-    if output.as_json:
-        output.json({"model": model_id, "file": str(file), "sha256": digest})
+    output.answer({"model": model_id, "file": str(file), "sha256": digest})
     output.say(f"wrote {file} ({file.stat().st_size} bytes, SHA-256 {digest})")
     output.hint(f"grovekeeper models show {model_id}    (its guarantee and receipt)")
 
@@ -145,9 +139,7 @@ def predict(
         prediction_rows.check_columns(rows_in, schema)
         answer = predict_rows(client, model_id, rows_in, read_out=read_out)
     output = call.output
-    if output.as_json:
-        output.json(answer)
-        return
+    output.answer(answer)
     rows = [
         [number, label, *(f"{probability:.3f}" for probability in probabilities)]
         for number, (label, probabilities) in enumerate(

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from app.cli import field_problems
 from app.cli.exit_codes import ExitCode, of_problem
 from app.wire import odds_words
@@ -41,8 +43,15 @@ class Output:
         self.as_json = as_json
 
     def json(self, value: object) -> None:
-        """Prints an answer as JSON."""
-        print(json.dumps(value, indent=2))
+        """Prints a value as JSON, with ``--json`` only."""
+        if self.as_json:
+            print(json.dumps(value, indent=2))
+
+    def answer(self, value: object) -> None:
+        """Prints an answer as JSON and ends the command, with ``--json`` only; what follows is for people."""
+        if self.as_json:
+            self.json(value)
+            raise typer.Exit
 
     def say(self, text: str = "") -> None:
         """Prints a line, unless the output is JSON."""

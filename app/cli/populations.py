@@ -36,9 +36,7 @@ def create(
     output = call.output
     with call.client() as client, one_attempt(output, idempotency_key) as key:
         population = client.open_population(name, budget, idempotency_key=key)
-    if output.as_json:
-        output.json(population)
-        return
+    output.answer(population)
     cap = amount(population, "cap")
     output.say(f"opened {population['name']} ({population['id']}) with a lifetime budget of {cap}")
     output.odds(population["guarantee"]["odds"])
@@ -52,9 +50,7 @@ def list_populations(call: Remote) -> None:
     """List the populations that the key opened; all populations for admins and auditors."""
     with call.client() as client:
         listed = list(client.populations())
-    if call.as_json:
-        call.output.json({"populations": listed})
-        return
+    call.output.answer({"populations": listed})
     rows = [[item["name"], item["id"], *balance_cells(item), str(len(item["members"]))] for item in listed]
     columns = ["name", "id", "accountant", "cap", "charged", "reserved", "remaining", "datasets"]
     call.output.table(columns, rows, empty="no populations; open one with: grovekeeper populations create NAME")
@@ -67,9 +63,7 @@ def show(call: Remote, population: PopulationArgument) -> None:
     with call.client() as client:
         answer = client.population(population)
     output = call.output
-    if output.as_json:
-        output.json(answer)
-        return
+    output.answer(answer)
     output.facts(
         {
             "name": answer["name"],
@@ -106,8 +100,6 @@ def join(
     confirm(call.output, f"{_JOINING}Join {dataset} to {population} for good?", yes=yes)
     with call.client() as client:
         joined = client.join_population(dataset, population)
-    if call.as_json:
-        call.output.json(joined)
-        return
+    call.output.answer(joined)
     call.output.say(f"{joined['name']} belongs to {joined['population']}, whose cap also limits its jobs")
     call.output.hint(f"grovekeeper populations show {joined['population']}")

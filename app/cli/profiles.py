@@ -58,9 +58,7 @@ def quote(call: Remote, request: ProfileOptions, receipt: ReceiptOption = False)
     """Quote a profile. Reads no row and costs nothing."""
     with call.client() as client:
         answer = client.quote_profile(request.dataset, request.to_json(client))
-    if call.as_json:
-        call.output.json(answer)
-        return
+    call.output.answer(answer)
     show_quote(call.output, answer, what="a profile", receipt=receipt)
     if answer["fits"]:
         call.output.hint(f"grovekeeper profiles release {request.as_typed()} --wait")
@@ -90,9 +88,7 @@ def list_profiles(call: Remote, dataset: DatasetArgument) -> None:
     """List the profiles of a dataset, newest first."""
     with call.client() as client:
         profiles = list(client.profiles(dataset))
-    if call.as_json:
-        call.output.json({"profiles": profiles})
-        return
+    call.output.answer({"profiles": profiles})
     rows = [[item["id"], item["name"], price_of(item), item["created_at"]] for item in profiles]
     call.output.table(["id", "name", "price", "released"], rows, empty="no profiles")
 
@@ -108,9 +104,7 @@ def show(
     with call.client() as client:
         profile = client.profile(profile_id)
     output = call.output
-    if output.as_json:
-        output.json(profile)
-        return
+    output.answer(profile)
     output.facts(
         {
             "profile": profile["id"],

@@ -99,9 +99,7 @@ def confirm_rules(
 
 
 def _print(output: Output, rules: dict[str, Any]) -> None:
-    if output.as_json:
-        output.json(rules)
-        return
+    output.answer(rules)
     output.say(f"rules of {rules['dataset_name']}")
     output.facts(_facts(rules))
     for quota in rules["quotas"]:

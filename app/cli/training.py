@@ -153,9 +153,7 @@ def algorithms(
         meant = suggestions.question(suggestions.similar(unknown, [item["slug"] for item in listed]))
         raise WrongUse(f"there is no algorithm {unknown[0]}{meant or '; see: grovekeeper algorithms'}")
     listed = [item for item in listed if not slugs or item["slug"] in slugs]
-    if call.as_json:
-        call.output.json({"algorithms": listed})
-        return
+    call.output.answer({"algorithms": listed})
     if not slugs:
         rows = [[item["slug"], _accounts(item), item["title"]] for item in listed]
         call.output.table(["algorithm", "accounts", "title"], rows, empty="no algorithms")
@@ -211,9 +209,7 @@ def plan(
                 raise WrongUse(f"no ε fits; see: grovekeeper ledger show {shlex.quote(request.dataset)}")
         quote = client.plan(request.to_json(client))
     output = call.output
-    if output.as_json:
-        output.json(quote)
-        return
+    output.answer(quote)
     show_quote(output, quote, what=quote["algorithm"], receipt=receipt, recover=recover)
     if quote["fits"] and (quote["unlabelled"] is None or quote["unlabelled"]["fits"]):
         output.hint(f"grovekeeper train {request.as_typed()} --wait")
@@ -262,8 +258,7 @@ def show_accepted(
     if wait:
         finish(output, follow(client, accepted["job_id"], output), show=show)
         return
-    if output.as_json:
-        output.json(accepted)
+    output.answer(accepted)
     output.hint(f"grovekeeper jobs show {accepted['job_id']} --wait")
 
 

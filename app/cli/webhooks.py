@@ -29,9 +29,7 @@ def add(
     events = [*(event or ["job.ended"]), *(["budget.low"] if below is not None else [])]
     with call.client() as client:
         answer = client.create_webhook(dataset, address, events, threshold=below)
-    if call.as_json:
-        call.output.json(answer)
-        return
+    call.output.answer(answer)
     call.output.say(f"{answer['id']} is told about {', '.join(answer['events'])}")
     call.output.say(f"secret, shown this once: {answer['secret']}")
     call.output.hint(f"grovekeeper webhooks list {dataset}")
@@ -43,9 +41,7 @@ def list_webhooks(call: Remote, dataset: DatasetArgument) -> None:
     """List the webhooks of a dataset, and how many events wait for each."""
     with call.client() as client:
         listed = client.webhooks(dataset)
-    if call.as_json:
-        call.output.json({"webhooks": listed})
-        return
+    call.output.answer({"webhooks": listed})
     rows = [
         [item["id"], item["url"], ", ".join(item["events"]), item["threshold"], item["waiting"], item["failures"]]
         for item in listed
@@ -63,7 +59,5 @@ def remove(
     """Remove a webhook. Events that wait for it are dropped."""
     with call.client() as client:
         client.delete_webhook(dataset, webhook)
-    if call.as_json:
-        call.output.json({"webhook": webhook, "removed": True})
-        return
+    call.output.answer({"webhook": webhook, "removed": True})
     call.output.say(f"removed {webhook}")
