@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from app.cli import demo_dataset
+from app.cli import demo
 from grovekeeper_client.client import Client
 
 _RULES = {"largest_job": "1.5", "approval_above": "0.75", "quotas": [], "frozen": False, "erase_rows_at": None}
@@ -104,7 +104,7 @@ def _rows() -> tuple[Path, Path]:
     """The rows of the demo, and a smaller file of them."""
     folder = Path(tempfile.mkdtemp(prefix="grovekeeper-pictures-"))
     rows, few = folder / "census.csv.gz", folder / "rows.csv"
-    demo_dataset.load(rows)
+    demo.load_dataset(rows)
     lines = gzip.decompress(rows.read_bytes()).decode("utf-8").splitlines(keepends=True)
     few.write_text("".join(lines[: _N_SMALL + 1]), encoding="utf-8")
     return rows, few
@@ -113,9 +113,9 @@ def _rows() -> tuple[Path, Path]:
 def _declared(owner: Client, name: str, ids: dict[str, str], **members: Any) -> str:
     """Declares a dataset with the columns of the demo, and grants everybody a role on it."""
     with tempfile.TemporaryDirectory() as folder:
-        demo = demo_dataset.load(Path(folder) / "rows.csv.gz")
+        adult = demo.load_dataset(Path(folder) / "rows.csv.gz")
     budget = {} if "visibility" in members else {"budget": {"accountant": "pure", "epsilon": "3"}}
-    body = {"name": name, "schema": demo.schema, "public_size": demo.public_size, **budget, **members}
+    body = {"name": name, "schema": adult.schema, "public_size": adult.public_size, **budget, **members}
     dataset = str(owner.declare_dataset(body)["id"])
     for key, role in (("ben", "analyst"), ("cleo", "owner"), ("scoring", "predictor")):
         owner.grant(dataset, ids[key], role)

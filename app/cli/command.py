@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from app.cli import suggestions
-from app.cli.exit_codes import ExitCode, of_problem
+from app.cli import problems
 from app.cli.output import Output
+from app.cli.problems import ExitCode, of_problem
 from app.core.errors import GrovekeeperError, InstallationError
 from app.core.settings import Settings
 from grovekeeper_client.errors import ApiProblem, Unreachable
@@ -135,7 +135,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         words = list(values.values())
         for name, group in groups.items():
             values[name] = group(**{item.name: values.pop(item.name) for item in fields(group)})
-        with suggestions.typed(words), reported(Output(as_json=as_json)):
+        with problems.typed(words), reported(Output(as_json=as_json)):
             function(**values)
 
     wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -186,15 +186,15 @@ def _with_similar(problem: ApiProblem, client: "Client") -> ApiProblem:
         return problem
     try:
         if problem.detail.startswith("no such model"):
-            meant = [model["id"] for model in client.models() if model["name"] in suggestions.typed_words()]
+            meant = [model["id"] for model in client.models() if model["name"] in problems.typed_words()]
         elif problem.detail.startswith(("no such dataset", "no such account")):
             known = [dataset["name"] for dataset in client.datasets()]
-            meant = suggestions.similar(suggestions.typed_words(), known)
+            meant = problems.similar(problems.typed_words(), known)
         else:
             return problem
     except (ApiProblem, Unreachable):
         return problem
-    return replace(problem, detail=f"{problem.detail}{suggestions.question(meant)}")
+    return replace(problem, detail=f"{problem.detail}{problems.question(meant)}")
 
 
 def _options(group: type[Any]) -> list[inspect.Parameter]:

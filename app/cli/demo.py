@@ -3,6 +3,10 @@
 Every step is a request to an ordinary server; the line after ``$`` is the equivalent command.
 """
 
+import csv
+import gzip
+import io
+import json
 import os
 import signal
 import subprocess
@@ -11,15 +15,16 @@ import textwrap
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli import demo_dataset, ledger, own_process, quotes, training
+from app.cli import ledger, models, own_process, quotes, training
 from app.cli.command import Plain, command
-from app.cli.demo_dataset import DemoDataset
 from app.cli.demo_server import DemoServer, running
 from app.cli.output import Output, amount
 from app.core.errors import InstallationError
@@ -28,6 +33,7 @@ from grovekeeper_client.errors import ApiProblem
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
     from grovekeeper_client.client import Client
+
 
 BUDGET = "3"
 EPSILON = "1"
@@ -65,11 +71,11 @@ def _run(output: Output, folder: Path, settings: Settings, *, port: int | None, 
     from grovekeeper_client.client import Client
 
     output.say("Grovekeeper demo: a lifetime privacy budget, a private forest, free predictions, a ledger to check.")
-    output.say(f"Data: {demo_dataset.TITLE}.")
+    output.say(f"Data: {TITLE}.")
     output.say(f"Home: {folder}")
     with tempfile.TemporaryDirectory(prefix="grovekeeper-rows-") as rows:
         upload = Path(rows) / "adult.csv.gz"
-        dataset = demo_dataset.load(upload)
+        dataset = load_dataset(upload)
         with running(folder, settings, port=port) as server, Client(server.url, server.key) as client:
             output.say(f"Grovekeeper is ready at {server.url}")
             tour = _Tour(output, client, dataset)
@@ -79,6 +85,46 @@ def _run(output: Output, folder: Path, settings: Settings, *, port: int | None, 
             if serve_on:
                 _serve_on(output, server, tour)
     _own_data(output, ["python3 run.py serve &    # the dashboard is at the address that it prints"])
+
+
+TITLE = "Adult (Census Income), Becker & Kohavi 1996, UCI Machine Learning Repository, CC BY 4.0"
+_HELD_OUT_PART = 10
+
+
+@dataclass(frozen=True)
+class DemoDataset:
+    """Adult, from the package.
+
+    Attributes:
+        schema: the public schema, as the owner declares it.
+        n_uploaded: number of uploaded rows.
+        held_out: rows that are not uploaded, in the form of ``/predict``.
+        held_out_labels: the true labels of ``held_out``.
+    """
+
+    schema: dict[str, Any]
+    n_uploaded: int
+    held_out: models.Rows
+    held_out_labels: list[str]
+
+    @property
+    def public_size(self) -> int:
+        """The number of uploaded rows to two significant digits: what an owner may publish before the first row."""
+        unit: int = 10 ** (len(str(self.n_uploaded)) - 2)
+        return self.n_uploaded // unit * unit
+
+
+def load_dataset(upload_to: Path) -> DemoDataset:
+    """Reads the dataset and writes the part to upload to a file, as gzip CSV."""
+    folder = resources.files("app.cli") / "demo_data"
+    schema = json.loads((folder / "adult.json").read_text(encoding="utf-8"))
+    text = gzip.decompress((folder / "adult.csv.gz").read_bytes()).decode("utf-8")
+    header, *lines = text.splitlines(keepends=True)
+    n_uploaded = len(lines) - len(lines) // _HELD_OUT_PART
+    upload_to.write_bytes(gzip.compress((header + "".join(lines[:n_uploaded])).encode("utf-8"), mtime=0))
+    held_out = header + "".join(lines[n_uploaded:])
+    labels = [row[schema["label"]["name"]] for row in csv.DictReader(io.StringIO(held_out))]
+    return DemoDataset(schema, n_uploaded, models.from_csv(io.StringIO(held_out), schema), labels)
 
 
 class _Tour:

@@ -1,4 +1,4 @@
-"""Implements ``grovekeeper ledger checkpoint``, ``proof`` and ``signer``, and ``grovekeeper verify``."""
+"""Implements ``grovekeeper audit``, ``verify``, and ``ledger checkpoint``, ``deployment``, ``proof`` and ``signer``."""
 
 import json
 from pathlib import Path
@@ -193,3 +193,55 @@ def give(output: Output, text: str, *, file: Path | None, as_json: dict[str, obj
         print(text, end="")
     else:
         output.say(f"wrote {file}")
+
+
+act_commands = typer.Typer(help="List administrative acts and export them.", no_args_is_help=True)
+
+
+@act_commands.command("list")
+@command
+def list_acts(call: Remote) -> None:
+    """List administrative acts: keys, grants, declarations, erasures, caps, rules, aliases and others."""
+    with call.client() as client:
+        acts = list(client.acts())
+    call.output.answer({"acts": acts})
+    rows = [[act["sequence"], act["at"], act["kind"], act["actor"], _details(act["details"])] for act in acts]
+    call.output.table(["entry", "at", "act", "by", "details"], rows, empty="no acts")
+
+
+@act_commands.command("export")
+@command
+def export_acts(
+    call: Remote, file: Annotated[Path, typer.Argument(help="File to write; must not exist.", show_default=False)]
+) -> None:
+    """Download every administrative act, for `grovekeeper verify`."""
+    check_new(file)
+    with call.client() as client:
+        digest = client.export_acts(file)
+    call.output.answer({"file": str(file), "sha256": digest})
+    call.output.say(f"wrote {file}")
+    call.output.hint(f"grovekeeper verify {file}")
+
+
+@act_commands.command("checkpoint")
+@command
+def checkpoint_of_acts(call: Remote, file: NewFile = None) -> None:
+    """Download the signed head of the administrative acts, to check later exports against."""
+    if file is not None:
+        check_new(file)
+    with call.client() as client:
+        note = client.checkpoint_of_acts()
+    give(call.output, note, file=file, as_json={"log": "control", "checkpoint": note})
+
+
+def _details(facts: dict[str, Any]) -> str:
+    """The facts of an act on one line."""
+    texts = {
+        name: " ".join(fact) or "none"
+        if isinstance(fact, list)
+        else json.dumps(fact)
+        if isinstance(fact, dict)
+        else fact
+        for name, fact in facts.items()
+    }
+    return ", ".join(f"{name}: {text}" for name, text in texts.items())

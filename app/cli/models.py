@@ -1,15 +1,18 @@
-"""Implements ``grovekeeper models`` and ``predict``: shows, downloads and deletes models, and predicts rows."""
+"""Implements ``grovekeeper models``, ``aliases`` and ``predict``."""
 
+import csv
 import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from app.cli import prediction_rows
-from app.cli.arguments import ModelArgument, ReceiptOption, check_new, confirm
-from app.cli.command import Remote, command
-from app.cli.exit_codes import ExitCode
+from app.cli import problems
+from app.cli.arguments import DatasetArgument, ModelArgument, ReceiptOption, check_new, confirm
+from app.cli.command import Remote, WrongUse, command
+from app.cli.problems import ExitCode
 
 app = typer.Typer(help="Look at model cards, take models away.", no_args_is_help=True)
 
@@ -135,8 +138,8 @@ def predict(
 
     with call.client() as client:
         schema = client.model(model_id)["schema"]
-        rows_in = prediction_rows.read(file, schema)
-        prediction_rows.check_columns(rows_in, schema)
+        rows_in = read_rows(file, schema)
+        check_columns(rows_in, schema)
         answer = predict_rows(client, model_id, rows_in, read_out=read_out)
     output = call.output
     output.answer(answer)
@@ -149,3 +152,155 @@ def predict(
     if answer["privacy"] == "none":
         output.say("no privacy: the model was trained on a public dataset")
     output.table(["row", "label", *(f"P({name})" for name in answer["classes"])], rows, empty="no rows")
+
+
+Rows: TypeAlias = list[dict[str, Any]]
+
+
+def read_rows(file: Path, schema: Mapping[str, Any]) -> Rows:
+    """Rows of a file, by its ending: ``.csv``, ``.jsonl``, or JSON (a list of rows or ``{"rows": […]}``).
+
+    Args:
+        file: named by the user.
+        schema: the public schema on the model card, with the types of the columns.
+
+    Raises:
+        WrongUse: the file cannot be read, or a cell of a number column is not a number.
+    """
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as stream:
+            if file.suffix == ".csv":
+                return from_csv(stream, schema)
+            if file.suffix == ".jsonl":
+                return _objects([json.loads(line) for line in stream if line.strip()])
+            value = json.load(stream)
+    except OSError as error:
+        raise WrongUse(f"{file} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise WrongUse(f"{file} is not UTF-8 text, or not JSON") from error
+    return _objects(value["rows"] if isinstance(value, dict) and set(value) == {"rows"} else value)
+
+
+def from_csv(lines: Iterable[str], schema: Mapping[str, Any]) -> Rows:
+    """Rows of CSV text with a header. The label's column is left out; an empty cell is missing.
+
+    Raises:
+        WrongUse: a row has more or fewer cells than the header, or a cell of a number column is not a number.
+    """
+    numbers = {feature["name"] for feature in schema["features"] if feature["type"] != "categorical"}
+    label = schema["label"]["name"]
+    reader = csv.DictReader(lines, strict=True)
+    rows = []
+    try:
+        for cells in reader:
+            if None in cells or None in cells.values():
+                raise WrongUse(f"line {reader.line_num} has not as many cells as the header")
+            rows.append(
+                {
+                    name: _value(text, is_number=name in numbers, line=reader.line_num)
+                    for name, text in cells.items()
+                    if name != label
+                }
+            )
+    except csv.Error as error:
+        raise WrongUse(f"line {reader.line_num} is not CSV") from error
+    return rows
+
+
+def check_columns(rows: Rows, schema: Mapping[str, Any]) -> None:
+    """Checks that the model reads every column of the rows, and that no column is absent whose values must not be.
+
+    Raises:
+        WrongUse: names the column, and the features that resemble it; or the absent columns.
+    """
+    known = [feature["name"] for feature in schema["features"]]
+    for name in dict.fromkeys(name for row in rows for name in row):
+        if name not in known:
+            meant = problems.question(problems.similar([name], known))
+            raise WrongUse(f"the rows have a column {name!r}, which the model does not read{meant}")
+    required = [feature["name"] for feature in schema["features"] if not feature["missing"]]
+    absent = [name for name in required if rows and not any(name in row for row in rows)]
+    if absent:
+        raise WrongUse(f"the rows lack columns that the model needs: {', '.join(absent)}")
+
+
+def _value(text: str, *, is_number: bool, line: int) -> str | int | float | None:
+    if text == "":
+        return None
+    if not is_number:
+        return text
+    with suppress(ValueError):
+        return int(text)
+    try:
+        number = float(text)
+    except ValueError:
+        raise WrongUse(f"line {line}: a cell of a number column is not a number") from None
+    if number != number or number in (float("inf"), float("-inf")):
+        raise WrongUse(f"line {line}: a cell of a number column is not a finite number")
+    return number
+
+
+def _objects(value: object) -> Rows:
+    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+        raise WrongUse("the file holds no list of rows")
+    return value
+
+
+alias_commands = typer.Typer(help="Give models names that can move to other models.", no_args_is_help=True)
+
+AliasArgument: TypeAlias = Annotated[
+    str, typer.Argument(help="DATASET@NAME, such as bank@production.", show_default=False, metavar="ALIAS")
+]
+
+
+@alias_commands.command("list")
+@command
+def list_aliases(call: Remote, dataset: DatasetArgument) -> None:
+    """List the aliases of a dataset's models."""
+    with call.client() as client:
+        aliases = list(client.aliases(dataset))
+    call.output.answer({"aliases": aliases})
+    rows = [[f"{dataset}@{item['alias']}", item["model_id"], item["moved_at"]] for item in aliases]
+    call.output.table(["alias", "model", "since"], rows, empty="no aliases")
+
+
+@alias_commands.command("set")
+@command
+def put(call: Remote, alias: AliasArgument, model_id: ModelArgument) -> None:
+    """Set an alias to a model. Later requests that use the alias reach that model."""
+    dataset, name = _parts(alias)
+    with call.client() as client:
+        answer = client.put_alias(dataset, name, model_id)
+    call.output.answer(answer)
+    call.output.say(f"{alias} is {answer['model_id']}")
+    call.output.hint(f"grovekeeper predict {alias} ROWS.csv")
+
+
+@alias_commands.command("history")
+@command
+def history(call: Remote, alias: AliasArgument) -> None:
+    """Show which models an alias named, newest first, and who moved it."""
+    dataset, name = _parts(alias)
+    with call.client() as client:
+        moves = list(client.alias_moves(dataset, name))
+    call.output.answer({"moves": moves})
+    rows = [[move["moved_at"], move["model_id"] or "(removed)", move["moved_by"]] for move in moves]
+    call.output.table(["since", "model", "by"], rows, empty="no moves")
+
+
+@alias_commands.command("remove")
+@command
+def remove_alias(call: Remote, alias: AliasArgument) -> None:
+    """Remove an alias. Its model and its history stay."""
+    dataset, name = _parts(alias)
+    with call.client() as client:
+        client.delete_alias(dataset, name)
+    call.output.answer({"alias": alias, "removed": True})
+    call.output.say(f"removed {alias}")
+
+
+def _parts(alias: str) -> tuple[str, str]:
+    dataset, separator, name = alias.partition("@")
+    if not (separator and dataset and name):
+        raise WrongUse("an alias is DATASET@NAME, such as bank@production")
+    return dataset, name

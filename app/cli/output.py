@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from app.cli import field_problems
-from app.cli.exit_codes import ExitCode, of_problem
+from app.cli import problems
+from app.cli.problems import ExitCode, of_problem
 from app.wire import odds_words
 
 if TYPE_CHECKING:  # rich takes 0.05 s of CPU to import, which ``--json`` and ``--help`` need not spend
@@ -138,9 +138,9 @@ class Output:
         if "largest_that_fits" in body:
             self.complain(f"  largest ε that fits: {body['largest_that_fits']}")
         for error in body.get("errors", ()):
-            self.complain(f"  {field_problems.in_words(error)}")
+            self.complain(f"  {problems.in_words(error)}")
         for column in body.get("columns", ()):
-            self.complain(f"  {field_problems.column_in_words(column)}")
+            self.complain(f"  {problems.column_in_words(column)}")
         if body.get("type") in _INSISTING:
             self.complain(f"  to store the file nevertheless, add {_INSISTING[body['type']]}")
 

@@ -1,4 +1,4 @@
-"""Implements ``grovekeeper rules``: shows and changes the rules of a dataset."""
+"""Implements ``grovekeeper rules``, ``approvals`` and ``webhooks``: what owners set on a dataset beside its cap."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.arguments import DatasetArgument, confirm
+from app.cli.arguments import DatasetArgument, JobArgument, confirm
 from app.cli.command import Remote, WrongUse, command
 from app.cli.output import Output, amount
 
@@ -144,3 +144,114 @@ def _quota(text: str) -> dict[str, Any]:
     if not (keys and separator and cap):
         raise WrongUse("a quota is given as KEY=AMOUNT, or as KEY,KEY=AMOUNT")
     return {"keys": keys.split(","), "cap": cap}
+
+
+approval_commands = typer.Typer(help="Decide about jobs that wait for an owner.", no_args_is_help=True)
+
+ReasonOption = Annotated[str, typer.Option(help="A sentence that the control chain keeps.", show_default=False)]
+
+
+@approval_commands.command("list")
+@command
+def list_approvals(call: Remote) -> None:
+    """List the jobs that wait for a decision about a dataset that the key owns, oldest first."""
+    with call.client() as client:
+        waiting = list(client.approvals())
+    call.output.answer({"approvals": waiting})
+    rows = [
+        [job["job"], ", ".join(_prices(job)), job["algorithm"] or job["kind"], _submitter(job), job["expires_at"]]
+        for job in waiting
+    ]
+    call.output.table(["job", "price", "what", "by", "expires"], rows, empty="no job waits for you")
+    if waiting:
+        call.output.hint(f"grovekeeper approvals approve {waiting[0]['job']} --reason REASON")
+
+
+@approval_commands.command("approve")
+@command
+def approve(call: Remote, job_id: JobArgument, reason: ReasonOption) -> None:
+    """Let a waiting job run. An owner other than its submitter decides."""
+    _decide(call, job_id, "approve", reason)
+
+
+@approval_commands.command("reject")
+@command
+def reject(call: Remote, job_id: JobArgument, reason: ReasonOption) -> None:
+    """End a waiting job and void its reservation."""
+    _decide(call, job_id, "reject", reason)
+
+
+def _decide(call: Remote, job_id: str, decision: str, reason: str) -> None:
+    with call.client() as client:
+        decided = client.decide_job(job_id, decision, reason=reason)
+    call.output.answer(decided)
+    verb = "approved" if decision == "approve" else "rejected"
+    call.output.say(f"{verb} job {job_id} ({', '.join(_prices(decided))}); it is now {decided['state']}")
+
+
+def _prices(job: dict[str, Any]) -> list[str]:
+    return [f"{amount(part['price'])} on {part['dataset_name']}" for part in job["parts"]]
+
+
+def _submitter(job: Mapping[str, Any]) -> str:
+    """The key that submitted a job, with its name where the reader may know it."""
+    name, key_id = job["submitted_by_name"], str(job["submitted_by"])
+    return key_id if name is None else f"{name} ({key_id})"
+
+
+webhook_commands = typer.Typer(
+    help="Send events about jobs, refusals and low budgets to other programs.", no_args_is_help=True
+)
+
+
+@webhook_commands.command("add")
+@command
+def add(
+    call: Remote,
+    dataset: DatasetArgument,
+    address: Annotated[str, typer.Argument(help="A public https address.", show_default=False)],
+    event: Annotated[
+        list[str] | None,
+        typer.Option(help="job.queued, job.started, job.ended (default) or request.refused; may be repeated."),
+    ] = None,
+    below: Annotated[
+        str | None,
+        typer.Option(help="Also when less than this share of the cap remains, such as 0.2.", show_default=False),
+    ] = None,
+) -> None:
+    """Register an address. The secret of its signatures is shown once."""
+    events = [*(event or ["job.ended"]), *(["budget.low"] if below is not None else [])]
+    with call.client() as client:
+        answer = client.create_webhook(dataset, address, events, threshold=below)
+    call.output.answer(answer)
+    call.output.say(f"{answer['id']} is told about {', '.join(answer['events'])}")
+    call.output.say(f"secret, shown this once: {answer['secret']}")
+    call.output.hint(f"grovekeeper webhooks list {dataset}")
+
+
+@webhook_commands.command("list")
+@command
+def list_webhooks(call: Remote, dataset: DatasetArgument) -> None:
+    """List the webhooks of a dataset, and how many events wait for each."""
+    with call.client() as client:
+        listed = client.webhooks(dataset)
+    call.output.answer({"webhooks": listed})
+    rows = [
+        [item["id"], item["url"], ", ".join(item["events"]), item["threshold"], item["waiting"], item["failures"]]
+        for item in listed
+    ]
+    call.output.table(["id", "address", "events", "below", "waiting", "failures"], rows, empty="no webhooks")
+
+
+@webhook_commands.command("remove")
+@command
+def remove(
+    call: Remote,
+    dataset: DatasetArgument,
+    webhook: Annotated[str, typer.Argument(help="Id of the webhook.", show_default=False)],
+) -> None:
+    """Remove a webhook. Events that wait for it are dropped."""
+    with call.client() as client:
+        client.delete_webhook(dataset, webhook)
+    call.output.answer({"webhook": webhook, "removed": True})
+    call.output.say(f"removed {webhook}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli import suggestions
+from app.cli import problems
 from app.cli.arguments import (
     DatasetArgument,
     DeltaOption,
@@ -23,8 +23,8 @@ from app.cli.arguments import (
     read_scope,
 )
 from app.cli.command import Remote, WrongUse, command, one_attempt
-from app.cli.exit_codes import ExitCode
 from app.cli.output import NO_PRIVACY, Output, amount, console
+from app.cli.problems import ExitCode
 from app.cli.quotes import show_quote
 from grovekeeper_client.errors import REASONS
 
@@ -150,7 +150,7 @@ def algorithms(
         listed = client.algorithms()
     unknown = [slug for slug in slugs or () if slug not in {item["slug"] for item in listed}]
     if unknown:
-        meant = suggestions.question(suggestions.similar(unknown, [item["slug"] for item in listed]))
+        meant = problems.question(problems.similar(unknown, [item["slug"] for item in listed]))
         raise WrongUse(f"there is no algorithm {unknown[0]}{meant or '; see: grovekeeper algorithms'}")
     listed = [item for item in listed if not slugs or item["slug"] in slugs]
     call.output.answer({"algorithms": listed})

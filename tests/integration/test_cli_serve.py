@@ -17,7 +17,7 @@ import httpx
 import psutil
 import pytest
 
-from app.cli import demo_dataset, own_process
+from app.cli import demo, own_process
 from app.db import revisions
 from grovekeeper_client.client import Client
 from tests.support.forked_program import ForkedProgram
@@ -343,7 +343,7 @@ def _running_job(process: ForkedProgram, folder: Path, *, n_trees: int) -> Itera
     """A client of a service whose worker runs a job: its charge is committed, and its first tree has grown."""
     url = _ready_url(process)
     with Client(url, (folder / "home" / "admin.key").read_text().strip()) as client:
-        dataset = demo_dataset.load(folder / "rows.csv.gz")
+        dataset = demo.load_dataset(folder / "rows.csv.gz")
         client.declare_dataset(
             {"name": "adult", "schema": dataset.schema, "budget": {"accountant": "pure", "epsilon": "9"}}
         )

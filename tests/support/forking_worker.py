@@ -8,7 +8,7 @@ import os
 import select
 import time
 
-from app.cli import worker_process
+from app.cli import worker_pool
 from app.worker import child
 from app.worker.main import _Loop
 from tests.support.forked_child import fork_children
@@ -20,7 +20,7 @@ def main() -> int:
     """Runs the worker."""
     fork_children(child.main)
     _wake_by(_WAKER)
-    return worker_process.main()
+    return worker_pool.main()
 
 
 def _wake_by(descriptor: int) -> None:

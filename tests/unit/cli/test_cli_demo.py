@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from app.cli import demo, demo_dataset
+from app.cli import demo
 from app.cli.output import Output
 from grovekeeper_client.client import Client
 from grovekeeper_client.errors import ApiProblem
@@ -23,7 +23,7 @@ class _Service:
 
 def test_a_name_that_is_taken_is_left_alone(tmp_path: Any) -> None:
     service = _Service()
-    dataset = demo_dataset.load(tmp_path / "adult.csv.gz")
+    dataset = demo.load_dataset(tmp_path / "adult.csv.gz")
     tour = demo._Tour(Output(as_json=True), cast(Client, service), dataset)
     tour._declare()
     assert (tour.name, service.names) == ("adult-3", {"adult", "adult-2", "adult-3"})

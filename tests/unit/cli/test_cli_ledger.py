@@ -9,7 +9,7 @@ import pytest
 import yaml
 from typer.testing import Result
 
-from app.cli.exit_codes import ExitCode
+from app.cli.problems import ExitCode
 
 Run = Callable[..., Result]
 

@@ -8,8 +8,8 @@ from importlib.metadata import version
 import pytest
 from typer.testing import CliRunner
 
-from app.cli.exit_codes import ExitCode
 from app.cli.main import app
+from app.cli.problems import ExitCode
 
 HEAVY = (
     "numba", "numpy", "pyarrow", "fastapi", "sqlalchemy", "alembic", "pydantic", "httpx", "uvicorn", "safetensors",

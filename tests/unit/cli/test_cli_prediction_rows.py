@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.cli import prediction_rows
+from app.cli import models
 from app.cli.command import WrongUse
 
 SCHEMA: dict[str, Any] = {
@@ -33,7 +33,7 @@ ROWS = [{"age": 39, "weight": 1.5, "code": "007"}, {"age": None, "weight": -2000
 )  # fmt: skip
 def test_every_form_gives_the_same_rows(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8", newline="")
-    assert prediction_rows.read(tmp_path / name, SCHEMA) == ROWS
+    assert models.read_rows(tmp_path / name, SCHEMA) == ROWS
 
 
 @pytest.mark.parametrize(
@@ -55,4 +55,4 @@ def test_every_form_gives_the_same_rows(tmp_path: Path, name: str, text: str) ->
 def test_an_unusable_prediction_file_is_invalid_usage(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(WrongUse):
-        prediction_rows.read(tmp_path / name, SCHEMA)
+        models.read_rows(tmp_path / name, SCHEMA)

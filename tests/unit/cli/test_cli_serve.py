@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import demo_dataset, own_process, serve
+from app.cli import demo, own_process, serve
 from app.cli.output import budget_bar
 from app.cli.prepare import is_embedded
 from app.core.errors import InstallationError
@@ -105,7 +105,7 @@ def test_a_bar_is_never_fuller_than_the_account(cap: str, charged: str, reserved
 def test_the_demo_holds_out_rows_that_it_never_uploads(tmp_path: Path) -> None:
     import gzip
 
-    dataset = demo_dataset.load(tmp_path / "upload.csv.gz")
+    dataset = demo.load_dataset(tmp_path / "upload.csv.gz")
     uploaded = gzip.decompress((tmp_path / "upload.csv.gz").read_bytes()).decode().splitlines()
     assert len(uploaded) == dataset.n_uploaded + 1
     assert dataset.n_uploaded + len(dataset.held_out) == 32_561

@@ -1,9 +1,12 @@
-"""Explains in words which field of a request breaks a rule, and which values are accepted there."""
+"""Explains problems of requests in words, suggests what a user may have meant, and gives exit codes."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from difflib import get_close_matches
+from enum import IntEnum
 from typing import Any
-
-from app.cli import suggestions
 
 _SHOWN_VALUES = 20
 _MEANINGS = {
@@ -43,7 +46,7 @@ def in_words(error: Mapping[str, Any]) -> str:
     named = f" {error['field']}" if "field" in error else ""
     limit = f"; at most {error['limit']} here" if "limit" in error else ""
     accepted = error.get("accepted", ())
-    meant = suggestions.question(suggestions.similar(suggestions.typed_words(), accepted))
+    meant = question(similar(typed_words(), accepted))
     place = f"column {error['column']}" if "column" in error else at or "the request"
     rows = f", in {error['count']} row{'s' * (error['count'] != 1)}" if "count" in error else ""
     return f"{place}: {words}{named}{rows}{limit}{_accepted(accepted)}{meant}"
@@ -69,3 +72,73 @@ def column_in_words(column: Mapping[str, Any]) -> str:
 
 _HINTS = {"not-a-number": "; an empty cell is a missing value, a mark such as NA is not"}
 """What people do about problems of cells."""
+
+
+_SEPARATORS = re.compile("[=,]")
+_SHORTEST = 3
+_TYPED: ContextVar[tuple[str, ...]] = ContextVar("typed", default=())
+
+
+@contextmanager
+def typed(values: Iterable[object]) -> Iterator[None]:
+    """Remembers the values of the arguments and options of a command while it runs."""
+    listed = [item for value in values for item in (value if isinstance(value, list) else [value])]
+    words = [word for item in listed if isinstance(item, str) for word in _SEPARATORS.split(item) if word]
+    token = _TYPED.set(tuple(words))
+    try:
+        yield
+    finally:
+        _TYPED.reset(token)
+
+
+def typed_words() -> tuple[str, ...]:
+    """The values of the running command; ``name=value`` and lists are taken apart."""
+    return _TYPED.get()
+
+
+def similar(typed: Iterable[str], known: Collection[str]) -> list[str]:
+    """Known names that resemble a typed word which is none of them, the closest name of each word."""
+    unknown = [word for word in typed if len(word) >= _SHORTEST and word not in known]
+    return list(dict.fromkeys(name for word in unknown for name in get_close_matches(word, known, n=1)))
+
+
+def question(names: Iterable[str]) -> str:
+    """The end of a sentence that suggests names; empty without names."""
+    listed = " or ".join(names)
+    return f"; did you mean {listed}?" if listed else ""
+
+
+class ExitCode(IntEnum):
+    """The exit codes, which scripts rely on."""
+
+    DONE = 0
+    FAILED = 1
+    """The command failed, or the evidence was not verified."""
+    WRONG_USE = 2
+    REFUSED = 3
+    """The budget or the rules of the dataset do not admit the request."""
+    NOT_ALLOWED = 4
+    UNREACHABLE = 5
+
+
+_BY_TYPE = {
+    "budget-exceeded": ExitCode.REFUSED,
+    "quota-exceeded": ExitCode.REFUSED,
+    "needs-approval": ExitCode.REFUSED,
+    "frozen": ExitCode.REFUSED,
+    "unauthenticated": ExitCode.NOT_ALLOWED,
+    "role-missing": ExitCode.NOT_ALLOWED,
+    "same-submitter": ExitCode.NOT_ALLOWED,
+    "unavailable": ExitCode.UNREACHABLE,
+    "too-many-requests": ExitCode.UNREACHABLE,
+    "unexpected-answer": ExitCode.UNREACHABLE,
+    "malformed-request": ExitCode.WRONG_USE,
+    "invalid-request": ExitCode.WRONG_USE,
+    "idempotency-key-reused": ExitCode.WRONG_USE,
+    "not-supported": ExitCode.WRONG_USE,
+}
+
+
+def of_problem(problem_type: str) -> ExitCode:
+    """The exit code for a problem type of the API; a type that is not listed is a failure."""
+    return _BY_TYPE.get(problem_type, ExitCode.FAILED)
