@@ -15,7 +15,7 @@ from app.services.authorization import acting, authorized_dataset
 from app.services.installation import Installation
 from app.services.model_addresses import addressed_model
 from app.services.pages import PageRequest, page_of
-from app.wire.aliases import AliasHistory, AliasList, AliasMove, AliasOut, ListedAlias
+from app.wire.models import AliasHistory, AliasList, AliasMove, AliasOut, ListedAlias
 
 
 def put_alias(installation: Installation, principal: Principal, reference: str, alias: str, *, model: str) -> AliasOut:

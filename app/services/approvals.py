@@ -19,7 +19,7 @@ from app.services.authorization import acting
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.pages import PageRequest, page_of
-from app.wire.approvals import ApprovalList, ApprovalOut, DecisionIn
+from app.wire.rules import ApprovalList, ApprovalOut, DecisionIn
 
 _ACTS = {"approve": EntryKind.JOB_APPROVED, "reject": EntryKind.JOB_REJECTED}
 

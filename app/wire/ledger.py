@@ -1,8 +1,19 @@
-"""Defines the types of ``/ledger``: balances, entries and caps of datasets and populations."""
+"""Defines the types of ``/ledger`` and ``/audit``: balances, entries, caps, external charges, proofs, acts."""
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from app.wire.base import Answer, DecimalText, JsonObject, PositiveAmount, PublicSentence, Request
+from pydantic import Field, model_validator
+
+from app.wire.base import (
+    Answer,
+    DecimalText,
+    JsonObject,
+    JsonObjectIn,
+    PositiveAmount,
+    PublicSentence,
+    Request,
+    problem,
+)
 from app.wire.training import JobKind
 
 
@@ -141,4 +152,190 @@ class EntryList(AccountNamed):
     actors: dict[str, str]
     jobs: dict[str, ChargedJob]
     entries: list[EntryOut | DetailedEntryOut]
+    next: str | None
+
+
+class DeclaredLossIn(Request):
+    """The loss of a mechanism: one of ε, ρ and μ, or (ε, δ); under the named adjacency."""
+
+    adjacency: Literal["add_remove", "replace_one", "label"]
+    epsilon: PositiveAmount | None = None
+    rho: PositiveAmount | None = None
+    mu: PositiveAmount | None = None
+    delta: PositiveAmount | None = None
+
+    @model_validator(mode="after")
+    def _one_statement(self) -> "DeclaredLossIn":
+        if sum(value is not None for value in (self.epsilon, self.rho, self.mu)) != 1:
+            raise problem("one-of-epsilon-rho-mu")
+        if self.delta is not None and self.epsilon is None:
+            raise problem("delta-without-epsilon")
+        if self.delta is not None and self.delta >= 1:
+            raise problem("delta-not-below-one")
+        return self
+
+
+class ExternalIn(Request):
+    """An external mechanism: its event or declared loss, the cells that it reads, and its purpose.
+
+    ``per`` says what the loss is stated for: one ``row``, or one ``unit`` of the unit column with all its rows.
+    """
+
+    description: PublicSentence
+    per: Literal["row", "unit"]
+    event: JsonObjectIn | None = None
+    declared: DeclaredLossIn | None = None
+    scope: Annotated[JsonObjectIn, Field(default_factory=dict)]
+
+    @model_validator(mode="after")
+    def _event_or_declaration(self) -> "ExternalIn":
+        if (self.event is None) == (self.declared is None):
+            raise problem("event-or-declared")
+        return self
+
+
+class ExternalPrice(Answer):
+    """``amount`` in the account's unit; ``delta`` out of the part that is set aside, for (ε, δ)-mechanisms."""
+
+    accountant: str
+    unit: str
+    amount: DecimalText
+    delta: DecimalText | None
+
+
+class ExternalQuote(Answer):
+    """The price of an external mechanism, and whether it fits.
+
+    ``odds`` are those of a right guess about one change, given everything that was released before.
+    """
+
+    dataset: str
+    dataset_name: str
+    scope: JsonObject
+    price: ExternalPrice
+    odds: dict[str, DecimalText]
+    receipt: str
+    fits: bool
+    remaining: DecimalText
+    delta_remaining: DecimalText | None
+    largest_that_fits: DecimalText
+    warnings: list[str]
+
+
+class ReservationOut(Answer):
+    """A charge for an external mechanism, on the word of ``attested_by``."""
+
+    reservation_id: str
+    dataset: str
+    dataset_name: str
+    state: Literal["reserved", "charged", "void", "expired"]
+    scope: JsonObject
+    price: ExternalPrice
+    description: str
+    per: Literal["row", "unit"]
+    event: JsonObject | None
+    declared: JsonObject | None
+    attested_by: str
+    receipt: str
+
+
+class ReservationList(Answer):
+    reservations: list[ReservationOut]
+    next: str | None
+
+
+DigestText = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class InclusionOut(Answer):
+    """An inclusion proof: the hashes that lead from an entry to the root of the log at this size."""
+
+    kind: Literal["inclusion"]
+    origin: str
+    size: int
+    sequence: int
+    entry: JsonObject
+    path: list[DigestText]
+
+
+class ConsistencyOut(Answer):
+    """A consistency proof: the log of a later checkpoint begins with the log of an earlier one."""
+
+    kind: Literal["consistency"]
+    origin: str
+    from_size: int
+    size: int
+    path: list[DigestText]
+
+
+class SignerOut(Answer):
+    """The public key that verifies checkpoints: in PEM, and in the form of tools for signed notes."""
+
+    name: str
+    algorithm: Literal["ed25519"]
+    public_key: str
+    verifier_key: str
+
+
+class DeploymentOut(AccountNamed):
+    """A record for the public registry of deployments in the version ``form``, what its owner adds, and more facts."""
+
+    form: str
+    record: JsonObject
+    missing: dict[Literal["required", "optional"], list[str]]
+    facts: JsonObject
+
+
+ActKind: TypeAlias = Literal[
+    "open",
+    "key-made",
+    "key-rotated",
+    "key-revoked",
+    "subject-admitted",
+    "subject-roles",
+    "grant-made",
+    "grant-removed",
+    "dataset-declared",
+    "dataset-deleted",
+    "unit-erased",
+    "upload-erased",
+    "cap-changed",
+    "population-opened",
+    "population-joined",
+    "signer-pinned",
+    "storage-key-changed",
+    "rules-changed",
+    "rules-proposed",
+    "job-approved",
+    "job-rejected",
+    "history-lost",
+    "alias-moved",
+    "alias-removed",
+    "model-deleted",
+    "webhook-made",
+    "webhook-removed",
+]
+
+
+class ActOut(Answer):
+    """One administrative act; the object whose RFC 8785 form, without ``hash``, was hashed.
+
+    ``amount``, ``scope``, ``event`` and ``job_id`` are those of every chain, and are zero or empty.
+    """
+
+    sequence: int
+    kind: ActKind
+    amount: DecimalText
+    scope: JsonObject
+    event: None
+    job_id: None
+    actor: str
+    at: str
+    previous_hash: str
+    hash: str
+    details: JsonObject
+
+
+class ActList(Answer):
+    acts: list[ActOut]
     next: str | None

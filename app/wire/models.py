@@ -1,12 +1,12 @@
-"""Defines the types of ``/models``: the card of a trained forest, and predictions."""
+"""Defines the types of ``/models`` and of aliases: the card of a trained forest, predictions, names."""
 
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
 from app.core import limits
-from app.wire.base import Answer, JsonObject, Privacy, Request
-from app.wire.datasets import ColumnName
+from app.wire.base import Answer, JsonObject, Privacy, Reference, Request
+from app.wire.datasets import PUBLIC_NAME, ColumnName
 
 
 class OnlyAnswerOut(Answer):
@@ -86,3 +86,51 @@ class PredictOut(Answer):
     classes: list[str]
     labels: list[str]
     probabilities: list[list[float]]
+
+
+AliasName: TypeAlias = Annotated[str, Field(max_length=limits.MAX_ALIAS_CHARS, pattern=PUBLIC_NAME)]
+
+
+class AliasIn(Request):
+    """The model that the alias names: its id, or another alias such as ``bank@staging``, whose model is then meant."""
+
+    model: Annotated[Reference, Field(examples=["md_4hmasneqg5v2os6a", "bank@staging"])]
+
+
+class ListedAlias(Answer):
+    """An alias of a dataset; ``dataset@alias`` addresses its model."""
+
+    alias: str
+    model_id: str
+    moved_at: str
+
+
+class AliasOut(ListedAlias):
+    dataset: str
+    dataset_name: str
+
+
+class AliasList(Answer):
+    dataset: str
+    dataset_name: str
+    aliases: list[ListedAlias]
+    next: str | None
+
+
+class AliasMove(Answer):
+    """A move of an alias to a model, or with ``null`` its removal."""
+
+    model_id: str | None
+    moved_by: str
+    moved_at: str
+
+
+class AliasHistory(Answer):
+    """The model that an alias names (``null``: none), and its moves, newest first."""
+
+    dataset: str
+    dataset_name: str
+    alias: str
+    model_id: str | None
+    moves: list[AliasMove]
+    next: str | None

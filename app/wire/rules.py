@@ -1,13 +1,14 @@
-"""Defines the types of ``/datasets/{id}/rules``."""
+"""Defines the types of rules and webhooks of a dataset, and of ``/approvals``."""
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from app.core import limits
-from app.wire.base import Answer, DecimalText, PositiveAmount, Reference, Request, problem
+from app.wire.base import Answer, DecimalText, JsonObject, PositiveAmount, PublicSentence, Reference, Request, problem
+from app.wire.training import JobState, PriceOut
 
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})", re.ASCII)
 
@@ -87,3 +88,82 @@ class RulesOut(Answer):
     changed_by: str | None
     changed_at: str | None
     proposal: ProposalOut | None
+
+
+class DecisionIn(Request):
+    """A decision about a waiting job, and a reason that the control chain keeps."""
+
+    decision: Literal["approve", "reject"]
+    reason: PublicSentence
+
+
+class WaitingPart(Answer):
+    """A part of a waiting job on a dataset of the caller."""
+
+    dataset: str
+    dataset_name: str
+    scope: JsonObject
+    price: PriceOut
+
+
+class ApprovalOut(Answer):
+    """A job that waits for a decision. Shown are its parts on the datasets for which the caller decides.
+
+    ``submitted_by_name`` is the name of the key, if the caller may know it.
+    """
+
+    job: str
+    kind: Literal["train", "profile", "evaluation"]
+    algorithm: str | None
+    name: str | None
+    purpose: str | None
+    state: JobState
+    submitted_by: str
+    submitted_by_name: str | None
+    submitted_at: str
+    expires_at: str
+    parts: list[WaitingPart]
+
+
+class ApprovalList(Answer):
+    approvals: list[ApprovalOut]
+    next: str | None
+
+
+WebhookEvent: TypeAlias = Literal["job.queued", "job.started", "job.ended", "request.refused", "budget.low"]
+
+
+class WebhookIn(Request):
+    """An address and what it is told about.
+
+    Attributes:
+        url: an https address that is public.
+        threshold: with ``budget.low``: a remaining share of the cap, such as ``"0.2"``.
+    """
+
+    url: Annotated[str, Field(max_length=limits.MAX_WEBHOOK_URL_CHARS)]
+    events: Annotated[list[WebhookEvent], Field(min_length=1, max_length=5)]
+    threshold: PositiveAmount | None = None
+
+
+class WebhookOut(Answer):
+    """A webhook, the number of its waiting deliveries, and of failed attempts since the last accepted delivery."""
+
+    id: str
+    url: str
+    events: list[WebhookEvent]
+    threshold: str | None
+    created_by: str
+    created_at: str
+    waiting: int
+    failures: int
+
+
+class WebhookWithSecret(WebhookOut):
+    """A registered webhook with the secret of its signatures, which is shown this once."""
+
+    secret: str
+
+
+class WebhookList(Answer):
+    webhooks: list[WebhookOut]

@@ -17,8 +17,7 @@ from app.services.ledger.caps import change_cap
 from app.services.ledger.external import charge_external, quote_external
 from app.verifier.dataset_replay import verify
 from app.wire.datasets import BudgetIn
-from app.wire.external_charges import ExternalIn
-from app.wire.ledger import AccountBalance, CapIn
+from app.wire.ledger import AccountBalance, CapIn, ExternalIn
 from app.wire.populations import PopulationIn
 from tests.support import people
 from tests.support.crash_scene import OWNER

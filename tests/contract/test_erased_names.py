@@ -35,8 +35,7 @@ from app.verifier import dataset_replay
 from app.verifier.dataset_replay import Summary
 from app.verifier.export_lines import NotVerified
 from app.wire.datasets import DatasetIn, DatasetOut
-from app.wire.external_charges import ExternalIn
-from app.wire.ledger import CapIn
+from app.wire.ledger import CapIn, ExternalIn
 from tests.support import evidence
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database

@@ -21,8 +21,8 @@ from app.services.keys import create_key
 from app.services.ledger import external
 from app.services.ledger.external import charge_external, quote_external
 from app.services.pages import PageRequest
-from app.wire.external_charges import ExternalIn
 from app.wire.keys import KeyIn
+from app.wire.ledger import ExternalIn
 from tests.support.crash_scene import ADMIN, OWNER, Scene
 
 LAPLACE = {

@@ -16,7 +16,7 @@ from app.services.ledger import audit
 from app.services.pages import PageRequest
 from app.services.rules.show_rules import show_rules
 from app.verifier import control_export
-from app.wire.audit import ActOut
+from app.wire.ledger import ActOut
 from app.wire.rules import RulesOut
 from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.ruled import SECOND, grant, set_rules

@@ -22,7 +22,7 @@ from app.services.webhooks.deliver import deliver_due
 from app.services.webhooks.manage_webhooks import create_webhook, delete_webhook, list_webhooks
 from app.webhooks import outbox, sender
 from app.webhooks.tables import DeliveryRow
-from app.wire.webhooks import WebhookIn, WebhookWithSecret
+from app.wire.rules import WebhookIn, WebhookWithSecret
 from grovekeeper_client.webhooks import SignatureInvalid, verified
 from tests.support import people
 from tests.support.crash_scene import OWNER, Scene

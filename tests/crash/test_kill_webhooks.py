@@ -5,7 +5,7 @@ import pytest
 from app.services.webhooks.deliver import deliver_due
 from app.services.webhooks.manage_webhooks import create_webhook
 from app.webhooks import outbox
-from app.wire.webhooks import WebhookIn
+from app.wire.rules import WebhookIn
 from tests.crash.conftest import KillRequest, Launcher
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.receiver import Receiver, listening, may_reach_loopback

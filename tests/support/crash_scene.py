@@ -41,8 +41,7 @@ from app.services.spending.training import submit_training
 from app.services.storage_keys import confirm_storage_keys
 from app.verifier.dataset_replay import Summary, verify
 from app.wire.datasets import DatasetIn
-from app.wire.external_charges import ExternalIn
-from app.wire.ledger import CapIn
+from app.wire.ledger import CapIn, ExternalIn
 from app.wire.training import TrainIn
 
 DELTA = "0.000001"

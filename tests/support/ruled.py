@@ -6,8 +6,7 @@ from app.access.roles import Principal
 from app.services.approvals import decide
 from app.services.grants import put_grant
 from app.services.rules.change_rules import change_rules
-from app.wire.approvals import ApprovalOut, DecisionIn
-from app.wire.rules import RulesIn, RulesOut
+from app.wire.rules import ApprovalOut, DecisionIn, RulesIn, RulesOut
 from tests.support.crash_scene import OWNER, STRANGER, Scene
 
 SECOND = Principal(STRANGER.key_id)

@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from app.api.pages.words import minute
 from app.ledger import control
-from app.wire.audit import ActKind, ActOut
+from app.wire.ledger import ActKind, ActOut
 
 _SENTENCES: Mapping[ActKind, Markup] = {
     "open": Markup("The list of acts begins."),

@@ -21,7 +21,7 @@ from app.services.ledger import audit
 from app.services.ledger.act_search import ActSearch, search_acts
 from app.services.ledger.act_search import show_act as show_one
 from app.services.ledger.verification import verify_acts
-from app.wire.audit import ActKind
+from app.wire.ledger import ActKind
 
 router = APIRouter(prefix="/ui/acts", route_class=PageRoute)
 

@@ -11,7 +11,7 @@ from app.core.errors import GrovekeeperError
 from app.services import approvals
 from app.services.installation import Installation
 from app.services.pages import PageRequest
-from app.wire.approvals import DecisionIn
+from app.wire.rules import DecisionIn
 
 router = APIRouter(prefix="/ui/approvals", route_class=PageRoute)
 

@@ -27,7 +27,7 @@ from app.services.datasets import show_datasets
 from app.services.evaluations import show_evaluations
 from app.services.installation import Installation
 from app.services.pages import PageRequest
-from app.wire.aliases import AliasHistory, AliasIn, AliasName
+from app.wire.models import AliasHistory, AliasIn, AliasName
 
 router = APIRouter(prefix="/ui/models", route_class=PageRoute)
 _FIELD = "feature."

@@ -9,7 +9,7 @@ from app.api.bodies import BodyRoute
 from app.api.deps import Caller, CurrentInstallation, Page
 from app.core.errors import NotFound, RoleMissing
 from app.services import aliases
-from app.wire.aliases import AliasHistory, AliasIn, AliasList, AliasName, AliasOut
+from app.wire.models import AliasHistory, AliasIn, AliasList, AliasName, AliasOut
 
 router = APIRouter(prefix="/datasets/{dataset}/aliases", tags=["models"], route_class=BodyRoute)
 

@@ -7,7 +7,7 @@ from app.api.bodies import BodyRoute
 from app.api.deps import Caller, CurrentInstallation, Page
 from app.core.errors import BalanceMismatch, NotFound, NotWaiting, RoleMissing, SameSubmitter
 from app.services import approvals
-from app.wire.approvals import ApprovalList, ApprovalOut, DecisionIn
+from app.wire.rules import ApprovalList, ApprovalOut, DecisionIn
 
 router = APIRouter(prefix="/approvals", tags=["approvals"], route_class=BodyRoute)
 

@@ -9,7 +9,7 @@ from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, KeptHeads, Page
 from app.core.errors import RoleMissing
 from app.services.ledger import audit
-from app.wire.audit import ActList
+from app.wire.ledger import ActList
 
 router = APIRouter(prefix="/audit", tags=["audit"], route_class=BodyRoute)
 

@@ -10,7 +10,7 @@ from app.api.deps import Caller, CurrentInstallation, KeptHeads
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.services.ledger import deployment, evidence
 from app.services.ledger.evidence import ProofRequest
-from app.wire.evidence import ConsistencyOut, DeploymentOut, InclusionOut, SignerOut
+from app.wire.ledger import ConsistencyOut, DeploymentOut, InclusionOut, SignerOut
 
 router = APIRouter(tags=["ledger"])
 _YAML = "application/yaml"

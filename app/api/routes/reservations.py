@@ -9,7 +9,7 @@ from app.api import problems
 from app.api.bodies import BodyRoute
 from app.api.deps import Caller, CurrentInstallation, Idempotency, Page, sent
 from app.core.errors import AccountantMismatch, DatasetDeleted, NeedsApproval, NotFound, RoleMissing
-from app.wire.external_charges import ExternalIn, ExternalQuote, ReservationList, ReservationOut
+from app.wire.ledger import ExternalIn, ExternalQuote, ReservationList, ReservationOut
 
 router = APIRouter(prefix="/ledger/{dataset}", tags=["ledger"], route_class=BodyRoute)
 

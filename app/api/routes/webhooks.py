@@ -7,7 +7,7 @@ from app.api.bodies import BodyRoute
 from app.api.deps import Caller, CurrentInstallation
 from app.core.errors import DatasetDeleted, NotFound, RoleMissing
 from app.services.webhooks import manage_webhooks
-from app.wire.webhooks import WebhookIn, WebhookList, WebhookWithSecret
+from app.wire.rules import WebhookIn, WebhookList, WebhookWithSecret
 
 router = APIRouter(prefix="/datasets/{dataset}/webhooks", tags=["datasets"], route_class=BodyRoute)
 

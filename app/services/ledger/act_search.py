@@ -18,7 +18,7 @@ from app.registry import models
 from app.services.installation import Installation
 from app.services.ledger.bounded_search import matching
 from app.services.pages import PageRequest
-from app.wire.audit import ActOut
+from app.wire.ledger import ActOut
 
 
 @dataclass(frozen=True)

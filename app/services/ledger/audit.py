@@ -9,7 +9,7 @@ from app.services.installation import Installation
 from app.services.ledger.heads import checkpoint_of
 from app.services.ledger.history import entries_up_to, json_lines
 from app.services.pages import PageRequest, page_of
-from app.wire.audit import ActList, ActOut
+from app.wire.ledger import ActList, ActOut
 
 
 def list_acts(installation: Installation, principal: Principal, page: PageRequest) -> ActList:

@@ -20,8 +20,7 @@ from app.services.installation import Installation
 from app.services.ledger.accounts import Account, find_account
 from app.services.ledger.balances import detailed
 from app.services.ledger.heads import checkpoint_of
-from app.wire.evidence import DeploymentOut
-from app.wire.ledger import AccountBalance
+from app.wire.ledger import AccountBalance, DeploymentOut
 
 _VARIANTS = {pure.NAME: "Pure DP", zcdp.NAME: "Zero-concentrated DP", gdp.NAME: "Approximate DP"}
 _SYMBOLS = {pure.NAME: "ε", zcdp.NAME: "ρ", gdp.NAME: "μ²"}

@@ -12,7 +12,7 @@ from app.ledger.notes import Signer
 from app.services.installation import Installation
 from app.services.ledger.accounts import find_account
 from app.services.ledger.heads import checkpoint_of
-from app.wire.evidence import ConsistencyOut, InclusionOut, SignerOut
+from app.wire.ledger import ConsistencyOut, InclusionOut, SignerOut
 
 
 @dataclass(frozen=True)

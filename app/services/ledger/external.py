@@ -19,7 +19,7 @@ from app.services.ledger.accounts import dataset_with_account
 from app.services.ledger.external_price import ExternalCharge, price_external, price_out, receipt_of
 from app.services.pages import PageRequest, page_of
 from app.services.spending.spend import spending
-from app.wire.external_charges import ExternalIn, ExternalQuote, ReservationList, ReservationOut
+from app.wire.ledger import ExternalIn, ExternalQuote, ReservationList, ReservationOut
 
 
 def quote_external(installation: Installation, principal: Principal, reference: str, body: ExternalIn) -> ExternalQuote:

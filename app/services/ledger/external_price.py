@@ -22,7 +22,7 @@ from app.privacy.declared import DeclaredLoss
 from app.privacy.events import Event, NoBoundInUnit, UnknownPrivacyEvent
 from app.privacy.guarantees import odds_of_charge
 from app.services.guarantees import of_large_amount
-from app.wire.external_charges import DeclaredLossIn, ExternalIn, ExternalPrice
+from app.wire.ledger import DeclaredLossIn, ExternalIn, ExternalPrice
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from app.services.jobs import notices
 from app.webhooks import outbox
 from app.webhooks.addresses import AddressRefused, read_url
 from app.webhooks.tables import WebhookRow
-from app.wire.webhooks import WebhookIn, WebhookList, WebhookOut, WebhookWithSecret
+from app.wire.rules import WebhookIn, WebhookList, WebhookOut, WebhookWithSecret
 
 SECRET = b"webhook-secret/1"
 """The purpose of the key that seals secrets."""

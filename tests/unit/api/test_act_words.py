@@ -3,7 +3,7 @@
 from typing import get_args
 
 from app.api.pages.act_words import act_in_words
-from app.wire.audit import ActKind, ActOut
+from app.wire.ledger import ActKind, ActOut
 
 
 def test_every_kind_of_act_has_a_sentence() -> None:

@@ -6,8 +6,7 @@ from app.api.pages import act_words
 from app.api.pages import ledger as ledger_pages
 from app.ledger.entries import EntryKind
 from app.verifier import control_export, dataset_export, population_export
-from app.wire.audit import ActKind
-from app.wire.ledger import AccountEntryKind
+from app.wire.ledger import AccountEntryKind, ActKind
 
 KINDS = [kind.value for kind in EntryKind]
 OF_ACCOUNTS = KINDS[: KINDS.index("key-made")]
