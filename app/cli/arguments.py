@@ -38,6 +38,9 @@ PurposeOption: TypeAlias = Annotated[
     str | None,
     typer.Option("--purpose", help="Why; auditors read it beside the charge, for good.", show_default=False),
 ]
+AttemptOption: TypeAlias = Annotated[str | None, typer.Option(help="Continue an earlier attempt.")]
+WaitOption: TypeAlias = Annotated[bool, typer.Option("--wait", help="Wait for the job.")]
+YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 ReceiptOption: TypeAlias = Annotated[
     bool, typer.Option("--receipt", help="Print every draw that the price pays for, and why they add up.")
 ]

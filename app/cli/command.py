@@ -23,8 +23,10 @@ from app.core.errors import GrovekeeperError, InstallationError
 from app.core.settings import Settings
 from grovekeeper_client.errors import ApiProblem, Unreachable
 
-if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
-    from grovekeeper_client.client import Client
+if TYPE_CHECKING:
+    from grovekeeper_client.client import Client as Client
+else:
+    Client = Any  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
 
 ADMIN_KEY_FILE = "admin.key"
 
@@ -93,7 +95,7 @@ class Remote(Plain):
     ] = None
 
     @contextmanager
-    def client(self) -> Iterator["Client"]:
+    def client(self) -> Iterator[Client]:
         """A client with the address and the key of the options, the environment or the home, in this order.
 
         Raises:
@@ -177,7 +179,7 @@ def reported(output: Output) -> Iterator[None]:
         raise typer.Exit(ExitCode.FAILED) from error
 
 
-def _with_similar(problem: ApiProblem, client: "Client") -> ApiProblem:
+def _with_similar(problem: ApiProblem, client: Client) -> ApiProblem:
     """A problem about an unknown dataset or model, with what the typed words may have meant.
 
     Of a dataset these are similar names of visible datasets; of a model, the ids of models that have the name.

@@ -2,18 +2,15 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from app.cli import declarations
-from app.cli.arguments import DatasetArgument, KeyArgument, confirm, read_bytes
-from app.cli.command import Remote, WrongUse, command, one_attempt
+from app.cli.arguments import AttemptOption, DatasetArgument, KeyArgument, YesOption, confirm, read_bytes
+from app.cli.command import Client, Remote, WrongUse, command, one_attempt
 from app.cli.output import Output, amount
 from grovekeeper_client.errors import ApiProblem, Unreachable
-
-if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
-    from grovekeeper_client.client import Client
 
 _STAYS = (
     "What was spent on them stays spent. If a job has read them or waits to, the places of their units stay taken, and "
@@ -30,7 +27,7 @@ app.command("check")(declarations.check)
 def create(
     call: Remote,
     file: Annotated[Path, typer.Argument(help="The declaration, as JSON.", show_default=False)],
-    idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
+    idempotency_key: AttemptOption = None,
 ) -> None:
     """Declare a dataset: its public schema, its budget, its privacy unit."""
     declaration = read_bytes(file)
@@ -59,7 +56,6 @@ AcceptOption = Annotated[
         "--accept-unknown", help="Accept columns in which more than 5 % of the cells are undeclared or out of bounds."
     ),
 ]
-AttemptOption = Annotated[str | None, typer.Option(help="Continue an earlier attempt.")]
 
 
 @app.command("upload")
@@ -88,7 +84,7 @@ def replace_upload(
     upload: Annotated[str, typer.Argument(help="Id of the upload to erase.", show_default=False)],
     file: RowsArgument,
     accept_unknown: AcceptOption = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Erase an upload, then upload a corrected file in its place."""
     _require_file(file)
@@ -115,7 +111,7 @@ def _require_file(file: Path) -> None:
         raise WrongUse(f"{file} is not a file")
 
 
-def _upload(call: Remote, client: "Client", dataset: str, file: Path, **options: Any) -> dict[str, Any]:
+def _upload(call: Remote, client: Client, dataset: str, file: Path, **options: Any) -> dict[str, Any]:
     with call.output.progress_of_bytes() as progress:
         bar = progress.add_task(file.name, total=file.stat().st_size)
         try:
@@ -225,7 +221,7 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
 def delete(
     call: Remote,
     dataset: DatasetArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Erase the rows of a dataset for good. Its ledger, its models and its name stay."""
     confirm(call.output, f"Erase the rows of {dataset} for good?", yes=yes)
@@ -244,7 +240,7 @@ def erase_unit(
         str,
         typer.Argument(help="The value of the unit column, or - to read it from standard input.", show_default=False),
     ],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Erase the rows of one unit. Spend stays spent."""
     if unit == "-":
@@ -262,7 +258,7 @@ def erase_upload(
     call: Remote,
     dataset: DatasetArgument,
     upload: Annotated[str, typer.Argument(help="Id of the upload.", show_default=False)],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Erase the rows of one upload. Spend stays spent; places of units are free again if no job read the rows."""
     confirm(call.output, f"Erase the rows of upload {upload} from {dataset} for good? {_STAYS}", yes=yes)
@@ -367,7 +363,7 @@ def is_limited_by_population(account: dict[str, Any]) -> bool:
     return bool(account.get("available", account["remaining"]) != account["remaining"])
 
 
-def _printed(client: "Client", dataset: dict[str, Any]) -> str | None:
+def _printed(client: Client, dataset: dict[str, Any]) -> str | None:
     """The (ε, δ) of an account that counts ρ or μ²; ``None`` if the balance cannot be read.
 
     The command succeeds without a balance, because a predictor may not read it and the main answer has arrived.

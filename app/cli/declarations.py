@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,10 +12,6 @@ from app.cli.arguments import check_new, read_bytes
 from app.cli.command import Plain, Remote, WrongUse, command
 from app.cli.output import Output, amount
 from app.core.errors import TooLarge
-
-if TYPE_CHECKING:  # the command imports it: the program starts without it
-    from app.datasets.dictionaries import Draft
-
 
 _LISTS = {
     "lacking": "to fill in, where the draft says null:",
@@ -91,13 +87,15 @@ def init(
     output, text = call.output, json.dumps(draft.declaration, indent=1, ensure_ascii=False) + "\n"
     if declaration is not None:
         declaration.write_text(text, encoding="utf-8")
-    if output.as_json:
-        remarks = {name: [vars(remark) for remark in getattr(draft, name)] for name in _LISTS}
-        output.answer({"declaration": draft.declaration, **remarks})
-        return
+    remarks = {name: [vars(remark) for remark in getattr(draft, name)] for name in _LISTS}
+    output.answer({"declaration": draft.declaration, **remarks})
     if declaration is None:
         print(text, end="")
-    _say_what_is_left(output, draft)
+    for name, heading in _LISTS.items():  # on standard error, so that the draft alone can be piped
+        if remarks[name]:
+            output.complain(heading)
+        for remark in remarks[name]:
+            output.complain(f"  [ ] {remark['at']}: {remark['text']}")
     if declaration is not None:
         output.say(f"wrote {declaration}: {draft.declaration['name'] or 'a draft without a name'}")
         first = "    (when the gaps are filled in)" if draft.lacking else ""
@@ -128,13 +126,3 @@ def show_warnings(output: Output, declared: Mapping[str, Any]) -> None:
             "note: No public size is declared, and none can be added later. Forests are then sized for a small table, "
             "and quotes cannot say which accuracy to expect."
         )
-
-
-def _say_what_is_left(output: Output, draft: "Draft") -> None:
-    """Prints the checklists on standard error, so that the draft alone can be piped."""
-    for name, heading in _LISTS.items():
-        remarks = getattr(draft, name)
-        if remarks:
-            output.complain(heading)
-        for remark in remarks:
-            output.complain(f"  [ ] {remark.at}: {remark.text}")

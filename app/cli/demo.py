@@ -19,21 +19,17 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from app.cli import ledger, models, own_process, quotes, training
-from app.cli.command import Plain, command
+from app.cli.command import Client, Plain, command
 from app.cli.demo_server import DemoServer, running
 from app.cli.output import Output, amount
 from app.core.errors import InstallationError
 from app.core.settings import Settings
 from grovekeeper_client.errors import ApiProblem
-
-if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
-    from grovekeeper_client.client import Client
-
 
 BUDGET = "3"
 EPSILON = "1"
@@ -130,7 +126,7 @@ def load_dataset(upload_to: Path) -> DemoDataset:
 class _Tour:
     """The steps of the demo. Each prints its command and its result."""
 
-    def __init__(self, output: Output, client: "Client", dataset: DemoDataset) -> None:
+    def __init__(self, output: Output, client: Client, dataset: DemoDataset) -> None:
         self._output = output
         self._client = client
         self._dataset = dataset

@@ -2,32 +2,29 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from app.cli.arguments import (
+    AttemptOption,
     DeltaOption,
     ModelArgument,
     PurposeOption,
     ReceiptOption,
     ScopeOption,
+    WaitOption,
     as_typed,
     read_scope,
 )
-from app.cli.command import Remote, command, one_attempt
+from app.cli.command import Client, Remote, command, one_attempt
 from app.cli.output import Output
 from app.cli.quotes import show_quote
 from app.cli.training import price_of, show_accepted
 
-if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
-    from grovekeeper_client.client import Client
-
 app = typer.Typer(help="Evaluate models privately, and choose the best of several.", no_args_is_help=True)
 
 ModelsArgument = Annotated[list[str], typer.Argument(help="Ids of two or more models.", show_default=False)]
-WaitOption = Annotated[bool, typer.Option("--wait", help="Wait for the job.")]
-KeyOption = Annotated[str | None, typer.Option(help="Continue an earlier attempt.")]
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class SpendOptions:
     scope: ScopeOption = None
     purpose: PurposeOption = None
 
-    def to_json(self, client: "Client", model_id: str) -> dict[str, Any]:
+    def to_json(self, client: Client, model_id: str) -> dict[str, Any]:
         """The body. ε and δ are sent as they were typed, never converted to a float."""
         dataset = self.dataset
         return {
@@ -91,7 +88,7 @@ def run(
     spend: SpendOptions,
     metric: MetricOption = None,
     wait: WaitOption = False,
-    idempotency_key: KeyOption = None,
+    idempotency_key: AttemptOption = None,
 ) -> None:
     """Reserve budget and evaluate a model. Choose held-out cells as the scope."""
     with call.client() as client:
@@ -119,7 +116,7 @@ def best(
     models: ModelsArgument,
     selection: SelectionOptions,
     wait: WaitOption = False,
-    idempotency_key: KeyOption = None,
+    idempotency_key: AttemptOption = None,
 ) -> None:
     """Reserve budget and choose the best of several models, for one price."""
     with call.client() as client:
@@ -178,7 +175,7 @@ def _show_quote(output: Output, answer: dict[str, Any], *, what: str, following:
         output.hint(f"grovekeeper evaluations {following} --wait")
 
 
-def _show_made(client: "Client", output: Output, job: dict[str, Any]) -> None:
+def _show_made(client: Client, output: Output, job: dict[str, Any]) -> None:
     """Prints the evaluation that a job released."""
     evaluation = client.evaluation(job["evaluation_id"])
     _show(output, evaluation, receipt=False)

@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from app.cli.arguments import (
     AccountArgument,
+    AttemptOption,
     DatasetArgument,
     ScopeOption,
     check_new,
@@ -19,14 +20,10 @@ from app.cli.arguments import (
     read_bytes,
     read_scope,
 )
-from app.cli.command import Remote, WrongUse, command, one_attempt
+from app.cli.command import Client, Remote, WrongUse, command, one_attempt
 from app.cli.datasets import balance_cells
 from app.cli.output import GIVEN_EARLIER, Output, amount, budget_bar
 from grovekeeper_client.errors import ApiProblem
-
-if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
-    from grovekeeper_client.client import Client
-
 
 MAX_SHOWN_CELLS = 32
 
@@ -39,7 +36,7 @@ class NewCap:
 
     epsilon: Annotated[str, typer.Argument(help="The new lifetime ε, at the account's own δ.", show_default=False)]
     reason: Annotated[str, typer.Option(help="The reason; the entries keep it for good.", show_default=False)]
-    idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None
+    idempotency_key: AttemptOption = None
 
 
 @app.command("show")
@@ -86,7 +83,7 @@ class Stated:
     per: Annotated[str, typer.Option(help="The loss is that of one row or of one unit.")] = "row"
     scope: ScopeOption = None
 
-    def body(self, client: "Client", dataset: str, description: str) -> dict[str, Any]:
+    def body(self, client: Client, dataset: str, description: str) -> dict[str, Any]:
         """The body of the request.
 
         Raises:
@@ -111,7 +108,7 @@ def charge(
     description: Annotated[str, typer.Option(help="What will run; the entries keep it.", show_default=False)],
     stated: Stated,
     quote: Annotated[bool, typer.Option("--quote", help="Quote the price and charge nothing.")] = False,
-    idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
+    idempotency_key: AttemptOption = None,
 ) -> None:
     """Charge a dataset's account for an external mechanism, before it runs. A charge is never given back."""
     output = call.output
@@ -214,7 +211,7 @@ def export(
         output.hint(f"grovekeeper verify {file}")
 
 
-def _all_accounts(client: "Client", output: Output) -> list[dict[str, Any]]:
+def _all_accounts(client: Client, output: Output) -> list[dict[str, Any]]:
     """The accounts whose ledger the key may read. An analyst may read the balance of a dataset, but not the list."""
     try:
         return list(client.balances())

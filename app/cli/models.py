@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from app.cli import problems
-from app.cli.arguments import DatasetArgument, ModelArgument, ReceiptOption, check_new, confirm
+from app.cli.arguments import DatasetArgument, ModelArgument, ReceiptOption, YesOption, check_new, confirm
 from app.cli.command import Remote, WrongUse, command
 from app.cli.problems import ExitCode
 
@@ -90,7 +90,7 @@ def show(call: Remote, model_id: ModelArgument, receipt: ReceiptOption = False) 
 def delete(
     call: Remote,
     model_id: ModelArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Delete a model. Its charge stays."""
     confirm(call.output, f"Delete {model_id} for good?", yes=yes)

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.arguments import DatasetArgument, confirm
+from app.cli.arguments import AttemptOption, DatasetArgument, YesOption, confirm
 from app.cli.command import Remote, command, one_attempt
 from app.cli.datasets import balance_cells, erased
 from app.cli.output import amount
@@ -27,7 +27,7 @@ def create(
     epsilon: Annotated[str, typer.Option(help="Lifetime ε of one person over all datasets.", show_default=False)],
     accountant: Annotated[str, typer.Option(help="pure, zcdp or gdp; that of every dataset.")] = "pure",
     delta: Annotated[str | None, typer.Option(help="δ, for zcdp and gdp.", show_default=False)] = None,
-    idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
+    idempotency_key: AttemptOption = None,
 ) -> None:
     """Open a population without datasets."""
     budget: dict[str, Any] = {"accountant": accountant, "epsilon": epsilon}
@@ -94,7 +94,7 @@ def join(
     call: Remote,
     dataset: DatasetArgument,
     population: PopulationArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """State that a dataset is about the people of a population. This cannot be undone."""
     confirm(call.output, f"{_JOINING}Join {dataset} to {population} for good?", yes=yes)

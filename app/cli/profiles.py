@@ -2,25 +2,24 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from app.cli.arguments import (
+    AttemptOption,
     DatasetArgument,
     DeltaOption,
     PurposeOption,
     ReceiptOption,
     ScopeOption,
+    WaitOption,
     as_typed,
     read_scope,
 )
-from app.cli.command import Remote, command, one_attempt
+from app.cli.command import Client, Remote, command, one_attempt
 from app.cli.quotes import show_quote
 from app.cli.training import price_of, read_parameters, show_accepted
-
-if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
-    from grovekeeper_client.client import Client
 
 app = typer.Typer(help="Release profiles of datasets, and look at them.", no_args_is_help=True)
 
@@ -42,7 +41,7 @@ class ProfileOptions:
         """These options as a user types them."""
         return as_typed([self.dataset], vars(self) | {"dataset": None})
 
-    def to_json(self, client: "Client") -> dict[str, Any]:
+    def to_json(self, client: Client) -> dict[str, Any]:
         """The body. ε and δ are sent as they were typed, never converted to a float."""
         return {
             "epsilon": self.epsilon,
@@ -71,8 +70,8 @@ def release(
     request: ProfileOptions,
     name: Annotated[str | None, typer.Option(help="A name for the profile.", show_default=False)] = None,
     purpose: PurposeOption = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the job.")] = False,
-    idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
+    wait: WaitOption = False,
+    idempotency_key: AttemptOption = None,
 ) -> None:
     """Reserve budget and release a profile, which later jobs reuse with --profile at no privacy cost."""
     with call.client() as client:

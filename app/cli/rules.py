@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.arguments import DatasetArgument, JobArgument, confirm
+from app.cli.arguments import DatasetArgument, JobArgument, YesOption, confirm
 from app.cli.command import Remote, WrongUse, command
 from app.cli.output import Output, amount
 
@@ -83,7 +83,7 @@ def set_rules(call: Remote, dataset: DatasetArgument, options: RuleOptions) -> N
 def confirm_rules(
     call: Remote,
     dataset: DatasetArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Put looser rules in force that another owner proposed."""
     with call.client() as client:

@@ -8,12 +8,13 @@ from fractions import Fraction
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from app.cli import problems
 from app.cli.arguments import (
+    AttemptOption,
     DatasetArgument,
     DeltaOption,
     PurposeOption,
@@ -22,14 +23,11 @@ from app.cli.arguments import (
     as_typed,
     read_scope,
 )
-from app.cli.command import Remote, WrongUse, command, one_attempt
+from app.cli.command import Client, Remote, WrongUse, command, one_attempt
 from app.cli.output import NO_PRIVACY, Output, amount, console
 from app.cli.problems import ExitCode
 from app.cli.quotes import show_quote
 from grovekeeper_client.errors import REASONS
-
-if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
-    from grovekeeper_client.client import Client
 
 _DONE = {"train": "trained model", "profile": "released profile", "evaluation": "released evaluation"}
 _SHOWN_BY = {"train": "models", "profile": "profiles", "evaluation": "evaluations"}
@@ -86,7 +84,7 @@ class PlanOptions:
         algorithm = None if self.algorithm == "auto" else self.algorithm
         return as_typed([self.dataset], vars(self) | {"dataset": None, "algorithm": algorithm})
 
-    def to_json(self, client: "Client") -> dict[str, Any]:
+    def to_json(self, client: Client) -> dict[str, Any]:
         """The body of ``POST /plans``. ε and δ are sent as they were typed, never converted to a float.
 
         Raises:
@@ -108,7 +106,7 @@ class PlanOptions:
             **self._unlabelled(client),
         }
 
-    def at_largest(self, client: "Client") -> "PlanOptions":
+    def at_largest(self, client: Client) -> "PlanOptions":
         """These options at the largest ε that fits now.
 
         Raises:
@@ -121,7 +119,7 @@ class PlanOptions:
             raise WrongUse(f"{self.dataset} is public: every ε fits, and nothing is charged")
         return replace(self, epsilon=quote["largest_that_fits"])
 
-    def _unlabelled(self, client: "Client") -> dict[str, Any]:
+    def _unlabelled(self, client: Client) -> dict[str, Any]:
         given = {"epsilon": self.unlabelled_epsilon, "delta": self.unlabelled_delta, "scope": self.unlabelled_scope}
         if self.unlabelled is None:
             if any(value is not None for value in given.values()):
@@ -222,7 +220,7 @@ def train(
     name: Annotated[str | None, typer.Option(help="A name for the model.", show_default=False)] = None,
     purpose: PurposeOption = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the job, with a progress bar.")] = False,
-    idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
+    idempotency_key: AttemptOption = None,
 ) -> None:
     """Reserve budget and train a forest."""
     with call.client() as client:
@@ -233,7 +231,7 @@ def train(
 
 
 def show_accepted(
-    client: "Client",
+    client: Client,
     accepted: dict[str, Any],
     output: Output,
     *,
@@ -262,7 +260,7 @@ def show_accepted(
     output.hint(f"grovekeeper jobs show {accepted['job_id']} --wait")
 
 
-def follow(client: "Client", job_id: str, output: Output) -> dict[str, Any]:
+def follow(client: Client, job_id: str, output: Output) -> dict[str, Any]:
     """Waits for a job with a progress bar of finished trees, if it grows any; returns it in its last state."""
     from grovekeeper_client import progress
 
