@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
-from app.ledger import caps
+from app.ledger import caps, external
 from app.ledger.admission import Population
 from app.ledger.limit import Limit
 from app.ledger.tables import PopulationRow
@@ -22,6 +22,11 @@ from app.wire import odds_words
 _ONE_OF_SEVERAL = (
     "It is about this dataset alone. The dataset belongs to the population {name!r}; people who are also in other "
     "datasets of that population are protected at the population's own guarantee."
+)
+
+_RESTS_ON_ATTESTERS = (
+    "A part of what was charged was for mechanisms outside the service, so the guarantee also rests on what was "
+    "attested about them, which the service cannot check."
 )
 
 _LARGE_EPSILON = 10
@@ -65,6 +70,13 @@ def of_population(guarantee: dict[str, Any], population: str | None) -> dict[str
     return {**guarantee, "text": f"{guarantee['text']} {sentence}"}
 
 
+def of_attested(session: Session, dataset_id: str, guarantee: dict[str, Any]) -> dict[str, Any]:
+    """The guarantee of an account, with a sentence about external mechanisms where it was charged for one."""
+    if external.count(session, dataset_id) == 0:
+        return guarantee
+    return {**guarantee, "text": f"{guarantee['text']} {_RESTS_ON_ATTESTERS}"}
+
+
 def of_charged(session: Session, dataset: Dataset, *, amount: int, output: Output) -> dict[str, Any]:
     """The guarantee of what a job will release: its charge, and the guarantee of the dataset's account.
 
@@ -104,7 +116,7 @@ def today_of_each(session: Session, outputs: Sequence[tuple[str, dict[str, Any]]
     """The present guarantees of several outputs, each with the dataset whose account paid; see :func:`today`."""
     datasets = catalog.of_each(session, sorted({dataset_id for dataset_id, _ in outputs}))
     accounts = {
-        dataset_id: guarantee_of(datasets[dataset_id], limit)
+        dataset_id: of_attested(session, dataset_id, guarantee_of(datasets[dataset_id], limit))
         for dataset_id, limit in caps.printable_of_each(session, list(datasets)).items()
     }
     return [

@@ -62,6 +62,23 @@ def test_the_running_balance_leads_from_nothing_to_the_balance(idle_server: Serv
     assert pages == whole
 
 
+def test_a_guarantee_says_that_it_rests_on_what_was_attested(server: Server) -> None:
+    """On the page, in the API, and so in the command, which prints the text; and on a card of an earlier model."""
+    dataset = server.uploaded()["id"]
+    admin, browser = server.admin.http, signed_in(server, server.admin)
+    model = server.trained(dataset)["model_id"]
+
+    def texts() -> list[str]:
+        answers = [admin.get(path).json() for path in (f"/ledger/{dataset}", f"/models/{model}")]
+        return [*(answer["guarantee"]["text"] for answer in answers), browser.get(f"/ui/ledger/{dataset}").text]
+
+    assert not any("attested" in text for text in texts()[:2])
+    answer = admin.post(f"/ledger/{dataset}/reservations", json=EXTERNAL, headers=new_idempotency_key())
+    assert answer.status_code == 201, answer.text
+    sentence = "so the guarantee also rests on what was attested about them, which the service cannot check."
+    assert all(text.count(sentence) == 1 for text in texts())
+
+
 def test_entries_are_searched_by_job_key_and_cell(idle_server: Server) -> None:
     dataset, job = _busy(idle_server)
     browser = signed_in(idle_server, idle_server.admin)

@@ -16,7 +16,7 @@ from app.ledger.admission import CellBalance, Population
 from app.ledger.limit import Limit
 from app.ledger.tables import PopulationRow
 from app.privacy.composition import Cell
-from app.services.guarantees import guarantee_of, population_guarantee
+from app.services.guarantees import guarantee_of, of_attested, population_guarantee
 from app.services.installation import Installation
 from app.services.ledger.accounts import Account, find_account
 from app.services.pages import PageRequest, page_of
@@ -116,13 +116,14 @@ def _of_dataset(
         for partition in dataset.partitions.declared
     ]
     allowance = stored_rules.allowance(session, dataset.id, principal.key_id)
+    limit = caps.printable_at(highest, cap=detail.balance.cap, load=detail.load)
     balance = replace(detail.balance, room=allowance.at_most(detail.balance.room))
     return AccountBalance.model_validate(
         {
             **_members(Account(dataset), balance),
             "scope": {name: list(listed) for name, listed in box.items()},
             "partitions": partitions,
-            "guarantee": guarantee_of(dataset, caps.printable_at(highest, cap=detail.balance.cap, load=detail.load)),
+            "guarantee": of_attested(session, dataset.id, guarantee_of(dataset, limit)),
             "delta_set_aside": None if delta is None else _delta(delta),
         }
     )
