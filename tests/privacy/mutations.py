@@ -1,0 +1,369 @@
+"""Generates careless changes from the source of the modules that price, draw and charge.
+
+A module *draws* if it calls a mechanism of ``Randomness`` or passes a ``randomness`` on, and *prices* if it constructs
+a part of an event. In such a module every expression is changed from which an argument of such a call follows: the
+call's own arguments, assignments to the names in them, tests of the branches and iterations of the loops around them,
+and functions of the module that they call. In the modules of ``WHOLE`` everything is changed.
+"""
+
+import ast
+import copy
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+WHOLE: Final = (
+    "app.forests.algorithms.nbrt.boosted_rows",
+    "app.forests.algorithms.nbrt.first_split",
+    "app.forests.algorithms.nbrt.scales",
+    "app.forests.noise.paid",
+    "app.ledger.admission",
+    "app.privacy.accountants.",
+    "app.privacy.calibration",
+    "app.privacy.prices",
+    "app.services.execution.paid",
+)
+"""Modules (or beginnings of their names) whose functions all decide about scales or charges."""
+
+LEFT_OUT: Final = (
+    "app.forests.algorithms.nbrt.random_trees",
+    "app.forests.kernels.",
+    "app.forests.only_answer",
+    "app.privacy.events",
+    "app.privacy.receipts",
+)
+"""Trees that are drawn without rows, compiled loops, whose tests compare them with plain Python, and modules that
+describe events which others priced."""
+
+DRAWS: Final = {"permute_and_flip", "select_exponential", "discrete_laplace", "rounded_gaussian"}
+NOISE: Final = {"discrete_laplace", "rounded_gaussian"}
+EVENTS: Final = {"Part", "Sequential", "Parallel", "DiscreteLaplace", "RoundedGaussian", "PermuteAndFlip"} | {
+    "ExponentialMechanism"
+}
+_OTHER_COMPARISONS: Final = {
+    ast.Lt: (ast.LtE, ast.GtE),
+    ast.LtE: (ast.Lt, ast.Gt),
+    ast.Gt: (ast.GtE, ast.LtE),
+    ast.GtE: (ast.Gt, ast.Lt),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+    ast.In: (ast.NotIn,),
+    ast.NotIn: (ast.In,),
+}
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Change(NamedTuple):
+    """A node of a module's tree, by its place in ``ast.walk``, and the source that replaces it."""
+
+    place: int
+    source: str
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One careless change.
+
+    Attributes:
+        module: dotted name.
+        scope: function, method or constant of the module.
+        key: module, scope, source before and after, and a number where a scope repeats them. No line number, so that
+            the key lives as long as the expression.
+        change: what :func:`source_of` needs.
+    """
+
+    module: str
+    scope: str
+    key: str
+    change: Change
+
+
+def modules() -> list[str]:
+    """The modules that price, draw or charge."""
+    names = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in sorted((ROOT / "app").rglob("*.py"))
+        if path.name != "__init__.py"
+    ]
+    return [name for name in names if name.startswith(WHOLE) or (not name.startswith(LEFT_OUT) and _acts(name))]
+
+
+def file_of(module: str) -> Path:
+    """The source file of a module."""
+    return ROOT.joinpath(*module.split(".")).with_suffix(".py")
+
+
+def mutants_of(module: str) -> list[Mutant]:
+    """All careless changes of a module."""
+    tree = ast.parse(file_of(module).read_text())
+    places = {node: place for place, node in enumerate(ast.walk(tree))}
+    seen, mutants = Counter[str](), list[Mutant]()
+    for scope, owner in _scopes(tree):
+        for node in _changed(owner, tree, is_whole=module.startswith(WHOLE)):
+            for source in _replacements(node):
+                key = f"{module}:{scope} | {_words(node)} | {' '.join(source.split())}"
+                seen[key] += 1
+                key = key if seen[key] == 1 else f"{key} #{seen[key]}"
+                mutants.append(Mutant(module, scope, key, Change(places[node], source)))
+    return mutants
+
+
+def tree_of(mutant: Mutant) -> ast.Module:
+    """The tree of the module with the change."""
+    tree = ast.parse(file_of(mutant.module).read_text())
+    old = list(ast.walk(tree))[mutant.change.place]
+    new: ast.AST = ast.parse(mutant.change.source).body[0]
+    if isinstance(old, ast.expr):
+        assert isinstance(new, ast.Expr)
+        new = new.value
+    for node in ast.walk(new):
+        ast.copy_location(node, old)
+    for parent in ast.walk(tree):
+        for name, value in ast.iter_fields(parent):
+            if value is old:
+                setattr(parent, name, new)
+            elif isinstance(value, list) and any(member is old for member in value):
+                value[:] = [new if member is old else member for member in value]
+    return ast.fix_missing_locations(tree)
+
+
+def _acts(module: str) -> bool:
+    return any(_is_sink(node) for node in ast.walk(ast.parse(file_of(module).read_text())))
+
+
+def _is_sink(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    name = _name(node.func)
+    passed = [*node.args, *(keyword.value for keyword in node.keywords)]
+    return (
+        name in DRAWS
+        or (name in EVENTS and isinstance(node.func, ast.Name))
+        or (any(isinstance(value, ast.Name) and value.id == "randomness" for value in passed))
+        or any(isinstance(value, ast.Attribute) and value.attr in DRAWS for value in passed)
+    )
+
+
+def _name(function: ast.expr) -> str:
+    return function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
+
+
+def _scopes(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
+    """Functions, methods and constants, with their qualified names."""
+    for statement in tree.body:
+        if isinstance(statement, ast.ClassDef):
+            for member in statement.body:
+                if isinstance(member, _Function):
+                    yield f"{statement.name}.{member.name}", member
+        elif isinstance(statement, _Function):
+            yield statement.name, statement
+        elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            yield statement.targets[0].id, statement
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
+            yield statement.target.id, statement
+
+
+def _changed(owner: ast.stmt, tree: ast.Module, *, is_whole: bool) -> list[ast.AST]:
+    """The nodes of a scope that are changed, without its docstring, annotations and messages of errors."""
+    if not isinstance(owner, _Function):
+        used = {scope for scope, _ in _scopes(tree) if scope in _used_names(tree, is_whole=is_whole)}
+        target = owner.targets[0] if isinstance(owner, ast.Assign) else owner.target  # type: ignore[attr-defined]
+        return list(_inside(owner.value)) if target.id in used else []  # type: ignore[attr-defined]
+    if is_whole:
+        roots: list[ast.AST] = list(owner.body)
+    else:
+        roots = _slice(owner, everything=owner.name in _used_names(tree, is_whole=False))
+    nodes = dict[ast.AST, None]()
+    for root in roots:
+        nodes |= dict.fromkeys(_inside(root))
+    return list(nodes)
+
+
+def _inside(root: ast.AST) -> Iterator[ast.AST]:
+    """The nodes below a node that run, in order."""
+    if isinstance(root, ast.Raise | ast.JoinedStr) or (
+        isinstance(root, ast.Expr) and isinstance(root.value, ast.Constant)
+    ):
+        return
+    yield root
+    for name, value in ast.iter_fields(root):
+        if name in {"annotation", "returns", "decorator_list", "pattern", "args"} and not isinstance(root, ast.Call):
+            continue
+        for member in value if isinstance(value, list) else [value]:
+            if isinstance(member, ast.match_case):
+                yield from (node for statement in member.body for node in _inside(statement))
+                yield from () if member.guard is None else _inside(member.guard)
+            elif isinstance(member, ast.AST):
+                yield from _inside(member)
+
+
+def _slice(function: ast.AST, *, everything: bool) -> list[ast.AST]:
+    """The expressions of a function from which the arguments of its draws and events follow."""
+    parents = {child: parent for parent in ast.walk(function) for child in ast.iter_child_nodes(parent)}
+    roots: list[ast.AST] = [node for node in ast.walk(function) if _is_sink(node)]
+    if everything:
+        roots += [node for node in ast.walk(function) if isinstance(node, ast.Return)]
+    chosen = dict[ast.AST, None]()
+    while roots:
+        root = roots.pop()
+        if root in chosen:
+            continue
+        chosen[root] = None
+        names = {node.id for node in ast.walk(root) if isinstance(node, ast.Name)}
+        for node in ast.walk(function):
+            targets = getattr(node, "targets", [getattr(node, "target", None)])
+            written = {
+                name.id for target in targets if target for name in ast.walk(target) if isinstance(name, ast.Name)
+            }
+            if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and written & names:
+                roots.append(node)
+            elif isinstance(node, ast.For | ast.comprehension) and written & names:
+                roots.append(node.iter)
+        node = root
+        while node in parents and node is not function:
+            node = parents[node]
+            if isinstance(node, ast.If | ast.While | ast.IfExp):
+                roots.append(node.test)
+            elif isinstance(node, ast.For):
+                roots.append(node.iter)
+            elif isinstance(node, ast.comprehension | ast.BinOp):
+                roots.append(node)
+            elif isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp):
+                roots += [generator.iter for generator in node.generators]
+                roots += [test for generator in node.generators for test in generator.ifs]
+    return list(chosen)
+
+
+_USED = dict[int, set[str]]()
+
+
+def _used_names(tree: ast.Module, *, is_whole: bool) -> set[str]:
+    """Constants and functions of a module that the sinks of the module read."""
+    if id(tree) in _USED:
+        return _USED[id(tree)]
+    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, _Function)}
+    names = set[str]()
+    pending: list[ast.AST] = list(tree.body) if is_whole else [node for node in ast.walk(tree) if _is_sink(node)]
+    if not is_whole:
+        for function in functions.values():
+            if any(_is_sink(node) for node in ast.walk(function)):
+                pending += _slice(function, everything=False)
+    while pending:
+        for node in ast.walk(pending.pop()):
+            name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
+            if name is not None and name not in names:
+                names.add(name)
+                if name in functions:
+                    pending += _slice(functions[name], everything=True)
+    _USED.clear()
+    _USED[id(tree)] = names
+    return names
+
+
+def _words(node: ast.AST) -> str:
+    text = ast.unparse(node.test if isinstance(node, ast.If) else node)
+    return " ".join(text.split())[:160]
+
+
+def _replacements(node: ast.AST) -> Iterator[str]:  # noqa: C901 - one line for each kind of change
+    """Sources that a careless hand might write in the place of a node."""
+    match node:
+        case ast.Constant(value=int() as value) if not isinstance(value, bool):
+            yield str(value + 1)
+            if value > 0:
+                yield str(value - 1)
+            if value > 2:
+                yield str(2 * value)
+        case ast.BinOp(left, operator, right):
+            first, second = ast.unparse(left), ast.unparse(right)
+            match operator:
+                case ast.Add() | ast.Sub():
+                    # Noise is symmetric.
+                    if not any(isinstance(side, ast.Call) and _name(side.func) in NOISE for side in (left, right)):
+                        yield f"({first}) {'-' if isinstance(operator, ast.Add) else '+'} ({second})"
+                    yield first
+                case ast.Mult():
+                    yield first
+                    yield second
+                case ast.Div() | ast.FloorDiv() | ast.Pow() | ast.LShift() | ast.RShift() | ast.Mod():
+                    yield first
+        case ast.Compare(left, [operator], [right]):
+            for other in _OTHER_COMPARISONS[type(operator)]:
+                yield ast.unparse(ast.Compare(left, [other()], [right]))
+        case ast.BoolOp(operator, values):
+            other_operator = ast.Or() if isinstance(operator, ast.And) else ast.And()
+            yield ast.unparse(ast.BoolOp(other_operator, values))
+            for index in range(len(values) if len(values) > 2 else 0):
+                yield ast.unparse(ast.BoolOp(operator, [*values[:index], *values[index + 1 :]]))
+            if len(values) == 2:
+                yield from map(ast.unparse, values)
+        case ast.UnaryOp(ast.USub() | ast.Not(), operand):
+            yield ast.unparse(operand)
+        case ast.IfExp(_, body, other):
+            yield from (ast.unparse(body), ast.unparse(other))
+        case ast.If(body=[ast.Raise()], orelse=[]):
+            yield "pass"
+        case ast.AugAssign():
+            yield "pass"
+        case ast.Subscript(value, ast.Name() as index, ast.Load()) if index.id.islower():
+            yield f"{ast.unparse(value)}[0]"
+        case ast.Call():
+            yield from _calls(node)
+
+
+def _calls(call: ast.Call) -> Iterator[str]:  # noqa: C901 - as above
+    name, function = _name(call.func), call.func
+    places: list[tuple[int | str, ast.expr]] = [
+        *(pair for pair in enumerate(call.args) if not isinstance(pair[1], ast.Starred)),
+        *((keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg is not None),
+    ]
+    if name in {"min", "max"} and (call.args or isinstance(function, ast.Attribute)):
+        changed, other = "max" if name == "min" else "min", copy.deepcopy(call)
+        other.func = (
+            ast.Attribute(function.value, changed) if isinstance(function, ast.Attribute) else ast.Name(changed)
+        )
+        yield ast.unparse(other)
+    elif name == "range":
+        end = len(call.args) - 1 if len(call.args) < 3 else 1
+        yield from _near(call, end, call.args[end])
+    elif name in DRAWS:
+        yield f"globals().setdefault({ast.unparse(call)[:60]!r}, {ast.unparse(call)})"  # the first draw serves all
+        for place, value in places:
+            if place in {"inverse_scale", "utilities"} or (place == 0 and name not in NOISE):
+                yield _with(call, place, f"2 * ({ast.unparse(value)})")
+            elif place == "scale_bits":
+                yield from _near(call, place, value)
+    elif name in EVENTS:
+        for place, value in places:
+            if place in {"times", "coordinates", "max_candidates"} or (name == "Part" and place == 0):
+                yield from _near(call, place, value)
+            elif isinstance(place, str) and place not in {"over", "adjacency"}:
+                yield _with(call, place, f"2 * ({ast.unparse(value)})")
+                yield _with(call, place, f"({ast.unparse(value)}) / 2")
+        if name == "Sequential" and len(call.args) == 1:
+            yield f"__import__('app.privacy.events', fromlist=['x']).Parallel('trees', {ast.unparse(call.args[0])})"
+    elif name not in {"isinstance", "partial", "replace", "zip", "getattr"} and len(call.args) >= 2:
+        other = copy.deepcopy(call)
+        other.args[:2] = reversed(other.args[:2])
+        yield ast.unparse(other)
+
+
+def _near(call: ast.Call, place: int | str, count: ast.expr) -> Iterator[str]:
+    """The call with one less and one more at a place."""
+    yield _with(call, place, f"({ast.unparse(count)}) - 1")
+    yield _with(call, place, f"({ast.unparse(count)}) + 1")
+
+
+def _with(call: ast.Call, place: int | str, source: str) -> str:
+    """The call with another argument at a place or for a keyword."""
+    other, value = copy.deepcopy(call), ast.parse(source, mode="eval").body
+    if isinstance(place, int):
+        other.args[place] = value
+    else:
+        next(keyword for keyword in other.keywords if keyword.arg == place).value = value
+    return ast.unparse(other)
