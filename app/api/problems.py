@@ -74,7 +74,7 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.IdempotencyKeyReused: ProblemType(422, "idempotency-key-reused", "The key came with another body"),
     errors.NotSupported: ProblemType(422, "not-supported", "Not supported yet"),
     errors.TooManyRequests: ProblemType(429, "too-many-requests", "Too many requests"),
-    errors.BalanceMismatch: ProblemType(503, "balance-mismatch", "The balance differs from the entries"),
+    errors.BalanceMismatch: ProblemType(503, "balance-mismatch", "The account differs from its entries"),
     errors.Unavailable: ProblemType(503, "unavailable", "Not ready"),
 }
 INFERENCE_PATHS = "/v2"

@@ -30,7 +30,6 @@ from app.services import leases
 from app.services.datasets.erase_due import erase_due
 from app.services.installation import Installation
 from app.services.keys import record_uses
-from app.services.ledger.balance_checks import check_balances
 from app.services.ledger.heads import Heads, HeadWriter
 from app.services.preparation import prepare as prepare_requests
 from app.services.webhooks.deliver import deliver_due
@@ -122,9 +121,6 @@ def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
 
         return run
 
-    def check(stopping: threading.Event) -> None:
-        check_balances(installation, stopping=stopping)
-
     def deliver(stopping: threading.Event) -> None:
         deliver_due(installation, stopping=stopping)
 
@@ -148,7 +144,6 @@ def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
         Periodic("authority lease", when_current(lease), interval_s=limits.LEASE_INTERVAL_S),
         Periodic("webhooks", when_current(deliver, confirms=True), interval_s=limits.WEBHOOK_INTERVAL_S),
         Periodic("last uses", when_current(record), interval_s=limits.LAST_USES_INTERVAL_S),
-        Periodic("balances", when_current(check), interval_s=limits.BALANCE_CHECK_INTERVAL_S),
         Periodic("copies", when_current(tidy), interval_s=limits.COPIES_INTERVAL_S),
         Periodic("erasures", when_current(erase, confirms=True), interval_s=limits.ERASURE_INTERVAL_S),
     ]

@@ -293,13 +293,6 @@ DATABASE_SILENCE_S = 30
 DATABASE_WRITE_WAIT_S = 30.0
 """Seconds that a writer waits for the other writers of a SQLite file: threads of its process, then ``busy_timeout``."""
 
-# Comparison of balances with entries
-
-MAX_ENTRIES_VERIFIED_AT_ONCE = 2_000
-"""Entries of one account that a transaction verifies; while more are missing, the account's admissions answer 503."""
-BALANCE_CHECK_INTERVAL_S = 60.0
-"""Seconds between two comparisons of all accounts of an API process with their entries."""
-
 # Webhooks
 
 MAX_WEBHOOKS = 10

@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any
 
 from app.core import amounts
-from app.ledger import state
 from app.ledger.tables import AccountRow
 from app.privacy import accountants
 from app.privacy.accountants.accountant import steps_down
@@ -30,7 +29,7 @@ def of_account(row: AccountRow) -> dict[str, Any]:
         "delta": row.delta,
         "adjacency": row.adjacency,
         "privacy_unit": row.privacy_unit,
-        "partitions": state.partitions_of(row).to_json(),
+        "partitions": row.partitions,
     }
     return facts if row.delta_set_aside is None else {**facts, "delta_set_aside": row.delta_set_aside}
 

@@ -101,8 +101,16 @@ class AccountState:
 
         Among equal loads, declared categories come before OTHER and MISSING, then canonical order decides.
         """
+        if not scope:
+            return self.whole
         loads = self._loads(scope)
         return self._with_declared_cells(self._balance(loads.largest(), loads), scope)
+
+    @cached_property
+    def whole(self) -> CellBalance:
+        """The tightest joint cell of the whole account."""
+        loads = self._loads({})
+        return self._with_declared_cells(self._balance(loads.largest(), loads), {})
 
     def by_cell(self, scope: Scope) -> tuple[CellBalance, dict[str, list[CellBalance]]]:
         """The tightest joint cell of a scope, and of every cell of every partition inside the scope."""
@@ -116,7 +124,7 @@ class AccountState:
         bound = self.bound
         if bound is None or bound.is_tight or bound.load + amount <= self.cap or not scope:
             return self
-        return replace(self, bound=Bound(self.tightest({}).load, is_tight=True))
+        return replace(self, bound=Bound(self.whole.load, is_tight=True))
 
     def is_room_everywhere(self, amount: int) -> bool:
         """Whether an amount is known to fit into every joint cell."""
@@ -303,7 +311,7 @@ class Budgets:
         if room.population is None:
             return self._with(request.account_id, account), None
         accounts = {**self.accounts, request.account_id: account}
-        whole = account.tightest({})
+        whole = account.whole
         before = room.population.loads[request.account_id]
         whole = whole.at_most(max(before, room.tightest.load + request.amount))
         total = MemberTotal(whole.load, whole.reserved, whole.is_exact)

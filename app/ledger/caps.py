@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from app.ledger import chain, control, population_totals, reconciliation, repository, state
+from app.ledger import chain, control, repository, state
 from app.ledger.admission import Population
 from app.ledger.entries import EntryKind
 from app.ledger.limit import Limit
@@ -24,7 +24,7 @@ def in_force(session: Session, account_id: str) -> int:
     Raises:
         NotFound: no such account.
     """
-    return repository.locked_account(session, account_id).cap
+    return state.of(session, repository.locked_account(session, account_id)).cap
 
 
 def change(session: Session, account_id: str, cap: int, *, reason: str, actor: str) -> None:
@@ -46,10 +46,7 @@ def change(session: Session, account_id: str, cap: int, *, reason: str, actor: s
         BalanceMismatch: the account's balance differs from its entries.
     """
     row = repository.locked_account(session, account_id)
-    assert row.cap != CLOSED, "a closed account stays closed"
-    reconciliation.confirm_account(session, row)
-    is_used = state.is_used(session, account_id) or population_totals.of_population(session, account_id).together > 0
-    row.cap, row.highest_cap = cap, max(row.highest_cap, cap) if is_used else cap
+    assert state.of(session, row).cap != CLOSED, "a closed account stays closed"
     entry = chain.append(session, row, chain.NewEntry(EntryKind.CAP, cap, actor=actor, details={"reason": reason}))
     control.record(session, EntryKind.CAP_CHANGED, actor=actor, account=account_id, sequence=entry.sequence)
 
@@ -66,7 +63,6 @@ def close(session: Session, account_id: str, *, reason: str, actor: str) -> None
         actor: as the control chain names the actor.
     """
     row = repository.locked_account(session, account_id)
-    row.cap = CLOSED
     chain.append(session, row, chain.NewEntry(EntryKind.CAP, CLOSED, actor=actor, details={"reason": reason}))
 
 
@@ -95,9 +91,12 @@ def printable(session: Session, account_id: str) -> Limit:
 def printable_of_each(session: Session, account_ids: Sequence[str]) -> dict[str, Limit]:
     """The :func:`printable_at` limits of several accounts, by id. Only ``pure`` accounts need their loads."""
     rows = {row.id: row for row in repository.accounts(session, account_ids)}
-    states = state.read(session, [row for row in rows.values() if row.accountant == pure.NAME])
-    loads = {account_id: account.tightest({}).load for account_id, account in states.items()}
-    return {row.id: printable_at(Limit.of(row), cap=row.cap, load=loads.get(row.id, 0)) for row in rows.values()}
+    limits = {}
+    for row in rows.values():
+        now = state.of(session, row)
+        load = now.budget.whole.load if row.accountant == pure.NAME else 0
+        limits[row.id] = printable_at(Limit.of(row, now.highest_cap), cap=now.cap, load=load)
+    return limits
 
 
 def printable_of(population: Population, highest: Limit) -> Limit:

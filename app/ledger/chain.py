@@ -7,9 +7,10 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.core import clock
+from app.core.errors import BalanceMismatch
 from app.db.unit_of_work import transaction_time
-from app.ledger import repository
-from app.ledger.entries import FIRST_PREVIOUS_HASH, Entry, EntryKind
+from app.ledger import repository, state
+from app.ledger.entries import CONTROL_CHAIN, Entry, EntryKind
 from app.ledger.log import Log
 from app.ledger.tables import AccountRow, ReservationRow
 from app.privacy import accountants
@@ -48,33 +49,41 @@ def of_reservation(kind: EntryKind, reservation: ReservationRow, *, actor: str) 
 
 
 def is_intact(session: Session, account_id: str) -> bool:
-    """Whether every entry of an account has its hash and names the hash of the entry before."""
-    row, sequence, last_hash = repository.account(session, account_id), 0, FIRST_PREVIOUS_HASH
-    while entries := repository.entries(session, account_id, after=sequence, limit=_READ_AT_ONCE):
+    """Whether every entry of an account, from the first on, follows the entries before it, up to the head."""
+    row = repository.account(session, account_id)
+    after = state.State(account_id)
+    while entries := repository.entries(session, account_id, after=after.sequence, limit=_READ_AT_ONCE):
         for entry in entries:
-            follows = entry.sequence == sequence + 1 and entry.previous_hash == last_hash
-            if not follows or entry.sealed().hash != entry.hash:
+            try:
+                after.take(entry)
+            except BalanceMismatch:
                 return False
-            sequence, last_hash = entry.sequence, entry.hash
         session.expunge_all()
-    return (row.last_sequence, row.last_hash) == (sequence, last_hash)
+    return (row.last_sequence, row.last_hash) == (after.sequence, after.hash)
 
 
 def append(session: Session, row: AccountRow, new_entry: NewEntry, *, not_before: str = "") -> Entry:
     """Writes the next entry of an account whose row the caller has locked; returns it with its hash."""
-    entry = extend(session, row, new_entry, not_before=not_before)
-    write(session, [(row.id, entry)])
-    return entry
+    entries = extend(session, row, new_entry, not_before=not_before)
+    write(session, entries)
+    return entries[0][1]
 
 
-def extend(session: Session, row: AccountRow, new_entry: NewEntry, *, not_before: str = "") -> Entry:
-    """Seals the next entry of an account and moves the head to it, in memory; the caller writes it before the commit.
+def extend(session: Session, row: AccountRow, new_entry: NewEntry, *, not_before: str = "") -> list[tuple[str, Entry]]:
+    """Seals the next entry of an account and moves its state and its head, in memory; the caller writes it before the
+    commit.
 
     Args:
         session: of the transaction, whose time the entry states.
         row: the account, which the caller has locked.
         new_entry: the content of the entry.
         not_before: a time in another account's chain that the entry follows, whatever the clock says.
+
+    Returns:
+        The entry and, at its turn, the entry that states the state after it, each with the id of the account.
+
+    Raises:
+        BalanceMismatch: the entry cannot follow the entries before it; nothing may be committed.
     """
     entry = Entry(
         sequence=row.last_sequence + 1,
@@ -89,8 +98,12 @@ def extend(session: Session, row: AccountRow, new_entry: NewEntry, *, not_before
         places=accountants.by_name(row.accountant).PLACES,
         details=new_entry.details or None,
     ).sealed()
+    after = None if row.id == CONTROL_CHAIN else state.written(session, row, entry)
     row.last_sequence, row.last_hash, row.last_at = entry.sequence, entry.hash, entry.at
-    return entry
+    if after is None or (entry.sequence + 1) % state.STATE_EVERY:
+        return [(row.id, entry)]
+    stated = NewEntry(EntryKind.STATE, 0, actor=new_entry.actor, details={"state": after.to_json()})
+    return [(row.id, entry), *extend(session, row, stated, not_before=entry.at)]
 
 
 def write(session: Session, entries: Sequence[tuple[str, Entry]]) -> None:

@@ -5,13 +5,12 @@ which counts as charged in every joint cell. So the outputs about the rows that 
 uploaded again share one cap, whoever is in both (docs/proofs/accounting.md A8).
 """
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.core.errors import AccountDiffers, Unavailable
-from app.ledger import account_facts, chain, population_totals, reconciliation, repository, state
-from app.ledger.entries import OPENING_LOAD_SEQUENCE, EntryKind
-from app.ledger.tables import AccountRow, EntryRow
+from app.ledger import account_facts, chain, populations, repository, state
+from app.ledger.entries import EntryKind
+from app.ledger.tables import AccountRow
 
 
 def continue_account(
@@ -39,15 +38,20 @@ def continue_account(
         BalanceMismatch: the balance of the erased dataset differs from its entries.
     """
     erased, account = repository.locked_account(session, erased_id), repository.locked_account(session, account_id)
-    reconciliation.confirm_account(session, erased)
-    if repository.open_reservations(session, erased_id):
+    before = state.of(session, erased)
+    if before.reservations:
         raise Unavailable("the reservations of the erased dataset of this name are still being given back")
-    member = population_totals.members(session, [erased_id]).get(erased_id)
-    load = state.tightest(session, erased, {}).load if member is None else member.load
+    joined = populations.id_of(session, erased_id)
+    if joined is None:
+        load = before.budget.whole.load
+    else:
+        load = state.of(session, repository.account(session, joined)).loads[erased_id]
     if not load:
         return False
     differs = _differences(account, erased)
-    if member is not None and member.population_id != population_id:
+    if not differs and state.of(session, account).cap > before.cap:
+        differs = ("cap",)  # caps of different units, or converted at different δ, do not compare
+    if joined not in (None, population_id):
         differs = (*differs, "population")
     if differs:
         raise AccountDiffers(dataset=erased.id, dataset_name=erased.name, differs=differs)
@@ -55,43 +59,22 @@ def continue_account(
         "dataset": erased.id,
         "sequence": erased.last_sequence,
         "hash": erased.last_hash,
-        "highest_cap": account_facts.amount_text(erased.accountant, erased.highest_cap),
+        "highest_cap": account_facts.amount_text(erased.accountant, before.highest_cap),
     }
-    delta = 0
     if erased.delta_set_aside is not None:
-        delta = min(
-            state.tightest_delta(session, erased, {}).charged, account_facts.delta_steps(erased.delta_set_aside)
-        )
-        continued["delta"] = account_facts.delta_text(delta)
-    account.highest_cap = max(account.cap, erased.highest_cap)
-    state.move(session, account.id, {}, charged=load, delta_charged=delta)
+        set_aside = account_facts.delta_steps(erased.delta_set_aside)
+        continued["delta"] = account_facts.delta_text(min(before.tightest_delta({}).charged, set_aside))
     # Not before the erased dataset's last entry, whose clock may have been ahead: the verifier checks the two times.
     opening = chain.NewEntry(EntryKind.LOAD, load, actor=actor, details={"continues": continued})
     chain.append(session, account, opening, not_before=erased.last_at)
     return True
 
 
-def continued_by(session: Session, account_ids: list[str]) -> dict[str, str]:
-    """The erased dataset whose account each of several accounts continues; accounts that continue none are left out."""
-    query = select(EntryRow.account_id, EntryRow.details).where(
-        EntryRow.account_id.in_(account_ids),
-        EntryRow.sequence == OPENING_LOAD_SEQUENCE,
-        EntryRow.kind == EntryKind.LOAD.value,
-    )
-    return {
-        account_id: details["continues"]["dataset"]
-        for account_id, details in session.execute(query)
-        if "continues" in details
-    }
-
-
 def _differences(account: AccountRow, erased: AccountRow) -> tuple[str, ...]:
-    """The facts that keep two loads from being added. A cap above the erased account's would be a raise without a
-    reason."""
+    """The facts that keep two loads from being added, besides the cap: a cap above the erased account's would be a
+    raise without a reason."""
     names = ("accountant", "delta", "delta_set_aside", "adjacency")
     differs = [name for name in names if getattr(account, name) != getattr(erased, name)]
     units = [(row.privacy_unit or {})["column"] for row in (account, erased)]
     differs += ["privacy_unit"] if units[0] != units[1] else []
-    # Caps of different units, or converted at different δ, do not compare.
-    differs += ["cap"] if not differs and account.cap > erased.cap else []
     return tuple(differs)

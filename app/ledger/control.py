@@ -13,12 +13,11 @@ from sqlalchemy.orm import Session
 
 from app.db.upsert import insert
 from app.ledger import chain, repository
-from app.ledger.entries import EntryKind
+from app.ledger.entries import CONTROL_CHAIN, EntryKind
 from app.ledger.tables import AccountRow, EntryRow
 from app.privacy.accountants import pure
 
-CHAIN = "control"
-"""Id of the chain. No dataset and no population has it: their ids begin with a prefix."""
+CHAIN = CONTROL_CHAIN
 
 OPERATOR = "operator"
 """The actor of acts on the installation itself, which no key authenticates."""

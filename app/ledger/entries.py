@@ -15,6 +15,8 @@ import rfc8785
 from app.core import amounts
 
 FIRST_PREVIOUS_HASH = "0" * 64
+CONTROL_CHAIN = "control"
+"""Id of the chain of administrative acts. No dataset and no population has it: their ids begin with a prefix."""
 OPENING_LOAD_SEQUENCE = 2
 """The place of an opening load in the chain of a dataset: it follows the opening."""
 
@@ -24,8 +26,9 @@ class EntryKind(StrEnum):
 
     Only populations have entries of the kind ``join``. An entry of the kind ``load`` states the load of a member in the
     chain of a population; in the chain of a dataset, as its second entry, the opening load
-    (:mod:`app.ledger.continuations`). The kinds after them are administrative acts, in the control chain alone
-    (:mod:`app.ledger.control`).
+    (:mod:`app.ledger.continuations`). An entry of the kind ``state`` states the state of the account, so that a process
+    need not read the entries before it (:mod:`app.ledger.state`). The kinds after them are administrative acts, in the
+    control chain alone (:mod:`app.ledger.control`).
     """
 
     OPEN = "open"
@@ -36,6 +39,7 @@ class EntryKind(StrEnum):
     CAP = "cap"
     JOIN = "join"
     LOAD = "load"
+    STATE = "state"
     KEY_MADE = "key-made"
     KEY_ROTATED = "key-rotated"
     KEY_REVOKED = "key-revoked"
@@ -81,7 +85,8 @@ class Entry:
         previous_hash: hash of the entry before.
         details: public facts that only some entries have: of ``open`` the facts of the account, of ``cap`` the reason,
             of a charge for an external mechanism the attester, of ``join`` and ``load`` the member and its entry, of an
-            opening load the erased dataset and its entry. Without details the public object has no such member.
+            opening load the erased dataset and its entry, of ``state``
+            the state. Without details the public object has no such member.
         places: a step is 10^−places of the unit; known from the account, not part of the object.
         hash: hash of this entry.
     """

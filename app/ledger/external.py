@@ -67,8 +67,6 @@ def charge(session: Session, new_reservation: NewReservation, *, delta: int = 0,
         new_reservation = replace(new_reservation, details=details)
     [reservation_id] = service.reserve(session, [new_reservation], actor=actor, may_wait=False)
     service.charge(session, reservation_id, actor=actor)
-    if delta:
-        state.move(session, row.id, new_reservation.scope, delta_charged=delta)
     return reservation_id
 
 
@@ -118,7 +116,7 @@ def _set_aside(row: AccountRow) -> int:
 
 def _spent(session: Session, row: AccountRow, scope: Scope) -> CellDelta:
     """The spent δ; an inexact sum is bounded by the part that is set aside, as every charge was within it."""
-    tightest = state.tightest_delta(session, row, scope)
+    tightest = state.of(session, row).tightest_delta(scope)
     return CellDelta(tightest.cell, min(tightest.charged, _set_aside(row)), tightest.is_exact)
 
 

@@ -23,10 +23,10 @@ class Limit:
     delta_set_aside: Fraction = Fraction(0)
 
     @classmethod
-    def of(cls, row: AccountRow) -> "Limit":
-        """The highest cap of an account; see :func:`app.ledger.statements.highest_cap`."""
+    def of(cls, row: AccountRow, amount: int) -> "Limit":
+        """A cap of an account."""
         delta = None if row.delta is None else Fraction(row.delta)
-        return cls(row.accountant, row.highest_cap, delta, Fraction(row.delta_set_aside or 0))
+        return cls(row.accountant, amount, delta, Fraction(row.delta_set_aside or 0))
 
     @property
     def split(self) -> SplitDelta:

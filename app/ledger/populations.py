@@ -1,12 +1,21 @@
-"""Opens, finds and joins populations: accounts over several datasets about the same people.
+"""Opens, finds, joins and charges populations: accounts over several datasets about the same people.
 
 A population has a cap and a chain of entries, and makes no reservations. A reservation on a member is admitted only if
 it fits the member's account *and* the sum of all members' loads stays within the population's cap
-(:mod:`app.ledger.population_totals`; docs/proofs/accounting.md A8, docs/adr/0012-populations-add-largest-cells.md).
-Erased datasets stay members with their spend.
+(docs/proofs/accounting.md A8, docs/adr/0012-populations-add-largest-cells.md). Erased datasets stay members with their
+spend.
+
+The load of a member is the load of its tightest joint cell, reservations included. Every entry of a member that
+reserves or gives back is followed, in the same transaction, by an entry of the population with the member's load after
+it and the sequence and hash of the member's entry. So the chain alone shows what all members together carried at any
+time, and that no admission passed the cap (docs/adr/0017-populations-have-entries.md). The charge of a reservation
+changes no load and has no such entry.
+
+A transaction that changes a load locks the member's account first and the population's account second.
 """
 
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import or_, select
@@ -15,18 +24,10 @@ from sqlalchemy.orm import Session
 from app.core import ids, limits
 from app.core.errors import NameTaken, NotFound, PopulationMismatch
 from app.db.upsert import insert
-from app.ledger import (
-    account_facts,
-    chain,
-    continuations,
-    control,
-    population_totals,
-    reconciliation,
-    repository,
-    state,
-)
+from app.ledger import account_facts, chain, control, repository, state
 from app.ledger.admission import MemberTotal, Population
-from app.ledger.entries import EntryKind
+from app.ledger.chain import NewEntry
+from app.ledger.entries import Entry, EntryKind
 from app.ledger.tables import AccountRow, MemberRow, PopulationRow
 from app.privacy.accountants import pure
 
@@ -61,8 +62,8 @@ def open_population(session: Session, new_population: NewPopulation, *, at: date
         id=new_population.id,
         name=new_population.name,
         accountant=new_population.accountant,
-        cap=new_population.cap,
-        highest_cap=new_population.cap,
+        unread_cap=new_population.cap,
+        unread_highest_cap=new_population.cap,
         delta=new_population.delta,
     )
     session.add(account)
@@ -82,7 +83,8 @@ def open_with_budget_of(session: Session, account_id: str, *, name: str, by: str
         NameTaken: another population has the name.
     """
     account = repository.account(session, account_id)
-    new_population = NewPopulation(ids.new(ids.POPULATION), name, account.accountant, account.cap, account.delta, by)
+    cap = state.of(session, account).cap
+    new_population = NewPopulation(ids.new(ids.POPULATION), name, account.accountant, cap, account.delta, by)
     return open_population(session, new_population, at=at)
 
 
@@ -127,41 +129,30 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
     Raises:
         PopulationMismatch: the account differs from the members in a fact that a population fixes, belongs to another
             population, or raises the highest cap beyond ``limits.MAX_STEPS``.
-        BalanceMismatch: the balance of the account or the population differs from its entries.
+        BalanceMismatch: the account or the population differs from its entries.
     """
     account = repository.locked_account(session, account_id)
-    current = population_totals.id_of(session, account_id)
+    current = id_of(session, account_id) or state.of(session, account).population_id
     if current == population_id:
         return
     population = repository.locked_account(session, population_id)
     row = session.get_one(PopulationRow, population_id, populate_existing=True)
-    for locked in (account, population):
-        reconciliation.confirm_account(session, locked)
-    tightest = state.tightest(session, account, {})
-    highest_cap, continued = population.highest_cap, _continued_member(session, population_id, account_id)
-    if continued is None and tightest.load and population.accountant != pure.NAME:
-        highest_cap += account.highest_cap
+    spent, together = state.of(session, account), state.of(session, population)
+    load, continued = spent.budget.whole.load, _continued_member(session, together, account_id)
+    highest_cap = together.highest_cap
+    if continued is None and load and population.accountant != pure.NAME:
+        highest_cap += spent.highest_cap
     differs = _differences(population, row, account) if current is None else ("population",)
     differs += ("highest_cap",) if highest_cap > limits.MAX_STEPS else ()
     if differs:
         raise PopulationMismatch(differs)
-    population.highest_cap = highest_cap
     row.adjacency, row.unit_column = account.adjacency, _unit_column(account)
-    member = MemberRow(
-        account_id=account_id,
-        population_id=population_id,
-        joined_at=at,
-        load=tightest.load,
-        reserved=tightest.reserved,
-        tightest_cell=dict(tightest.cell),
-        is_exact=tightest.is_exact,
-    )
-    session.add(member)
-    facts = _as_it_joins(account)
+    session.add(MemberRow(account_id=account_id, population_id=population_id, joined_at=at))
+    facts = _as_it_joins(account, spent.highest_cap)
     if continued is not None:
-        assert (continued.load, continued.reserved) == (tightest.load, 0), "an opening load is the erased member's load"
-        continued.load, facts["continues"] = 0, continued.account_id
-    joined = chain.NewEntry(EntryKind.JOIN, tightest.load, actor=actor, details={"member": facts})
+        assert together.loads[continued] == load, "an opening load is the erased member's load"
+        facts["continues"] = continued
+    joined = chain.NewEntry(EntryKind.JOIN, load, actor=actor, details={"member": facts})
     entry = chain.append(session, population, joined)
     control.record(
         session,
@@ -173,11 +164,10 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
     )
 
 
-def _continued_member(session: Session, population_id: str, account_id: str) -> MemberRow | None:
+def _continued_member(session: Session, population: state.State, account_id: str) -> str | None:
     """The erased member of a population whose account another account continues."""
-    erased_id = continuations.continued_by(session, [account_id]).get(account_id)
-    member = None if erased_id is None else session.get(MemberRow, erased_id, populate_existing=True)
-    return member if member is not None and member.population_id == population_id else None
+    erased_id = repository.continued_by(session, [account_id]).get(account_id)
+    return erased_id if erased_id in population.loads else None
 
 
 def with_new_member(session: Session, row: PopulationRow | None, account: AccountRow) -> Population | None:
@@ -203,7 +193,7 @@ def with_new_member(session: Session, row: PopulationRow | None, account: Accoun
         raise PopulationMismatch(differs)
     if population is None:
         return None
-    return population_totals.of_population(session, population.id).with_member(account.id, MemberTotal(0, 0, True))
+    return of_ids(session, [population.id])[population.id].with_member(account.id, MemberTotal(0, 0, True))
 
 
 def require_visible(row: PopulationRow | None, *, key_id: str, sees_all: bool) -> PopulationRow:
@@ -227,14 +217,14 @@ def _differences(population: AccountRow, row: PopulationRow, account: AccountRow
     return tuple(names)
 
 
-def _as_it_joins(account: AccountRow) -> dict[str, object]:
+def _as_it_joins(account: AccountRow, highest_cap: int) -> dict[str, object]:
     return {
         "dataset": account.id,
         "sequence": account.last_sequence,
         "hash": account.last_hash,
         "adjacency": account.adjacency,
         "unit_column": _unit_column(account),
-        "highest_cap": account_facts.amount_text(account.accountant, account.highest_cap),
+        "highest_cap": account_facts.amount_text(account.accountant, highest_cap),
     }
 
 
@@ -242,3 +232,93 @@ def _unit_column(account: AccountRow) -> str | None:
     assert account.privacy_unit is not None, "populations are no members"
     column: str | None = account.privacy_unit["column"]
     return column
+
+
+def ids_of(session: Session, account_ids: Collection[str]) -> dict[str, str]:
+    """The populations of accounts, by account; accounts without a population are left out."""
+    query = select(MemberRow.account_id, MemberRow.population_id).where(MemberRow.account_id.in_(account_ids))
+    return dict(session.execute(query).all())
+
+
+def id_of(session: Session, account_id: str) -> str | None:
+    """The population that an account belongs to."""
+    return ids_of(session, [account_id]).get(account_id)
+
+
+def locked_rows(session: Session, account_ids: Collection[str]) -> dict[str, AccountRow]:
+    """Locks the populations of several accounts in order of their ids; the accounts are locked already.
+
+    Returns:
+        The populations' accounts, by the populations' ids.
+    """
+    population_ids = set(ids_of(session, account_ids).values())
+    return repository.locked_accounts(session, population_ids) if population_ids else {}
+
+
+def of_ids(session: Session, population_ids: Collection[str]) -> dict[str, Population]:
+    """Populations with the loads of their members, by id."""
+    rows = repository.accounts(session, population_ids) if population_ids else []
+    return {row.id: of_row(session, row) for row in rows}
+
+
+def of_population(session: Session, population_id: str) -> Population:
+    """A population with the loads of its members, and what the members have reserved.
+
+    Raises:
+        NotFound: no such account.
+    """
+    population = of_row(session, repository.account(session, population_id))
+    return detailed(session, [population])[population_id]
+
+
+def of_row(session: Session, row: AccountRow) -> Population:
+    """The population whose account is given, with the loads of its members, as if nothing of them were reserved."""
+    now = state.of(session, row)
+    members = {member: MemberTotal(load, 0, True) for member, load in sorted(now.loads.items())}
+    return Population(row.id, row.name, now.cap, members)
+
+
+def detailed(session: Session, populations: Iterable[Population]) -> dict[str, Population]:
+    """Populations, by id, with what their members have reserved, from the states of the members."""
+    result = {}
+    for population in populations:
+        members = dict(population.members)
+        for row in repository.accounts(session, members):
+            whole, load = state.of(session, row).budget.whole, members[row.id].load
+            members[row.id] = MemberTotal(load, min(whole.reserved, load), whole.is_exact)
+        result[population.id] = replace(population, members=members)
+    return result
+
+
+def extend(
+    session: Session, population: AccountRow, account: AccountRow, new_entry: NewEntry, *, load: int | None = None
+) -> list[tuple[str, Entry]]:
+    """Extends the chain of a member by an entry that reserves or gives back, then the population's by the new load.
+
+    The caller writes the entries (:func:`app.ledger.chain.write`). The member's entry is not older than the newest
+    entry of the population: else, if it has no entry in an export of the population that ends later, the verifier
+    reports that an entry was left out.
+
+    Args:
+        session: of the transaction.
+        population: of the account, locked.
+        account: the member, locked.
+        new_entry: of the member.
+        load: of the member's tightest joint cell after an entry that reserves; ``None``: the entry gives back.
+
+    Returns:
+        All entries, each with the id of its account.
+    """
+    entries = chain.extend(session, account, new_entry, not_before=population.last_at)
+    _, entry = entries[0]
+    if load is None:
+        load = min(state.of(session, account).budget.whole.load, state.of(session, population).loads[account.id])
+    loaded = NewEntry(
+        EntryKind.LOAD,
+        load,
+        actor=entry.actor,
+        job_id=entry.job_id,
+        details={"member": {"dataset": account.id, "sequence": entry.sequence, "hash": entry.hash}},
+    )
+    # Not before the member's entry, which may be ahead of the clock: the verifier checks the order of the two times.
+    return entries + chain.extend(session, population, loaded, not_before=entry.at)

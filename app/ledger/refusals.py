@@ -10,7 +10,7 @@ from app.core import amounts
 from app.core.errors import BudgetExceeded, DatasetDeleted, Frozen, NeedsApproval, QuotaExceeded
 from app.ledger import admission, rules
 from app.ledger.account_facts import amount_text
-from app.ledger.admission import Budgets, Refused, Request
+from app.ledger.admission import Budgets, Population, Refused, Request
 from app.ledger.limit import Limit
 from app.ledger.rules import Allowance
 from app.ledger.tables import AccountRow
@@ -75,19 +75,32 @@ def require_rules(
 def largest_epsilon(row: AccountRow, part: NewReservation, steps: int) -> Callable[[], str]:
     """Computes the largest ε of a part that costs no more than some steps."""
     accountant = accountants.by_name(row.accountant)
-    delta = part.delta if part.delta is not None else Limit.of(row).split.converted_at
+    delta = part.delta if part.delta is not None else Limit.of(row, 0).split.converted_at
     largest_within = part.largest_within or partial(accountant.largest_that_fits, delta=delta)
     return lambda: amounts.to_text(largest_within(steps))
 
 
-def budget_exceeded(row: AccountRow, part: NewReservation, refused: Refused, *, ruled: int | None) -> BudgetExceeded:
+def budget_exceeded(
+    row: AccountRow,
+    part: NewReservation,
+    refused: Refused,
+    *,
+    cap: int,
+    population: Population | None,
+    ruled: int | None,
+) -> BudgetExceeded:
     """Names the cap that leaves less, the account's or the population's, and the largest ε that would fit.
 
-    ``ruled`` is what the rules admit of the part, where a rule sets a limit.
+    Args:
+        row: the account that refuses.
+        part: the part that it refuses.
+        refused: the decision.
+        cap: of the account.
+        population: of the account, with what its members have reserved.
+        ruled: what the rules admit of the part, where a rule sets a limit.
     """
-    accountant = accountants.by_name(row.accountant)
-    tightest, population = refused.room.tightest, refused.room.population
-    cap, charged, reserved = row.cap, tightest.charged, tightest.reserved
+    accountant, tightest = accountants.by_name(row.accountant), refused.room.tightest
+    charged, reserved = tightest.charged, tightest.reserved
     refusing = population if refused.room.amount < max(cap - charged - reserved, 0) else None
     if refusing is not None:
         cap, charged, reserved = refusing.cap, refusing.charged, refusing.reserved

@@ -8,7 +8,7 @@ from sqlalchemy.sql.elements import SQLCoreOperations
 
 from app.core.errors import NotFound
 from app.db.upsert import insert_rows
-from app.ledger.entries import Entry, EntryKind
+from app.ledger.entries import OPENING_LOAD_SEQUENCE, Entry, EntryKind
 from app.ledger.tables import AccountRow, EntryRow, ReservationRow
 from app.privacy import accountants
 
@@ -89,12 +89,6 @@ def reservations_of(session: Session, job_ids: Sequence[str]) -> list[Reservatio
     return list(session.execute(in_order).scalars())
 
 
-def open_reservations(session: Session, account_id: str) -> list[ReservationRow]:
-    """Reads the reservations of an account that are neither charged nor given back."""
-    query = select(ReservationRow).where(ReservationRow.account_id == account_id, ReservationRow.state == "reserved")
-    return list(session.execute(query).scalars())
-
-
 def external_reservations(session: Session, account_id: str, *, after: str | None, limit: int) -> list[ReservationRow]:
     """At most ``limit`` reservations for mechanisms outside the service, which have no job, in order of id."""
     query = select(ReservationRow).where(ReservationRow.account_id == account_id, ReservationRow.job_id.is_(None))
@@ -119,6 +113,20 @@ def read_entries(session: Session, account_id: str, query: Select[EntryRow]) -> 
     """The entries of one account that a query finds, in the order of the query."""
     places = accountants.by_name(account(session, account_id).accountant).PLACES
     return [_entry(row, places=places) for row in session.execute(query).scalars()]
+
+
+def continued_by(session: Session, account_ids: list[str]) -> dict[str, str]:
+    """The erased dataset whose account each of several accounts continues; accounts that continue none are left out."""
+    query = select(EntryRow.account_id, EntryRow.details).where(
+        EntryRow.account_id.in_(account_ids),
+        EntryRow.sequence == OPENING_LOAD_SEQUENCE,
+        EntryRow.kind == EntryKind.LOAD.value,
+    )
+    return {
+        account_id: details["continues"]["dataset"]
+        for account_id, details in session.execute(query)
+        if "continues" in details
+    }
 
 
 def sum_in_halves(amount: SQLCoreOperations[int]) -> tuple[ColumnElement[int], ColumnElement[int]]:

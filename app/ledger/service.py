@@ -3,7 +3,7 @@
 Every change of an account happens under the lock of its row, and every step is a new entry; no step lowers what was
 charged. A reservation is written if :mod:`app.ledger.admission` admits it under the locks
 (:mod:`app.ledger.locked_accounts`). An entry of a population's member is followed by an entry of the population in the
-same transaction (:mod:`app.ledger.population_totals`).
+same transaction (:mod:`app.ledger.populations`).
 """
 
 from collections.abc import Collection, Sequence
@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound, ReservationSettled
-from app.ledger import account_facts, chain, population_totals, reconciliation, repository, state
+from app.ledger import account_facts, chain, populations, repository
 from app.ledger.entries import EntryKind
 from app.ledger.locked_accounts import LockedAccounts
 from app.ledger.refusals import NewReservation as NewReservation
@@ -59,8 +59,8 @@ def account_row(new_account: NewAccount) -> AccountRow:
         name=new_account.name,
         accountant=new_account.accountant,
         adjacency=new_account.adjacency,
-        cap=new_account.cap,
-        highest_cap=new_account.cap,
+        unread_cap=new_account.cap,
+        unread_highest_cap=new_account.cap,
         delta=new_account.delta,
         delta_set_aside=new_account.delta_set_aside,
         privacy_unit=new_account.privacy_unit,
@@ -90,8 +90,7 @@ def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str, ma
         QuotaExceeded: the rules of an account refuse its part; nothing was written.
         NeedsApproval: the job needs an approval and may not wait; nothing was written.
         BudgetExceeded: the first account, in order of their ids, that does not admit its part; nothing was written.
-        BalanceMismatch: the balance of an account or a population differs from its entries; nothing was written.
-        Unverified: an account is still being compared with its entries; nothing was written.
+        BalanceMismatch: an account or a population differs from its entries; nothing was written.
     """
     accounts = LockedAccounts.lock(session, {part.account_id for part in parts}, [actor])
     judged = accounts.judged(parts, actor=actor)
@@ -149,7 +148,7 @@ def _settle_jobs(session: Session, job_ids: Sequence[str], *, kind: EntryKind, e
     reservations = repository.reservations_of(session, job_ids)
     rows = _locked_accounts(session, {reservation.account_id for reservation in reservations})
     if kind is not EntryKind.CHARGE:
-        population_totals.locked_rows(session, rows)
+        populations.locked_rows(session, rows)
     for reservation in reservations:
         _settle(session, reservation.id, kind=kind, end=end, actor=actor)
 
@@ -159,21 +158,11 @@ def _settle(session: Session, reservation_id: str, *, kind: EntryKind, end: str,
     reservation = repository.reservation(session, reservation_id)  # again, now under the account's lock
     if reservation.state != "reserved":
         raise ReservationSettled(reservation.state)
-    scope = {name: tuple(listed) for name, listed in reservation.scope.items()}
     reservation.state = end
-    if kind is EntryKind.CHARGE:
-        state.move(session, row.id, scope, charged=reservation.amount, reserved=-reservation.amount)
-        chain.append(session, row, chain.of_reservation(kind, reservation, actor=actor))
-        population_totals.record_charge(session, row.id, scope, reservation.amount)
-        return
-    populations = population_totals.locked_rows(session, [row.id])
     new_entry = chain.of_reservation(kind, reservation, actor=actor)
-    if not populations:
-        state.move(session, row.id, scope, reserved=-reservation.amount)
+    locked = {} if kind is EntryKind.CHARGE else populations.locked_rows(session, [row.id])
+    if not locked:
         chain.append(session, row, new_entry)
         return
-    reconciliation.confirm_account(session, row)  # a wrong balance would lower the member's load in the population
-    [population], [member] = populations.values(), population_totals.members(session, [row.id]).values()
-    state.move(session, row.id, scope, reserved=-reservation.amount)
-    total = state.tightest(session, row, {}).at_most(member.load)
-    chain.write(session, population_totals.extend(session, population, row, new_entry, member, total))
+    [population] = locked.values()
+    chain.write(session, populations.extend(session, population, row, new_entry))

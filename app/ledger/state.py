@@ -1,24 +1,273 @@
-"""Maintains the totals of each distinct scope of an account, one row per scope, in the transaction of an entry.
+"""Folds the entries of an account to its state, the only source of balances, quotes and admissions.
 
-The rows are sums over entries, so they can be recomputed from the entries at any time. The loads of joint cells follow
-from them (:mod:`app.ledger.admission`); the cost of an answer grows with the number of distinct scopes, not with the
-number of entries.
+No row of the database but the entries says what was spent. A process keeps the state of an account after the last
+entry that it read, and reads the entries since. A state is identified by the hash of its last entry, which fixes all
+entries before it, so a state in memory is never wrong, only older than the database. Under the lock of the account's
+row, the state after the head of the row is the state that an admission is decided on.
+
+So that a long history starts fast, every ``STATE_EVERY``-th entry of an account states the account's state. The entry
+is hashed and exported like every other, and the verifier recomputes the state in it.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from sqlalchemy import Executable, select
+from sqlalchemy import URL, Text, event, select, type_coerce
 from sqlalchemy.orm import Session
 
-from app.db.engine import DialectName
-from app.db.upsert import dialect_of, insert_on
-from app.ledger import scope_cache, stored_totals
-from app.ledger.admission import AccountState, CellBalance
+from app.core import amounts
+from app.core.errors import BalanceMismatch
+from app.ledger import account_facts, repository
+from app.ledger.account_facts import delta_steps, delta_text
+from app.ledger.admission import AccountState, Bound, CellBalance
+from app.ledger.entries import CONTROL_CHAIN, FIRST_PREVIOUS_HASH, OPENING_LOAD_SEQUENCE, Entry, EntryKind
 from app.ledger.scope_digest import digest_of
-from app.ledger.tables import AccountRow, BoxRow
+from app.ledger.tables import AccountRow, EntryRow, PopulationRow
+from app.privacy import accountants
+from app.privacy.accountants import pure
+from app.privacy.accountants.accountant import steps_down
 from app.privacy.composition import JointCell, Partitions, Scope
+
+if TYPE_CHECKING:  # numpy takes time and memory to import, which a process that admits no request need not spend
+    from app.privacy.composition.numbering import Numbering
+
+STATE_EVERY: Final = 1024
+"""The sequence of an entry that states the state is a multiple of this."""
+
+_READ_AT_ONCE = 100
+_NOTHING = Bound(0, is_tight=True)
+_OF_TRANSACTION = "ledger states"
+
+_log = logging.getLogger(__name__)
+_states: "dict[tuple[URL, str], State]" = {}
+"""By database and account: 2.5 KB for an account, and 0.4 KB for each distinct scope and open reservation."""
+
+
+@dataclass
+class State:
+    """The state of an account after its first entries.
+
+    Attributes:
+        account_id: of a dataset or a population.
+        sequence: of the last entry; with ``hash`` the head of the chain.
+        cap: in force now.
+        highest_cap: the cap that guarantees state (:func:`app.ledger.caps.change`).
+        facts: as the first entry states them (:mod:`app.ledger.account_facts`).
+        totals: charged and reserved amounts of a scope, by its digest; no scope without an amount.
+        scopes: the scopes of ``totals``, by digest.
+        deltas: charged δ of a scope, by its digest, in steps of 10⁻¹⁸.
+        reservations: open reservations, as (job or reservation, digest of the scope, amount).
+        loads: of a population, the load of each member.
+        bound: of a dataset, what no joint cell exceeds.
+        population_id: the population whose entries state that the dataset joined it.
+    """
+
+    account_id: str
+    sequence: int = 0
+    hash: str = FIRST_PREVIOUS_HASH
+    cap: int = 0
+    highest_cap: int = 0
+    facts: dict[str, Any] = field(default_factory=dict)
+    totals: dict[str, tuple[int, int]] = field(default_factory=dict)
+    scopes: dict[str, Scope] = field(default_factory=dict)
+    deltas: dict[str, int] = field(default_factory=dict)
+    reservations: Counter[tuple[str | None, str, int]] = field(default_factory=Counter)
+    loads: dict[str, int] = field(default_factory=dict)
+    bound: Bound = _NOTHING
+    population_id: str | None = None
+    _numbering: "Numbering | None" = None
+
+    def copy(self) -> Self:
+        """A state that can be advanced while threads read this one."""
+        bound = self.bound
+        if "budget" in vars(self) and "whole" in vars(self.budget):
+            bound = Bound(self.budget.whole.load, is_tight=True)
+        fields = {name: value for name, value in vars(self).items() if name in self.__dataclass_fields__}
+        copies = {name: value.copy() for name, value in fields.items() if isinstance(value, dict) and name != "facts"}
+        return type(self)(**fields | copies | {"bound": bound})
+
+    @cached_property
+    def budget(self) -> AccountState:
+        """The state as admissions of a dataset's account read it; nobody advances the state afterwards."""
+        partitions = self.partitions
+        scopes = self._numbered(partitions)
+        return AccountState(self.cap, self.highest_cap, partitions, scopes, self.totals, bound=self.bound)
+
+    @property
+    def partitions(self) -> Partitions:
+        """The partitions of a dataset's account."""
+        return Partitions.from_json(self.facts["partitions"])
+
+    @property
+    def accountant(self) -> str:
+        """The name of the accountant."""
+        return str(self.facts["accountant"])
+
+    def tightest_delta(self, scope: Scope) -> "CellDelta":
+        """The joint cell of a scope with the largest charged δ."""
+        from app.privacy.composition.joint_loads import Loads  # numpy takes 0.06 s of CPU and 12 MB to import
+
+        partitions = self.partitions
+        boxes = self._numbered(partitions).boxes(list(self.deltas), self.deltas.values())
+        largest = Loads(partitions, boxes, inside=scope).largest()
+        return CellDelta(largest.cell, largest.load, largest.is_exact)
+
+    def _numbered(self, partitions: Partitions) -> "Numbering":
+        """The scopes of the state, as copies of the state share them: a digest never denotes another scope."""
+        from app.privacy.composition.numbering import Numbering
+
+        if self._numbering is None:
+            self._numbering = Numbering(partition.name for partition in partitions.declared)
+        for digest in self._numbering.missing(self.scopes.keys()):
+            self._numbering.add(digest, self.scopes[digest])
+        return self._numbering
+
+    def take(self, entry: Entry) -> None:
+        """Advances the state by the next entry, as it was read.
+
+        Raises:
+            BalanceMismatch: the entry does not continue the chain, or cannot follow the entries before it.
+        """
+        self._require(entry.sealed().hash == entry.hash)
+        self.apply(entry)
+
+    def apply(self, entry: Entry) -> None:
+        """Advances the state by the next entry, which was just sealed; see :meth:`take`."""
+        self._require(entry.sequence == self.sequence + 1 and entry.previous_hash == self.hash)
+        self._require((entry.kind is EntryKind.OPEN) == (entry.sequence == 1))
+        match entry.kind:
+            case EntryKind.OPEN:
+                self.cap = self.highest_cap = entry.amount
+                self.facts = entry.details or {}
+            case EntryKind.CAP:
+                is_used = bool(self.totals) or any(self.loads.values())
+                self.cap = entry.amount
+                # A cap of 0 closes an account whose lost entries may have spent anything.
+                keeps_highest = is_used or entry.amount == 0
+                self.highest_cap = max(self.highest_cap, entry.amount) if keeps_highest else entry.amount
+            case EntryKind.LOAD if "continues" in (entry.details or {}):
+                self._set_opening_load(entry)
+            case EntryKind.JOIN | EntryKind.LOAD:
+                self._set_load(entry)
+            case _ if self.account_id == CONTROL_CHAIN:
+                pass
+            case EntryKind.STATE:
+                self._require((entry.details or {}).get("state") == self.to_json())
+            case _:
+                self._step_reservation(entry)
+        self.sequence, self.hash = entry.sequence, entry.hash
+
+    def _require(self, holds: bool) -> None:
+        if not holds:
+            raise mismatch(self.account_id, "chain")
+
+    def _set_opening_load(self, entry: Entry) -> None:
+        self._require(entry.sequence == OPENING_LOAD_SEQUENCE)
+        continued = (entry.details or {})["continues"]
+        self.highest_cap = max(self.cap, steps_down(Fraction(continued["highest_cap"]), entry.places))
+        self._add({}, charged=entry.amount, delta=delta_steps(continued.get("delta")))
+        self.bound = Bound(entry.amount, is_tight=True)
+
+    def _set_load(self, entry: Entry) -> None:
+        member = (entry.details or {})["member"]
+        self._require((member["dataset"] in self.loads) == (entry.kind is EntryKind.LOAD))
+        self.loads[member["dataset"]] = entry.amount
+        if (erased := member.get("continues")) is not None:  # its load is part of the new member's
+            self._require(self.loads.get(erased) == entry.amount)
+            self.loads[erased] = 0
+        elif entry.kind is EntryKind.JOIN and entry.amount and self.accountant != pure.NAME:
+            self.highest_cap += steps_down(Fraction(member["highest_cap"]), entry.places)
+
+    def _step_reservation(self, entry: Entry) -> None:
+        scope = {name: tuple(cells) for name, cells in entry.scope.items()}
+        reservation = (entry.job_id, digest_of(scope), entry.amount)
+        if entry.kind is EntryKind.RESERVE:
+            self.reservations[reservation] += 1
+            self._add(scope, reserved=entry.amount)
+            # An amount on all cells moves the tightest cell by as much; on some cells, by no more.
+            self.bound = Bound(self.bound.load + entry.amount, is_tight=self.bound.is_tight and not scope)
+            return
+        self._require(self.reservations[reservation] > 0)
+        self.reservations[reservation] -= 1
+        if not self.reservations[reservation]:
+            del self.reservations[reservation]
+        if entry.kind is EntryKind.CHARGE:
+            delta = delta_steps((entry.details or {}).get("delta"))
+            self._add(scope, charged=entry.amount, reserved=-entry.amount, delta=delta)
+            return
+        self._add(scope, reserved=-entry.amount)
+        if not scope:
+            self.bound = Bound(self.bound.load - entry.amount, self.bound.is_tight)
+
+    def _add(self, scope: Scope, *, charged: int = 0, reserved: int = 0, delta: int = 0) -> None:
+        digest = digest_of(scope)
+        before = self.totals.get(digest, (0, 0))
+        self.totals[digest], self.scopes[digest] = (before[0] + charged, before[1] + reserved), scope
+        if delta:
+            self.deltas[digest] = self.deltas.get(digest, 0) + delta
+        if not any(self.totals[digest]):
+            del self.totals[digest], self.scopes[digest]
+
+    def to_json(self) -> dict[str, Any]:
+        """The state in public JSON form, as an entry of the kind ``state`` has it."""
+        places = accountants.by_name(self.accountant).PLACES
+
+        def text(steps: int) -> str:
+            return amounts.from_steps(steps, places)
+
+        form = {"facts": self.facts, "cap": text(self.cap), "highest_cap": text(self.highest_cap)}
+        if "population" in self.facts:
+            return {**form, "loads": {member: text(load) for member, load in self.loads.items()}}
+        scopes = {digest: {name: list(cells) for name, cells in scope.items()} for digest, scope in self.scopes.items()}
+        totals, reservations = sorted(self.totals.items()), sorted(self.reservations.elements(), key=str)
+        return {
+            **form,
+            "totals": [
+                {
+                    "scope": scopes[digest],
+                    "charged": text(charged),
+                    "reserved": text(reserved),
+                    "delta": delta_text(self.deltas.get(digest, 0)),
+                }
+                for digest, (charged, reserved) in totals
+            ],
+            "reservations": [
+                {"job_id": job_id, "scope": scopes[digest], "amount": text(amount)}
+                for job_id, digest, amount in reservations
+            ],
+        }
+
+    @classmethod
+    def stated_by(cls, account_id: str, entry: Entry) -> Self:
+        """The state that an entry states.
+
+        Raises:
+            BalanceMismatch: the entry does not have its hash.
+        """
+        state = cls(account_id, entry.sequence, entry.hash)
+        state._require(entry.sealed().hash == entry.hash)
+        form = (entry.details or {})["state"]
+
+        def steps(text: str) -> int:
+            return steps_down(Fraction(text), entry.places)
+
+        state.facts, state.cap, state.highest_cap = form["facts"], steps(form["cap"]), steps(form["highest_cap"])
+        state.loads = {member: steps(load) for member, load in form.get("loads", {}).items()}
+        for total in form.get("totals", ()):
+            scope = {name: tuple(cells) for name, cells in total["scope"].items()}
+            charged, reserved = steps(total["charged"]), steps(total["reserved"])
+            state._add(scope, charged=charged, reserved=reserved, delta=delta_steps(total["delta"]))
+        for reservation in form.get("reservations", ()):
+            digest = digest_of(reservation["scope"])
+            state.reservations[reservation["job_id"], digest, steps(reservation["amount"])] += 1
+        load = sum(sum(amounts) for amounts in state.totals.values())
+        state.bound = Bound(load, is_tight=len(state.totals) <= 1)
+        return state
 
 
 @dataclass(frozen=True)
@@ -31,96 +280,115 @@ class CellDelta:
     is_exact: bool
 
 
-def move(
-    session: Session, account_id: str, scope: Scope, *, charged: int = 0, reserved: int = 0, delta_charged: int = 0
-) -> None:
-    """Adds to the totals of a scope; the caller holds the account's lock. A row of zeros is removed."""
-    box = digest_of(scope)
-    row = session.get(BoxRow, (account_id, box), populate_existing=True)
-    if row is None:
-        listed = {name: list(cells) for name, cells in scope.items()}
-        row = BoxRow(account_id=account_id, box=box, scope=listed, charged=0, reserved=0, delta_charged=0)
-        session.add(row)
-    row.charged += charged
-    row.reserved += reserved
-    row.delta_charged += delta_charged
-    if not (row.charged or row.reserved or row.delta_charged):
-        session.delete(row)
-    session.flush()
+def mismatch(account_id: str, part: str) -> BalanceMismatch:
+    """The refusal of an account whose rows contradict each other, after the operator is told."""
+    _log.error("an account differs from its entries", extra={"account_id": account_id, "problem": part})
+    return BalanceMismatch(account_id, part)
 
 
-def add_reserved(session: Session, scopes: Mapping[str, Scope], reserved: Mapping[tuple[str, str], int]) -> None:
-    """Adds to the reserved totals of scopes, by account and digest; the caller holds the locks of the accounts.
+def of(session: Session, row: AccountRow) -> State:
+    """The state of an account after all entries up to the head of its row, or newer. Nobody may change it.
 
-    Args:
-        session: of the transaction that holds the locks.
-        scopes: by digest.
-        reserved: positive amounts, by account and digest.
+    A transaction that does not lock the row may read it shortly before an entry that the process has read already.
+
+    Raises:
+        BalanceMismatch: the entries do not follow each other up to the head, or the facts in the row are not those of
+            the first entry.
     """
-    rows = [
-        {
-            "account_id": account_id,
-            "box": digest,
-            "scope": {name: list(cells) for name, cells in scopes[digest].items()},
-            "charged": 0,
-            "reserved": amount,
-            "delta_charged": 0,
-        }
-        for (account_id, digest), amount in sorted(reserved.items())
-    ]
-    session.execute(_addition(dialect_of(session)), rows)
+    own = _of_transaction(session).get(row.id)
+    if own is not None and own.hash == row.last_hash:
+        return own
+    place = (session.get_bind().engine.url, row.id)
+    state = _states.get(place)
+    is_behind = state is None or state.sequence < row.last_sequence
+    if state is None or is_behind or (state.sequence == row.last_sequence and state.hash != row.last_hash):
+        state = _states[place] = _caught_up(session, row, state if is_behind else None)
+    if account_facts.of_account(row) != state.facts:
+        raise mismatch(row.id, "facts")
+    return state
 
 
-@cache
-def _addition(dialect: DialectName) -> Executable:
-    statement = insert_on(dialect, BoxRow)
-    summed = {"reserved": BoxRow.reserved + statement.excluded.reserved}
-    return statement.on_conflict_do_update(index_elements=["account_id", "box"], set_=summed)
+def written(session: Session, row: AccountRow, entry: Entry) -> State:
+    """Advances the state of a locked account by an entry that the transaction is about to write; returns the state.
 
-
-def read(session: Session, accounts: Sequence[AccountRow]) -> dict[str, AccountState]:
-    """The states of several accounts, by id, in one query."""
-    totals = stored_totals.by_digest(session, [account.id for account in accounts])
-    return {account.id: of_totals(session, account, totals[account.id]) for account in accounts}
-
-
-def of_totals(session: Session, account: AccountRow, by_digest: Mapping[str, tuple[int, int]]) -> AccountState:
-    """The state of an account, from its totals."""
-    partitions = partitions_of(account)
-    scopes, missing = scope_cache.numbering(session, account.id, partitions, by_digest.keys())
-    if missing:
-        # A scope that the database no longer has carries nothing: another transaction gave its amount back meanwhile.
-        by_digest = {digest: amounts for digest, amounts in by_digest.items() if digest not in missing}
-    return AccountState(account.cap, account.highest_cap, partitions, scopes, by_digest)
+    Raises:
+        BalanceMismatch: the entry cannot follow the entries before it; nothing may be committed.
+    """
+    state = State(row.id) if entry.sequence == 1 else of(session, row)
+    states = _of_transaction(session)
+    if state is not states.get(row.id) or "budget" in vars(state):  # somebody reads it
+        state = states[row.id] = state.copy()
+    state.apply(entry)
+    return state
 
 
 def tightest(session: Session, account: AccountRow, scope: Scope) -> CellBalance:
     """The joint cell of a scope with the largest ``charged + reserved``; ties in canonical order."""
-    return read(session, [account])[account.id].tightest(scope)
+    return of(session, account).budget.tightest(scope)
 
 
-def is_used(session: Session, account_id: str) -> bool:
-    """Whether a scope of an account carries an amount: a reservation, a charge or an opening load."""
-    return session.execute(select(BoxRow.box).where(BoxRow.account_id == account_id).limit(1)).first() is not None
+def _of_transaction(session: Session) -> dict[str, State]:
+    """The states after entries that the transaction has written, which no other transaction may see."""
+    states: dict[str, State] = session.info.setdefault(_OF_TRANSACTION, {})
+    return states
 
 
-def charged_deltas(session: Session, account_id: str) -> dict[str, int]:
-    """The charged δ of every scope of an account, by the scope's digest, in steps of 10⁻¹⁸."""
-    query = select(BoxRow.box, BoxRow.delta_charged).where(BoxRow.account_id == account_id, BoxRow.delta_charged > 0)
-    return {box: int(amount) for box, amount in session.execute(query)}
+@event.listens_for(Session, "after_commit")
+def _publish(session: Session) -> None:
+    """Keeps the states of a committed transaction, so that the next one need not read its entries."""
+    for state in session.info.pop(_OF_TRANSACTION, {}).values():
+        place = (session.get_bind().engine.url, state.account_id)
+        known = _states.get(place)
+        if known is None or known.sequence < state.sequence:
+            _states[place] = state
 
 
-def tightest_delta(session: Session, account: AccountRow, scope: Scope) -> CellDelta:
-    """The joint cell of a scope with the largest charged δ."""
-    from app.privacy.composition.joint_loads import Loads  # numpy takes 0.06 s of CPU and 12 MB to import
-
-    steps = charged_deltas(session, account.id)
-    partitions = partitions_of(account)
-    scopes, _ = scope_cache.numbering(session, account.id, partitions, steps.keys())
-    largest = Loads(partitions, scopes.boxes(list(steps), steps.values()), inside=scope).largest()
-    return CellDelta(largest.cell, largest.load, largest.is_exact)
+@event.listens_for(Session, "after_rollback")
+def _forget(session: Session) -> None:
+    session.info.pop(_OF_TRANSACTION, None)
 
 
-def partitions_of(account: AccountRow) -> Partitions:
-    """The partitions of the account."""
-    return Partitions.from_json(account.partitions)
+def _caught_up(session: Session, row: AccountRow, known: State | None) -> State:
+    """The state at the head of a row, from an older one; ``None``: from the newest state that an entry states."""
+    batch = [] if known is None else _following(session, row, known.sequence)
+    if known is None or not batch or batch[0].previous_hash != known.hash:  # another database stands at this address
+        known = _stated(session, row)
+        batch = _following(session, row, known.sequence)
+    state = known.copy()
+    while batch:
+        for entry in batch:
+            state.take(entry)
+        batch = _following(session, row, state.sequence)
+    if (state.sequence, state.hash) != (row.last_sequence, row.last_hash):
+        raise mismatch(row.id, "head")
+    return state
+
+
+def _following(session: Session, row: AccountRow, sequence: int) -> Sequence[Entry]:
+    n_entries = min(row.last_sequence - sequence, _READ_AT_ONCE)
+    return repository.entries(session, row.id, after=sequence, limit=n_entries) if n_entries > 0 else []
+
+
+def _stated(session: Session, row: AccountRow) -> State:
+    """The newest state that an entry of an account states, or the state before its first entry."""
+    query = select(EntryRow).where(EntryRow.account_id == row.id, EntryRow.kind == EntryKind.STATE.value)
+    query = query.where(EntryRow.sequence <= row.last_sequence).order_by(EntryRow.sequence.desc()).limit(1)
+    entries = repository.read_entries(session, row.id, query)
+    state = State.stated_by(row.id, entries[0]) if entries else State(row.id)
+    if row.privacy_unit is not None:
+        state.population_id = _population_by_entries(session, row.id)
+    return state
+
+
+def _population_by_entries(session: Session, account_id: str) -> str | None:
+    """The population whose entries state that an account joined it."""
+    joins = select(EntryRow.account_id, EntryRow.details).where(
+        EntryRow.account_id.in_(select(PopulationRow.id)),
+        EntryRow.kind == EntryKind.JOIN.value,
+        EntryRow.job_id.is_(None),  # the index finds joins among the loads, which name jobs
+        type_coerce(EntryRow.details, Text).contains(account_id, autoescape=True),
+    )
+    for population_id, details in session.execute(joins):
+        if details["member"]["dataset"] == account_id:
+            return str(population_id)
+    return None

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.core import amounts
-from app.ledger import account_facts, admission, population_totals, repository, state
+from app.ledger import account_facts, admission, populations, repository, state
 from app.ledger.account_facts import amount_text
 from app.ledger.admission import Budgets, CellBalance, Population, Request, Room
 from app.ledger.entries import Entry
@@ -87,21 +87,22 @@ class Detail:
 def balance(session: Session, account_id: str, scope: Scope | None = None) -> Balance:
     """The tightest joint cell of an account, or of a scope of it."""
     row = repository.account(session, account_id)
-    room = _standing(session, [row]).room(Request(account_id, 0, scope or {}))
-    return _balance(row, room)
+    budgets = _standing(session, [row])
+    return _balance(row, budgets, budgets.room(Request(account_id, 0, scope or {})))
 
 
 def balances(session: Session, account_ids: Sequence[str]) -> dict[str, Balance]:
     """The tightest joint cell of each of several accounts, in a fixed number of queries."""
     rows = repository.accounts(session, account_ids)
     budgets = _standing(session, rows)
-    return {row.id: _balance(row, budgets.room(Request(row.id, 0, {}))) for row in rows}
+    return {row.id: _balance(row, budgets, budgets.room(Request(row.id, 0, {}))) for row in rows}
 
 
-def balance_of_new(session: Session, row: AccountRow, population: Population | None) -> Balance:
+def balance_of_new(row: AccountRow, cap: int, population: Population | None) -> Balance:
     """The balance that an account which is not open yet would have, as a member of a population or of none."""
-    budgets = Budgets({row.id: state.of_totals(session, row, {})}, [] if population is None else [population])
-    return _balance(row, budgets.room(Request(row.id, 0, {})))
+    account = state.State(row.id, cap=cap, highest_cap=cap, facts=account_facts.of_account(row)).budget
+    budgets = Budgets({row.id: account}, [] if population is None else [population])
+    return _balance(row, budgets, budgets.room(Request(row.id, 0, {})))
 
 
 def balances_of_job(session: Session, parts: Sequence[Request]) -> list[Balance]:
@@ -111,8 +112,9 @@ def balances_of_job(session: Session, parts: Sequence[Request]) -> list[Balance]
     room.
     """
     rows = {row.id: row for row in repository.accounts(session, [part.account_id for part in parts])}
-    rooms = admission.rooms(_standing(session, list(rows.values())), parts)
-    return [_balance(rows[part.account_id], room) for part, room in zip(parts, rooms, strict=True)]
+    budgets = _standing(session, list(rows.values()))
+    rooms = admission.rooms(budgets, parts)
+    return [_balance(rows[part.account_id], budgets, room) for part, room in zip(parts, rooms, strict=True)]
 
 
 def highest_cap(session: Session, account_id: str) -> Limit:
@@ -121,12 +123,14 @@ def highest_cap(session: Session, account_id: str) -> Limit:
     Outputs that were released under a cap are covered by that cap, even if it was lowered afterwards
     (docs/proofs/caps.md).
     """
-    return Limit.of(repository.account(session, account_id))
+    row = repository.account(session, account_id)
+    return Limit.of(row, state.of(session, row).highest_cap)
 
 
 def highest_caps(session: Session, account_ids: Sequence[str]) -> dict[str, Limit]:
-    """The highest caps of several accounts, by id, in one query; see :func:`highest_cap`."""
-    return {row.id: Limit.of(row) for row in repository.accounts(session, account_ids)}
+    """The highest caps of several accounts, by id; see :func:`highest_cap`."""
+    rows = repository.accounts(session, account_ids)
+    return {row.id: Limit.of(row, state.of(session, row).highest_cap) for row in rows}
 
 
 def detail(session: Session, account_id: str, scope: Scope | None = None) -> Detail:
@@ -137,7 +141,7 @@ def detail(session: Session, account_id: str, scope: Scope | None = None) -> Det
     account = budgets.accounts[account_id]
     tightest, cells = account.by_cell(scope)
     whole = account.tightest({}) if scope else tightest
-    return Detail(_balance(row, budgets.room_at(account_id, tightest)), cells, whole.load)
+    return Detail(_balance(row, budgets, budgets.room_at(account_id, tightest)), cells, whole.load)
 
 
 def entries(session: Session, account_id: str, *, after: int, limit: int) -> list[Entry]:
@@ -159,35 +163,29 @@ def export_header(session: Session, account_id: str) -> tuple[dict[str, Any], in
     header = {
         "kind": "export",
         "format": 1,
-        "cap": amount_text(row.accountant, row.cap),
+        "cap": amount_text(row.accountant, state.of(session, row).cap),
         **account_facts.of_account(row),
     }
     return header, row.last_sequence
 
 
-def budgets_of(session: Session, rows: Mapping[str, AccountRow], populations: Mapping[str, AccountRow]) -> Budgets:
-    """The budgets of accounts and of their populations, whose rows are given."""
-    accounts = state.read(session, list(rows.values()))
-    return Budgets(accounts, list(population_totals.populations_of(session, list(populations.values())).values()))
-
-
 def _standing(session: Session, rows: Sequence[AccountRow]) -> Budgets:
-    """The budgets of accounts without a lock."""
-    population_ids = sorted(set(population_totals.ids_of(session, [row.id for row in rows]).values()))
-    populations = {row.id: row for row in repository.accounts(session, population_ids)} if population_ids else {}
-    return budgets_of(session, {row.id: row for row in rows}, populations)
+    """The budgets of accounts and of their populations, without a lock."""
+    population_ids = set(populations.ids_of(session, [row.id for row in rows]).values())
+    accounts = {row.id: state.of(session, row).budget for row in rows}
+    return Budgets(accounts, list(populations.of_ids(session, population_ids).values()))
 
 
-def _balance(row: AccountRow, room: Room) -> Balance:
+def _balance(row: AccountRow, budgets: Budgets, room: Room) -> Balance:
     return Balance(
         account_id=row.id,
         name=row.name,
         accountant=row.accountant,
-        cap=row.cap,
+        cap=budgets.accounts[row.id].cap,
         charged=room.tightest.charged,
         reserved=room.tightest.reserved,
         tightest_cell=dict(room.tightest.cell),
         is_exact=room.tightest.is_exact,
-        delta=Limit.of(row).split.converted_at,
+        delta=Limit.of(row, 0).split.converted_at,
         room=room.amount,
     )

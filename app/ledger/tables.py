@@ -21,7 +21,8 @@ class AccountRow(Base):
         id: id of the dataset or the population that holds the budget, or of the control chain, which has none. A
             population makes no reservations and has one more row (:class:`PopulationRow`).
         adjacency: of a dataset; a population's is its members'.
-        highest_cap: the cap that guarantees state (:func:`app.ledger.caps.change`).
+        unread_cap: as ``unread_highest_cap`` written by earlier versions; the cap is that of the entries
+            (:mod:`app.ledger.state`). The next revision that contracts the schema drops both.
         delta_set_aside: the part of ``delta`` that (ε, δ) mechanisms may spend; the cap is converted at the rest.
         privacy_unit: of a dataset; a population's is its members'.
         last_sequence: with ``last_hash`` and ``last_at`` the head of the chain.
@@ -33,8 +34,8 @@ class AccountRow(Base):
     name: Mapped[str]
     accountant: Mapped[str]
     adjacency: Mapped[str | None]
-    cap: Mapped[int]
-    highest_cap: Mapped[int]
+    unread_cap: Mapped[int] = mapped_column("cap", default=0)
+    unread_highest_cap: Mapped[int] = mapped_column("highest_cap", default=0)
     delta: Mapped[str | None]
     delta_set_aside: Mapped[str | None]
     privacy_unit: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
@@ -50,12 +51,8 @@ class AccountRow(Base):
 
 
 class BoxRow(Base):
-    """Totals of one distinct scope of an account, recomputable from the entries at any time; no row where all are zero.
-
-    Attributes:
-        box: the scope's digest (:mod:`app.ledger.scope_digest`).
-        delta_charged: in steps of 10⁻¹⁸, where an account sets a part of its δ aside.
-    """
+    """Totals that earlier versions kept for each scope. Nothing reads or writes them; the next revision that contracts
+    the schema drops the table."""
 
     __tablename__ = "account_boxes"
 
@@ -70,7 +67,7 @@ class BoxRow(Base):
         CheckConstraint("charged >= 0", name="charged_not_negative"),
         CheckConstraint("reserved >= 0", name="reserved_not_negative"),
         CheckConstraint("delta_charged >= 0", name="delta_charged_not_negative"),
-        {"sqlite_with_rowid": False},  # an admission sums all scopes of an account; rows lie in the order of the key
+        {"sqlite_with_rowid": False},
     )
 
 
@@ -95,14 +92,8 @@ class PopulationRow(Base):
 class MemberRow(Base):
     """A permanent member of a population: erased datasets keep their spend.
 
-    Every change of the row is made under the account's lock.
-
-    Attributes:
-        load: the largest loss of one person in the member: the amount of its newest ``join`` or ``load`` entry in the
-            population's chain, moved in that entry's transaction; 0 once another member continues its account.
-        tightest_cell: the joint cell that carries the load; where not ``is_exact``, the cell that was named with the
-            bound.
-        reserved: the part of the load that is not charged yet; a charge lowers it.
+    The load of the member is that of the population's entries (:mod:`app.ledger.state`). Nothing reads the four columns
+    whose names begin with ``unread``; the next revision that contracts the schema drops them.
     """
 
     __tablename__ = "population_members"
@@ -110,10 +101,10 @@ class MemberRow(Base):
     account_id: Mapped[str] = mapped_column(primary_key=True)
     population_id: Mapped[str] = mapped_column(index=True)
     joined_at: Mapped[datetime]
-    load: Mapped[int]
-    reserved: Mapped[int]
-    tightest_cell: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
-    is_exact: Mapped[bool]
+    unread_load: Mapped[int] = mapped_column("load", default=0)
+    unread_reserved: Mapped[int] = mapped_column("reserved", default=0)
+    unread_tightest_cell: Mapped[dict[str, Any]] = mapped_column("tightest_cell", CanonicalJson, default=dict)
+    unread_is_exact: Mapped[bool] = mapped_column("is_exact", default=True)
 
     __table_args__ = (
         CheckConstraint("load >= 0", name="load_not_negative"),

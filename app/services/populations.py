@@ -13,7 +13,7 @@ from app.core import amounts, clock, ids
 from app.core.errors import NameTaken, NotSupported
 from app.datasets import catalog
 from app.datasets.catalog import Named
-from app.ledger import population_totals, populations, statements
+from app.ledger import populations, statements
 from app.ledger.admission import Population
 from app.ledger.limit import Limit
 from app.ledger.populations import NewPopulation
@@ -131,7 +131,7 @@ def population_out(session: Session, row: PopulationRow) -> PopulationOut:
 
 def _all_out(session: Session, rows: Sequence[PopulationRow]) -> list[PopulationOut]:
     population_ids = [row.id for row in rows]
-    totals = population_totals.of_populations(session, population_ids)
+    totals = populations.detailed(session, populations.of_ids(session, population_ids).values())
     limits = statements.highest_caps(session, population_ids)
     members = [account_id for population in totals.values() for account_id in population.members]
     names = catalog.named(session, members)

@@ -21,7 +21,7 @@ _HEADER_FIELDS = {
 _ENTRY_FIELDS = {
     "sequence", "kind", "amount", "scope", "event", "job_id", "actor", "at", "previous_hash", "hash",
 }  # fmt: skip
-_KINDS = ("open", "load", "reserve", "charge", "void", "expire", "cap")
+_KINDS = ("open", "load", "reserve", "charge", "void", "expire", "cap", "state")
 _CONTINUED_FIELDS = {"dataset", "sequence", "hash", "highest_cap"}
 SET_ASIDE = "delta_set_aside"
 """An optional field of the header: the part of δ that is set aside for external (ε, δ)-mechanisms."""
@@ -206,7 +206,7 @@ def read_entry(value: Json, partitions: Mapping[str, Partition], *, places: int)
 def _check_by_kind(entry: Entry) -> None:
     if entry.kind == "open":
         _check_opening(entry.details)
-    if entry.kind in ("open", "cap", "load"):
+    if entry.kind in ("open", "cap", "load", "state"):
         if entry.scope or entry.event is not None or entry.job_id is not None:
             raise Malformed(f"an entry of kind {entry.kind} carries a scope, an event or a job")
         if entry.kind != "load":

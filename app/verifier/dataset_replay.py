@@ -3,16 +3,16 @@
 Checks of every line: its form; its place in the chain (:mod:`app.verifier.chain`); the life of every charge (one
 reservation, then at most one of charge, void and expire, with equal amount, scope, event and details); the header
 against the details of the first entry; charged and reserved of every joint cell against the cap in force, after every
-reservation; the recomputed price of every reservation against its amount. An account may continue that of an erased
-dataset: its opening load counts as charged in every joint cell. With the export of the erased dataset, the opening load
-is compared with the largest load of that account.
+reservation; the recomputed price of every reservation against its amount; every stated state. An account may continue
+that of an erased dataset: its opening load counts as charged in every joint cell. With the export of the erased
+dataset, the opening load is compared with the largest load of that account.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from app.verifier import canonical_json, prices
+from app.verifier import amounts, canonical_json, json_fields, prices, stated_state
 from app.verifier.canonical_json import Json
 from app.verifier.chain import Broken, Chain, Link, check_open, check_reason, check_repeated
 from app.verifier.checkpoints import Checkpoint
@@ -162,6 +162,8 @@ class Account:
         self._attested: Counter[str] = Counter()
         self._reserved: dict[str, tuple[Entry, ...]] = {}
         self._settled: dict[str, str] = {}
+        self._charged: Counter[Scope] = Counter()
+        self._charged_delta: Counter[Scope] = Counter()
 
     def take(self, value: Json) -> None:
         """Checks one entry against the entries before it, and applies it."""
@@ -174,6 +176,8 @@ class Account:
                 self._continue(entry)
             case "cap":
                 self._change_cap(entry)
+            case "state":
+                stated_state.check(entry, self._state())
             case "reserve":
                 self._reserve(entry)
             case _:
@@ -211,6 +215,32 @@ class Account:
         """The largest δ that a joint cell has charged, in steps of 10⁻¹⁸."""
         return self._deltas.tightest(()).load
 
+    def _state(self) -> dict[str, Json]:
+        """The state after the entries up to the newest, as an entry of kind ``state`` states it."""
+        assert isinstance(self._first_line, dict), "read_header takes objects only"
+        facts = {name: self._first_line[name] for name in (*BOUND_FIELDS, SET_ASIDE) if name in self._first_line}
+        parts, text = [part for parts in self._reserved.values() for part in parts], self.header.text
+        reserved: Counter[Scope] = Counter()
+        for part in parts:
+            reserved[part.scope] += part.amount
+        return {
+            "facts": facts,
+            "cap": text(self.cap),
+            "highest_cap": text(self.highest_cap),
+            "totals": [
+                {
+                    "scope": _as_json(scope),
+                    "charged": text(self._charged[scope]),
+                    "reserved": text(reserved[scope]),
+                    "delta": amounts.from_steps(self._charged_delta[scope], amounts.DELTA_PLACES),
+                }
+                for scope in {**self._charged, **reserved}
+            ],
+            "reservations": [
+                {"job_id": part.job_id, "scope": _as_json(part.scope), "amount": text(part.amount)} for part in parts
+            ],
+        }
+
     def _open(self, entry: Entry) -> None:
         self.cap = self.highest_cap = entry.amount
         assert isinstance(entry.details, dict), "read_entry takes no opening without details"
@@ -232,6 +262,7 @@ class Account:
         self.cells.reserve((), entry.amount)
         self.cells.charge((), entry.amount)
         self._charge_delta((), continued.delta)
+        self._charged[()], self._charged_delta[()] = entry.amount, continued.delta
 
     def _change_cap(self, entry: Entry) -> None:
         check_reason(entry.details)
@@ -288,6 +319,10 @@ class Account:
         self._settled[job_id] = entry.kind
         if entry.kind == "charge":
             self.cells.charge(entry.scope, entry.amount)
+            self._charged[entry.scope] += entry.amount
+            if isinstance(entry.details, dict) and "delta" in entry.details:
+                delta = json_fields.amount(entry.details["delta"], "delta", amounts.DELTA_PLACES)
+                self._charged_delta[entry.scope] += delta
         elif isinstance(reservation.details, dict) and "attested_by" in reservation.details:
             raise Broken(
                 "a charge for an external mechanism cannot be given back: nothing shows that the mechanism did not run"
@@ -300,6 +335,10 @@ class Account:
         if job_id in self._settled:
             return f"the reservation of this job has ended already, by {self._settled[job_id]}"
         return f"an entry of kind {kind} without a reservation"
+
+
+def _as_json(scope: Scope) -> Json:
+    return {name: list(cells) for name, cells in scope}
 
 
 def _are_disjoint(one: Scope, other: Scope) -> bool:

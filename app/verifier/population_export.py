@@ -16,7 +16,7 @@ _HEADER_FIELDS = {"kind", "format", "population", "accountant", "cap", "delta"}
 _ENTRY_FIELDS = {
     "sequence", "kind", "amount", "scope", "event", "job_id", "actor", "at", "previous_hash", "hash",
 }  # fmt: skip
-_KINDS = ("open", "join", "load", "cap")
+_KINDS = ("open", "join", "load", "cap", "state")
 _NAMED_FIELDS = {"dataset", "sequence", "hash"}
 _JOINED_FIELDS = _NAMED_FIELDS | {"adjacency", "unit_column", "highest_cap"}
 

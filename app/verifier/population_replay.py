@@ -3,8 +3,8 @@
 Checks of every line: its form; its place in the chain (:mod:`app.verifier.chain`); the header against the details of
 the first entry; each dataset joins once, with the adjacency and unit of the other members; a load names a member, and a
 later entry of the member than the load before; a member that continues the account of an erased member carries the load
-of that member, which carries none from then on; the sum of the loads against the cap in force, whenever a load grows.
-The exports of members are read in step (:mod:`app.verifier.member_comparison`).
+of that member, which carries none from then on; every stated state; the sum of the loads against the cap in force,
+whenever a load grows. The exports of members are read in step (:mod:`app.verifier.member_comparison`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.verifier import json_fields
+from app.verifier import json_fields, stated_state
 from app.verifier.canonical_json import Json
 from app.verifier.chain import Broken, Chain, Link, check_open, check_reason, check_repeated
 from app.verifier.checkpoints import Checkpoint
@@ -145,10 +145,23 @@ class PopulationAccount:
             case "join":
                 assert isinstance(entry.member, Joined), "an entry of kind join has a member"
                 self._join(entry.member, entry)
+            case "state":
+                stated_state.check(entry, self._state())
             case _:
                 assert entry.member is not None, "an entry of kind load has a member"
                 assert before is not None, "the first entry is no load"
                 self._load(entry.member, entry, after=before)
+
+    def _state(self) -> dict[str, Json]:
+        """The state after the entries up to the newest, as an entry of kind ``state`` states it."""
+        assert isinstance(self._first_line, dict), "read_header takes objects only"
+        text = self.header.text
+        return {
+            "facts": {name: self._first_line[name] for name in BOUND_FIELDS},
+            "cap": text(self.cap),
+            "highest_cap": text(self.highest_cap),
+            "loads": {member: text(standing.load) for member, standing in self._members.items()},
+        }
 
     def summary(self) -> PopulationSummary:
         """The result of the entries up to the newest, after the rest of the members' exports."""

@@ -91,7 +91,7 @@ class AccountBalance(BalanceOut):
     delta_set_aside: DeltaOut | None
 
 
-AccountEntryKind: TypeAlias = Literal["open", "reserve", "charge", "void", "expire", "cap", "join", "load"]
+AccountEntryKind: TypeAlias = Literal["open", "reserve", "charge", "void", "expire", "cap", "join", "load", "state"]
 """The kinds of entries of datasets and populations."""
 
 

@@ -36,8 +36,6 @@ OF_THE_SERVICE = {
     # which worker processes live
     ("app/worker/main.py", "_seen"),
     ("app/worker/main.py", "note"),
-    # the comparison of balances with entries, which locks an account and changes nothing
-    ("app/services/ledger/balance_checks.py", "_is_equal_when_locked"),
     # dates of erasure, which owners set
     ("app/services/datasets/erase_due.py", "_is_deleted_now"),
     # jobs of a deleted dataset, after the deletion was committed

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
 
-from app.ledger import statements
-from app.ledger.tables import BoxRow
+from app.ledger import repository, state, statements
 from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Partitions
 from app.services.installation import Installation
 from tests.concurrency.conftest import Race
@@ -49,14 +47,14 @@ def test_no_joint_cell_exceeds_the_cap_and_all_joint_cells_are_filled(
     assert sum(map(bool, results)) > n_processes // 4, "many processes took part in the race"
     with installation.database.read() as session:
         entries = statements.entries(session, ACCOUNT, after=0, limit=1_000_000)
-        rows = session.execute(select(BoxRow).where(BoxRow.account_id == ACCOUNT)).scalars().all()
+        now = state.of(session, repository.account(session, ACCOUNT))
         tightest = statements.balance(session, ACCOUNT)
         by_cell = statements.detail(session, ACCOUNT).cells
     model = replay(entries, CELLS)  # at every admission: the largest of all joint cells inside the box fits the cap
     assert {job_id: (job.amount, frozen(job.box), job.state) for job_id, job in model.jobs.items()} == {
         job_id: (amount, frozen(box), end or "reserve") for job_id, (amount, box, end) in admitted.items()
     }
-    assert {frozen(row.scope): (row.charged, row.reserved) for row in rows} == model.by_box()
+    assert {frozen(now.scopes[digest]): amounts for digest, amounts in now.totals.items()} == model.by_box()
     loads = [sum(model.carried(cell)) for cell in model.joint_cells({})]
     assert all(cap - smallest < load <= cap for load in loads), "in every joint cell, not even the smallest amount fits"
     assert len(set(map(frozen, (job.box for job in model.jobs.values())))) > 30, "many different boxes"

@@ -11,7 +11,7 @@ import pytest
 
 from app.core import clock
 from app.core.errors import BudgetExceeded
-from app.ledger import population_totals, populations, statements
+from app.ledger import populations, statements
 from app.ledger import service as ledger
 from app.privacy.composition import Partitions
 from app.services.installation import Installation
@@ -56,7 +56,7 @@ def test_no_population_exceeds_its_cap_and_accounts_are_filled(
         together = sum(loads[account] for account, population in MEMBERS.items() if population == name)
         assert together <= cap
         with installation.database.read() as session:
-            totals = population_totals.of_population(session, name)
+            totals = populations.of_population(session, name)
             assert totals.loads == {account: loads[account] for account in totals.loads}
             assert totals.together == together
     with installation.database.read() as session:

@@ -1,18 +1,13 @@
-"""Stored totals of accounts with several partitions, on both databases: rows per distinct box, and upper bounds."""
-
-from collections.abc import Collection
+"""Totals of accounts with several partitions, on both databases: amounts per distinct box, and upper bounds."""
 
 import pytest
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import BudgetExceeded
-from app.ledger import repository, scope_cache, state, statements
+from app.ledger import repository, state, statements
 from app.ledger import service as ledger
-from app.ledger.tables import BoxRow
 from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Partitions, Scope
-from app.privacy.composition.numbering import Numbering
 from app.services.installation import Installation
 from tests.support import settling
 from tests.support.crash_scene import EVENT, open_account
@@ -41,8 +36,9 @@ def _reserve(installation: Installation, job_id: str, amount: int, **scope: tupl
 
 def _boxes(installation: Installation) -> list[tuple[Scope, int, int]]:
     with installation.database.read() as session:
-        rows = session.execute(select(BoxRow).where(BoxRow.account_id == ACCOUNT)).scalars()
-        return sorted(((row.scope, row.charged, row.reserved) for row in rows), key=repr)
+        now = state.of(session, repository.account(session, ACCOUNT))
+        scopes = {digest: {name: list(cells) for name, cells in scope.items()} for digest, scope in now.scopes.items()}
+        return sorted(((scopes[digest], *amounts) for digest, amounts in now.totals.items()), key=repr)
 
 
 def _balance(installation: Installation, **scope: tuple[int | str, ...]) -> statements.Balance:
@@ -50,7 +46,7 @@ def _balance(installation: Installation, **scope: tuple[int | str, ...]) -> stat
         return statements.balance(session, ACCOUNT, scope)
 
 
-def test_jobs_on_the_same_box_share_a_row_and_an_empty_row_goes(installation: Installation) -> None:
+def test_jobs_on_the_same_box_share_their_amounts_and_an_empty_box_goes(installation: Installation) -> None:
     first = _reserve(installation, "jb_1", 5, shard=(0, 1))
     second = _reserve(installation, "jb_2", 7, shard=(0, 1))
     third = _reserve(installation, "jb_3", 11, region=("EU",))
@@ -64,7 +60,7 @@ def test_jobs_on_the_same_box_share_a_row_and_an_empty_row_goes(installation: In
     assert _boxes(installation) == [({"shard": [0, 1]}, 5, 0)]
 
 
-def test_a_refused_reservation_leaves_no_row(installation: Installation) -> None:
+def test_a_refused_reservation_leaves_no_box(installation: Installation) -> None:
     _reserve(installation, "jb_1", 100, shard=(0,))
     before = _boxes(installation)
     with pytest.raises(BudgetExceeded) as refused:
@@ -96,6 +92,7 @@ def test_a_bound_is_reported_refuses_soundly_and_keeps_its_sum(
     exact = _balance(installation)
     assert (exact.charged + exact.reserved, exact.is_exact) == (60, True)
     monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 1)
+    monkeypatch.setattr(state, "_states", {})
     bounded = _balance(installation)
     assert (bounded.charged + bounded.reserved, bounded.is_exact) == (90, False)
     assert bounded.cap == bounded.charged + bounded.reserved + bounded.remaining
@@ -118,35 +115,6 @@ def test_a_charge_without_an_upload_covers_the_uploads_to_come(installation: Ins
     assert _balance(installation).tightest_cell == {"month": "ep_1", "region": "EU", "shard": 0}
 
 
-def test_scopes_that_are_forgotten_are_read_again(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    _reserve(installation, "jb_1", 5, shard=(0, 1))
-    _reserve(installation, "jb_2", 7, shard=(1, 2), region=("EU",))
-    known = _balance(installation)
-    monkeypatch.setattr(scope_cache, "_by_names", {})
-    assert _balance(installation) == known
-    assert (known.tightest_cell, known.reserved) == ({"region": "EU", "shard": 1}, 12)
-
-
-def test_an_amount_given_back_between_two_reads_adds_no_load(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A reader of a population's member does not lock it: a row of totals may disappear between the two reads."""
-    _reserve(installation, "jb_1", 5, shard=(0,))
-    reservation_id = _reserve(installation, "jb_2", 7, shard=(3,))
-    monkeypatch.setattr(scope_cache, "_by_names", {})
-    real = scope_cache.numbering
-
-    def late(session: Session, account_id: str, partitions: Partitions, digests: Collection[str]) -> Numbering:
-        settling.void(session, reservation_id, actor="worker")
-        return real(session, account_id, partitions, digests)
-
-    with installation.database.write() as session:
-        monkeypatch.setattr(scope_cache, "numbering", late)
-        account = repository.account(session, ACCOUNT)
-        tightest = state.tightest(session, account, {})
-    assert (tightest.cell, tightest.reserved) == ({"region": "EU", "shard": 0}, 5)
-
-
 def test_the_largest_amounts_overflow_in_no_bound(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each amount fits into 64 bits; the sum that a bound forms over disjoint cells may not."""
     cut = Partitions((HashPartition("a", 64), HashPartition("b", 11)))
@@ -164,6 +132,7 @@ def test_the_largest_amounts_overflow_in_no_bound(installation: Installation, mo
         exact = statements.balance(session, "ds_large")
         assert (exact.reserved, exact.remaining, exact.is_exact) == (9 * 10**17, 10**17, True)
         monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
+        session.info.clear()  # forgets the tightest cell that was found
         bounded = statements.balance(session, "ds_large")
         assert (bounded.charged + bounded.reserved, bounded.is_exact) == (10**18, False)
         assert bounded.room == 0

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import make_url, update
 
+from app.core.errors import BalanceMismatch
 from app.jobs.tables import JobRow
 from app.ledger.tables import ReservationRow
 from app.services.installation import Installation
@@ -100,7 +101,6 @@ TAMPERED = {
     "cells": _of_task(_other_cells),
     "event-on-both-sides": _on_both_sides(_other_event),
     "price": _of_task(_smaller_price),
-    "reservation": _smaller_reservation,
     "another-reservation": _of_task(_reservation_of_another_job),
     "part-twice": _of_task(_the_part_twice),
     "no-parts": _of_task(_no_parts),
@@ -120,6 +120,16 @@ def test_a_job_whose_task_is_not_what_was_reserved_reads_no_row(scene: Scene, ch
     row = scene.job(job_id)
     assert (row.state, row.reason, row.charged_at) == ("failed", "failed", None)
     assert scene.kinds_of(job_id) == ["reserve", "void"]
+
+
+def test_a_job_with_a_changed_reservation_reads_no_row_and_gives_nothing_back(scene: Scene) -> None:
+    """No entry says what was reserved besides the entry that reserved it, so the job waits for the operator."""
+    job_id = scene.submit_job(key="k", scope={"shard": [0]})
+    _smaller_reservation(scene, job_id)
+    with pytest.raises(BalanceMismatch):
+        run(scene, _never)
+    assert scene.job(job_id).charged_at is None
+    assert scene.kinds_of(job_id) == ["reserve"]
 
 
 def test_a_job_that_paid_for_disjoint_trees_does_not_grow_them_on_all_rows(scene: Scene) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.core import clock, limits
 from app.core.errors import BudgetExceeded, NameTaken, PopulationMismatch
-from app.ledger import caps, population_totals, populations, statements
+from app.ledger import caps, populations, statements
 from app.ledger import service as ledger
 from app.ledger.admission import Population
 from app.ledger.populations import NewPopulation
@@ -55,15 +55,13 @@ def reserve(session: Session, account_id: str, amount: int, job: str, *shards: i
 
 
 def population(session: Session, account_id: str) -> Population:
-    population_id = population_totals.id_of(session, account_id)
+    population_id = populations.id_of(session, account_id)
     assert population_id is not None
-    return population_totals.of_population(session, population_id)
+    return populations.of_population(session, population_id)
 
 
 def printable(session: Session) -> int:
-    return caps.printable_of(
-        population_totals.of_population(session, "pp_a"), statements.highest_cap(session, "pp_a")
-    ).amount
+    return caps.printable_of(populations.of_population(session, "pp_a"), statements.highest_cap(session, "pp_a")).amount
 
 
 def test_members_share_one_cap_and_the_refusal_says_so(session: Session) -> None:
@@ -124,7 +122,7 @@ def test_an_account_without_a_population_is_bound_by_nobody(session: Session) ->
     alone = account(session, 2)
     reserve(session, "ds_1", 100, "jb_1")
     assert reserve(session, alone, 100, "jb_2")
-    assert population_totals.id_of(session, alone) is None
+    assert populations.id_of(session, alone) is None
 
 
 @pytest.mark.parametrize(
@@ -147,7 +145,7 @@ def test_a_dataset_whose_loss_cannot_be_added_cannot_join(
     with pytest.raises(PopulationMismatch) as refused:
         member(session, 2, **changes)
     assert tuple(refused.value.differs) == differs
-    assert population_totals.id_of(session, "ds_2") is None
+    assert populations.id_of(session, "ds_2") is None
 
 
 def test_units_of_one_column_join_whatever_their_bound(session: Session) -> None:

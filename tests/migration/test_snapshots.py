@@ -23,7 +23,7 @@ from app.ledger import control, merkle, statements
 from app.ledger import service as ledger
 from app.ledger.entries import EntryKind
 from app.ledger.log import Log
-from app.ledger.tables import BlockRow, MemberRow, PopulationRow, ReservationRow
+from app.ledger.tables import BlockRow, BoxRow, MemberRow, PopulationRow, ReservationRow
 from app.verifier import control_export, dataset_replay
 from app.verifier.merkle_tree import GrowingTree
 from tests.support import snapshot
@@ -98,7 +98,9 @@ def accounts(upgraded: Database) -> tuple[list[str], list[str]]:
 
 
 def test_snapshots_have_rows_of_every_table() -> None:
-    assert all(all(snapshot.stored(revision).values()) for revision in snapshot.revisions())
+    for revision in snapshot.revisions():
+        empty = {table for table, rows in snapshot.stored(revision).items() if not rows}
+        assert empty == ({BoxRow.__tablename__} if revision >= "0031" else set()), "nothing writes it since then"
     assert set(snapshot.stored(revisions.head_revision())) == set(Base.metadata.tables)
 
 
@@ -120,6 +122,8 @@ def test_rows_survive(upgraded: Database, stored: snapshot.Rows) -> None:
     with upgraded.engine.connect() as connection:
         after = snapshot.rows_of(connection)
     for table, rows in stored.items():
+        if not rows:
+            continue
         same = [name for name in rows[0] if name not in _CHANGED.get(table, ())]
         assert [[row[name] for name in same] for row in after[table]] == [[row[name] for name in same] for row in rows]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import rfc8785
 from sqlalchemy.orm import Session
 
-from app.ledger import caps, population_totals, signers, statements
+from app.ledger import caps, populations, signers, statements
 from app.ledger.heads import HeadFolder
 from app.services.installation import Installation
 from app.verifier.member_comparison import MemberLedger
@@ -30,7 +30,7 @@ def export(session: Session, account_id: str) -> Iterator[bytes]:
 
 def verified(session: Session, population_id: str) -> PopulationSummary:
     """Verifies a population beside all of its members, and compares the result with the service's totals."""
-    population = population_totals.of_population(session, population_id)
+    population = populations.of_population(session, population_id)
     ledgers = [MemberLedger(export(session, name), (), file=name) for name in sorted(population.loads)]
     summary = verify(export(session, population_id), ledgers)
     assert {name: member.load for name, member in summary.members.items()} == population.loads

@@ -11,16 +11,14 @@ from itertools import count
 from typing import Any, TypeAlias
 
 import rfc8785
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.core import clock
 from app.core.errors import BudgetExceeded, PopulationMismatch, ReservationSettled
-from app.ledger import account_facts, caps, external, population_totals, populations, repository, state, statements
+from app.ledger import account_facts, caps, external, populations, repository, state, statements
 from app.ledger import service as ledger
 from app.ledger.entries import Entry
 from app.ledger.locked_accounts import LockedAccounts
-from app.ledger.tables import BoxRow
 from app.privacy import accountants
 from app.privacy.composition import Partitions, Scope
 from app.services.installation import Installation
@@ -86,7 +84,6 @@ class World:
     def __init__(self, installation: Installation, *, accountant: str, cap: int) -> None:
         self._database = installation.database
         self._population = f"pop_{next(_serial)}"
-        self._admitted: list[LockedAccounts] = []
         delta = None if accountant == "pure" else DELTA
         self._models = _Models(PopulationModel(cap, (accountant, delta, None, None)))
         new_population = populations.NewPopulation(
@@ -98,15 +95,11 @@ class World:
     def take(self, step: Step) -> str:
         """Applies a step to the ledger and to the model, and returns its outcome in words."""
         before = copy.deepcopy(self._models)
-        self._admitted.clear()
         with suppress(_Crashed), self._database.write() as session:
             outcome = self._done(session, step.step if isinstance(step, Crash) else step)
             if isinstance(step, Crash):
                 self._models, outcome = before, "crashed"
-                self._admitted.clear()
                 raise _Crashed
-        for accounts in self._admitted:
-            accounts.committed()  # the next admission begins with the loads that this one left in memory
         with self._database.read() as session:
             for account_id, model in self._models.accounts.items():
                 self._check_account(session, account_id, model)
@@ -179,7 +172,7 @@ class World:
         fits = _fits(session, reservations)
         refused: BudgetExceeded | None = None
         try:
-            self._admitted.append(_reserved(session, reservations))
+            _reserve(session, reservations)
         except BudgetExceeded as error:
             refused = error
         ordered = sorted(parts, key=lambda part: part[:2])
@@ -363,14 +356,14 @@ class World:
 
     def _check_population(self, session: Session) -> None:
         together = self._models.together
-        population = population_totals.of_population(session, self._population)
+        population = populations.of_population(session, self._population)
         assert (population.cap, statements.highest_cap(session, population.id).amount) == (
             together.cap,
             together.highest,
         )
         assert population.loads == {name: member.load for name, member in together.members.items()}
         for account_id, carried in population.members.items():
-            # Stored totals equal the totals of all boxes.
+            # The entries of the population state the totals of all boxes.
             tightest = state.tightest(session, repository.account(session, account_id), {})
             stored = carried.load, carried.charged, carried.reserved, carried.is_exact
             assert stored == (tightest.load, tightest.charged, tightest.reserved, tightest.is_exact)
@@ -386,9 +379,9 @@ class World:
         with self._database.read() as session:
             for account_id, model in self._models.accounts.items():
                 entries, exports[account_id] = self._exported(session, account_id)
-                rows = session.execute(select(BoxRow).where(BoxRow.account_id == account_id)).scalars().all()
+                now = state.of(session, repository.account(session, account_id))
                 assert replay(entries, model.cells).by_box() == model.by_box()
-                assert {frozen(row.scope): (row.charged, row.reserved) for row in rows} == model.by_box()
+                assert {frozen(now.scopes[digest]): amounts for digest, amounts in now.totals.items()} == model.by_box()
                 summary = verifier.verify(exports[account_id])
                 assert (summary.cap, summary.highest_cap, summary.tightest.load) == (
                     model.cap, model.highest, model.load,
@@ -417,12 +410,11 @@ class World:
         return entries, [rfc8785.dumps(line) + b"\n" for line in [header, *(entry.to_json() for entry in entries)]]
 
 
-def _reserved(session: Session, reservations: list[ledger.NewReservation]) -> LockedAccounts:
+def _reserve(session: Session, reservations: list[ledger.NewReservation]) -> None:
     """Reserves as a request for a job does: judged, reserved in memory, written."""
     accounts = LockedAccounts.lock(session, {part.account_id for part in reservations}, ["key_analyst"])
     accounts.reserve(accounts.judged(reservations, actor="key_analyst"))
     accounts.write()
-    return accounts
 
 
 def _fits(session: Session, reservations: list[ledger.NewReservation]) -> bool:

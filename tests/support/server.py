@@ -156,7 +156,7 @@ class Server:
         return sizes
 
     def footprint(self) -> dict[str, object]:
-        """The stored state after all jobs have ended: rows per table, sums of balances, hashes of chains, and files."""
+        """The stored state after all jobs have ended: rows per table, hashes of chains, and files."""
         if self.n_workers:
             # Jobs of earlier tests also change the stored state.
             self._wait_for_the_workers(select(JobRow.id).where(JobRow.state.in_(UNFINISHED)))
@@ -172,17 +172,13 @@ class Server:
 
     @cached_property
     def _counts(self) -> Select[Any]:
-        """A query for rows per table and sums of balances, in one statement because tests run it after every
-        request."""
+        """A query for rows per table, in one statement because tests run it after every request."""
         present = set(inspect(self.database.engine).get_table_names())
         # A lease of a process comes and goes with the predictions that the process answers, and workers come and go.
         counted = present - {"authority_leases", "workers"}
         tables = {name: table for name, table in Base.metadata.tables.items() if name in counted}
-        cells = tables["account_boxes"].c
-        amounts = (cells.charged, cells.reserved)
-        sums = [select(func.sum(column)).scalar_subquery().label(column.name) for column in amounts]
         counts = [select(func.count()).select_from(table).scalar_subquery() for table in tables.values()]
-        return select(*(count.label(name) for name, count in zip(tables, counts, strict=True)), *sums)
+        return select(*(count.label(name) for name, count in zip(tables, counts, strict=True)))
 
     def _wait_for_the_workers(self, unfinished: Select[Any]) -> None:
         """Waits until a query for unfinished jobs returns none.

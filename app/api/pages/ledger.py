@@ -30,8 +30,8 @@ from app.wire.ledger import AccountEntryKind, CapIn
 router = APIRouter(prefix="/ui/ledger", route_class=PageRoute)
 
 _KINDS = {
-    "dataset": ("open", "load", "reserve", "charge", "void", "expire", "cap"),
-    "population": ("open", "join", "load", "cap"),
+    "dataset": ("open", "load", "reserve", "charge", "void", "expire", "cap", "state"),
+    "population": ("open", "join", "load", "cap", "state"),
 }
 """Kinds of entries, by kind of the account."""
 

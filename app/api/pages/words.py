@@ -62,6 +62,7 @@ _ENTRIES: Mapping[str, str] = {
     "cap": "The cap was changed to {amount}. Reason: {reason}",
     "join": "The dataset {member} became a member. Its load was {amount}: the most that one person can lose there.",
     "load": "From here on, the load of the member {member} is {amount}: the most that one person can lose there.",
+    "state": "The state of the account was stated, so that a process that starts need not read the entries before.",
 }
 """Sentences by kind of an entry; an opening load is an entry of the kind ``load``."""
 

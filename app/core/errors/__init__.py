@@ -48,7 +48,7 @@ One module per kind of error; this package re-exports every class, so callers im
     ├── LeaseLost                      another worker holds the job's lease (never leaves the worker)
     │   installation_errors
     ├── Unavailable                    the service cannot answer at the moment
-    │   └── BalanceMismatch            the stored balance of an account differs from its entries
+    │   └── BalanceMismatch            an account differs from its entries
     └── InstallationError              the operator has to act; printed by the command line
         └── LedgerRewound              the database contradicts a head that was written outside it
             └── HeadNotSigned          a head outside the database has no signature of a signer that the database names

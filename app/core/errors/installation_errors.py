@@ -17,15 +17,15 @@ class Unavailable(GrovekeeperError):
 
 
 class BalanceMismatch(Unavailable):
-    """The stored balance of an account differs from its entries, so nothing is admitted until the operator acts.
+    """An account differs from its entries, so nothing is admitted until the operator acts.
 
     Attributes:
         account_id: of a dataset or a population, for the operator; no message names it.
-        part: the part of the balance that differs, as a slug.
+        part: the part that differs, as a slug.
     """
 
     def __init__(self, account_id: str, part: str) -> None:
-        super().__init__("the stored balance of an account differs from its entries", retry_after_s=60)
+        super().__init__("the account differs from its entries", retry_after_s=60)
         self.account_id = account_id
         self.part = part
 

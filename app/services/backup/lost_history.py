@@ -18,7 +18,7 @@ from app.core.errors import InstallationError
 from app.datasets import catalog
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState
-from app.ledger import caps, control, population_totals, repository
+from app.ledger import caps, control, populations, repository
 from app.ledger.entries import EntryKind
 from app.ledger.log import Log
 from app.ledger.notes import Checkpoint
@@ -77,8 +77,7 @@ def accept(session: Session, losses: Sequence[Loss], *, at: datetime) -> None:
     for loss in losses:
         control.record(session, EntryKind.HISTORY_LOST, actor=control.OPERATOR, **_details(loss))
     present = {loss.account_id for loss in losses if loss.n_entries} - {control.CHAIN}
-    populations = set(population_totals.ids_of(session, present).values())
-    for account_id in sorted(present | populations):
+    for account_id in sorted({*present, *populations.ids_of(session, present).values()}):
         _close(session, account_id, at=at)
     if any(loss.account_id == control.CHAIN for loss in losses):
         _revoke_everybody(session, at=at)

@@ -156,8 +156,8 @@ class _Checked:
             named = self.declaration.population
             if named is not None:
                 row.population, totals = populations.with_new_member(session, principal, account, population=named)
-            balance = statements.balance_of_new(session, account, totals)
-            limit = caps.printable_at(Limit.of(account), cap=account.cap, load=0)
+            balance = statements.balance_of_new(account, self.cap, totals)
+            limit = caps.printable_at(Limit.of(account, self.cap), cap=self.cap, load=0)
         facts = dict(declared_out(dataset, balance))
         facts["warnings"] = [*facts["warnings"], *same_columns(session, principal, dataset)]
         return {**facts, "guarantee": _guarantee(dataset, limit)}

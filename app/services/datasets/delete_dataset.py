@@ -14,7 +14,6 @@ from app.datasets.erasure_log import dataset_record
 from app.jobs import queue
 from app.ledger import control
 from app.ledger.entries import EntryKind
-from app.ledger.reconciliation import Unverified
 from app.services.authorization import acting, authorized_dataset
 from app.services.installation import Installation
 from app.services.jobs.cancel_jobs import cancel_locked
@@ -98,6 +97,6 @@ def _n_ended(installation: Installation, job_ids: Sequence[str], *, actor: str) 
     try:
         with database.write() as session:
             cancel_locked(session, queue.locked_several(session, job_ids), actor=actor, at=database.now(session))
-    except (BalanceMismatch, Unverified):
+    except BalanceMismatch:
         return 0 if len(job_ids) == 1 else sum(_n_ended(installation, [job_id], actor=actor) for job_id in job_ids)
     return len(job_ids)

@@ -10,7 +10,7 @@ from app.access.roles import SEE_DATASET, Principal
 from app.core import clock
 from app.datasets import catalog
 from app.datasets.tables import EpochRow
-from app.ledger import continuations, rules, statements, stored_rules
+from app.ledger import repository, rules, statements, stored_rules
 from app.services import no_privacy
 from app.services.authorization import authorized_dataset
 from app.services.declared_bounds import warnings_of
@@ -95,7 +95,7 @@ def declared_out(dataset: catalog.Dataset, balance: statements.Balance | None) -
 def _all_out(session: Session, datasets: Sequence[catalog.Dataset]) -> list[DatasetOut]:
     ids = [dataset.id for dataset in datasets]
     balances, epochs = statements.balances(session, ids), catalog.epochs_of_each(session, ids)
-    continued = continuations.continued_by(session, ids)
+    continued = repository.continued_by(session, ids)
     return [
         _out(dataset, balances.get(dataset.id), epochs[dataset.id], continues=continued.get(dataset.id))
         for dataset in datasets

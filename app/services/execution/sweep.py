@@ -21,7 +21,6 @@ from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobRow
 from app.ledger import service as ledger
 from app.ledger import stored_rules
-from app.ledger.reconciliation import Unverified
 from app.registry import models
 from app.services.datasets.delete_dataset import erase_remains
 from app.services.datasets.erase_upload import complete_erasures
@@ -55,7 +54,7 @@ def expire_jobs(installation: Installation) -> int:
         overdue = queue.overdue(session, at=at, ttl_s=ttl.total_seconds(), closed=closed)
     settled = 0
     for job_id in overdue:
-        with suppress(BalanceMismatch, Unverified), database.write() as session:  # other accounts' jobs go on
+        with suppress(BalanceMismatch), database.write() as session:  # other accounts' jobs go on
             row, at = queue.locked(session, job_id), database.now(session)
             if row.lease_until is not None:
                 row.lease_until = min(row.lease_until, at + ttl)

@@ -15,7 +15,7 @@ from app.core.errors import BudgetExceeded, Frozen, GrovekeeperError, QuotaExcee
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobRow
-from app.ledger import population_totals, statements
+from app.ledger import populations, statements
 from app.services.installation import Installation
 from app.webhooks import outbox
 from app.webhooks.tables import WebhookRow
@@ -86,9 +86,8 @@ def budgets_changed(session: Session, account_ids: Collection[str], *, at: datet
     """
     if not outbox.watch_budgets(session):
         return
-    changed = {*account_ids, *population_totals.ids_of(session, account_ids).values()}
-    populations = population_totals.of_populations(session, changed)
-    members = {member for population in populations.values() for member in population.members}
+    changed = {*account_ids, *populations.ids_of(session, account_ids).values()}
+    members = {member for population in populations.of_ids(session, changed).values() for member in population.members}
     tell_low(session, members.union(account_ids), at=at)
 
 

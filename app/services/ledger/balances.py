@@ -11,7 +11,7 @@ from app.core.clock import to_text
 from app.core.errors import InvalidRequest, RoleMissing
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
-from app.ledger import account_facts, caps, external, population_totals, statements, stored_rules
+from app.ledger import account_facts, caps, external, populations, statements, stored_rules
 from app.ledger.admission import CellBalance, Population
 from app.ledger.limit import Limit
 from app.ledger.tables import PopulationRow
@@ -72,7 +72,7 @@ def balance_of(session: Session, account: Account) -> statements.Balance:
     """Reads the balance of a whole account."""
     if account.dataset is not None:
         return statements.balance(session, account.id)
-    population = population_totals.of_population(session, account.id)
+    population = populations.of_population(session, account.id)
     return balance_of_population(population, statements.highest_cap(session, account.id))
 
 
@@ -130,10 +130,8 @@ def _of_dataset(
 
 
 def _of_population(session: Session, row: PopulationRow) -> AccountBalance:
-    population, limit = (
-        population_totals.of_population(session, row.id),
-        statements.highest_cap(session, row.id),
-    )
+    population = populations.of_population(session, row.id)
+    limit = statements.highest_cap(session, row.id)
     return AccountBalance.model_validate(
         {
             **_members(Account(row), balance_of_population(population, limit)),

@@ -10,7 +10,7 @@ from typing import Any
 from app.access.roles import SEE_LEDGER, Principal
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
-from app.ledger import external, population_totals, statements
+from app.ledger import external, populations, statements
 from app.ledger.account_facts import amount_text
 from app.ledger.notes import Signer
 from app.privacy.accountants import gdp, pure, zcdp
@@ -42,7 +42,7 @@ def show_deployment(
         limit = statements.highest_cap(session, account.id)
         datasets = [account.id]
         if account.dataset is None:
-            datasets = sorted(population_totals.of_population(session, account.id).members)
+            datasets = sorted(populations.of_ids(session, [account.id])[account.id].members)
         slugs = sorted({slug for dataset_id in datasets for slug in models.algorithms(session, dataset_id)})
         n_external = sum(external.count(session, dataset_id) for dataset_id in datasets)
         n_uploads = sum(len(catalog.epochs(session, dataset_id)) for dataset_id in datasets)

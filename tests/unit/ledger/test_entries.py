@@ -114,4 +114,4 @@ def test_details_stand_in_the_object_as_they_are() -> None:
 def test_no_kind_lowers_what_was_spent() -> None:
     """Kinds of acts have a hyphen and are entries of the control chain, which has no budget."""
     of_accounts = {kind.value for kind in EntryKind if "-" not in kind}
-    assert of_accounts == {"open", "reserve", "charge", "void", "expire", "cap", "join", "load"}
+    assert of_accounts == {"open", "reserve", "charge", "void", "expire", "cap", "join", "load", "state"}

@@ -58,7 +58,7 @@ def test_a_control_chain_is_verified() -> None:
 
 
 def test_every_kind_of_act_has_its_details() -> None:
-    of_accounts = {"reserve", "charge", "void", "expire", "cap", "join", "load"}
+    of_accounts = {"reserve", "charge", "void", "expire", "cap", "join", "load", "state"}
     assert set(control_export._DETAILS) == {kind.value for kind in EntryKind} - of_accounts
 
 

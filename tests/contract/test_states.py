@@ -1,0 +1,361 @@
+"""Balances are the fold of the entries, on both databases: changed rows admit nothing more, changed entries nothing."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Executable, delete, func, select, text, update
+from sqlalchemy.orm import Session
+
+from app.core import limits
+from app.core.errors import BalanceMismatch, BudgetExceeded
+from app.ledger import caps, chain, external, populations, repository, state, statements
+from app.ledger import service as ledger
+from app.ledger.entries import EntryKind
+from app.ledger.tables import AccountRow, BoxRow, EntryRow, MemberRow, ReservationRow
+from app.services.installation import Installation
+from app.verifier import dataset_replay, population_replay
+from tests.support import people
+from tests.support import population_accounts as members
+from tests.support.crash_scene import Scene, open_installation
+from tests.support.databases import MigratedDatabase
+from tests.support.evidence import export
+from tests.support.sweeping import expired_at
+
+ASIDE = "0.00000025"
+_serial = count()
+
+
+@pytest.fixture
+def accounts(installation: Installation) -> Installation:
+    """Two members of a population, which spend 40 of 100, and a ``zcdp`` account that sets δ aside."""
+    with installation.database.write() as session:
+        members.opened(session, "ds_a", "ds_b")
+        members.account(session, "ds_c", members.ZCDP, delta_set_aside=ASIDE)
+        for name, job in (("ds_a", "jb_a"), ("ds_b", "jb_b")):
+            members.reserve(session, name, 20, job, 0, 1)
+            ledger.charge_job(session, job, actor="worker")
+        members.reserve(session, "ds_a", 10, "jb_open", 2)
+        declared = {"adjacency": "add_remove", "epsilon": "0.000001", "delta": "0.0000001"}
+        details = {"attested_by": "key_a", "description": "a mean", "per": "row", "declared": declared}
+        part = ledger.NewReservation("ds_c", 7, {}, None, None, details=details)
+        external.charge(session, part, delta=10**11, actor="key_a")
+    return installation
+
+
+@pytest.fixture
+def restart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Forgets what this process read before."""
+    return lambda: monkeypatch.setattr(state, "_states", {})
+
+
+def _on(table: type[Any], account_id: str, kind: Any = update, **values: Any) -> Executable:
+    statement = kind(table).where(table.account_id == account_id)
+    return statement.values(**values) if values else statement
+
+
+def _account(account_id: str, **values: Any) -> Executable:
+    return update(AccountRow).where(AccountRow.id == account_id).values(**values)
+
+
+def _reserved(installation: Installation, account_id: str, amount: int = 1) -> None:
+    with installation.database.write() as session:
+        members.reserve(session, account_id, amount, f"jb_{next(_serial)}")
+
+
+UNREAD = {
+    "totals emptied": delete(BoxRow),
+    "caps raised": update(AccountRow).values(unread_cap=10**6, unread_highest_cap=10**6),
+    "loads emptied": update(MemberRow).values(unread_load=0, unread_reserved=0),
+    "another member removed": _on(MemberRow, "ds_b", delete),
+    "reservations emptied": delete(ReservationRow),
+}
+REFUSED = {
+    "privacy unit changed": ("ds_a", _account("ds_a", privacy_unit={"column": None, "max_rows": 2})),
+    "accountant changed": ("ds_a", _account("ds_a", accountant="gdp")),
+    "head changed": ("ds_a", _account("ds_a", last_hash="0" * 64)),
+    "head shortened": ("ds_a", _account("ds_a", last_sequence=2)),
+    "cells changed": ("ds_a", _account("ds_a", partitions=[])),
+    "own membership removed": ("ds_a", _on(MemberRow, "ds_a", delete)),
+    "delta set aside raised": ("ds_c", _account("ds_c", delta_set_aside="0.0000005")),
+}
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_rows_beside_the_entries_admit_no_more(
+    accounts: Installation, restart: Callable[[], None], is_first: bool
+) -> None:
+    for change, statement in UNREAD.items():
+        if is_first:
+            restart()
+        with accounts.database.write() as session:
+            before = statements.balance(session, "ds_a")
+            session.execute(statement)
+            assert statements.balance(session, "ds_a") == before, change
+            with pytest.raises(BudgetExceeded):
+                members.reserve(session, "ds_a", 61, "jb_too_much")
+            members.reserve(session, "ds_a", 60, "jb_fits")
+            session.rollback()
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_an_account_that_is_not_that_of_its_entries_admits_nothing(
+    accounts: Installation, restart: Callable[[], None], is_first: bool
+) -> None:
+    for change, (account_id, statement) in REFUSED.items():
+        if is_first:
+            restart()
+        with accounts.database.write() as session:
+            before = session.execute(select(func.count()).select_from(EntryRow)).scalar_one()
+            session.execute(statement)
+            session.expire_all()
+            with pytest.raises(BalanceMismatch):
+                members.reserve(session, account_id, 1, "jb_refused")
+                pytest.fail(change)
+            assert session.execute(select(func.count()).select_from(EntryRow)).scalar_one() == before, change
+            members.reserve(session, "ds_c" if account_id == "ds_a" else "ds_a", 1, "jb_healthy")
+            session.rollback()
+    _reserved(accounts, "ds_a")
+
+
+@contextmanager
+def _without_triggers(installation: Installation) -> Iterator[Session]:
+    """A transaction of somebody who may drop the triggers that keep entries as they are."""
+    with installation.database.write() as session:
+        if installation.database.dialect == "postgresql":
+            session.execute(text("ALTER TABLE entries DISABLE TRIGGER USER"))
+        else:
+            for name in (
+                session.execute(text("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'entries'"))
+                .scalars()
+                .all()
+            ):
+                session.execute(text(f'DROP TRIGGER "{name}"'))
+        yield session
+
+
+ENTRIES = {
+    "amount lowered": update(EntryRow).values(amount=1),
+    "kind changed": update(EntryRow).values(kind="void"),
+    "deleted": delete(EntryRow),
+}
+
+
+@pytest.mark.parametrize("change", ENTRIES)
+def test_changed_entries_admit_nothing_in_a_process_that_reads_them(
+    accounts: Installation, restart: Callable[[], None], change: str
+) -> None:
+    with accounts.database.read() as session:
+        assert statements.balance(session, "ds_a").room == 60
+    with _without_triggers(accounts) as session:
+        session.execute(ENTRIES[change].where(EntryRow.account_id == "ds_a", EntryRow.sequence == 3))
+    with pytest.raises(BudgetExceeded):
+        _reserved(accounts, "ds_a", 61)
+    restart()
+    with pytest.raises(BalanceMismatch):
+        _reserved(accounts, "ds_a")
+    _reserved(accounts, "ds_c")
+    with accounts.database.read() as session:
+        assert [name for name in ("ds_a", "ds_b", "ds_c", "pop_a") if not chain.is_intact(session, name)] == ["ds_a"]
+
+
+def test_a_refusal_logs_the_account_and_no_amount(accounts: Installation, caplog: pytest.LogCaptureFixture) -> None:
+    with accounts.database.write() as session:
+        session.execute(_account("ds_a", privacy_unit={"column": None, "max_rows": 77123}))
+    with pytest.raises(BalanceMismatch) as refusal:
+        _reserved(accounts, "ds_a")
+    [record] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert vars(record)["account_id"] == "ds_a"
+    assert "77123" not in f"{vars(record)} {refusal.value}"
+    assert "ds_a" not in str(refusal.value)
+
+
+def test_a_difference_in_one_database_refuses_nothing_in_a_copy_of_it(
+    accounts: Installation, migrated_database: MigratedDatabase, tmp_path: Path
+) -> None:
+    """One process may open both, and accounts have the same ids."""
+    home = tmp_path / "other"
+    home.mkdir()
+    with migrated_database("sqlite", home) as url, closing(open_installation(url, home)) as other:
+        with other.database.write() as session:
+            members.account(session, "ds_a", members.PURE)
+        with accounts.database.write() as session:
+            session.execute(_account("ds_a", last_hash="0" * 64))
+        with pytest.raises(BalanceMismatch):
+            _reserved(accounts, "ds_a")
+        _reserved(other, "ds_a", 100)
+
+
+RESERVATIONS = {
+    "amount lowered": {"amount": 1},
+    "scope changed": {"scope": {"shard": [0]}},
+    "charge taken back": {"state": "reserved"},
+}
+
+
+@pytest.mark.parametrize("change", RESERVATIONS)
+@pytest.mark.parametrize("end", ["charge", "void"])
+def test_a_changed_reservation_ends_in_no_entry(accounts: Installation, change: str, end: str) -> None:
+    """What the entries do not reserve is neither charged nor given back."""
+    job = "jb_a" if change == "charge taken back" else "jb_open"
+    with accounts.database.write() as session:
+        session.execute(update(ReservationRow).where(ReservationRow.job_id == job).values(**RESERVATIONS[change]))
+    with accounts.database.read() as session:
+        before = statements.balance(session, "ds_a")
+    with pytest.raises(BalanceMismatch), accounts.database.write() as session:
+        if end == "charge":
+            ledger.charge_job(session, job, actor="worker")
+        else:
+            ledger.void_jobs(session, [job], actor="key_a")
+    with accounts.database.read() as session:
+        assert statements.balance(session, "ds_a") == before
+        assert chain.is_intact(session, "ds_a")
+
+
+def test_a_transaction_that_was_rolled_back_leaves_no_state(accounts: Installation) -> None:
+    with pytest.raises(ZeroDivisionError), accounts.database.write() as session:
+        members.reserve(session, "ds_a", 30, "jb_lost")
+        caps.change(session, "ds_b", 1000, reason="a test", actor="key_owner")
+        assert (statements.balance(session, "ds_a").room, statements.balance(session, "ds_b").cap) == (30, 1000)
+        1 / 0  # noqa: B018
+    with accounts.database.read() as session:
+        assert (statements.balance(session, "ds_a").room, statements.balance(session, "ds_b").cap) == (60, 100)
+    _reserved(accounts, "ds_a", 60)
+
+
+def test_an_admission_reads_only_entries_after_the_last_state(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    take = state.State.take
+    monkeypatch.setattr(
+        state.State, "take", lambda before, entry: (taken.append(entry.sequence), take(before, entry))[1]
+    )
+    with installation.database.write() as session:
+        members.account(session, "ds_a")
+    for _ in range(4):
+        _reserved(installation, "ds_a")
+    assert taken == [], "this process wrote all of them"
+    known = state._states.copy()
+    _reserved(installation, "ds_a")
+    monkeypatch.setattr(state, "_states", known)  # as in a process beside the one that wrote it
+    for _ in range(2):
+        with pytest.raises(BudgetExceeded):
+            _reserved(installation, "ds_a", 100)
+    assert taken == [6]
+
+
+def test_the_expiry_of_other_jobs_goes_on(scene: Scene) -> None:
+    other = dataclasses.replace(scene, dataset_id=people.declared(scene.installation)["id"])
+    other.upload()
+    stuck, waiting = scene.submit_job(key="first"), other.submit_job(key="second")
+    with scene.installation.database.write() as session:
+        session.execute(_account(scene.dataset_id, last_hash="0" * 64))
+    deadline = other.job(waiting).submitted_at + timedelta(seconds=limits.MAX_QUEUE_S + 1)
+    assert expired_at(scene.installation, deadline) == 1
+    assert scene.end(stuck) == ("queued", None, ["reserve"])
+    assert other.end(waiting) == ("failed", "expired", ["reserve", "expire"])
+
+
+@pytest.fixture
+def long(monkeypatch: pytest.MonkeyPatch, accounts: Installation) -> Installation:
+    """Accounts whose state stands in every eighth entry, with charges, open reservations and what was given back."""
+    monkeypatch.setattr(state, "STATE_EVERY", 8)
+    for number in range(12):
+        job = f"jb_long_{number}"
+        with accounts.database.write() as session:
+            members.reserve(session, "ds_a", 2, job, number % 3)
+            members.reserve(session, "ds_c", 1, job)
+        with accounts.database.write() as session:
+            if number % 3 == 1:
+                ledger.charge_job(session, job, actor="worker")
+            elif number % 3 == 2:
+                ledger.void_jobs(session, [job], actor="key_a")
+    return accounts
+
+
+def _stated(session: Session, account_id: str) -> list[int]:
+    entries = statements.entries(session, account_id, after=0, limit=1_000)
+    return [entry.sequence for entry in entries if entry.kind is EntryKind.STATE]
+
+
+def test_a_process_that_starts_at_a_stated_state_has_the_state_of_all_entries(
+    long: Installation, restart: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shown() -> list[object]:
+        with long.database.read() as session:
+            row = repository.account(session, "ds_a")
+            now = state.of(session, row)
+            return [
+                *(statements.detail(session, account_id) for account_id in ("ds_a", "ds_c")),
+                external.delta_balance(session, "ds_c", {}),
+                populations.of_population(session, "pop_a"),
+                (now.totals, now.scopes, now.reservations, now.facts, now.population_id),
+                caps.printable_of_each(session, ["ds_a", "ds_b", "ds_c"]),
+            ]
+
+    with long.database.read() as session:
+        assert _stated(session, "ds_a") == [8, 16, 24]
+        assert {_stated(session, name)[0] for name in ("ds_c", "pop_a")} == {8}
+    before = shown()
+    restart()
+    assert shown() == before
+    restart()
+    with monkeypatch.context() as patched:
+        patched.setattr(state, "_stated", lambda _, row: state.State(row.id, population_id="pop_a"))
+        assert shown()[4] == before[4], "the fold of all entries is the same"
+
+
+def test_a_first_admission_reads_no_entry_before_the_stated_state(
+    long: Installation, restart: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[tuple[str, int]] = []
+    take = state.State.take
+    monkeypatch.setattr(
+        state.State,
+        "take",
+        lambda before, entry: (taken.append((before.account_id, entry.sequence)), take(before, entry))[1],
+    )
+    restart()
+    _reserved(long, "ds_a")
+    assert min(sequence for account_id, sequence in taken if account_id == "ds_a") == 25
+
+
+def test_a_changed_state_in_an_entry_admits_nothing(long: Installation, restart: Callable[[], None]) -> None:
+    """The state is part of a hashed entry: whoever changes it breaks the chain."""
+    with long.database.read() as session:
+        last = _stated(session, "ds_a")[-1]
+        forged = dict(statements.entries(session, "ds_a", after=last - 1, limit=1)[0].details or {})
+    forged["state"] = {**forged["state"], "totals": [], "reservations": []}
+    chosen = (EntryRow.account_id == "ds_a", EntryRow.sequence == last)
+    for statement in (update(EntryRow).values(details=forged), update(EntryRow).values(kind="cap"), delete(EntryRow)):
+        with pytest.raises(BalanceMismatch), _without_triggers(long) as session:
+            session.execute(statement.where(*chosen))
+            restart()
+            members.reserve(session, "ds_a", 1, f"jb_{next(_serial)}")
+    restart()
+    _reserved(long, "ds_a")
+
+
+def test_a_forged_state_with_its_own_hash_is_refused_by_a_process_that_knows_the_state(long: Installation) -> None:
+    _reserved(long, "ds_a")
+    with long.database.write() as session:
+        row = repository.locked_account(session, "ds_a")
+        form = state.of(session, row).to_json()
+        with pytest.raises(BalanceMismatch):
+            forged = {"state": {**form, "totals": [], "reservations": []}}
+            chain.append(session, row, chain.NewEntry(EntryKind.STATE, 0, actor="key_a", details=forged))
+        session.rollback()
+
+
+def test_the_verifier_recomputes_every_stated_state(long: Installation) -> None:
+    with long.database.read() as session:
+        for account_id in ("ds_a", "ds_b", "ds_c"):
+            summary = dataset_replay.verify(export(session, account_id))
+            assert summary.last.sequence == statements.size(session, account_id)
+        assert population_replay.verify(export(session, "pop_a")).kinds["state"] >= 1
