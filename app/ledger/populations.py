@@ -280,14 +280,21 @@ def of_row(session: Session, row: AccountRow) -> Population:
 
 def detailed(session: Session, populations: Iterable[Population]) -> dict[str, Population]:
     """Populations, by id, with what their members have reserved, from the states of the members."""
-    result = {}
-    for population in populations:
-        members = dict(population.members)
-        for row in repository.accounts(session, members):
-            whole, load = state.of(session, row).budget.whole, members[row.id].load
-            members[row.id] = MemberTotal(load, min(whole.reserved, load), whole.is_exact)
-        result[population.id] = replace(population, members=members)
-    return result
+    listed = list(populations)
+    wholes = {
+        row.id: state.of(session, row).budget.whole
+        for row in repository.accounts(session, {member for population in listed for member in population.members})
+    }
+    return {
+        population.id: replace(
+            population,
+            members={
+                member: MemberTotal(total.load, min(wholes[member].reserved, total.load), wholes[member].is_exact)
+                for member, total in population.members.items()
+            },
+        )
+        for population in listed
+    }
 
 
 def extend(

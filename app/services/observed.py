@@ -73,10 +73,10 @@ def _shares_spent(installation: Installation) -> Iterator[Fraction]:
         living = catalog.living_ids(session)
     for start in range(0, len(living), limits.MAX_PAGE_SIZE):
         page = living[start : start + limits.MAX_PAGE_SIZE]
-        with installation.database.read() as session:
-            with suppress(BalanceMismatch):  # the log tells the operator; the accounts of other pages are counted
-                for balance in statements.balances(session, page).values():
-                    yield _share(balance.load, balance.cap)
+        # The log tells the operator which account differs; those of other pages are counted.
+        with suppress(BalanceMismatch), installation.database.read() as session:
+            for balance in statements.balances(session, page).values():
+                yield _share(balance.load, balance.cap)
     with installation.database.read() as session:
         after: str | None = None
         while rows := populations.page(session, declared_by=None, after=after, limit=limits.MAX_PAGE_SIZE):
