@@ -100,8 +100,8 @@ class State:
 
     @property
     def partitions(self) -> Partitions:
-        """The partitions of a dataset's account."""
-        return Partitions.from_json(self.facts["partitions"])
+        """The partitions of a dataset's account; a population has none."""
+        return Partitions.from_json(self.facts.get("partitions", []))
 
     @property
     def accountant(self) -> str:
