@@ -96,8 +96,6 @@ def spending(installation: Installation, caller: Principal, request: IdempotentR
         installation.admissions.add(type(error))
         notices.refused(installation, error, by=caller.key_id)
         raise
-    if spend.accounts is not None:
-        spend.accounts.committed()
     installation.admissions.add(spend.is_first)
     _log.info("a request that spends budget was admitted", extra={"location": spend.location})
 
@@ -112,7 +110,6 @@ class Spending:
         at: the time of the transaction.
         is_first: whether the request is the first with its idempotency key that is answered.
         location: of the answer.
-        accounts: the accounts that a job has reserved on.
     """
 
     installation: Installation
@@ -123,7 +120,6 @@ class Spending:
     at: datetime = field(init=False)
     is_first: bool = False
     location: str | None = None
-    accounts: LockedAccounts | None = None
     _n_unfinished: int = 0
     _is_listened_to: bool = True
 
@@ -203,17 +199,17 @@ class Spending:
         job_id, key_id = ids.new(ids.JOB), self.principal.key_id
         parts = [replace(part, scope=part.charged_scope) for part in job.parts]
         paying = [part for part in parts if isinstance(part, PricedPart) and not part.dataset.is_public]
-        self.accounts = LockedAccounts.read(self.session, {part.dataset.id for part in parts}, [key_id])
-        judged = self.accounts.judged([_reservation(job, part, job_id=job_id) for part in paying], actor=key_id)
+        accounts = LockedAccounts.read(self.session, {part.dataset.id for part in parts}, [key_id])
+        judged = accounts.judged([_reservation(job, part, job_id=job_id) for part in paying], actor=key_id)
         if judged.excess:
             self._require_few_waiting()
-        reservations = iter(self.accounts.reserve(judged))
+        reservations = iter(accounts.reserve(judged))
         stored = [_stored(part, next(reservations) if part in paying else None) for part in parts]
         row = _row(job, job_id, stored, JobState.WAITING if judged.excess else JobState.QUEUED, submitted_by=key_id)
         accepted = TrainOut.model_validate({"job_id": job_id, "state": row.state, **part_fields(stored)})
         answer = self.store(Answer.of(202, accepted, location=f"/jobs/{job_id}"))
         if self.is_first:
-            self.accounts.write()
+            accounts.write()
             queue.enqueue(self.session, row, at=self.at)
             if judged.excess:
                 approvals.ask(self.session, job_id, judged.excess)
@@ -234,7 +230,6 @@ class Spending:
         if not self.is_first:
             answer = idempotency.answer_again(self.session, self.request)
             self.session.rollback()
-            self.accounts = None
         self.location = answer.location
         return answer
 
