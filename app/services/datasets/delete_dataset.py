@@ -16,7 +16,7 @@ from app.ledger import control
 from app.ledger.entries import EntryKind
 from app.services.authorization import acting, authorized_dataset
 from app.services.installation import Installation
-from app.services.jobs.cancel_jobs import cancel_locked
+from app.services.jobs.notices import cancel_locked
 from app.services.ledger.erasure_records import open_log
 from app.webhooks import outbox
 

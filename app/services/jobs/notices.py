@@ -1,4 +1,4 @@
-"""Tells webhooks about jobs, refusals and low budgets, in the transaction that causes the event.
+"""Ends jobs, and tells webhooks about jobs, refusals and low budgets in the transaction that causes the event.
 
 Every fact is one that an owner of the dataset may read anyway. With public times of release, the transactions
 themselves happen at public times.
@@ -13,9 +13,10 @@ from sqlalchemy.orm import Session
 
 from app.core.errors import BudgetExceeded, Frozen, GrovekeeperError, QuotaExceeded
 from app.jobs import queue
-from app.jobs.states import EndReason, JobState
+from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
 from app.ledger import populations, statements
+from app.ledger import service as ledger
 from app.services.installation import Installation
 from app.webhooks import outbox
 from app.webhooks.tables import WebhookRow
@@ -32,6 +33,14 @@ def end_job(session: Session, row: JobRow, *, state: JobState, reason: EndReason
     """Ends a job that the caller has locked, and its lease; every service ends jobs by this function."""
     queue.finish(row, state=state, reason=reason, at=at)
     job_changed(session, row, JOB_ENDED, at=at)
+
+
+def cancel_locked(session: Session, rows: Sequence[JobRow], *, actor: str, at: datetime) -> None:
+    """Cancels jobs that the caller has locked. Their workers lose the lease and kill the child."""
+    unfinished = [row for row in rows if row.state in UNFINISHED]
+    ledger.void_jobs(session, [row.id for row in unfinished if row.charged_at is None], actor=actor)
+    for row in unfinished:
+        end_job(session, row, state=JobState.CANCELLED, reason=EndReason.CANCELLED, at=at)
 
 
 def job_changed(session: Session, row: JobRow, event: str, *, at: datetime) -> None:

@@ -15,7 +15,7 @@ from app.jobs.states import PREPARING, UNFINISHED, JobState
 from app.jobs.tables import JobRow, part_fields
 from app.services.authorization import acting, present
 from app.services.installation import Installation
-from app.services.jobs.cancel_jobs import cancel_locked
+from app.services.jobs.notices import cancel_locked
 from app.services.pages import PageRequest, page_of
 from app.wire.ledger import ChargedJob
 from app.wire.training import JobList, JobOut
