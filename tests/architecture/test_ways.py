@@ -31,16 +31,16 @@ from tests.support.server import CSV, csv_rows, declaration, new_idempotency_key
 APP = Path(__file__).parents[2] / "app"
 
 MODULES = {
-    "POST /train": 82,
+    "POST /train": 86,
     "GET /ledger/{id}": 53,
     "POST /models/{id}/predict, warm": 28,
     "POST /models/{id}/predict, cold": 65,
-    "POST /models/{id}/evaluations": 77,
-    "a job": 123,
+    "POST /models/{id}/evaluations": 81,
+    "a job": 126,
 }
 """The largest number of modules of ``app`` that each way enters: HTTP layers, transaction and, for a job, the child."""
 
-SIZES = {"files": 641, "lines": 69_962, "files with TYPE_CHECKING": 32, "imports in functions": 147}
+SIZES = {"files": 657, "lines": 71_169, "files with TYPE_CHECKING": 24, "imports in functions": 147}
 """The largest size of ``app``."""
 
 
