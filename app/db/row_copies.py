@@ -36,8 +36,9 @@ def copy_rows(source: Connection, target: Connection) -> None:
     for name in sorted(set(inspect(target).get_table_names()) - {_REVISION}):
         reflected, table = (Table(name, MetaData(), autoload_with=database) for database in (source, target))
         query = select(reflected).order_by(*reflected.primary_key).execution_options(yield_per=_ROWS_AT_ONCE)
-        for rows in source.execute(query).mappings().partitions():
-            target.execute(insert(table), [{column: _stored(row[column]) for column in row} for row in rows])
+        columns = reflected.columns.keys()
+        for rows in source.execute(query).partitions():
+            target.execute(insert(table), [dict(zip(columns, map(_stored, row), strict=True)) for row in rows])
 
 
 def _stored(value: object) -> object:
