@@ -5,7 +5,7 @@ draw must have the scale of a leaf of the event and move by at most the sensitiv
 moves together must cost no more than the charge.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -15,10 +15,14 @@ import pytest
 
 from app.forests import catalogue, planning
 from app.forests.contract.plan import Plan
-from app.forests.data.coded_rows import TrainingRows
+from app.forests.data import threads
+from app.forests.data.coded_rows import CodedColumns, CodedRows, TrainingRows
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.grow import FROM_VALUES, code_request, grow
 from app.forests.noise.randomness import SystemRandomness
+from app.forests.remote import messages
+from app.forests.remote.distributed_rows import CodedDistributedRows
+from app.forests.remote.row_states import ShardStates
 from app.forests.trees import row_parts
 from app.privacy import accountants
 from app.privacy.adjacency import Adjacency
@@ -122,8 +126,12 @@ def moved(leaf: Leaf, change: np.ndarray) -> Leaf:
     return replace(leaf, range_sensitivity=Fraction(int(numbers.max() - numbers.min())))
 
 
-def check(event: Event, one: list[Draw], other: list[Draw], *, accountant: str) -> float:
-    """Asserts what the module states on two records; returns the share of the charge that the moves cost."""
+def check(event: Event, one: list[Draw], other: list[Draw], *, accountant: str, n_rows: int = 1) -> float:
+    """Asserts what the module states on two records; returns the share of the charge that the moves cost.
+
+    Where a unit of several rows moves the numbers, the event states the sensitivity of one row, and the charge is that
+    of the unit.
+    """
     assert [draw[:2] for draw in one] == [draw[:2] for draw in other]
     declared, parts = list(leaves(event)), list[Part]()
     for mine, theirs in zip(one, other, strict=True):
@@ -132,13 +140,14 @@ def check(event: Event, one: list[Draw], other: list[Draw], *, accountant: str) 
         paying = [leaf for leaf in declared if type(leaf) is mine.kind and scale_of(leaf) == mine.scale]
         assert paying, "a row moves a draw that no leaf of its event pays for"
         leaf = moved(paying[0], mine.exact - theirs.exact)
-        assert max(_sensitivity(own) for own in paying) >= _sensitivity(leaf)
+        of_unit = n_rows**2 if isinstance(leaf, RoundedGaussian) else n_rows
+        assert of_unit * max(_sensitivity(own) for own in paying) >= _sensitivity(leaf)
         parts.append(Part(1, leaf))
     if not parts:
         return 0.0
-    loss = accountants.by_name(accountant).loss
-    adjacency = declared[0].adjacency
-    cost, charge = loss(Sequential(tuple(parts)), adjacency=adjacency), loss(event, adjacency=adjacency)
+    unit, adjacency = accountants.by_name(accountant), declared[0].adjacency
+    cost = unit.loss(Sequential(tuple(parts)), adjacency=adjacency)
+    charge = unit.group(n_rows) * unit.loss(event, adjacency=adjacency)
     assert cost <= charge
     return float(cost / charge)
 
@@ -159,8 +168,8 @@ def rows_of(n_rows: int = N_ROWS, seed: int = 0) -> SanitisedRows:
     return SanitisedRows(columns, labels, generator.integers(0, 256, (n_rows, 16), dtype=np.uint8))
 
 
-def without(rows: SanitisedRows, gone: int) -> SanitisedRows:
-    kept = np.arange(len(rows.y)) != gone
+def without(rows: SanitisedRows, *gone: int) -> SanitisedRows:
+    kept = ~np.isin(np.arange(len(rows.y)), gone)
     columns = tuple(column[kept] for column in rows.features.columns)
     return SanitisedRows(SanitisedColumns(columns, int(kept.sum())), rows.y[kept], rows.row_ids[kept])
 
@@ -172,16 +181,48 @@ def relabelled(rows: SanitisedRows, changed: int) -> SanitisedRows:
 
 
 def recorded(
-    plan: Plan, rows: SanitisedRows, second: SanitisedRows, *, is_coded: bool, replayed: list[Draw] | None = None
+    plan: Plan,
+    rows: SanitisedRows,
+    second: SanitisedRows,
+    *,
+    is_coded: bool,
+    replayed: list[Draw] | None = None,
+    machines: "Machines | None" = None,
 ) -> list[Draw]:
     def form(values: SanitisedRows) -> TrainingRows:
-        asked = code_request(plan, SCHEMA) if is_coded else None
+        asked = code_request(plan, SCHEMA) if is_coded or machines is not None else None
+        if asked is not None and machines is not None:
+            return machines.with_rows(coded(values, asked))
         return values if asked is None else coded(values, asked)
 
     recorder = Recorder(replayed)
     unlabelled = None if plan.unlabelled is None else form(second)
     grow(plan, SCHEMA, form(rows), recorder, on_tree_done=lambda: None, unlabelled=unlabelled)  # type: ignore[arg-type]
     return recorder.draws
+
+
+class Machines:
+    """Rows on two machines in this process, and all bytes that were sent to the machines and back."""
+
+    def __init__(self) -> None:
+        self._shards, self.sent, self.n_received = list[ShardStates](), list[bytes](), list[int]()
+
+    def with_rows(self, rows: CodedRows) -> CodedDistributedRows:
+        """The rows, some blocks of them on each machine."""
+        blocks = rows.features.blocks
+        ends = np.cumsum([block.n_rows for block in blocks]).tolist()
+        for n_first, first, end in ((0, 0, ends[0]), (1, ends[0], ends[-1])):
+            taken = blocks[n_first : len(blocks) if n_first else 1]
+            ids = None if rows.ids is None else rows.ids[first:end]
+            part = CodedRows(CodedColumns(rows.features.public, list(taken)), rows.y[first:end], ids)
+            self._shards.append(ShardStates(lambda part=part: part))
+        return CodedDistributedRows(self)
+
+    def total(self, brief: bytes, full: Callable[[], bytes]) -> np.ndarray:
+        answers = [messages.dumps(shard.answer(messages.loads(brief))) for shard in self._shards]
+        self.sent.append(brief)
+        self.n_received += map(len, answers)
+        return sum(map(messages.loads, answers))
 
 
 CASES = [
@@ -218,3 +259,74 @@ def test_a_row_moves_the_exact_numbers_of_a_job_by_what_was_charged(
             seen = recorded(plan, rows, without(second, row), is_coded=is_coded, replayed=whole)
             shares.append(check(plan.unlabelled.event, whole, seen, accountant=accountant))
     assert max(shares) > 0
+
+
+def planned(slug: str, accountant: str, *, max_rows: int = 1, **parameters: object) -> Plan:
+    delta = None if accountant == "pure" else Fraction(1, 10**6)
+    shape = {"n_estimators": 3, "max_depth": 2, **parameters}
+    request = request_for(slug, shape, Fraction(4 * max_rows), N_ROWS, accountant=accountant, delta=delta)
+    return planning.plan(replace(request, max_rows=max_rows), SCHEMA)
+
+
+FAMILIES = [
+    ("rpf", "pure"), ("nbrt", "zcdp"), ("nbrt", "gdp"), ("mrf", "gdp"), ("rdt-ta", "pure"), ("bms-rf", "zcdp"),
+    ("sspe-2", "pure"),
+]  # fmt: skip
+"""One algorithm of each way to grow, with its account."""
+
+
+def is_equal(one: list[Draw], other: list[Draw]) -> bool:
+    return all(
+        mine[:2] == theirs[:2] and (mine.exact is None or np.array_equal(mine.exact, theirs.exact))
+        for mine, theirs in zip(one, other, strict=True)
+    )
+
+
+@pytest.mark.parametrize(("slug", "accountant"), FAMILIES)
+def test_parts_and_threads_change_no_exact_number(monkeypatch: pytest.MonkeyPatch, slug: str, accountant: str) -> None:
+    """So what one row moves is the same, too; a part that were counted twice would be a difference."""
+    plan, rows, second = planned(slug, accountant), rows_of(), rows_of(seed=1)
+    whole = recorded(plan, rows, second, is_coded=False)
+    for part_rows, n_threads in ((100, 1), (100, 2), (7, 2), (1, 3)):
+        monkeypatch.setattr(row_parts, "PART_ROWS", part_rows)
+        monkeypatch.setattr(threads, "_n_processors", lambda n_threads=n_threads: n_threads)
+        for is_coded in {False, slug not in FROM_VALUES}:
+            assert is_equal(whole, recorded(plan, rows, second, is_coded=is_coded, replayed=whole))
+
+
+@pytest.mark.parametrize(("slug", "accountant"), FAMILIES)
+@pytest.mark.parametrize("max_rows", [2, 5])
+def test_a_unit_of_several_rows_moves_the_numbers_by_its_charge(slug: str, accountant: str, max_rows: int) -> None:
+    """All rows of the unit are alike, so that they meet in the same leaves and their moves add up."""
+    plan, second = planned(slug, accountant, max_rows=max_rows), rows_of(seed=1)
+    usual = rows_of()
+    for row in (0, 1, 120):
+        places = np.arange(N_ROWS)
+        places[10 : 10 + max_rows] = row
+        columns = SanitisedColumns(tuple(column[places] for column in usual.features.columns), N_ROWS)
+        rows = SanitisedRows(columns, usual.y[places], usual.row_ids)
+        whole = recorded(plan, rows, second, is_coded=False)
+        unit = range(10, 10 + max_rows)
+        if plan.adjacency is Adjacency.LABEL:
+            other = replace(rows, y=np.where(np.isin(np.arange(N_ROWS), unit), (rows.y + 1) % 3, rows.y))
+        else:
+            other = without(rows, *unit)
+        seen = recorded(plan, other, second, is_coded=False, replayed=whole)
+        assert check(plan.event, whole, seen, accountant=accountant, n_rows=max_rows) > 0
+    with pytest.raises(AssertionError):
+        check(plan.event, whole, seen, accountant=accountant, n_rows=1)
+
+
+@pytest.mark.parametrize(("slug", "accountant"), [case for case in FAMILIES if case[0] not in FROM_VALUES])
+def test_rows_on_other_machines_move_the_same_numbers_and_messages_follow_from_releases(
+    slug: str, accountant: str
+) -> None:
+    """Given equal releases, every question to a machine is equal byte by byte, and every answer has the same length."""
+    plan, rows, second, usual = planned(slug, accountant), rows_of(), rows_of(seed=1), Machines()
+    whole = recorded(plan, rows, second, is_coded=True)
+    assert is_equal(whole, recorded(plan, rows, second, is_coded=True, replayed=whole, machines=usual))
+    for row in (0, 1, N_ROWS - 1):
+        others = Machines()
+        seen = recorded(plan, without(rows, row), second, is_coded=True, replayed=whole, machines=others)
+        check(plan.event, whole, seen, accountant=accountant)
+        assert (others.sent, others.n_received) == (usual.sent, usual.n_received)
