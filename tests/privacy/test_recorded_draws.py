@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from app.forests import catalogue, planning
+from app.forests.bins.grow import count_noise
+from app.forests.bins.noise_prices import LARGEST_START, noise
 from app.forests.contract.plan import Plan
 from app.forests.data import threads
 from app.forests.data.coded_rows import CodedColumns, CodedRows, TrainingRows
@@ -35,6 +37,7 @@ from app.privacy.events import (
     PermuteAndFlip,
     RoundedGaussian,
     Sequential,
+    UnknownPrivacyEvent,
 )
 from tests.privacy.enumeration import Noise
 from tests.privacy.noiseless import coded
@@ -261,10 +264,10 @@ def test_a_row_moves_the_exact_numbers_of_a_job_by_what_was_charged(
     assert max(shares) > 0
 
 
-def planned(slug: str, accountant: str, *, max_rows: int = 1, **parameters: object) -> Plan:
+def planned(slug: str, accountant: str, *, max_rows: int = 1, strength: int = 4, **parameters: object) -> Plan:
     delta = None if accountant == "pure" else Fraction(1, 10**6)
     shape = {"n_estimators": 3, "max_depth": 2, **parameters}
-    request = request_for(slug, shape, Fraction(4 * max_rows), N_ROWS, accountant=accountant, delta=delta)
+    request = request_for(slug, shape, Fraction(strength * max_rows), N_ROWS, accountant=accountant, delta=delta)
     return planning.plan(replace(request, max_rows=max_rows), SCHEMA)
 
 
@@ -330,3 +333,42 @@ def test_rows_on_other_machines_move_the_same_numbers_and_messages_follow_from_r
         seen = recorded(plan, without(rows, row), second, is_coded=True, replayed=whole, machines=others)
         check(plan.event, whole, seen, accountant=accountant)
         assert (others.sent, others.n_received) == (usual.sent, usual.n_received)
+
+
+def equal_rows(n_rows: int) -> SanitisedRows:
+    """Rows that are all the second row of ``rows_of``."""
+    usual, places = rows_of(), np.ones(n_rows, dtype=np.intp)
+    columns = tuple(column[places] for column in usual.features.columns)
+    return SanitisedRows(SanitisedColumns(columns, n_rows), usual.y[places], usual.row_ids[places])
+
+
+@pytest.mark.parametrize(("slug", "accountant"), FAMILIES)
+def test_many_equal_rows_add_as_many_times_what_one_row_adds(slug: str, accountant: str) -> None:
+    """70,000 rows in one cell, past 2^16 rows, and past 2^32 in sums of gradients, whose clipped length is 2^21."""
+    strong = {"nbrt": 4_000, "rpf": 60}.get(slug, 4)
+    plan, one, second = planned(slug, accountant, strength=strong), equal_rows(1), rows_of(2, seed=1)
+    for is_coded in {False, slug not in FROM_VALUES}:
+        whole = recorded(plan, one, second, is_coded=is_coded)
+        many = recorded(plan, equal_rows(70_000), second, is_coded=is_coded, replayed=whole)
+        sums = [
+            (draw.exact, other.exact)
+            for draw, other in zip(whole, many, strict=True)
+            if draw.kind in {DiscreteLaplace, RoundedGaussian} and draw.exact is not None and other.exact is not None
+        ]
+        assert sums
+        for of_one, of_many in sums:
+            assert (of_many.astype(object) == 70_000 * of_one.astype(object)).all()
+        if slug == "nbrt":
+            assert max(int(abs(of_many).max()) for _, of_many in sums) > 2**36
+
+
+def test_tables_of_the_most_rows_at_the_largest_scale_do_not_wrap() -> None:
+    """2^31 rows in one cell of a table whose row adds 2^31: the sum has 62 bits, as bins/noise_prices.py states."""
+    event = noise(LARGEST_START, coordinates=2)
+    recorder = Recorder()
+    released = count_noise.release(np.array([2**31, 0]), event, recorder)  # type: ignore[arg-type]
+    assert recorder.draws[0].exact is not None
+    assert recorder.draws[0].exact.tolist() == [2**62, 0]
+    assert abs(int(released[0]) - 2**62) < 2**32
+    with pytest.raises(UnknownPrivacyEvent):
+        count_noise.release(np.array([2**31, 0]), replace(event, l2_sensitivity_squared=Fraction(2**64)), recorder)  # type: ignore[arg-type]
