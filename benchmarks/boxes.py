@@ -17,7 +17,7 @@ from app.db.unit_of_work import Database
 from app.ledger import service as ledger
 from app.ledger import statements
 from app.ledger.locked_accounts import LockedAccounts
-from app.ledger.refusals import NewReservation
+from app.ledger.reservations import NewReservation
 from app.privacy.composition import Cell, ColumnPartition, EpochPartition, HashPartition, Partitions, Scope
 from benchmarks.ledger import EVENT, add_one, databases, make_plain_table, new_account
 

@@ -17,7 +17,7 @@ from app.core import clock, ids
 from app.core.errors import BudgetExceeded, NotFound
 from app.ledger import account_facts, repository, service, state
 from app.ledger.entries import EntryKind
-from app.ledger.refusals import NewReservation
+from app.ledger.reservations import NewReservation
 from app.ledger.state import CellDelta
 from app.ledger.tables import AccountRow, EntryRow, ReservationRow
 from app.privacy.accountants import zcdp

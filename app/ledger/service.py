@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 from app.core.errors import NotFound, ReservationSettled
 from app.ledger import account_facts, chain, populations, repository
 from app.ledger.entries import EntryKind
-from app.ledger.locked_accounts import LockedAccounts
-from app.ledger.refusals import NewReservation as NewReservation
+from app.ledger.reservations import NewReservation as NewReservation
+from app.ledger.reservations import reserve as reserve
 from app.ledger.tables import AccountRow, ReservationRow
 from app.privacy.composition import Partitions
 
@@ -66,39 +66,6 @@ def account_row(new_account: NewAccount) -> AccountRow:
         privacy_unit=new_account.privacy_unit,
         partitions=new_account.partitions.to_json(),
     )
-
-
-def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str, may_wait: bool = True) -> list[str]:
-    """Reserves every part of one job: all of them, or an error and none.
-
-    Two parts may be on one account if their scopes are disjoint. Accounts, then their populations, are locked in order
-    of their ids before the first is read, so that jobs on several accounts never deadlock. A job without parts reserves
-    nothing.
-
-    Args:
-        session: of the caller's transaction.
-        parts: the job's reservations.
-        actor: the key that submits the job.
-        may_wait: whether the job may wait for an approval, if the rules of an account make it need one.
-
-    Returns:
-        The reservations' ids, in the order of ``parts``.
-
-    Raises:
-        DatasetDeleted: the rows of an account are to be erased by now; nothing was written.
-        Frozen: the dataset of an account is frozen; nothing was written.
-        QuotaExceeded: the rules of an account refuse its part; nothing was written.
-        NeedsApproval: the job needs an approval and may not wait; nothing was written.
-        BudgetExceeded: the first account, in order of their ids, that does not admit its part; nothing was written.
-        BalanceMismatch: an account or a population differs from its entries; nothing was written.
-    """
-    accounts = LockedAccounts.lock(session, {part.account_id for part in parts}, [actor])
-    judged = accounts.judged(parts, actor=actor)
-    if not may_wait and judged.excess:
-        raise accounts.needs_approval(judged)
-    reservation_ids = accounts.reserve(judged)
-    accounts.write()
-    return reservation_ids
 
 
 def charge(session: Session, reservation_id: str, *, actor: str) -> None:

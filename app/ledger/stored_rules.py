@@ -56,7 +56,7 @@ def put(session: Session, account_id: str, rules: Rules, *, actor: str, at: date
 
 
 class RulesInForce:
-    """The rules of several accounts, and what keys spent under them: read once, then changed by what is admitted."""
+    """The rules of several accounts, and what keys spent under them."""
 
     def __init__(self, rules: Mapping[str, Rules], spent: Mapping[str, "_Spent"], now: Callable[[], datetime]) -> None:
         self._rules = rules
@@ -96,17 +96,6 @@ class RulesInForce:
         }
         return {account_id: amount for account_id, amount in sorted(excess.items()) if amount > 0}
 
-    @property
-    def may_need_approval(self) -> bool:
-        """Whether any of the accounts has a limit above which a job waits for an approval."""
-        return any(rules.approval_above is not None for rules in self._rules.values())
-
-    def add(self, requests: Sequence[Request], key: str) -> None:
-        """Counts the requests of an admitted job."""
-        for request in requests:
-            if request.account_id in self._spent:
-                self._spent[request.account_id].add(key, request.amount)
-
 
 @dataclass
 class _Spent:
@@ -114,10 +103,6 @@ class _Spent:
 
     in_all: Counter[str]
     since_approval: Counter[str]
-
-    def add(self, key: str, amount: int) -> None:
-        self.in_all[key] += amount
-        self.since_approval[key] += amount
 
     def usage(self, key: str) -> Usage:
         return Usage(self.in_all, self.since_approval[key])

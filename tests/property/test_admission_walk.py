@@ -16,8 +16,7 @@ from app.core.errors import BudgetExceeded
 from app.db import migrate
 from app.ledger import caps, state
 from app.ledger import service as ledger
-from app.ledger.locked_accounts import LockedAccounts
-from app.ledger.refusals import NewReservation
+from app.ledger.reservations import NewReservation, reserve
 from app.privacy.composition import HashPartition, Partitions, Scope
 from app.services.installation import Installation
 from tests.support.crash_scene import EVENT, open_installation
@@ -88,9 +87,7 @@ def _admits(installation: Installation, reservation: NewReservation) -> bool:
     """Reserves in a transaction of its own, as a request for a job does."""
     try:
         with installation.database.write() as session:
-            accounts = LockedAccounts.lock(session, [reservation.account_id], ["key_analyst"])
-            accounts.reserve(accounts.judged([reservation], actor="key_analyst"))
-            accounts.write()
+            reserve(session, [reservation], actor="key_analyst")
     except BudgetExceeded:
         return False
     return True

@@ -18,7 +18,6 @@ from app.core.errors import BudgetExceeded, PopulationMismatch, ReservationSettl
 from app.ledger import account_facts, caps, external, populations, repository, state, statements
 from app.ledger import service as ledger
 from app.ledger.entries import Entry
-from app.ledger.locked_accounts import LockedAccounts
 from app.privacy import accountants
 from app.privacy.composition import Partitions, Scope
 from app.services.installation import Installation
@@ -412,9 +411,7 @@ class World:
 
 def _reserve(session: Session, reservations: list[ledger.NewReservation]) -> None:
     """Reserves as a request for a job does: judged, reserved in memory, written."""
-    accounts = LockedAccounts.lock(session, {part.account_id for part in reservations}, ["key_analyst"])
-    accounts.reserve(accounts.judged(reservations, actor="key_analyst"))
-    accounts.write()
+    ledger.reserve(session, reservations, actor="key_analyst")
 
 
 def _fits(session: Session, reservations: list[ledger.NewReservation]) -> bool:

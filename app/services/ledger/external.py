@@ -9,7 +9,7 @@ from app.access.roles import ATTEST, SEE_RESERVATIONS, Principal
 from app.core.errors import NotFound
 from app.datasets.catalog import Dataset
 from app.ledger import account_facts, external, statements
-from app.ledger.refusals import NewReservation
+from app.ledger.reservations import NewReservation
 from app.ledger.tables import ReservationRow
 from app.privacy import declared, events
 from app.privacy.declared import DeclaredLoss

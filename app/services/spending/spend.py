@@ -32,8 +32,8 @@ from app.db.unit_of_work import time_column, transaction_time
 from app.jobs import approvals, queue
 from app.jobs.states import UNFINISHED, JobState
 from app.jobs.tables import JobPart, JobRow, part_fields
-from app.ledger.locked_accounts import LockedAccounts
-from app.ledger.refusals import NewReservation
+from app.ledger import reservations
+from app.ledger.reservations import NewReservation
 from app.ledger.tables import AccountRow
 from app.services.authorization import present
 from app.services.installation import Installation
@@ -199,17 +199,17 @@ class Spending:
         job_id, key_id = ids.new(ids.JOB), self.principal.key_id
         parts = [replace(part, scope=part.charged_scope) for part in job.parts]
         paying = [part for part in parts if isinstance(part, PricedPart) and not part.dataset.is_public]
-        accounts = LockedAccounts.read(self.session, {part.dataset.id for part in parts}, [key_id])
-        judged = accounts.judged([_reservation(job, part, job_id=job_id) for part in paying], actor=key_id)
+        new_reservations = [_reservation(job, part, job_id=job_id) for part in paying]
+        judged = reservations.judge(self.session, new_reservations, actor=key_id)
         if judged.excess:
             self._require_few_waiting()
-        reservations = iter(accounts.reserve(judged))
-        stored = [_stored(part, next(reservations) if part in paying else None) for part in parts]
+        reservation_ids = iter(judged.reservation_ids)
+        stored = [_stored(part, next(reservation_ids) if part in paying else None) for part in parts]
         row = _row(job, job_id, stored, JobState.WAITING if judged.excess else JobState.QUEUED, submitted_by=key_id)
         accepted = TrainOut.model_validate({"job_id": job_id, "state": row.state, **part_fields(stored)})
         answer = self.store(Answer.of(202, accepted, location=f"/jobs/{job_id}"))
         if self.is_first:
-            accounts.write()
+            reservations.write(self.session, judged)
             queue.enqueue(self.session, row, at=self.at)
             if judged.excess:
                 approvals.ask(self.session, job_id, judged.excess)

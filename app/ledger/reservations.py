@@ -1,0 +1,315 @@
+"""Reserves the parts of a job: judges them in memory under the locks of their accounts, then writes all of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+from sqlalchemy import bindparam, select
+from sqlalchemy.orm import Session
+
+from app.core import amounts, ids
+from app.core.errors import BudgetExceeded, DatasetDeleted, Frozen, NeedsApproval, NotFound, QuotaExceeded
+from app.db.locks import lock_rows, sent_together
+from app.db.upsert import insert_rows
+from app.ledger import admission, chain, populations, repository, rules, state
+from app.ledger.account_facts import amount_text
+from app.ledger.admission import Admitted, Budgets, Population, Refused, Request
+from app.ledger.chain import NewEntry
+from app.ledger.entries import Entry, EntryKind
+from app.ledger.limit import Limit
+from app.ledger.rules import Allowance
+from app.ledger.stored_rules import RulesInForce, rules_of
+from app.ledger.tables import AccountRow, MemberRow, ReservationRow, RulesRow
+from app.privacy import accountants
+
+
+@dataclass(frozen=True)
+class NewReservation(Request):
+    """One priced part of a job: its amount on one account, and the content of its entries.
+
+    Attributes:
+        event: canonical JSON form of the privacy event; ``None`` where the details declare a loss instead.
+        job_id: the job that will spend it; ``None`` for a mechanism that runs outside the service.
+        delta: the δ of the request, at which a refusal converts the largest admissible amount; ``None``: the account's
+            δ.
+        details: public facts of every entry of the reservation; see :class:`app.ledger.entries.Entry`.
+        largest_within: maps an amount to the largest ε of the request that costs no more, for the text of a refusal;
+            ``None``: the largest ε of a job.
+    """
+
+    event: dict[str, Any] | None
+    job_id: str | None
+    delta: Fraction | None = None
+    details: dict[str, Any] | None = None
+    largest_within: Callable[[int], Fraction] | None = None
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A job that its accounts admit.
+
+    Attributes:
+        parts: the job's reservations.
+        reservation_ids: the ids that the reservations get, in the order of ``parts``.
+        actor: the key that submits the job.
+        excess: by account on which the job needs an approval, the steps above what the key may spend without one.
+        decision: the order in which the reservations are written.
+        rows: of the accounts and of their populations, locked.
+        population_ids: by account that belongs to a population.
+    """
+
+    parts: Sequence[NewReservation]
+    reservation_ids: Sequence[str]
+    actor: str
+    excess: Mapping[str, int]
+    decision: Admitted
+    rows: Mapping[str, AccountRow]
+    population_ids: Mapping[str, str]
+
+
+def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str, may_wait: bool = True) -> list[str]:
+    """Reserves every part of one job: all of them, or an error and none.
+
+    Two parts may be on one account if their scopes are disjoint. Accounts, then their populations, are locked in order
+    of their ids before the first is read, so that jobs on several accounts never deadlock. A job without parts reserves
+    nothing.
+
+    Args:
+        session: of the caller's transaction.
+        parts: the job's reservations.
+        actor: the key that submits the job.
+        may_wait: whether the job may wait for an approval, if the rules of an account make it need one.
+
+    Returns:
+        The reservations' ids, in the order of ``parts``.
+
+    Raises:
+        NeedsApproval: the job needs an approval and may not wait; nothing was written.
+        GrovekeeperError: as :func:`judge` does; nothing was written.
+    """
+    lock_rows(session, (AccountRow.id, {part.account_id for part in parts}))
+    judged = judge(session, parts, actor=actor)
+    if not may_wait and judged.excess:
+        account_id, excess = next(iter(judged.excess.items()))
+        part = next(part for part in parts if part.account_id == account_id)
+        raise _needs_approval(judged.rows[account_id], part, excess)
+    write(session, judged)
+    return list(judged.reservation_ids)
+
+
+def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> Judged:
+    """Judges a job by the states of its accounts and populations, and by the rules; changes nothing.
+
+    Args:
+        session: of a transaction that has locked the accounts; their populations are locked here, in order of their
+            ids.
+        parts: the job's reservations. Two parts may be on one account if their scopes are disjoint.
+        actor: the key that submits the job.
+
+    Raises:
+        NotFound: no such account.
+        BalanceMismatch: an account or a population differs from its entries.
+        DatasetDeleted: the rows of an account are to be erased by now.
+        Frozen: the dataset of an account is frozen.
+        QuotaExceeded: the rules of an account refuse its part.
+        BudgetExceeded: the first account, in order of their ids, that does not admit its part.
+    """
+    if not all(part.amount > 0 for part in parts):
+        raise ValueError("a reservation is positive")
+    account_ids = {part.account_id for part in parts}
+    rows, population_ids, in_force = {}, {}, {}
+    for row, member, ruled in session.execute(_ACCOUNTS, {"account_ids": account_ids}).all():
+        rows[row.id] = row
+        if member is not None:
+            population_ids[row.id] = member.population_id
+        if ruled is not None:
+            in_force[row.id] = rules_of(ruled)
+    if account_ids - rows.keys():
+        raise NotFound("account")
+    locked = repository.locked_accounts(session, set(population_ids.values())) if population_ids else {}
+    budgets = Budgets(
+        {row.id: _state(session, row, population_ids.get(row.id)).budget for row in rows.values()},
+        [populations.of_row(session, row) for row in locked.values()],
+    )
+    read = RulesInForce.of(session, in_force, [actor])
+    allowances = read.allowances(actor)
+    _require_rules(rows, allowances, budgets, parts)
+    _, decision = admission.admit(budgets, parts)
+    if isinstance(decision, Refused):
+        part, population = parts[decision.position], decision.room.population
+        if population is not None:
+            population = populations.detailed(session, [population])[population.id]
+        raise _budget_exceeded(
+            rows[part.account_id],
+            part,
+            decision,
+            cap=budgets.accounts[part.account_id].cap,
+            population=population,
+            ruled=rules.room_beside(allowances, parts, decision.position),
+        )
+    reservation_ids = [ids.new(ids.RESERVATION) for _ in parts]
+    excess = read.above_approval(parts, actor)
+    return Judged(parts, reservation_ids, actor, excess, decision, {**rows, **locked}, population_ids)
+
+
+def write(session: Session, judged: Judged) -> None:
+    """Writes the reservations, the entries and the heads of a job that the transaction has judged."""
+    entries: list[tuple[str, Entry]] = []
+    reservations: list[dict[str, Any]] = []
+    for placed in judged.decision:
+        part, reservation_id = judged.parts[placed.position], judged.reservation_ids[placed.position]
+        scope, details = {name: list(cells) for name, cells in part.scope.items()}, part.details or None
+        reservations.append(
+            {
+                "id": reservation_id,
+                "account_id": part.account_id,
+                "job_id": part.job_id,
+                "part": placed.position,
+                "amount": part.amount,
+                "scope": scope,
+                "event": part.event,
+                "state": "reserved",
+                "details": details,
+                "reserved_by": judged.actor,
+                "is_approved": False,
+            }
+        )
+        reserved = NewEntry(
+            EntryKind.RESERVE,
+            part.amount,
+            actor=judged.actor,
+            scope=scope,
+            event=part.event,
+            job_id=part.job_id or reservation_id,
+            details=details,
+        )
+        row, population_id = judged.rows[part.account_id], judged.population_ids.get(part.account_id)
+        if population_id is None:
+            entries += chain.extend(session, row, reserved)
+        else:
+            assert placed.member is not None, "a member's load follows every reservation"
+            population = judged.rows[population_id]
+            entries += populations.extend(session, population, row, reserved, load=placed.member.load)
+    if reservations:
+        session.flush()  # the heads
+        with sent_together(session):
+            session.execute(_ADD_RESERVATIONS, reservations)
+            repository.insert_entries(session, entries)
+        chain.complete_subtrees(session, entries)
+
+
+_ACCOUNTS = (
+    select(AccountRow, MemberRow, RulesRow)
+    .outerjoin(MemberRow, MemberRow.account_id == AccountRow.id)
+    .outerjoin(RulesRow, RulesRow.account_id == AccountRow.id)
+    .where(AccountRow.id.in_(bindparam("account_ids", expanding=True)))
+    .order_by(AccountRow.id)
+    .execution_options(populate_existing=True)
+)
+_ADD_RESERVATIONS = insert_rows(ReservationRow)
+
+
+def _state(session: Session, row: AccountRow, population_id: str | None) -> state.State:
+    """The state of an account whose row says that it is a member of a population, or of none."""
+    now = state.of(session, row)
+    now.population_id = now.population_id or population_id  # it may have joined since the process first read it
+    if now.population_id != population_id:
+        raise state.mismatch(row.id, "population")
+    return now
+
+
+def _require_rules(
+    rows: Mapping[str, AccountRow],
+    allowances: Mapping[str, Allowance],
+    budgets: Budgets,
+    parts: Sequence[NewReservation],
+) -> None:
+    """Checks the rules of every account of a job.
+
+    Raises:
+        DatasetDeleted: the rows of an account are to be erased by now.
+        Frozen: the dataset of an account is frozen.
+        QuotaExceeded: the rules of an account refuse its part.
+    """
+    for position, part in sorted(enumerate(parts), key=lambda item: item[1].account_id):
+        allowance, row = allowances.get(part.account_id), rows[part.account_id]
+        if allowance is None:
+            continue
+        if allowance.is_due:
+            raise DatasetDeleted
+        if allowance.is_frozen:
+            raise Frozen(row.id, row.name)
+        ruled = rules.room_beside(allowances, parts, position)
+        if ruled is not None and part.amount > ruled:
+            fits = min(ruled, admission.rooms(budgets, parts)[position].amount)
+            raise QuotaExceeded(
+                dataset=row.id,
+                dataset_name=row.name,
+                accountant=row.accountant,
+                unit=accountants.by_name(row.accountant).UNIT,
+                requested=amount_text(row.accountant, part.amount),
+                what_fits=_largest_epsilon(row, part, fits),
+            )
+
+
+def _largest_epsilon(row: AccountRow, part: NewReservation, steps: int) -> Callable[[], str]:
+    """Computes the largest ε of a part that costs no more than some steps."""
+    accountant = accountants.by_name(row.accountant)
+    delta = part.delta if part.delta is not None else Limit.of(row, 0).split.converted_at
+    largest_within = part.largest_within or partial(accountant.largest_that_fits, delta=delta)
+    return lambda: amounts.to_text(largest_within(steps))
+
+
+def _budget_exceeded(
+    row: AccountRow,
+    part: NewReservation,
+    refused: Refused,
+    *,
+    cap: int,
+    population: Population | None,
+    ruled: int | None,
+) -> BudgetExceeded:
+    """Names the cap that leaves less, the account's or the population's, and the largest ε that would fit.
+
+    Args:
+        row: the account that refuses.
+        part: the part that it refuses.
+        refused: the decision.
+        cap: of the account.
+        population: of the account, with what its members have reserved.
+        ruled: what the rules admit of the part, where a rule sets a limit.
+    """
+    accountant, tightest = accountants.by_name(row.accountant), refused.room.tightest
+    charged, reserved = tightest.charged, tightest.reserved
+    refusing = population if refused.room.amount < max(cap - charged - reserved, 0) else None
+    if refusing is not None:
+        cap, charged, reserved = refusing.cap, refusing.charged, refusing.reserved
+    return BudgetExceeded(
+        dataset=row.id,
+        dataset_name=row.name,
+        accountant=row.accountant,
+        unit=accountant.UNIT,
+        cap=amount_text(row.accountant, cap),
+        charged=amount_text(row.accountant, charged),
+        reserved=amount_text(row.accountant, reserved),
+        remaining=amount_text(row.accountant, max(cap - charged - reserved, 0)),
+        requested=amount_text(row.accountant, part.amount),
+        tightest_cell=dict(tightest.cell) if refusing is None else {},
+        what_fits=_largest_epsilon(row, part, refused.fits if ruled is None else min(refused.fits, ruled)),
+        population=None if refusing is None else refusing.name,
+        exact=tightest.is_exact if refusing is None else refusing.is_exact,
+    )
+
+
+def _needs_approval(row: AccountRow, part: NewReservation, excess: int) -> NeedsApproval:
+    """Refuses a reservation that needs an approval, by its excess, and cannot wait for one."""
+    return NeedsApproval(
+        dataset=row.id,
+        dataset_name=row.name,
+        accountant=row.accountant,
+        unit=accountants.by_name(row.accountant).UNIT,
+        requested=amount_text(row.accountant, part.amount),
+        what_fits=_largest_epsilon(row, part, max(part.amount - excess, 0)),
+    )
