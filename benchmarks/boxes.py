@@ -16,7 +16,6 @@ from collections.abc import Callable
 from app.db.unit_of_work import Database
 from app.ledger import service as ledger
 from app.ledger import statements
-from app.ledger.locked_accounts import LockedAccounts
 from app.ledger.reservations import NewReservation
 from app.privacy.composition import Cell, ColumnPartition, EpochPartition, HashPartition, Partitions, Scope
 from benchmarks.ledger import EVENT, add_one, databases, make_plain_table, new_account
@@ -61,11 +60,9 @@ def grown(database: Database, account: str, *, n_entries: int, n_boxes: int) -> 
         ledger.open_account(session, opening, actor="key_owner")
     for first in range(0, n_entries, _BULK):
         with database.write() as session:
-            accounts = LockedAccounts.lock(session, [account], ["key_analyst"])
             for number in range(first, min(first + _BULK, n_entries)):
                 part = NewReservation(account, 1, scopes[number % n_boxes], EVENT, f"jb_old_{number}")
-                accounts.reserve(accounts.judged([part], actor="key_analyst"))
-            accounts.write()
+                ledger.reserve(session, [part], actor="key_analyst")
     return scopes
 
 

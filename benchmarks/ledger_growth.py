@@ -32,7 +32,7 @@ from sqlalchemy.orm import Session
 from app.core import clock
 from app.db import migrate
 from app.db.unit_of_work import Database
-from app.ledger import merkle, repository, state, statements
+from app.ledger import log, repository, state, statements
 from app.ledger import service as ledger
 from app.ledger.entries import Entry, EntryKind
 from app.ledger.log import STEP, Log
@@ -78,7 +78,7 @@ class Filler:
             # The incomplete subtrees: leaves, then stored hashes of each height.
             started = self.size >> STEP << STEP
             tail = statements.entries(session, self._account, after=started, limit=1 << STEP)
-            self._nodes = {STEP: [merkle.leaf(entry.hash) for entry in tail]}
+            self._nodes = {STEP: [log.leaf(entry.hash) for entry in tail]}
             for height in range(2 * STEP, 5 * STEP, STEP):
                 lower = select(BlockRow.hash).where(
                     BlockRow.account_id == self._account, BlockRow.height == height - STEP
@@ -135,10 +135,10 @@ class Filler:
         return fields
 
     def _completed(self, size: int, last_hash: str) -> list[dict[str, Any]]:
-        self._nodes[STEP].append(merkle.leaf(last_hash))
+        self._nodes[STEP].append(log.leaf(last_hash))
         height, completed = STEP, []
         while len(self._nodes[height]) == 1 << STEP:
-            digest = merkle.fold(self._nodes[height])
+            digest = log.fold(self._nodes[height])
             position = (size >> height) - 1
             block = {"account_id": self._account, "height": height, "position": position, "hash": digest.hex()}
             completed.append(block)

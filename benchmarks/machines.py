@@ -32,7 +32,7 @@ from app.core.settings import Settings
 from app.db import migrate
 from app.jobs.states import JobState
 from app.jobs.tables import JobRow
-from app.ledger.notes import Signer
+from app.ledger.checkpoints import Signer
 from app.services.ledger.heads import Heads
 from tests.support.crash_scene import Scene, open_with
 from tests.support.postgres import fresh_database, running_server

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from app.ledger.scope_digest import digest_of
+from app.ledger.entries import digest_of
 from app.privacy.composition import ColumnPartition, JointCell, Partitions, Scope
 
 if TYPE_CHECKING:  # numpy takes time and memory to import, which a process that admits no request need not spend

@@ -8,9 +8,10 @@ uploaded again share one cap, whoever is in both (docs/proofs/accounting.md A8).
 from sqlalchemy.orm import Session
 
 from app.core.errors import AccountDiffers, Unavailable
-from app.ledger import account_facts, chain, populations, repository, state
+from app.ledger import chain, populations, repository, state
 from app.ledger.entries import EntryKind
 from app.ledger.tables import AccountRow
+from app.privacy import accountants
 
 
 def continue_account(
@@ -59,11 +60,11 @@ def continue_account(
         "dataset": erased.id,
         "sequence": erased.last_sequence,
         "hash": erased.last_hash,
-        "highest_cap": account_facts.amount_text(erased.accountant, before.highest_cap),
+        "highest_cap": accountants.amount_text(erased.accountant, before.highest_cap),
     }
     if erased.delta_set_aside is not None:
-        set_aside = account_facts.delta_steps(erased.delta_set_aside)
-        continued["delta"] = account_facts.delta_text(min(before.tightest_delta({}).charged, set_aside))
+        set_aside = accountants.delta_steps(erased.delta_set_aside)
+        continued["delta"] = accountants.delta_text(min(before.tightest_delta({}).charged, set_aside))
     # Not before the erased dataset's last entry, whose clock may have been ahead: the verifier checks the two times.
     opening = chain.NewEntry(EntryKind.LOAD, load, actor=actor, details={"continues": continued})
     chain.append(session, account, opening, not_before=erased.last_at)

@@ -6,6 +6,7 @@ An entry is one JSON object. Its ``hash`` is the lower-case hexadecimal SHA-256 
 """
 
 import hashlib
+import sys
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import rfc8785
 
 from app.core import amounts
+from app.privacy.composition import Scope
 
 FIRST_PREVIOUS_HASH = "0" * 64
 CONTROL_CHAIN = "control"
@@ -125,3 +127,12 @@ class Entry:
         body = self.to_json()
         del body["hash"]
         return replace(self, hash=hashlib.sha256(rfc8785.dumps(body)).hexdigest())
+
+
+def digest_of(scope: Scope) -> str:
+    """SHA-256 of a scope's canonical JSON, in lower-case hexadecimal.
+
+    Equal digests are one object, because sets of thousands of them are compared at every admission.
+    """
+    canonical = rfc8785.dumps({name: list(cells) for name, cells in scope.items()})
+    return sys.intern(hashlib.sha256(canonical).hexdigest())

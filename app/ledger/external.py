@@ -7,7 +7,7 @@ An (ε, δ)-mechanism pays an amount in the account's unit, and δ out of the pa
 every joint cell the charged δ stays within that part (docs/proofs/external.md).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import select
@@ -15,26 +15,13 @@ from sqlalchemy.orm import Session
 
 from app.core import clock, ids
 from app.core.errors import BudgetExceeded, NotFound
-from app.ledger import account_facts, repository, service, state
+from app.ledger import repository, service, statements
 from app.ledger.entries import EntryKind
 from app.ledger.reservations import NewReservation
 from app.ledger.state import CellDelta
 from app.ledger.tables import AccountRow, EntryRow, ReservationRow
+from app.privacy import accountants
 from app.privacy.accountants import zcdp
-from app.privacy.composition import Scope
-
-
-@dataclass(frozen=True)
-class DeltaBalance:
-    """The part of δ that is set aside, at the joint cell of a scope with the largest spent δ; in steps of 10⁻¹⁸."""
-
-    set_aside: int
-    charged: int
-
-    @property
-    def remaining(self) -> int:
-        """The δ that may still be charged in this cell."""
-        return self.set_aside - self.charged
 
 
 def charge(session: Session, new_reservation: NewReservation, *, delta: int = 0, actor: str) -> str:
@@ -59,23 +46,15 @@ def charge(session: Session, new_reservation: NewReservation, *, delta: int = 0,
         raise ValueError("the reservation of a job is charged when a worker starts it")
     row = repository.locked_account(session, new_reservation.account_id)
     if delta:
-        spent = _spent(session, row, new_reservation.scope)
-        if spent.charged + delta > _set_aside(row):
+        spent = statements.spent_delta(session, row, new_reservation.scope)
+        if spent.charged + delta > statements.delta_set_aside(row):
             raise _refusal(row, spent, delta)
     if delta:
-        details = {**(new_reservation.details or {}), "delta": account_facts.delta_text(delta)}
+        details = {**(new_reservation.details or {}), "delta": accountants.delta_text(delta)}
         new_reservation = replace(new_reservation, details=details)
     [reservation_id] = service.reserve(session, [new_reservation], actor=actor, may_wait=False)
     service.charge(session, reservation_id, actor=actor)
     return reservation_id
-
-
-def delta_balance(session: Session, account_id: str, scope: Scope) -> DeltaBalance | None:
-    """The part of δ that is set aside, and its spent amount in a scope; ``None`` where no part is set aside."""
-    row = repository.account(session, account_id)
-    if row.delta_set_aside is None:
-        return None
-    return DeltaBalance(_set_aside(row), _spent(session, row, scope).charged)
 
 
 def find(session: Session, account_id: str, reservation_id: str) -> ReservationRow:
@@ -110,29 +89,19 @@ def count(session: Session, account_id: str) -> int:
     return repository.n_external_reservations(session, account_id)
 
 
-def _set_aside(row: AccountRow) -> int:
-    return account_facts.delta_steps(row.delta_set_aside)
-
-
-def _spent(session: Session, row: AccountRow, scope: Scope) -> CellDelta:
-    """The spent δ; an inexact sum is bounded by the part that is set aside, as every charge was within it."""
-    tightest = state.of(session, row).tightest_delta(scope)
-    return CellDelta(tightest.cell, min(tightest.charged, _set_aside(row)), tightest.is_exact)
-
-
 def _refusal(row: AccountRow, spent: CellDelta, delta: int) -> BudgetExceeded:
     """A refusal for want of δ. No ε fits at this δ, however small."""
-    set_aside = _set_aside(row)
+    set_aside = statements.delta_set_aside(row)
     return BudgetExceeded(
         dataset=row.id,
         dataset_name=row.name,
         accountant=zcdp.NAME,
         unit="delta",
-        cap=account_facts.delta_text(set_aside),
-        charged=account_facts.delta_text(spent.charged),
+        cap=accountants.delta_text(set_aside),
+        charged=accountants.delta_text(spent.charged),
         reserved="0",
-        remaining=account_facts.delta_text(set_aside - spent.charged),
-        requested=account_facts.delta_text(delta),
+        remaining=accountants.delta_text(set_aside - spent.charged),
+        requested=accountants.delta_text(delta),
         tightest_cell=dict(spent.cell),
         what_fits=lambda: "0",
         exact=spent.is_exact,

@@ -21,8 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from app.core import ids
 from app.core.errors import HeadNotSigned, InstallationError, LedgerRewound
 from app.core.stores import Store, StoredFile
-from app.ledger import notes
-from app.ledger.notes import Checkpoint
+from app.ledger import checkpoints
+from app.ledger.checkpoints import Checkpoint
 
 _log = logging.getLogger(__name__)
 _SUFFIX = ".checkpoint"
@@ -140,11 +140,11 @@ class HeadFolder:
             return None
         except UnicodeDecodeError:
             note = ""
-        head = notes.read(account_id, note)
+        head = checkpoints.read(account_id, note)
         not_ours = InstallationError(f"{name} is not a head that this program wrote; see the operator's guide")
         if head is None or not ids.is_reference(account_id):
             raise not_ours
-        if not notes.is_signed(note, self._signers):
+        if not checkpoints.is_signed(note, self._signers):
             raise HeadNotSigned(name)
         if name not in (f"{account_id}{_SUFFIX}", f"{account_id}.{head.size}{_SUFFIX}"):
             raise not_ours

@@ -24,11 +24,12 @@ from sqlalchemy.orm import Session
 from app.core import ids, limits
 from app.core.errors import NameTaken, NotFound, PopulationMismatch
 from app.db.upsert import insert
-from app.ledger import account_facts, chain, control, repository, state
+from app.ledger import chain, control, repository, state
 from app.ledger.admission import MemberTotal, Population
 from app.ledger.chain import NewEntry
 from app.ledger.entries import Entry, EntryKind
 from app.ledger.tables import AccountRow, MemberRow, PopulationRow
+from app.privacy import accountants
 from app.privacy.accountants import pure
 
 
@@ -69,7 +70,7 @@ def open_population(session: Session, new_population: NewPopulation, *, at: date
     session.add(account)
     session.flush()
     opened = chain.NewEntry(
-        EntryKind.OPEN, new_population.cap, actor=new_population.declared_by, details=account_facts.of_account(account)
+        EntryKind.OPEN, new_population.cap, actor=new_population.declared_by, details=state.facts_of(account)
     )
     chain.append(session, account, opened)
     control.record(session, EntryKind.POPULATION_OPENED, actor=new_population.declared_by, population=new_population.id)
@@ -224,7 +225,7 @@ def _as_it_joins(account: AccountRow, highest_cap: int) -> dict[str, object]:
         "hash": account.last_hash,
         "adjacency": account.adjacency,
         "unit_column": _unit_column(account),
-        "highest_cap": account_facts.amount_text(account.accountant, highest_cap),
+        "highest_cap": accountants.amount_text(account.accountant, highest_cap),
     }
 
 

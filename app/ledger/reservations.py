@@ -14,15 +14,14 @@ from app.core.errors import BudgetExceeded, DatasetDeleted, Frozen, NeedsApprova
 from app.db.locks import lock_rows, sent_together
 from app.db.upsert import insert_rows
 from app.ledger import admission, chain, populations, repository, rules, state
-from app.ledger.account_facts import amount_text
 from app.ledger.admission import Admitted, Budgets, Population, Refused, Request
 from app.ledger.chain import NewEntry
 from app.ledger.entries import Entry, EntryKind
-from app.ledger.limit import Limit
-from app.ledger.rules import Allowance
-from app.ledger.stored_rules import RulesInForce, rules_of
+from app.ledger.rules import Allowance, RulesInForce, rules_of
+from app.ledger.statements import Limit
 from app.ledger.tables import AccountRow, MemberRow, ReservationRow, RulesRow
 from app.privacy import accountants
+from app.privacy.accountants import amount_text
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,26 @@
-"""Decides what the rules of a dataset admit, and which changes loosen them: no session, no I/O, no clock.
+"""Decides what the rules of a dataset admit, and which changes loosen them; stores rules on the caller's transaction.
 
 Rules are limits below the cap of an account. They count whole jobs: the amounts of a job's parts on the account add up,
 whatever their scopes. A reservation counts until it is given back, whichever kind of request made it.
+
+A change is made under the locks of the dataset and of its account. Admissions and charges read rules under the lock of
+the account, so when a change is answered, nothing is admitted and nothing is charged under the rules before it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from typing import Self
 
+from sqlalchemy import or_, select, update
+from sqlalchemy.orm import Session
+
+from app.db.unit_of_work import transaction_time
+from app.ledger import repository
 from app.ledger.admission import Request
+from app.ledger.tables import ReservationRow, RulesRow
 
 
 @dataclass(frozen=True)
@@ -162,3 +174,166 @@ def _is_higher(after: int | None, before: int | None) -> bool:
 
 def _is_later(after: datetime | None, before: datetime | None) -> bool:
     return before is not None and (after is None or after > before)
+
+
+def row_of(session: Session, account_id: str) -> RulesRow | None:
+    """The row of an account's rules; ``None`` where no rule was ever set."""
+    return session.get(RulesRow, account_id, populate_existing=True)
+
+
+def rules_of(row: RulesRow | None) -> Rules:
+    """The rules of a row."""
+    if row is None:
+        return Rules()
+    return Rules(
+        largest_job=row.largest_job,
+        approval_above=row.approval_above,
+        quotas=tuple(Quota(frozenset(quota["keys"]), int(quota["cap"])) for quota in row.quotas),
+        is_frozen=row.is_frozen,
+        erase_rows_at=row.erase_rows_at,
+    )
+
+
+def put(session: Session, account_id: str, rules: Rules, *, actor: str, at: datetime) -> None:
+    """Puts rules in force and drops a proposal. The caller holds the locks of the dataset and of its account."""
+    values = {
+        "largest_job": rules.largest_job,
+        "approval_above": rules.approval_above,
+        "quotas": [{"keys": sorted(quota.keys), "cap": str(quota.cap)} for quota in rules.quotas],
+        "is_frozen": rules.is_frozen,
+        "erase_rows_at": rules.erase_rows_at,
+        "proposal": None,
+        "changed_by": actor,
+        "changed_at": at,
+    }
+    session.merge(RulesRow(account_id=account_id, **values))
+    session.flush()
+
+
+class RulesInForce:
+    """The rules of several accounts, and what keys spent under them."""
+
+    def __init__(self, rules: Mapping[str, Rules], spent: Mapping[str, "_Spent"], now: Callable[[], datetime]) -> None:
+        self._rules = rules
+        self._spent = spent
+        self._now = now
+
+    @classmethod
+    def read(cls, session: Session, account_ids: Collection[str], keys: Collection[str]) -> Self:
+        """Reads the rules of accounts, as far as they concern some keys; accounts without rules are left out."""
+        rows = session.execute(
+            select(RulesRow).where(RulesRow.account_id.in_(account_ids)).execution_options(populate_existing=True)
+        ).scalars()
+        return cls.of(session, {row.account_id: rules_of(row) for row in rows}, keys)
+
+    @classmethod
+    def of(cls, session: Session, rules: Mapping[str, Rules], keys: Collection[str]) -> Self:
+        """The rules of accounts, by account, as far as they concern some keys."""
+        beside = {account_id: frozenset().union(*map(rules[account_id].keys_beside, keys)) for account_id in rules}
+        spent = {account_id: _spent(session, account_id, beside[account_id]) for account_id in rules}
+        return cls(rules, spent, partial(transaction_time, session))
+
+    def allowances(self, key: str) -> dict[str, Allowance]:
+        """What the rules leave to a key, by account; accounts without rules are missing."""
+        return {
+            account_id: rules.allowance(key, self._spent[account_id].usage(key), at=self._now())
+            for account_id, rules in self._rules.items()
+        }
+
+    def above_approval(self, requests: Sequence[Request], key: str) -> dict[str, int]:
+        """The accounts on which a job takes a key above what it may spend without an approval, and by how much."""
+        excess = {
+            account_id: self._spent[account_id].usage(key).since_approval
+            + total_on(requests, account_id)
+            - rules.approval_above
+            for account_id, rules in self._rules.items()
+            if rules.approval_above is not None and any(request.account_id == account_id for request in requests)
+        }
+        return {account_id: amount for account_id, amount in sorted(excess.items()) if amount > 0}
+
+
+@dataclass
+class _Spent:
+    """What keys have reserved or charged on an account: in all, and since an owner last approved a job of the key."""
+
+    in_all: Counter[str]
+    since_approval: Counter[str]
+
+    def usage(self, key: str) -> Usage:
+        return Usage(self.in_all, self.since_approval[key])
+
+
+def usage(session: Session, account_id: str, keys: Iterable[str], *, key: str) -> Usage:
+    """What some keys have reserved or charged on an account."""
+    return _spent(session, account_id, keys).usage(key)
+
+
+def _spent(session: Session, account_id: str, keys: Iterable[str]) -> _Spent:
+    sums = repository.sum_in_halves(ReservationRow.amount)
+    query = (
+        select(ReservationRow.reserved_by, ReservationRow.is_approved, *sums)
+        .where(
+            ReservationRow.account_id == account_id,
+            ReservationRow.reserved_by.in_(sorted(keys)),
+            ReservationRow.state.in_(("reserved", "charged")),
+        )
+        .group_by(ReservationRow.reserved_by, ReservationRow.is_approved)
+    )
+    spent = _Spent(Counter(), Counter())
+    for reserved_by, is_approved, high, low in session.execute(query):
+        total = repository.sum_of_halves(high, low)
+        spent.in_all[reserved_by] += total
+        if not is_approved:
+            spent.since_approval[reserved_by] = total
+    return spent
+
+
+def allowances(session: Session, account_ids: Collection[str], key: str) -> dict[str, Allowance]:
+    """What the rules of several accounts leave to a key, by account; accounts without rules are missing."""
+    return RulesInForce.read(session, account_ids, [key]).allowances(key)
+
+
+def allowance(session: Session, account_id: str, key: str) -> Allowance:
+    """What the rules of one account leave to a key."""
+    return allowances(session, [account_id], key).get(account_id, UNLIMITED)
+
+
+def approve(session: Session, account_id: str, key: str, *, waiting: Collection[str]) -> None:
+    """Covers what a key has reserved or charged on an account by an approval, so that it does not count any more.
+
+    Args:
+        session: of the transaction that holds the account's lock.
+        account_id: the account.
+        key: the submitter of the approved job.
+        waiting: the key's other jobs that wait for a decision; their reservations are not covered.
+    """
+    session.execute(
+        update(ReservationRow)
+        .where(
+            ReservationRow.account_id == account_id,
+            ReservationRow.reserved_by == key,
+            ReservationRow.is_approved.is_(False),
+            or_(ReservationRow.job_id.is_(None), ReservationRow.job_id.not_in(waiting)),
+        )
+        .values(is_approved=True)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def frozen_accounts(session: Session) -> list[str]:
+    """The accounts whose rules admit nothing until they are loosened, in order of id."""
+    return list(
+        session.execute(select(RulesRow.account_id).where(RulesRow.is_frozen).order_by(RulesRow.account_id)).scalars()
+    )
+
+
+def due_accounts(session: Session, *, at: datetime) -> list[str]:
+    """Ids of the accounts whose date of erasure has come, in order; deleted datasets among them."""
+    due = select(RulesRow.account_id).where(RulesRow.erase_rows_at <= at)
+    return list(session.execute(due.order_by(RulesRow.account_id)).scalars())
+
+
+def closed_accounts(session: Session, *, at: datetime) -> frozenset[str]:
+    """Ids of the accounts whose jobs are not started: frozen, or with rows that are to be erased by now."""
+    is_closed = or_(RulesRow.is_frozen, RulesRow.erase_rows_at <= at)
+    return frozenset(session.execute(select(RulesRow.account_id).where(is_closed)).scalars())

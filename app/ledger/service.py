@@ -2,7 +2,7 @@
 
 Every change of an account happens under the lock of its row, and every step is a new entry; no step lowers what was
 charged. A reservation is written if :mod:`app.ledger.admission` admits it under the locks
-(:mod:`app.ledger.locked_accounts`). An entry of a population's member is followed by an entry of the population in the
+(:mod:`app.ledger.reservations`). An entry of a population's member is followed by an entry of the population in the
 same transaction (:mod:`app.ledger.populations`).
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound, ReservationSettled
-from app.ledger import account_facts, chain, populations, repository
+from app.ledger import chain, populations, repository, state
 from app.ledger.entries import EntryKind
 from app.ledger.reservations import NewReservation as NewReservation
 from app.ledger.reservations import reserve as reserve
@@ -48,7 +48,7 @@ def open_account(session: Session, new_account: NewAccount, *, actor: str) -> No
     row = account_row(new_account)
     session.add(row)
     session.flush()
-    opened = chain.NewEntry(EntryKind.OPEN, new_account.cap, actor=actor, details=account_facts.of_account(row))
+    opened = chain.NewEntry(EntryKind.OPEN, new_account.cap, actor=actor, details=state.facts_of(row))
     chain.append(session, row, opened)
 
 

@@ -22,14 +22,12 @@ from sqlalchemy.orm import Session
 
 from app.core import amounts
 from app.core.errors import BalanceMismatch
-from app.ledger import account_facts, repository
-from app.ledger.account_facts import delta_steps, delta_text
+from app.ledger import repository
 from app.ledger.admission import AccountState, Bound, CellBalance
-from app.ledger.entries import CONTROL_CHAIN, FIRST_PREVIOUS_HASH, OPENING_LOAD_SEQUENCE, Entry, EntryKind
-from app.ledger.scope_digest import digest_of
+from app.ledger.entries import CONTROL_CHAIN, FIRST_PREVIOUS_HASH, OPENING_LOAD_SEQUENCE, Entry, EntryKind, digest_of
 from app.ledger.tables import AccountRow, EntryRow, PopulationRow
 from app.privacy import accountants
-from app.privacy.accountants import pure
+from app.privacy.accountants import delta_steps, delta_text, pure
 from app.privacy.accountants.accountant import steps_down
 from app.privacy.composition import JointCell, Partitions, Scope
 
@@ -57,7 +55,7 @@ class State:
         sequence: of the last entry; with ``hash`` the head of the chain.
         cap: in force now.
         highest_cap: the cap that guarantees state (:func:`app.ledger.caps.change`).
-        facts: as the first entry states them (:mod:`app.ledger.account_facts`).
+        facts: as the first entry states them (:func:`facts_of`).
         totals: charged and reserved amounts of a scope, by its digest; no scope without an amount.
         scopes: the scopes of ``totals``, by digest.
         deltas: charged δ of a scope, by its digest, in steps of 10⁻¹⁸.
@@ -270,6 +268,25 @@ class State:
         return state
 
 
+def facts_of(row: AccountRow) -> dict[str, Any]:
+    """The facts of a dataset's or a population's account.
+
+    A population has no adjacency, privacy unit and partitions; its members have. ``delta_set_aside`` is present only
+    where a part of δ is set aside.
+    """
+    if row.privacy_unit is None:
+        return {"population": row.id, "accountant": row.accountant, "delta": row.delta}
+    facts = {
+        "dataset": row.id,
+        "accountant": row.accountant,
+        "delta": row.delta,
+        "adjacency": row.adjacency,
+        "privacy_unit": row.privacy_unit,
+        "partitions": row.partitions,
+    }
+    return facts if row.delta_set_aside is None else {**facts, "delta_set_aside": row.delta_set_aside}
+
+
 @dataclass(frozen=True)
 class CellDelta:
     """One joint cell and the δ that was charged there, in steps of 10⁻¹⁸; where not ``is_exact``, an upper bound for
@@ -303,7 +320,7 @@ def of(session: Session, row: AccountRow) -> State:
     is_behind = state is None or state.sequence < row.last_sequence
     if state is None or is_behind or (state.sequence == row.last_sequence and state.hash != row.last_hash):
         state = _states[place] = _caught_up(session, row, state if is_behind else None)
-    if account_facts.of_account(row) != state.facts:
+    if facts_of(row) != state.facts:
         raise mismatch(row.id, "facts")
     return state
 

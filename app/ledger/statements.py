@@ -8,14 +8,58 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.core import amounts
-from app.ledger import account_facts, admission, populations, repository, state
-from app.ledger.account_facts import amount_text
+from app.ledger import admission, populations, repository, state
 from app.ledger.admission import Budgets, CellBalance, Population, Request, Room
 from app.ledger.entries import Entry
-from app.ledger.limit import Limit
+from app.ledger.state import CellDelta
 from app.ledger.tables import AccountRow
 from app.privacy import accountants
+from app.privacy.accountants import amount_text, pure
 from app.privacy.composition import Scope
+from app.privacy.guarantees import SplitDelta
+
+CLOSED = 0
+"""The cap of an account that admits nothing any more. No budget converts to it."""
+
+
+@dataclass(frozen=True)
+class DeltaBalance:
+    """The part of δ that is set aside, at the joint cell of a scope with the largest spent δ; in steps of 10⁻¹⁸."""
+
+    set_aside: int
+    charged: int
+
+    @property
+    def remaining(self) -> int:
+        """The δ that may still be charged in this cell."""
+        return self.set_aside - self.charged
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A cap that a guarantee states.
+
+    Attributes:
+        amount: whole steps of the accountant's unit.
+        delta: the whole δ, on accounts that have one.
+        delta_set_aside: the part of ``delta`` for external (ε, δ)-mechanisms.
+    """
+
+    accountant: str
+    amount: int
+    delta: Fraction | None
+    delta_set_aside: Fraction = Fraction(0)
+
+    @classmethod
+    def of(cls, row: AccountRow, amount: int) -> "Limit":
+        """A cap of an account."""
+        delta = None if row.delta is None else Fraction(row.delta)
+        return cls(row.accountant, amount, delta, Fraction(row.delta_set_aside or 0))
+
+    @property
+    def split(self) -> SplitDelta:
+        """δ and the part that is set aside."""
+        return SplitDelta(self.delta, self.delta_set_aside)
 
 
 @dataclass(frozen=True)
@@ -100,7 +144,7 @@ def balances(session: Session, account_ids: Sequence[str]) -> dict[str, Balance]
 
 def balance_of_new(row: AccountRow, cap: int, population: Population | None) -> Balance:
     """The balance that an account which is not open yet would have, as a member of a population or of none."""
-    account = state.State(row.id, cap=cap, highest_cap=cap, facts=account_facts.of_account(row)).budget
+    account = state.State(row.id, cap=cap, highest_cap=cap, facts=state.facts_of(row)).budget
     budgets = Budgets({row.id: account}, [] if population is None else [population])
     return _balance(row, budgets, budgets.room(Request(row.id, 0, {})))
 
@@ -144,6 +188,71 @@ def detail(session: Session, account_id: str, scope: Scope | None = None) -> Det
     return Detail(_balance(row, budgets, budgets.room_at(account_id, tightest)), cells, whole.load)
 
 
+def printable_at(highest: Limit, *, cap: int, load: int) -> Limit:
+    """The limit that the guarantee of a whole account states.
+
+    On ``pure`` accounts the charges bound the loss at any time (Theorem L (a), docs/proofs/lemmas.md), so the limit is
+    the cap in force, or the reserved and charged amount where that is larger. On other accounts, and on accounts that
+    are closed because entries were lost, it is the highest cap.
+
+    Args:
+        highest: the :func:`highest_cap` of the account.
+        cap: in force now.
+        load: of the tightest joint cell of the whole account.
+    """
+    if highest.accountant != pure.NAME or cap == CLOSED:
+        return highest
+    return Limit(pure.NAME, max(cap, load), None)
+
+
+def printable(session: Session, account_id: str) -> Limit:
+    """The :func:`printable_at` limit of an account."""
+    return printable_of_each(session, [account_id])[account_id]
+
+
+def printable_of_each(session: Session, account_ids: Sequence[str]) -> dict[str, Limit]:
+    """The :func:`printable_at` limits of several accounts, by id. Only ``pure`` accounts need their loads."""
+    rows = {row.id: row for row in repository.accounts(session, account_ids)}
+    limits = {}
+    for row in rows.values():
+        now = state.of(session, row)
+        load = now.budget.whole.load if row.accountant == pure.NAME else 0
+        limits[row.id] = printable_at(Limit.of(row, now.highest_cap), cap=now.cap, load=load)
+    return limits
+
+
+def printable_of(population: Population, highest: Limit) -> Limit:
+    """The limit that the guarantee of a population states, over all releases about its members.
+
+    Computed as for one account, with the members' loads in place of reservations and charges (docs/proofs/accounting.md
+    A8).
+
+    Args:
+        population: with the totals of its members.
+        highest: the :func:`highest_cap` of its account.
+    """
+    return printable_at(highest, cap=population.cap, load=population.together)
+
+
+def delta_balance(session: Session, account_id: str, scope: Scope) -> DeltaBalance | None:
+    """The part of δ that is set aside, and its spent amount in a scope; ``None`` where no part is set aside."""
+    row = repository.account(session, account_id)
+    if row.delta_set_aside is None:
+        return None
+    return DeltaBalance(delta_set_aside(row), spent_delta(session, row, scope).charged)
+
+
+def delta_set_aside(row: AccountRow) -> int:
+    """The part of δ for (ε, δ)-mechanisms, in steps of 10⁻¹⁸."""
+    return accountants.delta_steps(row.delta_set_aside)
+
+
+def spent_delta(session: Session, row: AccountRow, scope: Scope) -> CellDelta:
+    """The spent δ; an inexact sum is bounded by the part that is set aside, as every charge was within it."""
+    tightest = state.of(session, row).tightest_delta(scope)
+    return CellDelta(tightest.cell, min(tightest.charged, delta_set_aside(row)), tightest.is_exact)
+
+
 def entries(session: Session, account_id: str, *, after: int, limit: int) -> list[Entry]:
     """A page of the account's history."""
     return repository.entries(session, account_id, after=after, limit=limit)
@@ -164,7 +273,7 @@ def export_header(session: Session, account_id: str) -> tuple[dict[str, Any], in
         "kind": "export",
         "format": 1,
         "cap": amount_text(row.accountant, state.of(session, row).cap),
-        **account_facts.of_account(row),
+        **state.facts_of(row),
     }
     return header, row.last_sequence
 

@@ -121,7 +121,7 @@ class ReservationRow(Base):
         job_id: the job that will spend it; ``None`` for a mechanism that runs outside the service.
         part: position of the part in the job.
         reserved_by: the key that submitted the job, or that attested the external mechanism.
-        is_approved: whether an approval of the key's jobs covers the reservation (:mod:`app.ledger.stored_rules`).
+        is_approved: whether an approval of the key's jobs covers the reservation (:mod:`app.ledger.rules`).
     """
 
     __tablename__ = "reservations"
@@ -190,7 +190,7 @@ class SignerRow(Base):
 
     Attributes:
         ordinal: from 1, without gaps.
-        verifier_key: as transparency logs write it (:class:`app.ledger.notes.Signer`).
+        verifier_key: as transparency logs write it (:class:`app.ledger.checkpoints.Signer`).
     """
 
     __tablename__ = "signers"

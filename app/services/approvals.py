@@ -12,7 +12,7 @@ from app.core.errors import NotFound, NotWaiting, RoleMissing, SameSubmitter
 from app.jobs import approvals, queue
 from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobRow
-from app.ledger import control, repository, stored_rules
+from app.ledger import control, repository, rules
 from app.ledger import service as ledger
 from app.ledger.entries import EntryKind
 from app.services.authorization import acting
@@ -88,7 +88,7 @@ def _cover(session: Session, row: JobRow, dataset_ids: Sequence[str]) -> None:
         repository.locked_account(session, account_id)
     waiting = [job_id for job_id in approvals.waiting_of(session, row.submitted_by) if job_id != row.id]
     for account_id in dataset_ids:
-        stored_rules.approve(session, account_id, row.submitted_by, waiting=waiting)
+        rules.approve(session, account_id, row.submitted_by, waiting=waiting)
 
 
 def _owned(session: Session, principal: Principal, dataset_ids: Sequence[str]) -> list[str]:

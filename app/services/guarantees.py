@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
-from app.ledger import caps, external
+from app.ledger import external, statements
 from app.ledger.admission import Population
-from app.ledger.limit import Limit
+from app.ledger.statements import Limit
 from app.ledger.tables import PopulationRow
 from app.privacy import accountants, guarantees
 from app.privacy.adjacency import Adjacency
@@ -86,7 +86,7 @@ def of_charged(session: Session, dataset: Dataset, *, amount: int, output: Outpu
         amount: whole steps of the account's unit.
         output: what the job releases.
     """
-    limit = caps.printable(session, dataset.id)
+    limit = statements.printable(session, dataset.id)
     added = guarantees.addition(
         output,
         accountant=limit.accountant,
@@ -117,7 +117,7 @@ def today_of_each(session: Session, outputs: Sequence[tuple[str, dict[str, Any]]
     datasets = catalog.of_each(session, sorted({dataset_id for dataset_id, _ in outputs}))
     accounts = {
         dataset_id: of_attested(session, dataset_id, guarantee_of(datasets[dataset_id], limit))
-        for dataset_id, limit in caps.printable_of_each(session, list(datasets)).items()
+        for dataset_id, limit in statements.printable_of_each(session, list(datasets)).items()
     }
     return [
         guarantees.of_output(facts["guarantee"]["adds"], accounts[dataset_id])
@@ -129,7 +129,7 @@ def today_of_each(session: Session, outputs: Sequence[tuple[str, dict[str, Any]]
 
 def population_guarantee(row: PopulationRow, population: Population, highest: Limit) -> dict[str, Any]:
     """The guarantee of a population's whole account: for one person, over all releases about its members."""
-    limit = caps.printable_of(population, highest)
+    limit = statements.printable_of(population, highest)
     return guarantees.guarantee_of_population(
         accountant=limit.accountant,
         amount=limit.amount,

@@ -15,15 +15,14 @@ from app.datasets import catalog
 from app.datasets.catalog import Named
 from app.ledger import populations, statements
 from app.ledger.admission import Population
-from app.ledger.limit import Limit
 from app.ledger.populations import NewPopulation
+from app.ledger.statements import Limit
 from app.ledger.tables import AccountRow, PopulationRow
 from app.registry import models
 from app.services.authorization import acting
 from app.services.guarantees import of_large_amount, population_guarantee
 from app.services.installation import Installation
-from app.services.ledger.accounts import Account, sees_all_populations, visible_population
-from app.services.ledger.balances import balance_of_population
+from app.services.ledger.balances import Account, balance_of_population, sees_all_populations, visible_population
 from app.services.ledger.caps import cap_of
 from app.services.pages import PageRequest, page_of
 from app.wire.populations import MemberOut, PopulationIn, PopulationList, PopulationOut

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.ledger import account_facts, external, statements
 from app.ledger import service as ledger
+from app.ledger import statements
+from app.privacy import accountants
 from app.privacy.composition import HashPartition, Partitions
 from tests.concurrency.conftest import Race
 from tests.support.crash_scene import CELLS, EVENT, Scene, cell_balances, open_account, opened, replayed
@@ -76,7 +77,7 @@ def test_no_cell_exceeds_the_delta_that_is_set_aside(race: Race, scene: Scene) -
     new_account = ledger.NewAccount(
         id=account, name="census", accountant="zcdp", adjacency="add_remove", cap=10**9, delta="0.000001",
         privacy_unit={"column": None, "max_rows": 1}, partitions=Partitions((HashPartition("shard", CELLS),)),
-        delta_set_aside=account_facts.delta_text(aside),
+        delta_set_aside=accountants.delta_text(aside),
     )  # fmt: skip
     with scene.installation.database.write() as session:
         ledger.open_account(session, new_account, actor="key_owner")
@@ -84,7 +85,7 @@ def test_no_cell_exceeds_the_delta_that_is_set_aside(race: Race, scene: Scene) -
     charged = [(delta, cells) for result in results for delta, cells in result]
     for cell in range(CELLS):
         with scene.installation.database.read() as session:
-            balance = external.delta_balance(session, account, {"shard": (cell,)})
+            balance = statements.delta_balance(session, account, {"shard": (cell,)})
         assert balance is not None
         assert balance.charged == sum(delta for delta, cells in charged if cell in cells)
         assert aside - smallest < balance.charged <= aside

@@ -16,7 +16,7 @@ from app.ledger import statements
 from app.ledger.entries import Entry
 from app.privacy import accountants
 from app.services.installation import Installation
-from app.services.ledger import balances, entry_search, evidence, history
+from app.services.ledger import balances, evidence, history
 from app.services.ledger.caps import change_cap
 from app.services.ledger.evidence import ProofRequest
 from app.services.ledger.heads import Heads, checkpoint_of
@@ -84,7 +84,7 @@ def calls(request: pytest.FixtureRequest, installation: Installation) -> Account
 
 READS: dict[str, Callable[[AccountCalls, Principal], Any]] = {
     "balance": lambda it, by: it.balance(by),
-    "entries": lambda it, by: entry_search.list_entries(it.installation, by, it.id, PageRequest()),
+    "entries": lambda it, by: history.list_entries(it.installation, by, it.id, PageRequest()),
     "export": lambda it, by: it.export(by),
     "table": lambda it, by: list(history.export_csv(it.installation, by, it.id)),
     "checkpoint": lambda it, by: evidence.show_checkpoint(
@@ -116,7 +116,7 @@ def test_answers_name_the_account_and_its_kind(calls: AccountCalls) -> None:
     balance = json.loads(calls.balance().model_dump_json())
     assert {name: balance[name] for name in lowered} == lowered
     assert (balance["largest_that_fits"], balance["exact"], balance["scope"]) == ("2", True, {})
-    listed = json.loads(entry_search.list_entries(calls.installation, OWNER, calls.id, PageRequest()).model_dump_json())
+    listed = json.loads(history.list_entries(calls.installation, OWNER, calls.id, PageRequest()).model_dump_json())
     assert {name: listed[name] for name in named} == named
     assert [entry["kind"] for entry in listed["entries"]] == ["open", "cap"]
 
@@ -176,13 +176,13 @@ def test_a_repeated_request_changes_a_cap_once(calls: AccountCalls) -> None:
 def test_ledger_routes_take_names_of_datasets_only(installation: Installation) -> None:
     population = _account_calls(installation, "population", PURE)
     with pytest.raises(NotFound):
-        entry_search.list_entries(installation, ADMIN, "patients", PageRequest())
+        history.list_entries(installation, ADMIN, "patients", PageRequest())
     dataset = _account_calls(installation, "dataset", PURE)
-    assert entry_search.list_entries(installation, ADMIN, "patients", PageRequest()).account == dataset.id
-    assert entry_search.list_entries(installation, ADMIN, population.id, PageRequest()).account == population.id
+    assert history.list_entries(installation, ADMIN, "patients", PageRequest()).account == dataset.id
+    assert history.list_entries(installation, ADMIN, population.id, PageRequest()).account == population.id
     named_so = people.declared(installation, name=population.id)
-    assert entry_search.list_entries(installation, ADMIN, population.id, PageRequest()).account == population.id
-    assert entry_search.list_entries(installation, ADMIN, named_so["id"], PageRequest()).account_name == population.id
+    assert history.list_entries(installation, ADMIN, population.id, PageRequest()).account == population.id
+    assert history.list_entries(installation, ADMIN, named_so["id"], PageRequest()).account_name == population.id
 
 
 def test_a_population_has_no_cells(installation: Installation) -> None:

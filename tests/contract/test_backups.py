@@ -15,8 +15,8 @@ from app.datasets import catalog, row_files
 from app.db import migrate
 from app.db.unit_of_work import Database
 from app.ledger import control, statements
+from app.ledger.checkpoints import Signer
 from app.ledger.entries import EntryKind
-from app.ledger.notes import Signer
 from app.services import predict
 from app.services.backup import manifest
 from app.services.backup.lost_history import EntriesMissing

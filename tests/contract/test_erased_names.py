@@ -27,8 +27,8 @@ from app.services.datasets.show_datasets import show_dataset
 from app.services.installation import Installation
 from app.services.ledger.balances import list_balances, show_balance
 from app.services.ledger.caps import change_cap
-from app.services.ledger.entry_search import EVERY_ENTRY, search_entries
 from app.services.ledger.external import charge_external
+from app.services.ledger.history import EVERY_ENTRY, search_entries
 from app.services.pages import PageRequest
 from app.services.populations import show_population
 from app.verifier import dataset_replay

@@ -9,7 +9,7 @@ from app.cli.serve import upkeep
 from app.core import clock
 from app.core.errors import DatasetDeleted, InvalidRequest
 from app.datasets import row_files
-from app.ledger import stored_rules
+from app.ledger import rules
 from app.services.datasets.erase_due import erase_due
 from app.services.execution import run_job
 from app.services.execution.sweep import tidy_rows
@@ -40,7 +40,7 @@ def _due(scene: Scene) -> None:
     """Lets the date of erasure have come."""
     _dated(scene)
     with scene.installation.database.write() as session:
-        row = stored_rules.row_of(session, scene.dataset_id)
+        row = rules.row_of(session, scene.dataset_id)
         assert row is not None
         row.erase_rows_at = clock.now() - timedelta(seconds=1)
 

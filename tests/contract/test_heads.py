@@ -13,8 +13,8 @@ from app.core.errors import InstallationError, LedgerRewound
 from app.core.settings import Settings
 from app.core.stop_signals import Stop
 from app.jobs import queue
-from app.ledger import control, signers
-from app.ledger.notes import Checkpoint, Signer
+from app.ledger import checkpoints, control
+from app.ledger.checkpoints import Checkpoint, Signer
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.execution import run_job
 from app.services.installation import Installation
@@ -192,7 +192,7 @@ def test_no_key_is_made_or_pinned_for_a_database_that_does_not_match_the_heads(
     with pytest.raises(LedgerRewound):
         Heads(empty_installation).confirm()
     with empty_installation.database.read() as session:
-        assert signers.pinned(session) == []
+        assert checkpoints.pinned(session) == []
 
 
 @on_one_database

@@ -16,7 +16,7 @@ from app.ledger import service as ledger
 from app.ledger.entries import FIRST_PREVIOUS_HASH
 from app.privacy.composition import Scope
 from app.services.installation import Installation
-from app.services.ledger import entry_search, history
+from app.services.ledger import history
 from app.services.pages import PageRequest
 from tests.support import settling
 from tests.support.crash_scene import EVENT, OWNER, Scene, cell_balances, open_account
@@ -226,7 +226,7 @@ def test_exports_say_the_same_in_batches_of_any_size(scene: Scene, monkeypatch: 
 
 def test_entries_are_answered_as_the_object_that_was_hashed(scene: Scene) -> None:
     page = PageRequest(cursor=None, limit=500)
-    listed = entry_search.list_entries(scene.installation, OWNER, scene.dataset_id, page)
+    listed = history.list_entries(scene.installation, OWNER, scene.dataset_id, page)
     answered = json.loads(listed.model_dump_json())
     assert answered["entries"] == [json.loads(line) for line in scene.export()[1:]]
     assert ["details" in entry for entry in answered["entries"]] == [True] + [False] * 5

@@ -117,7 +117,7 @@ def test_the_guarantee_covers_reservations_under_a_higher_cap(installation: Inst
     cap_set(installation, 300)
     with installation.database.write() as session:
         ledger.charge(session, reservation_id, actor="worker")
-        assert caps.printable(session, ACCOUNT).amount == statements.highest_cap(session, ACCOUNT).amount == 900
+        assert statements.printable(session, ACCOUNT).amount == statements.highest_cap(session, ACCOUNT).amount == 900
 
 
 @approximate

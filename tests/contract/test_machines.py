@@ -16,7 +16,7 @@ from app.core.errors import InstallationError, LedgerRewound, Unavailable
 from app.core.settings import Settings
 from app.datasets import row_files
 from app.jobs.states import EndReason, JobState
-from app.ledger.notes import Checkpoint
+from app.ledger.checkpoints import Checkpoint
 from app.registry import models
 from app.services.backup.make_backup import make_backup
 from app.services.backup.restore_backup import restore_backup

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.core import clock, limits
 from app.core.errors import BudgetExceeded, NameTaken, PopulationMismatch
-from app.ledger import caps, populations, statements
+from app.ledger import populations, statements
 from app.ledger import service as ledger
 from app.ledger.admission import Population
 from app.ledger.populations import NewPopulation
@@ -61,7 +61,9 @@ def population(session: Session, account_id: str) -> Population:
 
 
 def printable(session: Session) -> int:
-    return caps.printable_of(populations.of_population(session, "pp_a"), statements.highest_cap(session, "pp_a")).amount
+    return statements.printable_of(
+        populations.of_population(session, "pp_a"), statements.highest_cap(session, "pp_a")
+    ).amount
 
 
 def test_members_share_one_cap_and_the_refusal_says_so(session: Session) -> None:

@@ -293,10 +293,10 @@ def test_a_process_that_starts_at_a_stated_state_has_the_state_of_all_entries(
             now = state.of(session, row)
             return [
                 *(statements.detail(session, account_id) for account_id in ("ds_a", "ds_c")),
-                external.delta_balance(session, "ds_c", {}),
+                statements.delta_balance(session, "ds_c", {}),
                 populations.of_population(session, "pop_a"),
                 (now.totals, now.scopes, now.reservations, now.facts, now.population_id),
-                caps.printable_of_each(session, ["ds_a", "ds_b", "ds_c"]),
+                statements.printable_of_each(session, ["ds_a", "ds_b", "ds_c"]),
             ]
 
     with long.database.read() as session:

@@ -9,12 +9,13 @@ from unittest.mock import patch
 
 import pytest
 from sqlalchemy import Engine, event, text
+from sqlalchemy.orm import Session
 
 from app.access import keys
 from app.access.idempotency import Answer
 from app.core import clock
 from app.core.errors import BudgetExceeded, DatasetDeleted, IdempotencyKeyReused, Unauthenticated
-from app.ledger.locked_accounts import LockedAccounts
+from app.ledger import reservations
 from app.services.datasets.delete_dataset import delete_dataset
 from tests.support import job_kinds
 from tests.support.crash_scene import OWNER, Scene, open_with
@@ -106,15 +107,15 @@ def test_what_is_lost_before_the_transaction_is_not_used(
 def _during(scene: Scene, meanwhile: Callable[[], Answer], submit: Callable[[], Answer]) -> tuple[Any, Answer]:
     """Starts a request of another process, holds it before it writes, and sends a request meanwhile."""
     writes, goes_on = Event(), Event()
-    write = LockedAccounts.write
+    write = reservations.write
 
-    def held(accounts: LockedAccounts) -> None:
+    def held(session: Session, judged: reservations.Judged) -> None:
         patched.stop()
         writes.set()
         assert goes_on.wait(60)
-        write(accounts)
+        write(session, judged)
 
-    patched = patch.object(LockedAccounts, "write", held)
+    patched = patch.object(reservations, "write", held)
     patched.start()
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(meanwhile)

@@ -12,7 +12,7 @@ import pytest
 
 from app.core.data_keys import StorageKeys
 from app.core.settings import Settings
-from app.ledger.notes import Signer
+from app.ledger.checkpoints import Signer
 from app.registry import models
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.execution import sweep

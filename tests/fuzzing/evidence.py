@@ -10,8 +10,8 @@ from typing import Any
 import rfc8785
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from app.ledger import merkle, notes
-from app.ledger.notes import Signer
+from app.ledger import checkpoints, log
+from app.ledger.checkpoints import Signer
 from app.verifier import canonical_json, control_export, dataset_replay, population_replay, proofs
 from app.verifier.checkpoints import ORIGIN, Checkpoint, NotAKey, NotSigned, read_checkpoint, read_public_key
 from app.verifier.export_lines import NotVerified
@@ -26,7 +26,7 @@ _LOG = "ds_test"
 
 def _checkpoint(account: str, entries: Sequence[Fields], size: int | None = None) -> Checkpoint:
     size = size or len(entries)
-    return Checkpoint(f"{ORIGIN}{account}", size, merkle.root(size, subtrees(entries)), _AT)
+    return Checkpoint(f"{ORIGIN}{account}", size, log.root(size, subtrees(entries)), _AT)
 
 
 @cache
@@ -148,8 +148,8 @@ def seeds_of_proofs() -> tuple[bytes, ...]:
     entries = _dataset().entries
     size, tree = len(entries), subtrees(entries)
     facts: list[Fields] = [
-        {"kind": "inclusion", "path": merkle.inclusion(4, size, tree), "sequence": 5, "entry": entries[4]},
-        {"kind": "consistency", "path": merkle.consistency(6, size, tree), "from_size": 6},
+        {"kind": "inclusion", "path": log.inclusion(4, size, tree), "sequence": 5, "entry": entries[4]},
+        {"kind": "consistency", "path": log.consistency(6, size, tree), "from_size": 6},
     ]
     return tuple(
         rfc8785.dumps(
@@ -184,12 +184,12 @@ def run_proof(data: bytes) -> bool:
 def _note() -> str:
     writer = _dataset()
     size = len(writer.entries)
-    return _SIGNER.sign(notes.Checkpoint(_LOG, size, merkle.root(size, subtrees(writer.entries)), _AT))
+    return _SIGNER.sign(checkpoints.Checkpoint(_LOG, size, log.root(size, subtrees(writer.entries)), _AT))
 
 
 def seeds_of_notes() -> tuple[bytes, ...]:
     other = Signer(Ed25519PrivateKey.from_private_bytes(b"j" * 32))
-    witnessed = _note() + other.sign(notes.Checkpoint(_LOG, 1, b"r" * 32, _AT)).rpartition("\n\n")[2]
+    witnessed = _note() + other.sign(checkpoints.Checkpoint(_LOG, 1, b"r" * 32, _AT)).rpartition("\n\n")[2]
     return (_note().encode(), witnessed.encode())
 
 
@@ -198,9 +198,9 @@ def run_note(data: bytes) -> bool:
     signed = _note().partition("\n\n")[0]
     accepted = False
     text = data.decode("utf-8", "replace")
-    read = notes.read(_LOG, text)
-    if read is not None and notes.is_signed(text, [_SIGNER.verifier_key]):
-        assert read == notes.read(_LOG, _note())
+    read = checkpoints.read(_LOG, text)
+    if read is not None and checkpoints.is_signed(text, [_SIGNER.verifier_key]):
+        assert read == checkpoints.read(_LOG, _note())
         accepted = True
     try:
         checkpoint = read_checkpoint(_as_file(data), read_public_key(_as_file(_SIGNER.public_pem.encode())))

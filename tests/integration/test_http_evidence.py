@@ -9,7 +9,7 @@ import pytest
 
 from app.api.main import create_app
 from app.cli.serve import ApiThread, bound
-from app.ledger.notes import Checkpoint, Signer
+from app.ledger.checkpoints import Checkpoint, Signer
 from tests.support.databases import on_one_idle_server
 from tests.support.server import Server
 from tests.support.standalone import verified_alone

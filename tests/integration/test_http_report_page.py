@@ -8,7 +8,7 @@ import pytest
 
 from app.core import limits
 from app.ledger.entries import Entry
-from app.services.ledger import verification
+from app.services.ledger import evidence
 from app.services.ledger.history import json_lines
 from tests.support.databases import on_one_idle_server
 from tests.support.operations import EXTERNAL
@@ -61,7 +61,7 @@ def test_a_report_says_where_the_export_is_not_verified(idle_server: Server, mon
 
     dataset = _charged(idle_server)
     browser, path = signed_in(idle_server, idle_server.admin), f"/ui/ledger/{dataset}/report"
-    monkeypatch.setattr(verification, "json_lines", altered)
+    monkeypatch.setattr(evidence, "json_lines", altered)
     report = text_of(browser.get(path))
     assert "NOT VERIFIED" in report
     assert "(line 5 of the export)" in report

@@ -17,7 +17,7 @@ from app.cli import own_process
 from app.cli.prepare import register_configured_admin
 from app.core.data_keys import StorageKeys
 from app.core.settings import Settings
-from app.ledger.notes import Signer
+from app.ledger.checkpoints import Signer
 from grovekeeper_client.client import Client
 from grovekeeper_client.errors import ApiProblem
 from tests.faults.proxy import Proxy, proxies

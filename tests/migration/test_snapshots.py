@@ -19,7 +19,7 @@ from app.db.append_only import append_only_tables
 from app.db.base import Base
 from app.db.row_copies import copy_rows, file_transaction
 from app.db.unit_of_work import Database
-from app.ledger import control, merkle, statements
+from app.ledger import control, log, statements
 from app.ledger import service as ledger
 from app.ledger.entries import EntryKind
 from app.ledger.log import Log
@@ -170,7 +170,7 @@ def test_the_root_of_a_log_equals_the_root_over_all_entries(
             growing = GrowingTree()
             entries = statements.entries(session, account_id, after=0, limit=1_000)
             for entry in entries:
-                growing.add(merkle.leaf(entry.hash))
+                growing.add(log.leaf(entry.hash))
             assert Log(session, account_id).root(len(entries)) == growing.root()
         blocks = session.execute(select(BlockRow.height, BlockRow.position)).all()
         assert {tuple(block) for block in blocks} == {(8, 0)}

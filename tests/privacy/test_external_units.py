@@ -16,7 +16,7 @@ from app.access.idempotency import IdempotentRequest
 from app.core.errors import BudgetExceeded
 from app.ledger import statements
 from app.services.installation import Installation
-from app.services.ledger import external_price
+from app.services.ledger import external as external_charges
 from app.services.ledger.external import charge_external
 from app.wire.ledger import ExternalIn
 from tests.support import people
@@ -81,7 +81,7 @@ def test_no_unit_loses_more_than_the_account_says(installation: Installation, n_
 def test_separate_column_cells_would_understate_the_loss_of_a_unit(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(external_price, "_coverable", lambda _dataset, scope: scope)
+    monkeypatch.setattr(external_charges, "_coverable", lambda _dataset, scope: scope)
     by_region = CHARGES[:2]
     assert _charged(installation, by_region, max_rows=2) == 1 < _loss_of_a_unit(by_region) == 2
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from app.core import limits
 from app.core.errors import BudgetExceeded
-from app.ledger import account_facts, external, statements
+from app.ledger import external, statements
 from app.ledger import service as ledger
+from app.privacy import accountants
 from app.privacy.composition import ColumnPartition, HashPartition, Partitions, Scope
 from app.services.installation import Installation
 from app.verifier.dataset_replay import verify
@@ -68,7 +69,7 @@ def _opened(installation: Installation) -> str:
         delta="0.000001",
         privacy_unit={"column": None, "max_rows": 1},
         partitions=PARTITIONS,
-        delta_set_aside=account_facts.delta_text(ASIDE),
+        delta_set_aside=accountants.delta_text(ASIDE),
     )
     with installation.database.write() as session:
         ledger.open_account(session, new_account, actor="key_owner")
@@ -76,7 +77,7 @@ def _opened(installation: Installation) -> str:
 
 
 def _charged(installation: Installation, account_id: str, charge: Charge) -> bool:
-    delta = account_facts.delta_text(charge.delta)
+    delta = accountants.delta_text(charge.delta)
     details = {
         "attested_by": "key_ann",
         "description": "a test",
@@ -112,7 +113,7 @@ def test_no_joint_cell_exceeds_the_delta_that_is_set_aside(
             if fits:
                 admitted.append(charge)
             with installation.database.read() as session:
-                balance = external.delta_balance(session, account_id, {})
+                balance = statements.delta_balance(session, account_id, {})
             assert balance is not None
             assert balance.charged == max(map(load, CELLS))
         with installation.database.read() as session:
@@ -136,6 +137,6 @@ def test_a_bound_on_delta_never_exceeds_the_delta_that_is_set_aside(
     for work in (limits.MAX_COMPOSITION_WORK, 1):
         monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", work)
         with installation.database.read() as session:
-            balances.append(external.delta_balance(session, account_id, {}))
+            balances.append(statements.delta_balance(session, account_id, {}))
     installation.close()
     assert [balance and balance.charged for balance in balances] == [40, ASIDE]

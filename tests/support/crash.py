@@ -340,8 +340,8 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
     from app.datasets import catalog, ingest
     from app.datasets.admission import AdmissionBook
     from app.jobs import queue
+    from app.ledger import reservations
     from app.ledger import service as ledger
-    from app.ledger.locked_accounts import LockedAccounts
     from tests.support import people
     from tests.support.crash_scene import Scene, open_installation
     from tests.support.sweeping import expired_at
@@ -359,7 +359,7 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
 
     places: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
         "answer-stored": (lambda: after(idempotency, "put", kill), lambda: scene.submit(key=point)),
-        "reserved": (lambda: after(LockedAccounts, "write", kill), lambda: scene.submit(key=point)),
+        "reserved": (lambda: after(reservations, "write", kill), lambda: scene.submit(key=point)),
         "enqueued": (lambda: after(queue, "enqueue", kill), lambda: scene.submit(key=point)),
         "accepted": (lambda: None, lambda: kill(scene.submit(key=point))),
         "rows-written": (lambda: after(ingest, "ingest_rows", kill), scene.upload),

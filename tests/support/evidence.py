@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import rfc8785
 from sqlalchemy.orm import Session
 
-from app.ledger import caps, populations, signers, statements
+from app.ledger import checkpoints, populations, statements
 from app.ledger.heads import HeadFolder
 from app.services.installation import Installation
 from app.verifier.member_comparison import MemberLedger
@@ -17,7 +17,7 @@ _ALL = 1_000_000
 def head_folder(installation: Installation) -> HeadFolder:
     """The folder of heads, as a process opens it that has the signing keys of the database."""
     with installation.database.read() as session:
-        return HeadFolder(installation.heads, signers.pinned(session))
+        return HeadFolder(installation.heads, checkpoints.pinned(session))
 
 
 def export(session: Session, account_id: str) -> Iterator[bytes]:
@@ -36,5 +36,7 @@ def verified(session: Session, population_id: str) -> PopulationSummary:
     assert {name: member.load for name, member in summary.members.items()} == population.loads
     assert set(summary.compared) == set(population.loads)
     assert (summary.cap, summary.together) == (population.cap, population.together)
-    assert summary.printable == caps.printable_of(population, statements.highest_cap(session, population_id)).amount
+    assert (
+        summary.printable == statements.printable_of(population, statements.highest_cap(session, population_id)).amount
+    )
     return summary

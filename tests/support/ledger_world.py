@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from app.core import clock
 from app.core.errors import BudgetExceeded, PopulationMismatch, ReservationSettled
-from app.ledger import account_facts, caps, external, populations, repository, state, statements
+from app.ledger import caps, external, populations, repository, state, statements
 from app.ledger import service as ledger
 from app.ledger.entries import Entry
 from app.privacy import accountants
@@ -153,7 +153,7 @@ class World:
             delta=delta,
             privacy_unit={"column": column, "max_rows": max_rows},
             partitions=partitions,
-            delta_set_aside=account_facts.delta_text(ASIDE) if has_aside else None,
+            delta_set_aside=accountants.delta_text(ASIDE) if has_aside else None,
         )
         ledger.open_account(session, new_account, actor="key_owner")
         cells = {partition.name: list(partition.known_cells or ["ep_00"]) for partition in partitions.declared}
@@ -210,7 +210,7 @@ class World:
             return "nothing fits"
         details: dict[str, Any] = {"attested_by": "key_ann", "description": "a test", "per": "row"}
         if delta:
-            text = account_facts.delta_text(delta)
+            text = accountants.delta_text(delta)
             details["declared"] = {"adjacency": "add_remove", "epsilon": "0.000001", "delta": text}
         new_reservation = ledger.NewReservation(
             account_id, amount, box, None if delta else EVENT, None, details=details
@@ -223,7 +223,7 @@ class World:
         spent = model.delta_spent(box)
         if delta and spent + delta > model.aside:
             assert refused is not None
-            assert (refused.unit, refused.remaining) == ("delta", account_facts.delta_text(model.aside - spent))
+            assert (refused.unit, refused.remaining) == ("delta", accountants.delta_text(model.aside - spent))
             return "refused for delta"
         if self._refuses(refused, account_id, amount, box):
             return "refused"
@@ -343,14 +343,14 @@ class World:
         assert (balance.cap, balance.room, balance.is_exact) == (model.cap, self._room(account_id, box), True)
         assert balance.charged + balance.reserved <= model.highest
         assert statements.highest_cap(session, account_id).amount == model.highest
-        assert caps.printable(session, account_id).amount == model.printable
+        assert statements.printable(session, account_id).amount == model.printable
         for name, shown in statements.detail(session, account_id, box).cells.items():
             assert [cell.cell[name] for cell in shown] == sorted(model.cells[name], key=order_of)
             for cell in shown:
                 expected = model.tightest({**box, name: (cell.cell[name],)})
                 assert cell.charged + cell.reserved == sum(expected[1:])
                 assert (cell.charged, cell.reserved) == model.carried(tuple(dict(sorted(cell.cell.items())).values()))
-        delta = external.delta_balance(session, account_id, box)
+        delta = statements.delta_balance(session, account_id, box)
         assert (0 if delta is None else delta.charged) == model.delta_spent(box)
 
     def _check_population(self, session: Session) -> None:
@@ -369,7 +369,8 @@ class World:
             assert tightest.is_exact
         assert population.charged + population.reserved == together.load
         assert (
-            caps.printable_of(population, statements.highest_cap(session, population.id)).amount == together.printable
+            statements.printable_of(population, statements.highest_cap(session, population.id)).amount
+            == together.printable
         )
 
     def check_history(self) -> None:

@@ -18,9 +18,9 @@ from app.core import limits
 from app.ledger import control
 from app.ledger.entries import EntryKind
 from app.services.ledger import audit
-from app.services.ledger.act_search import ActSearch, search_acts
-from app.services.ledger.act_search import show_act as show_one
-from app.services.ledger.verification import verify_acts
+from app.services.ledger.audit import ActSearch, search_acts
+from app.services.ledger.audit import show_act as show_one
+from app.services.ledger.evidence import verify_acts
 from app.wire.ledger import ActKind
 
 router = APIRouter(prefix="/ui/acts", route_class=PageRoute)

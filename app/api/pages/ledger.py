@@ -22,8 +22,8 @@ from app.ledger.entries import EntryKind
 from app.services import populations
 from app.services.datasets import show_datasets
 from app.services.installation import Installation
-from app.services.ledger import balances, caps, entry_search, evidence, history
-from app.services.ledger.entry_search import EVERY_ENTRY, Search
+from app.services.ledger import balances, caps, evidence, history
+from app.services.ledger.history import EVERY_ENTRY, Search
 from app.services.pages import PageRequest
 from app.wire.ledger import AccountEntryKind, CapIn
 
@@ -98,7 +98,7 @@ def show_entry(
     request: Request, installation: CurrentInstallation, caller: Caller, account: str, sequence: int
 ) -> Response:
     """Show one entry in words and as it was hashed."""
-    shown = entry_search.show_entry(installation, caller, account, sequence)
+    shown = history.show_entry(installation, caller, account, sequence)
     balance = balances.show_balance(installation, caller, account, scope={}).model_dump()
     fields = shown.entry.model_dump()
     text = json.dumps(fields, indent=2, ensure_ascii=False)
@@ -150,7 +150,7 @@ def _account(
         refusal,
         balance=balance,
         unit=unit_of_account(installation, caller, balance["account"], kind=balance["kind"]),
-        entries=entry_search.search_entries(installation, caller, account, search, fields.page),
+        entries=history.search_entries(installation, caller, account, search, fields.page),
         cells=list(cells),
         kinds=_KINDS[balance["kind"]],
         members=_members(installation, caller, account) if balance["kind"] == "population" else {},

@@ -13,11 +13,11 @@ from app.core import clock, limits
 from app.ledger.entries import EntryKind
 from app.services import populations
 from app.services.installation import Installation
-from app.services.ledger import balances, entry_search, spend
+from app.services.ledger import balances, history, spend
 from app.services.ledger.deployment import show_deployment
-from app.services.ledger.entry_search import Search
+from app.services.ledger.evidence import verify_ledger
+from app.services.ledger.history import Search
 from app.services.ledger.spend import Spend
-from app.services.ledger.verification import verify_ledger
 from app.services.pages import PageRequest
 from app.wire.ledger import AccountBalance
 
@@ -39,7 +39,7 @@ def show_report(
     deployment = show_deployment(installation, caller, account, signer=heads.signer)
     balance = balances.show_balance(installation, caller, account, scope={})
     page = PageRequest(limit=limits.MAX_PAGE_SIZE)
-    changes = entry_search.search_entries(installation, caller, account, Search(kinds=_CHANGES[balance.kind]), page)
+    changes = history.search_entries(installation, caller, account, Search(kinds=_CHANGES[balance.kind]), page)
     is_population = balance.kind == "population"
     return rendered(
         request,

@@ -12,7 +12,7 @@ from itsdangerous import BadSignature, URLSafeTimedSerializer
 from app.access.roles import Principal
 from app.core import clock, limits
 from app.core.errors import MalformedRequest, Unauthenticated
-from app.ledger.notes import Signer
+from app.ledger.checkpoints import Signer
 from app.services.authenticate import confirm
 from app.services.installation import Installation
 from app.services.keys import end_sessions

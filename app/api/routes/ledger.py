@@ -21,8 +21,8 @@ from app.core.errors import (
     TooLarge,
 )
 from app.ledger.entries import EntryKind
-from app.services.ledger import balances, caps, entry_search, history
-from app.services.ledger.entry_search import Search
+from app.services.ledger import balances, caps, history
+from app.services.ledger.history import Search
 from app.wire.ledger import AccountBalance, AccountEntryKind, BalanceList, CapIn, ChangedCap, EntryList
 
 router = APIRouter(prefix="/ledger", tags=["ledger"], route_class=BodyRoute)
@@ -89,7 +89,7 @@ def list_entries(
     search: Annotated[Search, Depends(_search)],
 ) -> EntryList:
     """List the entries of an account in order, with their events, exactly as they were hashed."""
-    return entry_search.list_entries(installation, caller, account, page, search)
+    return history.list_entries(installation, caller, account, page, search)
 
 
 @router.get(

@@ -1,12 +1,17 @@
 """Implements the accountants, one module per unit: :class:`~app.privacy.accountants.accountant.Accountant`."""
 
+from fractions import Fraction
+
+from app.core import amounts
 from app.privacy.accountants import gdp, pure, zcdp
-from app.privacy.accountants.accountant import Accountant
+from app.privacy.accountants.accountant import Accountant, steps_down
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event, UnknownPrivacyEvent
 
 ALL: tuple[Accountant, ...] = (pure, zcdp, gdp)
 NAMES = tuple(accountant.NAME for accountant in ALL)
+DELTA_PLACES = 18
+"""δ is counted in steps of 10⁻¹⁸."""
 
 
 def by_name(name: str) -> Accountant:
@@ -29,3 +34,18 @@ def _has_bound(accountant: Accountant, event: Event, adjacency: Adjacency) -> bo
     except UnknownPrivacyEvent:
         return False
     return True
+
+
+def amount_text(accountant: str, amount: int) -> str:
+    """Whole steps of an accountant's unit as exact decimal text."""
+    return amounts.from_steps(amount, by_name(accountant).PLACES)
+
+
+def delta_text(steps: int) -> str:
+    """Steps of 10⁻¹⁸ as exact decimal text."""
+    return amounts.from_steps(steps, DELTA_PLACES)
+
+
+def delta_steps(text: str | None) -> int:
+    """Inverse of :func:`delta_text`; ``None`` is 0."""
+    return steps_down(Fraction(text or 0), DELTA_PLACES)

@@ -18,10 +18,10 @@ from app.core.errors import InstallationError
 from app.datasets import catalog
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState
-from app.ledger import caps, control, populations, repository
+from app.ledger import caps, control, populations, repository, statements
+from app.ledger.checkpoints import Checkpoint
 from app.ledger.entries import EntryKind
 from app.ledger.log import Log
-from app.ledger.notes import Checkpoint
 from app.registry import models
 from app.services.guarantees import guarantee_of
 
@@ -107,7 +107,7 @@ def _close(session: Session, account_id: str, *, at: datetime) -> None:
     caps.close(session, account_id, reason="entries were lost in a restore and count as spent", actor=control.OPERATOR)
     if account_id in catalog.named(session, [account_id]):
         dataset = catalog.find(session, account_id)
-        models.put_guarantee(session, account_id, guarantee_of(dataset, caps.printable(session, account_id)))
+        models.put_guarantee(session, account_id, guarantee_of(dataset, statements.printable(session, account_id)))
 
 
 def _revoke_everybody(session: Session, *, at: datetime) -> None:

@@ -20,8 +20,8 @@ from typing import Any, BinaryIO
 from app.core import durable
 from app.core.errors import InstallationError
 from app.core.stores import StoredFile
-from app.ledger import notes
-from app.ledger.notes import Signer
+from app.ledger import checkpoints
+from app.ledger.checkpoints import Signer
 
 DATABASE = "database.sqlite3"
 HOME = "home"
@@ -89,7 +89,7 @@ class Manifest:
             text, note = (folder / _MANIFEST).read_bytes(), (folder / _NOTE).read_bytes().decode("utf-8", "replace")
         except OSError:
             raise BackupDamaged(_MANIFEST, "is missing or cannot be read") from None
-        if not note.startswith(f"{_statement(text)}\n— ") or not notes.is_signed(note, [signer.verifier_key]):
+        if not note.startswith(f"{_statement(text)}\n— ") or not checkpoints.is_signed(note, [signer.verifier_key]):
             raise BackupDamaged(_MANIFEST, "is not signed by the signing key of this installation")
         value: dict[str, Any] = json.loads(text)
         if value["format"] != _FORMAT:

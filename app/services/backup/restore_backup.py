@@ -22,9 +22,9 @@ from app.datasets import admission, catalog, erasure, fingerprints, row_files
 from app.datasets.erasure_log import ErasureLog
 from app.db import migrate, row_copies
 from app.db.unit_of_work import transaction_time
-from app.ledger import chain, control, repository, signers
+from app.ledger import chain, checkpoints, control, repository
+from app.ledger.checkpoints import Signer
 from app.ledger.heads import HeadFolder
-from app.ledger.notes import Signer
 from app.registry import store
 from app.services.backup import lost_history, manifest
 from app.services.backup.lost_history import EntriesMissing, Loss
@@ -138,7 +138,7 @@ class _Restore:
             losses = lost_history.find_losses(session, heads)
             if losses and not self._accept_loss:
                 raise EntriesMissing(losses)
-            log = erasure_records.log_of(open_heads(self._settings), self._signer, signers.pinned(session))
+            log = erasure_records.log_of(open_heads(self._settings), self._signer, checkpoints.pinned(session))
             if any(loss.account_id == control.CHAIN for loss in losses):
                 head = next((head for head in heads if head.account_id == control.CHAIN), None)
                 erasure_records.require(session, log, head)
@@ -180,7 +180,7 @@ class _Restore:
                     folder.set_aside(head)
 
     def _heads(self, session: Session) -> HeadFolder:
-        return HeadFolder(open_heads(self._settings), signers.pinned(session))
+        return HeadFolder(open_heads(self._settings), checkpoints.pinned(session))
 
     def _check_database_file(self) -> None:
         try:

@@ -16,10 +16,10 @@ from app.core.errors import FieldProblem, InvalidRequest
 from app.datasets import catalog
 from app.datasets.tables import DatasetRow
 from app.forests.data.schema import Schema, column_name_problem
-from app.ledger import caps, control, statements
+from app.ledger import control, statements
 from app.ledger import service as ledger
 from app.ledger.entries import EntryKind
-from app.ledger.limit import Limit
+from app.ledger.statements import Limit
 from app.privacy.composition import Partitions
 from app.privacy.events import NonPrivate
 from app.services import no_privacy, populations
@@ -87,7 +87,7 @@ def check_declaration(installation: Installation, principal: Principal, declarat
         with acting(installation, principal) as (session, caller):
             caller.require(Role.OWNER)
             declared = checked.declared(session, caller, keys, at=installation.database.now(session))
-            limit = None if declared.dataset.is_public else caps.printable(session, declared.dataset.id)
+            limit = None if declared.dataset.is_public else statements.printable(session, declared.dataset.id)
             facts = {**dict(declared.shown(session)), "guarantee": _guarantee(declared.dataset, limit)}
             session.rollback()
     return DeclarationOut(**{name: facts[name] for name in DeclarationOut.model_fields})
@@ -157,7 +157,7 @@ class _Checked:
             if named is not None:
                 row.population, totals = populations.with_new_member(session, principal, account, population=named)
             balance = statements.balance_of_new(account, self.cap, totals)
-            limit = caps.printable_at(Limit.of(account, self.cap), cap=self.cap, load=0)
+            limit = statements.printable_at(Limit.of(account, self.cap), cap=self.cap, load=0)
         facts = dict(declared_out(dataset, balance))
         facts["warnings"] = [*facts["warnings"], *same_columns(session, principal, dataset)]
         return {**facts, "guarantee": _guarantee(dataset, limit)}

@@ -1,7 +1,7 @@
 """Erases the rows of datasets whose rules name a date of erasure that has come, and ends jobs of deleted datasets."""
 
 from app.datasets import catalog
-from app.ledger import stored_rules
+from app.ledger import rules
 from app.services.datasets.delete_dataset import end_jobs, erase_remains, mark_deleted
 from app.services.installation import Installation
 
@@ -22,7 +22,7 @@ def erase_due(installation: Installation) -> list[str]:
     """
     database, erased = installation.database, list[str]()
     with database.read() as session:
-        due = stored_rules.due_accounts(session, at=database.now(session))
+        due = rules.due_accounts(session, at=database.now(session))
         named = catalog.named(session, due)
         living = [dataset_id for dataset_id in due if named[dataset_id].deleted_at is None]
     for dataset_id in living:
@@ -41,7 +41,7 @@ def _is_deleted_now(installation: Installation, dataset_id: str) -> bool:
     with installation.database.write() as session:
         at = installation.database.now(session)
         is_deleted = catalog.locked(session, dataset_id).is_deleted
-        if is_deleted or dataset_id not in stored_rules.due_accounts(session, at=at):
+        if is_deleted or dataset_id not in rules.due_accounts(session, at=at):
             return False
         mark_deleted(session, dataset_id, actor=SWEEPER, at=at)
         return True

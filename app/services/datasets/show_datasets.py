@@ -10,7 +10,7 @@ from app.access.roles import SEE_DATASET, Principal
 from app.core import clock
 from app.datasets import catalog
 from app.datasets.tables import EpochRow
-from app.ledger import repository, rules, statements, stored_rules
+from app.ledger import repository, rules, statements
 from app.services import no_privacy
 from app.services.authorization import authorized_dataset
 from app.services.declared_bounds import warnings_of
@@ -65,7 +65,7 @@ def standings(installation: Installation, principal: Principal, ids: Sequence[st
         visible = grants.datasets_with(session, principal, SEE_DATASET)
         shown = [dataset for dataset in ids if visible is None or dataset in visible]
         balances = statements.balances(session, shown)
-        allowances = stored_rules.allowances(session, shown, principal.key_id)
+        allowances = rules.allowances(session, shown, principal.key_id)
         roles = grants.granted_to(session, principal)
     return {
         dataset: Standing(

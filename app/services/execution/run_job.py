@@ -37,8 +37,8 @@ from app.jobs import queue
 from app.jobs.queue import Claim
 from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobPart, JobRow
+from app.ledger import rules
 from app.ledger import service as ledger
-from app.ledger import stored_rules
 from app.registry import models
 from app.registry.store import ArtifactLost
 from app.services.execution import job_files, lease
@@ -100,7 +100,7 @@ def claim_next(installation: Installation) -> Claim | None:
 
 def _closed(session: Session, *, at: datetime) -> frozenset[str]:
     """Ids of the datasets whose jobs are not started: by their rules, or because they were deleted."""
-    return stored_rules.closed_accounts(session, at=at) | catalog.closing_ids(session)
+    return rules.closed_accounts(session, at=at) | catalog.closing_ids(session)
 
 
 def run_job(
@@ -198,7 +198,7 @@ def _hold_submitter(installation: Installation, session: Session, row: JobRow) -
 
 def _require_open(session: Session, row: JobRow, *, at: datetime) -> None:
     """Checks the rules under the locks of the job's accounts, which a change of rules takes, too."""
-    closed = stored_rules.closed_accounts(session, at=at)
+    closed = rules.closed_accounts(session, at=at)
     for part in row.parts:
         if part.dataset in closed:
             raise Frozen(part.dataset, part.dataset_name)

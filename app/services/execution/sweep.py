@@ -19,8 +19,8 @@ from app.datasets import catalog, row_files
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobRow
+from app.ledger import rules
 from app.ledger import service as ledger
-from app.ledger import stored_rules
 from app.registry import models
 from app.services.datasets.delete_dataset import erase_remains
 from app.services.datasets.erase_upload import complete_erasures
@@ -50,7 +50,7 @@ def expire_jobs(installation: Installation) -> int:
     database, ttl = installation.database, timedelta(seconds=installation.settings.lease_ttl_s)
     with database.read() as session:
         at = database.now(session)
-        closed = stored_rules.closed_accounts(session, at=at) | catalog.closing_ids(session)
+        closed = rules.closed_accounts(session, at=at) | catalog.closing_ids(session)
         overdue = queue.overdue(session, at=at, ttl_s=ttl.total_seconds(), closed=closed)
     settled = 0
     for job_id in overdue:

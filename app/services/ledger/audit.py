@@ -1,11 +1,23 @@
-"""Serves ``/audit``: lists and exports the control chain, and shows its signed head."""
+"""Lists, finds and exports administrative acts, with the names of what they concern; shows their signed head."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from sqlalchemy.orm import Session
+
+from app.access import grants
 from app.access.roles import Principal, Role
-from app.ledger import control, statements
-from app.ledger.notes import Signer
+from app.core import limits
+from app.core.errors import NotFound
+from app.datasets import catalog
+from app.ledger import control, repository, running_balance, statements
+from app.ledger.checkpoints import Signer
+from app.ledger.entries import Entry, EntryKind
+from app.ledger.running_balance import EntryFilter
+from app.registry import models
 from app.services.installation import Installation
+from app.services.ledger.bounded_search import matching
 from app.services.ledger.heads import checkpoint_of
 from app.services.ledger.history import entries_up_to, json_lines
 from app.services.pages import PageRequest, page_of
@@ -50,3 +62,123 @@ def show_checkpoint_of_acts(installation: Installation, principal: Principal, *,
     with installation.database.read() as session:
         head = checkpoint_of(session, control.CHAIN, statements.size(session, control.CHAIN))
     return signer.sign(head)
+
+
+@dataclass(frozen=True)
+class ActSearch:
+    """Which acts are searched for. ``None`` excludes no act.
+
+    Attributes:
+        kind: of the act.
+        by: id, or a part of the name, of the key that acted.
+        about: id, or a part of the name, of a key, dataset, population, model or job that the act concerns.
+    """
+
+    kind: EntryKind | None = None
+    by: str | None = None
+    about: str | None = None
+
+
+@dataclass(frozen=True)
+class ActPage:
+    """A page of acts, newest first.
+
+    Attributes:
+        names: of keys, datasets, populations and models, by id. A deleted model has no name.
+        size: number of all acts.
+        next: the cursor of the next page.
+    """
+
+    acts: Sequence[ActOut]
+    names: Mapping[str, str]
+    size: int
+    next: str | None
+
+
+@dataclass(frozen=True)
+class ShownAct:
+    """One act of ``size``, with the names in it."""
+
+    act: ActOut
+    names: Mapping[str, str]
+    size: int
+
+
+def search_acts(installation: Installation, principal: Principal, search: ActSearch, page: PageRequest) -> ActPage:
+    """Finds a page of administrative acts, newest first.
+
+    A search for a key or a subject reads at most ``limits.MAX_SEARCHED_ENTRIES`` acts for a page, which may be short.
+
+    Raises:
+        RoleMissing: the key is neither an auditor of all datasets nor an admin.
+        InvalidRequest: the cursor is of another list.
+    """
+    principal.require(Role.AUDITOR)
+    kinds = None if search.kind is None else [search.kind]
+    names: dict[str, str] = {}
+    with installation.database.read() as session:
+
+        def before(last: int, limit: int) -> list[Entry]:
+            chosen = EntryFilter(kinds=kinds)
+            acts = running_balance.newest(session, control.CHAIN, before=last or None, limit=limit, chosen=chosen)
+            names.update(_names(session, principal, acts))
+            return acts
+
+        def is_match(act: Entry) -> bool:
+            return _mentions(search.by, [act.actor], names) and _mentions(search.about, _subjects(act), names)
+
+        is_bounded = search.by is not None or search.about is not None
+        found = matching(before, is_match, page, batch_size=limits.MAX_PAGE_SIZE if is_bounded else page.limit)
+        size = statements.size(session, control.CHAIN)
+    return ActPage([ActOut.model_validate(act.to_json()) for act in found.entries], names, size, found.next)
+
+
+def show_act(installation: Installation, principal: Principal, sequence: int) -> ShownAct:
+    """Shows one administrative act.
+
+    Raises:
+        RoleMissing: the key is neither an auditor of all datasets nor an admin.
+        NotFound: no such act.
+    """
+    principal.require(Role.AUDITOR)
+    with installation.database.read() as session:
+        size = statements.size(session, control.CHAIN)
+        if not 1 <= sequence <= size:
+            raise NotFound("act")
+        [act] = statements.entries(session, control.CHAIN, after=sequence - 1, limit=1)
+        return ShownAct(ActOut.model_validate(act.to_json()), _names(session, principal, [act]), size)
+
+
+def _mentions(text: str | None, ids: Sequence[str], names: Mapping[str, str]) -> bool:
+    """Whether a text is one of several ids, or a part of the name of one; every act matches no text."""
+    if text is None:
+        return True
+    part = text.casefold()
+    return any(text == it or part in names.get(it, "").casefold() for it in ids)
+
+
+def _subjects(act: Entry) -> list[str]:
+    """The ids in the details of an act: keys, datasets, accounts, populations, models, jobs, uploads and others."""
+    return list(_texts(act.details or {}))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case list():
+            for item in value:
+                yield from _texts(item)
+        case dict():
+            for item in value.values():
+                yield from _texts(item)
+
+
+def _names(session: Session, principal: Principal, acts: Sequence[Entry]) -> dict[str, str]:
+    ids = sorted({text for act in acts for text in (act.actor, *_subjects(act))})
+    return {
+        **{row.id: row.name for row in repository.accounts(session, ids)},
+        **{dataset_id: named.name for dataset_id, named in catalog.named(session, ids).items()},
+        **models.names(session, ids),
+        **grants.names_of_keys(session, principal, None, ids),
+    }

@@ -1,26 +1,128 @@
-"""Serves ``GET /ledger`` and ``GET /ledger/{account}``: shows balances of accounts."""
+"""Finds the account that a request names; serves ``GET /ledger`` and ``GET /ledger/{account}``.
 
-from collections.abc import Mapping
-from dataclasses import replace
+A dataset's account is named by the dataset's id or name, a population's by its id alone: a population may have the name
+of a dataset.
+"""
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.roles import SEE_BALANCE, SEE_LEDGER, Principal, Role
 from app.core.clock import to_text
-from app.core.errors import InvalidRequest, RoleMissing
+from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
-from app.ledger import account_facts, caps, external, populations, statements, stored_rules
+from app.ledger import populations, rules, statements
 from app.ledger.admission import CellBalance, Population
-from app.ledger.limit import Limit
+from app.ledger.statements import Limit
 from app.ledger.tables import PopulationRow
+from app.privacy import accountants
+from app.privacy.adjacency import Adjacency
 from app.privacy.composition import Cell
+from app.services.authorization import authorized_dataset
 from app.services.guarantees import guarantee_of, of_attested, population_guarantee
 from app.services.installation import Installation
-from app.services.ledger.accounts import Account, find_account
 from app.services.pages import PageRequest, page_of
 from app.wire.ledger import AccountBalance, BalanceList, BalanceOut, CellOut, DeltaOut, PartitionBalance
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account, and the dataset or the population that it belongs to."""
+
+    holder: Dataset | PopulationRow
+
+    @property
+    def id(self) -> str:
+        """The id of the account is the id of its holder."""
+        return self.holder.id
+
+    @property
+    def name(self) -> str:
+        return self.holder.name
+
+    @property
+    def kind(self) -> str:
+        return "dataset" if isinstance(self.holder, Dataset) else "population"
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """The change that the account protects against; of a population without members, that of most datasets."""
+        if isinstance(self.holder, Dataset):
+            return self.holder.adjacency
+        return Adjacency(self.holder.adjacency or Adjacency.ADD_REMOVE_ONE)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The members that name the account in an answer."""
+        return {"account": self.id, "account_name": self.name, "kind": self.kind}
+
+    @property
+    def dataset(self) -> Dataset | None:
+        """The dataset, unless the account belongs to a population."""
+        return self.holder if isinstance(self.holder, Dataset) else None
+
+
+def find_account(session: Session, principal: Principal, reference: str, roles: Set[Role]) -> Account:
+    """Finds the account of a dataset (id or name) or population (id), and checks the caller's role on it.
+
+    Raises:
+        NotFound: no such account, or it is not visible to this key; the error does not say which. A public dataset has
+            no account.
+        RoleMissing: the key may see the account, but has none of these roles.
+    """
+    try:
+        return Account(_holder(session, principal, reference, roles))
+    except NotFound:
+        raise NotFound("account") from None
+
+
+def dataset_with_account(session: Session, principal: Principal, reference: str, roles: Set[Role]) -> Dataset:
+    """Finds a dataset that has an account, and checks the caller's role on it.
+
+    Raises:
+        NotFound: no such dataset, it is not visible to this key, or it is public.
+        RoleMissing: the key may see the dataset, but has none of these roles.
+    """
+    dataset = authorized_dataset(session, principal, reference, roles)
+    if dataset.is_public:
+        raise NotFound("account")
+    return dataset
+
+
+def visible_population(session: Session, principal: Principal, reference: str) -> PopulationRow:
+    """Finds a population by id or name, if the key opened it or belongs to an admin or auditor.
+
+    Raises:
+        NotFound: no such population, or another key opened it; the error does not say which.
+    """
+    population = populations.find(session, reference)
+    if population is None:
+        raise NotFound("population")
+    _check(principal, population, SEE_LEDGER)
+    return population
+
+
+def sees_all_populations(principal: Principal) -> bool:
+    """Whether the key sees populations that other keys opened."""
+    return not principal.acts_as(None).isdisjoint(SEE_LEDGER)
+
+
+def _holder(session: Session, principal: Principal, reference: str, roles: Set[Role]) -> Dataset | PopulationRow:
+    population = populations.with_id(session, reference)
+    if population is None:
+        return dataset_with_account(session, principal, reference, roles)
+    _check(principal, population, roles)
+    return population
+
+
+def _check(principal: Principal, population: PopulationRow, roles: Set[Role]) -> None:
+    """The key that opened a population is its owner. No other key has a grant on a population."""
+    role = Role.OWNER if population.declared_by == principal.key_id else None
+    grants.check(principal, role, roles, kind="population")
 
 
 def list_balances(installation: Installation, principal: Principal, page: PageRequest) -> BalanceList:
@@ -106,7 +208,7 @@ def _of_dataset(
         statements.detail(session, dataset.id, box),
         statements.highest_cap(session, dataset.id),
     )
-    delta = external.delta_balance(session, dataset.id, box)
+    delta = statements.delta_balance(session, dataset.id, box)
     partitions = [
         PartitionBalance(
             name=partition.name,
@@ -115,8 +217,8 @@ def _of_dataset(
         )
         for partition in dataset.partitions.declared
     ]
-    allowance = stored_rules.allowance(session, dataset.id, principal.key_id)
-    limit = caps.printable_at(highest, cap=detail.balance.cap, load=detail.load)
+    allowance = rules.allowance(session, dataset.id, principal.key_id)
+    limit = statements.printable_at(highest, cap=detail.balance.cap, load=detail.load)
     balance = replace(detail.balance, room=allowance.at_most(detail.balance.room))
     return AccountBalance.model_validate(
         {
@@ -179,9 +281,9 @@ def cell_out(name: Cell, cell: CellBalance, balance: statements.Balance) -> Cell
     )
 
 
-def _delta(delta: external.DeltaBalance) -> DeltaOut:
+def _delta(delta: statements.DeltaBalance) -> DeltaOut:
     return DeltaOut(
-        set_aside=account_facts.delta_text(delta.set_aside),
-        charged=account_facts.delta_text(delta.charged),
-        remaining=account_facts.delta_text(delta.remaining),
+        set_aside=accountants.delta_text(delta.set_aside),
+        charged=accountants.delta_text(delta.charged),
+        remaining=accountants.delta_text(delta.remaining),
     )

@@ -11,15 +11,14 @@ from app.core import limits
 from app.core.errors import InvalidRequest, RoleMissing
 from app.datasets import catalog
 from app.ledger import caps, statements
-from app.ledger.limit import Limit
+from app.ledger.statements import Limit
 from app.privacy import accountants
 from app.registry import models
 from app.services.authorization import acting
 from app.services.guarantees import guarantee_of, of_large_amount
 from app.services.installation import Installation
 from app.services.jobs import notices
-from app.services.ledger.accounts import find_account
-from app.services.ledger.balances import balance_of, balance_out
+from app.services.ledger.balances import balance_of, balance_out, find_account
 from app.wire.datasets import BudgetIn
 from app.wire.ledger import CapIn, ChangedCap
 
@@ -76,7 +75,7 @@ def change_cap(
             balance = balance_of(session, account)
             if dataset is not None:
                 highest = statements.highest_cap(session, dataset.id)
-                limit = caps.printable_at(highest, cap=balance.cap, load=balance.load)
+                limit = statements.printable_at(highest, cap=balance.cap, load=balance.load)
                 models.put_guarantee(session, dataset.id, guarantee_of(dataset, limit))
             notices.budgets_changed(session, [account.id], at=installation.database.now(session))
             shown = balance_out(account, balance).model_dump()
@@ -97,7 +96,7 @@ def may_change_cap(installation: Installation, principal: Principal, reference: 
 
 def _change(session: Session, principal: Principal, account_id: str, *, cap: int, reason: str) -> None:
     in_force = caps.in_force(session, account_id)
-    if in_force == caps.CLOSED:
+    if in_force == statements.CLOSED:
         raise InvalidRequest.at("/cap", "account-closed")
     if cap > in_force:
         principal.require()  # an admin

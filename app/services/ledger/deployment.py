@@ -11,14 +11,12 @@ from app.access.roles import SEE_LEDGER, Principal
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.ledger import external, populations, statements
-from app.ledger.account_facts import amount_text
-from app.ledger.notes import Signer
-from app.privacy.accountants import gdp, pure, zcdp
+from app.ledger.checkpoints import Signer
+from app.privacy.accountants import amount_text, gdp, pure, zcdp
 from app.privacy.adjacency import Adjacency
 from app.registry import models
 from app.services.installation import Installation
-from app.services.ledger.accounts import Account, find_account
-from app.services.ledger.balances import detailed
+from app.services.ledger.balances import Account, detailed, find_account
 from app.services.ledger.heads import checkpoint_of
 from app.wire.ledger import AccountBalance, DeploymentOut
 

@@ -16,9 +16,9 @@ from app.core.errors import InstallationError
 from app.core.stores import Store
 from app.datasets import erasure_log
 from app.datasets.erasure_log import UNIT, ErasureLog
-from app.ledger import control, notes
+from app.ledger import checkpoints, control
+from app.ledger.checkpoints import Checkpoint, Signer
 from app.ledger.entries import EntryKind
-from app.ledger.notes import Checkpoint, Signer
 from app.services.installation import Installation
 from app.services.ledger.signer import open_signer
 
@@ -37,7 +37,7 @@ def open_log(installation: Installation) -> ErasureLog:
 
 def log_of(store: Store, signer: Signer, verifier_keys: Collection[str]) -> ErasureLog:
     """The records of erasures beside the heads in a store, of which those with a signature of a key are believed."""
-    return ErasureLog(store, sign=signer.sign_text, is_signed=lambda note: notes.is_signed(note, verifier_keys))
+    return ErasureLog(store, sign=signer.sign_text, is_signed=lambda note: checkpoints.is_signed(note, verifier_keys))
 
 
 def n_erasures(session: Session, *, until: int) -> int:

@@ -1,25 +1,228 @@
-"""Serves ``/ledger/{dataset}/quotes`` and ``/reservations``: quotes, charges and lists external mechanisms."""
+"""Prices, quotes, charges and lists external mechanisms, from public facts."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
 from typing import Any, Literal, cast
 
 from sqlalchemy.orm import Session
 
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import ATTEST, SEE_RESERVATIONS, Principal
-from app.core.errors import NotFound
+from app.core import amounts
+from app.core.errors import AccountantMismatch, InvalidRequest, NotFound
+from app.datasets import catalog
 from app.datasets.catalog import Dataset
-from app.ledger import account_facts, external, statements
+from app.ledger import external, rules, statements
 from app.ledger.reservations import NewReservation
 from app.ledger.tables import ReservationRow
-from app.privacy import declared, events
+from app.privacy import accountants, declared, events, receipts
+from app.privacy.accountants.accountant import steps_up
+from app.privacy.adjacency import Adjacency
+from app.privacy.composition import Scope
 from app.privacy.declared import DeclaredLoss
+from app.privacy.events import Event, NoBoundInUnit, UnknownPrivacyEvent
+from app.privacy.guarantees import odds_of_charge
+from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
 from app.services.jobs import notices
-from app.services.ledger.accounts import dataset_with_account
-from app.services.ledger.external_price import ExternalCharge, price_external, price_out, receipt_of
+from app.services.ledger.balances import dataset_with_account
 from app.services.pages import PageRequest, page_of
 from app.services.spending.spend import spending
-from app.wire.ledger import ExternalIn, ExternalQuote, ReservationList, ReservationOut
+from app.wire.ledger import DeclaredLossIn, ExternalIn, ExternalPrice, ExternalQuote, ReservationList, ReservationOut
+
+
+@dataclass(frozen=True)
+class ExternalCharge:
+    """A charge for an external mechanism, priced on one account.
+
+    Attributes:
+        dataset: the dataset whose account pays.
+        balance: the account's balance in the charged cells.
+        room: the largest amount that budget, population and rules admit without an approval.
+        scope: the cells that are charged.
+        amount: whole steps of the account's unit.
+        delta: steps of 10⁻¹⁸, paid out of the part of δ that is set aside.
+        delta_room: steps that remain of the set-aside part in the charged cells.
+        stated: the event or the loss that the attester states.
+        per: ``row`` or ``unit``: whose loss is stated.
+    """
+
+    dataset: Dataset
+    balance: statements.Balance
+    room: int
+    scope: Scope
+    amount: int
+    delta: int
+    delta_room: int
+    stated: Event | DeclaredLoss
+    per: str
+
+    @property
+    def price(self) -> ExternalPrice:
+        """The price in the account's unit, and in δ."""
+        return price_out(self.balance.accountant, self.amount, self.delta)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the account admits the charge now."""
+        return self.amount <= self.room and self.delta <= self.delta_room
+
+    @property
+    def largest_within(self) -> Callable[[int], Fraction] | None:
+        """Maps an amount to the largest ε that the statement could declare within it; ``None`` if it declares no ε.
+
+        The function reads no database: a refusal calls it after the transaction.
+        """
+        if not isinstance(self.stated, DeclaredLoss) or self.stated.epsilon is None:
+            return None
+        return partial(
+            declared.largest_epsilon,
+            self.stated,
+            accountant=self.balance.accountant,
+            adjacency=self.dataset.adjacency,
+            rows=_rows(self.dataset, per=self.per),
+        )
+
+    @property
+    def largest_that_fits(self) -> str:
+        """The largest ε that the statement could declare now; for a statement without an ε, the largest ε of a job."""
+        if self.delta > self.delta_room:
+            return "0"
+        if self.largest_within is None:
+            return replace(self.balance, room=self.room).largest_that_fits
+        return amounts.to_text(self.largest_within(self.room))
+
+    @property
+    def odds(self) -> dict[str, str]:
+        """The largest probabilities of a right guess, by change, from the mechanism's outputs."""
+        delta = Fraction(self.delta, 10**accountants.DELTA_PLACES)
+        return odds_of_charge(self.balance.accountant, self.amount, self.dataset.adjacency, delta=delta)
+
+    @property
+    def warnings(self) -> list[str]:
+        """The sentence about a loss that promises little; empty for a smaller loss."""
+        balance = self.balance
+        return of_large_amount(balance.accountant, self.amount, delta=balance.delta, adjacency=self.dataset.adjacency)
+
+    @property
+    def receipt(self) -> str:
+        """The stated event or loss in words."""
+        return receipt_of(self.dataset, self.balance.accountant, self.stated, per=self.per)
+
+
+def price_external(session: Session, principal: Principal, dataset: Dataset, body: ExternalIn) -> ExternalCharge:
+    """Prices a request of a key from public facts, the balance and the rules.
+
+    Raises:
+        InvalidRequest: the event, the declared loss or the scope breaks a rule.
+        AccountantMismatch: no bound is proved in the account's unit.
+    """
+    if body.per == "unit" and dataset.unit_column is None:
+        raise InvalidRequest.at("/per", "no-unit-column")
+    stated = _event(body.event) if body.declared is None else _declared(body.declared)
+    scope = _coverable(dataset, dataset.read_scope(body.scope, catalog.upload_ids(session, dataset.id)))
+    balance = statements.balance(session, dataset.id, scope)
+    amount = _amount(dataset, balance.accountant, stated, per=body.per)
+    spent = statements.delta_balance(session, dataset.id, scope)
+    return ExternalCharge(
+        dataset=dataset,
+        balance=balance,
+        room=rules.allowance(session, dataset.id, principal.key_id).at_once(balance.room),
+        scope=scope,
+        amount=amount,
+        delta=_delta(dataset, stated, per=body.per),
+        delta_room=0 if spent is None else spent.remaining,
+        stated=stated,
+        per=body.per,
+    )
+
+
+def price_out(accountant: str, amount: int, delta: int) -> ExternalPrice:
+    """An amount and a δ of an account as answers show them."""
+    unit = accountants.by_name(accountant)
+    return ExternalPrice(
+        accountant=accountant,
+        unit=unit.UNIT,
+        amount=accountants.amount_text(accountant, amount),
+        delta=accountants.delta_text(delta) if delta else None,
+    )
+
+
+def receipt_of(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss, *, per: str) -> str:
+    """A stated event or loss in words, under the account's adjacency."""
+    if isinstance(stated, DeclaredLoss):
+        return declared.in_words(stated, one=per)
+    rows = _rows(dataset, per=per)
+    words = receipts.in_words(stated, accountant=accountant, adjacency=dataset.adjacency, max_rows=rows)
+    return words if per == "row" else f"{words}\nStated for one unit with all its rows, where it says one row."
+
+
+def _event(value: dict[str, Any] | None) -> Event:
+    try:
+        return events.foreign(value)
+    except UnknownPrivacyEvent:
+        raise InvalidRequest.at("/event", "unknown-event") from None
+
+
+def _declared(declared: DeclaredLossIn) -> DeclaredLoss:
+    return DeclaredLoss(Adjacency(declared.adjacency), declared.epsilon, declared.rho, declared.mu, declared.delta)
+
+
+def _coverable(dataset: Dataset, scope: Scope) -> Scope:
+    """The cells that a charge has to cover.
+
+    A unit may have rows in several cells of a column or of uploads. Two losses, each stated for all rows of the unit in
+    one such cell, add up for the unit, and the largest cell does not show the sum. So with a unit column only hash
+    partitions, whose cells are functions of the unit's id, restrict a charge (docs/proofs/external.md). An unnamed
+    epoch partition is not resolved to today's uploads: the service does not see which uploads the mechanism reads.
+    """
+    if dataset.unit_column is None:
+        return scope
+    of_the_unit = {partition.name for partition in dataset.partitions.declared if partition.kind == "hash"}
+    return {name: cells for name, cells in scope.items() if name in of_the_unit}
+
+
+def _accepting(dataset: Dataset, stated: Event | DeclaredLoss) -> tuple[str, ...]:
+    if isinstance(stated, DeclaredLoss):
+        return declared.accepting(stated, adjacency=dataset.adjacency)
+    return accountants.accepting(stated, adjacency=dataset.adjacency)
+
+
+def _amount(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss, *, per: str) -> int:
+    """Whole steps that cover the loss of one unit, rounded up once."""
+    unit = accountants.by_name(accountant)
+    loss = _loss(dataset, accountant, stated)
+    if loss == 0:
+        raise InvalidRequest.at("/event", "costs-nothing")
+    return steps_up(unit.group(_rows(dataset, per=per)) * loss, unit.PLACES)
+
+
+def _rows(dataset: Dataset, *, per: str) -> int:
+    """The number of times that one unit may incur a loss that is stated ``per`` row or unit."""
+    return dataset.max_rows if per == "row" else 1
+
+
+def _delta(dataset: Dataset, stated: Event | DeclaredLoss, *, per: str) -> int:
+    """The δ of one unit in steps of 10⁻¹⁸, rounded up. The δ of several rows is not a multiple of one row's δ."""
+    if not isinstance(stated, DeclaredLoss) or stated.delta is None:
+        return 0
+    if per == "row" and dataset.max_rows > 1:
+        raise InvalidRequest.at("/per", "delta-needs-unit")
+    return steps_up(stated.delta, accountants.DELTA_PLACES)
+
+
+def _loss(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss) -> Fraction:
+    try:
+        if isinstance(stated, DeclaredLoss):
+            return declared.loss(stated, accountant=accountant, adjacency=dataset.adjacency)
+        return accountants.by_name(accountant).loss(stated, adjacency=dataset.adjacency)
+    except NoBoundInUnit:
+        raise AccountantMismatch(accountant, _accepting(dataset, stated)) from None
+    except UnknownPrivacyEvent:
+        at = "/declared/adjacency" if isinstance(stated, DeclaredLoss) else "/event"
+        raise InvalidRequest.at(at, "other-adjacency") from None
 
 
 def quote_external(installation: Installation, principal: Principal, reference: str, body: ExternalIn) -> ExternalQuote:
@@ -44,7 +247,7 @@ def quote_external(installation: Installation, principal: Principal, reference: 
         receipt=charge.receipt,
         fits=charge.fits,
         remaining=charge.balance.text(charge.balance.remaining),
-        delta_remaining=account_facts.delta_text(charge.delta_room) if charge.delta else None,
+        delta_remaining=accountants.delta_text(charge.delta_room) if charge.delta else None,
         largest_that_fits=charge.largest_that_fits,
         warnings=charge.warnings,
     )
@@ -137,7 +340,7 @@ def _reservation_out(session: Session, dataset: Dataset, row: ReservationRow) ->
         dataset_name=dataset.name,
         state=cast(Literal["reserved", "charged", "void", "expired"], row.state),
         scope=row.scope,
-        price=price_out(accountant, row.amount, account_facts.delta_steps(details.get("delta"))),
+        price=price_out(accountant, row.amount, accountants.delta_steps(details.get("delta"))),
         description=details["description"],
         per=per,
         event=row.event,

@@ -11,10 +11,10 @@ from app.core import clock
 from app.core.errors import InstallationError, LedgerRewound
 from app.db import revisions
 from app.db.unit_of_work import transaction_time
-from app.ledger import control, repository, signers
+from app.ledger import checkpoints, control, repository
+from app.ledger.checkpoints import Checkpoint, Signer
 from app.ledger.heads import HeadFolder, has_any
 from app.ledger.log import Log
-from app.ledger.notes import Checkpoint, Signer
 from app.services.installation import Installation
 from app.services.ledger import erasure_records
 from app.services.ledger.signer import open_signer, pin_first_signer
@@ -131,7 +131,7 @@ class Heads:
         """Compares with the heads of pinned signers. The first key is made where no head is, and pinned at the end."""
         store = self._installation.heads
         with self._database.read() as session:
-            pinned = signers.pinned(session)
+            pinned = checkpoints.pinned(session)
         has_heads = has_any(store)
         signer = open_signer(self._settings, pinned, make=not pinned and not has_heads)
         folder = HeadFolder(store, pinned or [signer.verifier_key])

@@ -1,10 +1,11 @@
-"""Serves ``GET /ledger/{account}/export``: exports entries of accounts as they were hashed."""
+"""Lists entries of an account, with a running balance; exports them as they were hashed."""
 
 import csv
 import io
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import rfc8785
@@ -12,12 +13,21 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.roles import SEE_LEDGER, Principal
-from app.ledger import statements
-from app.ledger.entries import Entry
+from app.core import limits
+from app.core.errors import InvalidRequest, NotFound
+from app.datasets import catalog
+from app.datasets.catalog import Dataset
+from app.ledger import running_balance, statements
+from app.ledger.entries import Entry, EntryKind
+from app.ledger.running_balance import EntryFilter
+from app.privacy import events, receipts
+from app.privacy.composition import JointCell, Scope
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import charged_jobs
-from app.services.ledger.accounts import Account, find_account
-from app.wire.ledger import ChargedJob, DetailedEntryOut, EntryOut
+from app.services.ledger.balances import Account, balance_of, find_account
+from app.services.ledger.bounded_search import Matches, matching
+from app.services.pages import PageRequest
+from app.wire.ledger import ChargedJob, DetailedEntryOut, EntryList, EntryOut
 
 T = TypeVar("T")
 EXPORT_BATCH = 100
@@ -136,3 +146,223 @@ def _csv_line(cells: Sequence[str]) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(cells)
     return text.getvalue().encode("utf-8")
+
+
+@dataclass(frozen=True)
+class Search:
+    """Which entries are searched for. ``None`` excludes no entry.
+
+    Attributes:
+        kinds: kinds of entries.
+        job_id: entries of a job, or of the reservation of an external mechanism.
+        actor: entries that a key caused.
+        scope: cells of a dataset: entries that cover a part of them.
+    """
+
+    kinds: Collection[EntryKind] | None = None
+    job_id: str | None = None
+    actor: str | None = None
+    scope: Mapping[str, object] | None = None
+
+    @property
+    def by_fields(self) -> EntryFilter:
+        """The part of the search that the database answers."""
+        return EntryFilter(kinds=self.kinds, job_id=self.job_id, actor=self.actor)
+
+
+EVERY_ENTRY = Search()
+
+
+@dataclass(frozen=True)
+class ListedEntry:
+    """An entry, and what was spent after it.
+
+    Attributes:
+        job: the facts of the entry's job, if it has one.
+        charged: of a dataset's tightest cell, with ``reserved``; ``None`` where the list leaves out entries.
+        load: of all members of a population together; ``None`` where the list leaves out entries.
+    """
+
+    entry: EntryOut
+    job: ChargedJob | None
+    charged: str | None = None
+    reserved: str | None = None
+    load: str | None = None
+
+
+@dataclass(frozen=True)
+class EntryPage:
+    """A page of entries, newest first.
+
+    Attributes:
+        names: of the acting and submitting keys whose names the reader may know, by id.
+        tightest_cell: the cell of the running balance.
+        next: the cursor of the next page.
+    """
+
+    entries: Sequence[ListedEntry]
+    names: Mapping[str, str]
+    tightest_cell: JointCell
+    next: str | None
+
+
+@dataclass(frozen=True)
+class ShownEntry:
+    """One entry of ``size``, the facts of its job, the names of keys that the reader may know, the event in words."""
+
+    entry: EntryOut
+    job: ChargedJob | None
+    names: Mapping[str, str]
+    receipt: str | None
+    size: int
+
+
+def list_entries(
+    installation: Installation, principal: Principal, reference: str, page: PageRequest, search: Search = EVERY_ENTRY
+) -> EntryList:
+    """Lists a page of entries in order, as they were hashed.
+
+    A search for cells reads at most ``limits.MAX_SEARCHED_ENTRIES`` entries for a page, which may then be short.
+
+    Raises:
+        NotFound: no such account, or it is not visible to this key.
+        RoleMissing: the key may not read the ledger.
+        InvalidRequest: the scope names a partition or a cell that does not exist, or the cursor is of another list.
+    """
+    with installation.database.read() as session:
+        account = find_account(session, principal, reference, SEE_LEDGER)
+
+        def after(last: int, limit: int) -> list[Entry]:
+            return running_balance.oldest(session, account.id, after=last, limit=limit, chosen=search.by_fields)
+
+        found = _found(after, _scope(session, account, search), page)
+        jobs = charged_jobs(session, [entry.job_id for entry in found.entries])
+        names = _names(session, principal, account, found.entries, jobs)
+        beside = {**account.facts, "actors": names, "jobs": jobs, "next": found.next}
+        return EntryList.model_validate({**beside, "entries": list(map(entry_out, found.entries))})
+
+
+def search_entries(
+    installation: Installation, principal: Principal, reference: str, search: Search, page: PageRequest
+) -> EntryPage:
+    """Finds a page of entries, newest first, with what was spent after each.
+
+    Raises:
+        NotFound: no such account, or it is not visible to this key.
+        RoleMissing: the key may not read the ledger.
+        InvalidRequest: the scope names a partition or a cell that does not exist, or the cursor is of another list.
+    """
+    with installation.database.read() as session:
+        account = find_account(session, principal, reference, SEE_LEDGER)
+        scope = _scope(session, account, search)
+        balance = statements.balance(session, account.id, scope) if scope else balance_of(session, account)
+
+        def before(last: int, limit: int) -> list[Entry]:
+            return running_balance.newest(
+                session, account.id, before=last or None, limit=limit, chosen=search.by_fields
+            )
+
+        found = _found(before, scope, page)
+        jobs = charged_jobs(session, [entry.job_id for entry in found.entries])
+        names = _names(session, principal, account, found.entries, jobs)
+        is_complete = search.by_fields == EntryFilter()
+        spent = _spent_after(session, account, found, balance) if is_complete else {}
+        listed = [
+            ListedEntry(entry_out(entry), jobs.get(entry.job_id or ""), **spent.get(entry.sequence, {}))
+            for entry in found.entries
+        ]
+        return EntryPage(listed, names, balance.tightest_cell, found.next)
+
+
+def show_entry(installation: Installation, principal: Principal, reference: str, sequence: int) -> ShownEntry:
+    """Shows one entry of an account.
+
+    Raises:
+        NotFound: no such account or entry, or the account is not visible to this key.
+        RoleMissing: the key may not read the ledger.
+    """
+    with installation.database.read() as session:
+        account = find_account(session, principal, reference, SEE_LEDGER)
+        size = statements.size(session, account.id)
+        if not 1 <= sequence <= size:
+            raise NotFound("entry")
+        (entry,) = statements.entries(session, account.id, after=sequence - 1, limit=1)
+        jobs = charged_jobs(session, [entry.job_id])
+        names = _names(session, principal, account, [entry], jobs)
+        receipt = _receipt(session, account.dataset, entry)
+        return ShownEntry(entry_out(entry), jobs.get(entry.job_id or ""), names, receipt, size)
+
+
+def _receipt(session: Session, dataset: Dataset | None, entry: Entry) -> str | None:
+    if dataset is None or entry.event is None:
+        return None
+    return receipts.in_words(
+        events.from_json(entry.event),
+        accountant=statements.highest_cap(session, dataset.id).accountant,
+        adjacency=dataset.adjacency,
+        max_rows=dataset.max_rows,
+    )
+
+
+def _found(following: Callable[[int, int], list[Entry]], scope: Scope, page: PageRequest) -> Matches:
+    """Reads entries until a page of them covers a part of a scope; empty for all cells."""
+    return matching(
+        following,
+        lambda entry: running_balance.overlaps(entry.scope, scope),
+        page,
+        batch_size=limits.DEFAULT_PAGE_SIZE if scope else page.limit,
+    )
+
+
+def _scope(session: Session, account: Account, search: Search) -> Scope:
+    """The cells of a search; empty for all cells."""
+    if not search.scope:
+        return {}
+    if account.dataset is None:
+        raise InvalidRequest.at("/scope", "unknown-partition")
+    return account.dataset.read_scope(search.scope, catalog.upload_ids(session, account.dataset.id))
+
+
+def _spent_after(
+    session: Session, account: Account, found: Matches, balance: statements.Balance
+) -> dict[int, dict[str, str]]:
+    """What was spent after each entry of a page that leaves out no entry of the tightest cell, by sequence."""
+    if not found.read:
+        return {}
+    if account.dataset is None:
+        return {sequence: {"load": balance.text(load)} for sequence, load in _loads(session, account, found).items()}
+    amounts, cell = {}, balance.tightest_cell
+    spent = running_balance.spent_after(session, account.id, cell, found.read[0].sequence)
+    for entry in found.read:
+        amounts[entry.sequence] = {"charged": balance.text(spent.charged), "reserved": balance.text(spent.reserved)}
+        if running_balance.covers(entry.scope, cell):
+            spent = spent.before(entry)
+    return amounts
+
+
+def _loads(session: Session, account: Account, found: Matches) -> dict[int, int]:
+    """The load of all members of a population together after each entry."""
+    loads = running_balance.loads_before(session, account.id, found.read[-1].sequence)
+    together: dict[int, int] = {}
+    if loads is None:
+        return together
+    for entry in reversed(found.read):
+        if entry.kind in (EntryKind.JOIN, EntryKind.LOAD):
+            loads[running_balance.member_of(entry)] = entry.amount
+            if (erased := running_balance.continued_member(entry)) is not None:
+                loads[erased] = 0
+        together[entry.sequence] = sum(loads.values())
+    return together
+
+
+def _names(
+    session: Session,
+    principal: Principal,
+    account: Account,
+    entries: Sequence[Entry],
+    jobs: Mapping[str, ChargedJob],
+) -> dict[str, str]:
+    dataset_id = None if account.dataset is None else account.dataset.id
+    # In the order of their first entry: a set of texts has another order in every process.
+    keys = dict.fromkeys([*(entry.actor for entry in entries), *(job.submitted_by for job in jobs.values())])
+    return grants.names_of_keys(session, principal, dataset_id, list(keys))

@@ -8,9 +8,9 @@ from sqlalchemy.exc import IntegrityError
 from app.core.errors import InstallationError
 from app.core.settings import Settings
 from app.db.unit_of_work import Database
-from app.ledger import control, signers
+from app.ledger import checkpoints, control
+from app.ledger.checkpoints import Signer
 from app.ledger.entries import EntryKind
-from app.ledger.notes import Signer
 
 
 def open_signer(settings: Settings, pinned: Sequence[str], *, make: bool) -> Signer:
@@ -49,7 +49,7 @@ def pin_first_signer(database: Database, signer: Signer) -> None:
         _pin(database, signer, after=[])
     except IntegrityError:
         with database.read() as session:
-            if signers.pinned(session)[-1] != signer.verifier_key:
+            if checkpoints.pinned(session)[-1] != signer.verifier_key:
                 raise InstallationError("another process uses another signing key; share one home or key") from None
 
 
@@ -63,7 +63,7 @@ def replace_signer(settings: Settings, database: Database) -> Signer:
     """
     file = _file(settings)
     with database.read() as session:
-        pinned = signers.pinned(session)
+        pinned = checkpoints.pinned(session)
     signer = Signer.open(file, make=settings.signing_key_file is None)
     if signer.verifier_key in pinned[-1:]:
         raise InstallationError(f"the key in {file} is the signing key already; move the file away to make another key")
@@ -77,5 +77,5 @@ def _file(settings: Settings) -> Path:
 
 def _pin(database: Database, signer: Signer, *, after: Sequence[str]) -> None:
     with database.write() as session:
-        signers.pin(session, signer.verifier_key, after=after, at=database.now(session))
+        checkpoints.pin(session, signer.verifier_key, after=after, at=database.now(session))
         control.record(session, EntryKind.SIGNER_PINNED, actor=control.OPERATOR, verifier_key=signer.verifier_key)

@@ -14,8 +14,7 @@ from app.ledger.running_balance import EntryFilter
 from app.privacy.composition import Cell
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import charged_jobs
-from app.services.ledger.accounts import dataset_with_account
-from app.services.ledger.balances import cell_out
+from app.services.ledger.balances import cell_out, dataset_with_account
 from app.wire.ledger import CellOut, ChargedJob
 
 

@@ -9,9 +9,9 @@ from app.core.errors import DatasetDeleted, InvalidRequest, NotFound, Unauthenti
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.jobs import queue
-from app.ledger import control, repository, stored_rules
+from app.ledger import control, repository, rules
 from app.ledger.entries import EntryKind
-from app.ledger.rules import Rules, loosens
+from app.ledger.rules import Rules, loosens, put
 from app.services.authorization import acting, authorized_dataset
 from app.services.installation import Installation
 from app.services.rules.rules_json import json_of, rules_of
@@ -51,8 +51,8 @@ class _Change:
         self._now = now
         self.at = now(session)
         self.accountant = repository.account(session, dataset.id).accountant
-        self._row = stored_rules.row_of(session, dataset.id)
-        self._before = stored_rules.rules_of(self._row)
+        self._row = rules.row_of(session, dataset.id)
+        self._before = rules.rules_of(self._row)
         if self._before.is_due(self.at):
             raise DatasetDeleted
         self._proposal = living_proposal(self._row, at=self.at)
@@ -85,7 +85,7 @@ class _Change:
         if self._before.is_frozen and not rules.is_frozen:
             queue.restart_waits(self._session, self._dataset.id, at=self.at)
         repository.locked_account(self._session, self._dataset.id)
-        stored_rules.put(self._session, self._dataset.id, rules, actor=self._principal.key_id, at=self.at)
+        put(self._session, self._dataset.id, rules, actor=self._principal.key_id, at=self.at)
         self._record(EntryKind.RULES_CHANGED, rules, proposed_by=proposed_by)
 
     def _propose(self, rules: Rules) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 from app.core import clock, limits
 from app.core.errors import InvalidRequest
-from app.ledger.account_facts import amount_text
 from app.ledger.rules import Quota, Rules
 from app.privacy import accountants
+from app.privacy.accountants import amount_text
 from app.privacy.accountants.accountant import steps_down
 from app.wire.rules import RulesIn
 

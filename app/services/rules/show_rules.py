@@ -9,10 +9,10 @@ from app.access.roles import MANAGE_DATASET, Principal, Role
 from app.core import clock, limits
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
-from app.ledger import repository, stored_rules
-from app.ledger.account_facts import amount_text
+from app.ledger import repository, rules
 from app.ledger.tables import RulesRow
 from app.privacy import accountants
+from app.privacy.accountants import amount_text
 from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.services.rules.rules_json import json_of
@@ -39,7 +39,7 @@ def list_frozen(installation: Installation, principal: Principal) -> list[tuple[
     """
     principal.require(Role.ADMIN)
     with installation.database.read() as session:
-        frozen = catalog.named(session, stored_rules.frozen_accounts(session))
+        frozen = catalog.named(session, rules.frozen_accounts(session))
         return [(dataset_id, named.name) for dataset_id, named in sorted(frozen.items()) if named.deleted_at is None]
 
 
@@ -53,12 +53,12 @@ def living_proposal(row: RulesRow | None, *, at: datetime) -> dict[str, Any] | N
 
 def rules_out(session: Session, dataset: Dataset, *, at: datetime) -> RulesOut:
     """Formats the rules of a dataset."""
-    row, accountant = stored_rules.row_of(session, dataset.id), repository.account(session, dataset.id).accountant
-    rules = stored_rules.rules_of(row)
-    keys = frozenset[str]().union(*(quota.keys for quota in rules.quotas))
-    by_key = stored_rules.usage(session, dataset.id, keys, key="").by_key
-    shown = json_of(rules, accountant)
-    for quota, listed in zip(rules.quotas, shown["quotas"], strict=True):
+    row, accountant = rules.row_of(session, dataset.id), repository.account(session, dataset.id).accountant
+    in_force = rules.rules_of(row)
+    keys = frozenset[str]().union(*(quota.keys for quota in in_force.quotas))
+    by_key = rules.usage(session, dataset.id, keys, key="").by_key
+    shown = json_of(in_force, accountant)
+    for quota, listed in zip(in_force.quotas, shown["quotas"], strict=True):
         listed["spent"] = amount_text(accountant, sum(by_key.get(key, 0) for key in quota.keys))
     return RulesOut.model_validate(
         {

@@ -12,7 +12,6 @@ from typing import Literal, Protocol, TypeAlias
 from app.core import amounts
 from app.core.errors import DatasetPrivate, FieldProblem, InvalidRequest
 from app.datasets import catalog
-from app.ledger import account_facts
 from app.privacy import accountants
 from app.privacy.accountants import pure
 from app.privacy.composition import Scope
@@ -122,7 +121,7 @@ class RequestedPart(ReadPart):
         return PriceOut(
             accountant=self.accountant,
             unit=accountants.by_name(self.accountant).UNIT,
-            amount=account_facts.amount_text(self.accountant, self.amount),
+            amount=accountants.amount_text(self.accountant, self.amount),
             epsilon=amounts.to_text(self.epsilon),
             delta=None if self.delta is None else amounts.to_text(self.delta),
         )

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.access.roles import Principal
 from app.core import amounts
-from app.ledger import rules, statements, stored_rules
+from app.ledger import rules, statements
 from app.ledger.admission import Request
 from app.privacy import accountants, guarantees, receipts
 from app.services import no_privacy
@@ -127,7 +127,7 @@ def _paying_quotes(session: Session, principal: Principal, parts: Sequence[Price
     """Datasets of one population share its cap, so all parts are judged together."""
     requests = [Request(part.dataset.id, part.amount, part.charged_scope) for part in parts]
     balances = statements.balances_of_job(session, requests)
-    allowances = stored_rules.allowances(session, {part.dataset.id for part in parts}, principal.key_id)
+    allowances = rules.allowances(session, {part.dataset.id for part in parts}, principal.key_id)
     quotes = []
     for position, (part, balance) in enumerate(zip(parts, balances, strict=True)):
         allowance = allowances.get(part.dataset.id, rules.UNLIMITED)

@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from app.ledger import merkle
+from app.ledger import log
 from app.verifier import merkle_tree
 
 N_LEAVES = 70
@@ -15,7 +15,7 @@ def _entry_hash(index: int) -> str:
     return hashlib.sha256(b"entry %d" % index).hexdigest()
 
 
-LEAVES = [merkle.leaf(_entry_hash(index)) for index in range(N_LEAVES)]
+LEAVES = [log.leaf(_entry_hash(index)) for index in range(N_LEAVES)]
 
 
 def _defined(leaves: list[bytes]) -> bytes:
@@ -30,21 +30,21 @@ def _defined(leaves: list[bytes]) -> bytes:
 
 @cache
 def _subtree(height: int, position: int) -> bytes:
-    return merkle.fold(LEAVES[position << height : (position + 1) << height])
+    return log.fold(LEAVES[position << height : (position + 1) << height])
 
 
 def test_leaf_hashes_and_node_hashes_differ() -> None:
     text = _entry_hash(0)
-    assert merkle.leaf(text) == hashlib.sha256(b"\x00" + bytes.fromhex(text)).digest()
-    assert merkle.node(b"l" * 32, b"r" * 32) == hashlib.sha256(b"\x01" + b"l" * 32 + b"r" * 32).digest()
-    assert merkle.root(0, _subtree) == hashlib.sha256(b"").digest()
+    assert log.leaf(text) == hashlib.sha256(b"\x00" + bytes.fromhex(text)).digest()
+    assert log.node(b"l" * 32, b"r" * 32) == hashlib.sha256(b"\x01" + b"l" * 32 + b"r" * 32).digest()
+    assert log.root(0, _subtree) == hashlib.sha256(b"").digest()
 
 
 def test_the_known_roots_of_the_transparency_logs_own_tests() -> None:
     """Certificate Transparency's reference vectors, over leaves of short byte strings."""
     data = [b"", b"\x00", b"\x10", b" !", b"01", b"@ABC", b"PQRSTUVW", b"`abcdefghijklmno"]
     leaves = [hashlib.sha256(b"\x00" + text).digest() for text in data]
-    result = merkle.root(8, lambda height, position: merkle.fold(leaves[position << height : (position + 1) << height]))
+    result = log.root(8, lambda height, position: log.fold(leaves[position << height : (position + 1) << height]))
     assert result.hex() == "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328"
 
 
@@ -53,14 +53,14 @@ def test_roots_equal_the_definition_of_rfc_6962(size: int) -> None:
     growing = merkle_tree.GrowingTree()
     for found in LEAVES[:size]:
         growing.add(found)
-    assert merkle.root(size, _subtree) == _defined(LEAVES[:size]) == growing.root()
+    assert log.root(size, _subtree) == _defined(LEAVES[:size]) == growing.root()
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 9, 31, 33, 64, 70])
 def test_every_entry_has_a_proof_that_leads_to_the_root_and_nowhere_else(size: int) -> None:
-    root, other = merkle.root(size, _subtree), merkle.root(size, lambda *_: b"\x00" * 32)
+    root, other = log.root(size, _subtree), log.root(size, lambda *_: b"\x00" * 32)
     for index in range(size):
-        path = merkle.inclusion(index, size, _subtree)
+        path = log.inclusion(index, size, _subtree)
         merkle_tree.check_inclusion(LEAVES[index], index, size, path, root)
         wrong = [
             (LEAVES[index], index, path, other),
@@ -80,9 +80,9 @@ def test_every_entry_has_a_proof_that_leads_to_the_root_and_nowhere_else(size: i
 
 @pytest.mark.parametrize("second", [1, 2, 5, 8, 21, 32, 33])
 def test_every_beginning_has_a_proof_that_leads_to_both_roots_and_nowhere_else(second: int) -> None:
-    later = merkle.root(second, _subtree)
+    later = log.root(second, _subtree)
     for first in range(1, second + 1):
-        path, earlier = merkle.consistency(first, second, _subtree), merkle.root(first, _subtree)
+        path, earlier = log.consistency(first, second, _subtree), log.root(first, _subtree)
         merkle_tree.check_consistency(first, second, path, (earlier, later))
         forged = hashlib.sha256(earlier).digest()
         wrong = [(path, (forged, later)), (path, (earlier, forged)), ([*path, earlier], (earlier, later))]

@@ -1,15 +1,17 @@
-"""Signs and reads checkpoints, which state the size and root of an account's log.
+"""Signs and reads checkpoints, which state the size and root of an account's log; pins the signers' public keys.
 
 The form is that of transparency logs (C2SP ``tlog-checkpoint`` in a C2SP ``signed-note``), so that tools for
 transparency logs read it: a line that names the log, the number of entries, the root in base64, the time; an empty
-line; and a line with the Ed25519 signature over everything before the empty line, its end included.
+line; and a line with the Ed25519 signature over everything before the empty line, its end included. The public keys
+stand in the database, where a forged head cannot reach them.
 """
 
 import base64
 import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -17,9 +19,12 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from app.core import durable
 from app.core.errors import InstallationError
+from app.ledger.tables import SignerRow
 
 KEY_NAME = "grovekeeper"
 _ED25519 = b"\x01"
@@ -148,3 +153,18 @@ def _make(file: Path) -> None:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     durable.write(file, pem, existing="keep")  # the first of several processes wins
+
+
+def pinned(session: Session) -> list[str]:
+    """The verifier keys of all signers, the present signer last; empty before the first start."""
+    return list(session.execute(select(SignerRow.verifier_key).order_by(SignerRow.ordinal)).scalars())
+
+
+def pin(session: Session, verifier_key: str, *, after: Sequence[str], at: datetime) -> None:
+    """Makes a key the present signer's. ``after``: the pinned keys, as the caller read them.
+
+    Raises:
+        sqlalchemy.exc.IntegrityError: another process has pinned a key since.
+    """
+    session.add(SignerRow(ordinal=len(after) + 1, verifier_key=verifier_key, pinned_at=at))
+    session.flush()

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, x25519
 
 from app.core.errors import InstallationError
-from app.ledger import notes
-from app.ledger.notes import Checkpoint, Signer
+from app.ledger import checkpoints
+from app.ledger.checkpoints import Checkpoint, Signer
 
 HEAD = Checkpoint("ds_1", 300, bytes(range(32)), "2026-11-20T09:30:00.000000Z")
 
@@ -48,10 +48,10 @@ def test_the_public_key_is_shown_in_both_of_its_forms() -> None:
 
 def test_a_note_reads_as_what_was_signed_and_only_for_its_own_log() -> None:
     note = Signer(ed25519.Ed25519PrivateKey.generate()).sign(HEAD)
-    assert notes.read("ds_1", note) == HEAD
-    assert notes.read("ds_2", note) is None
+    assert checkpoints.read("ds_1", note) == HEAD
+    assert checkpoints.read("ds_2", note) is None
     for broken in ("", note[:-1], note.replace("300", "0300"), note.replace("300", "-1"), note + "more\n"):
-        assert notes.read("ds_1", broken) is None
+        assert checkpoints.read("ds_1", broken) is None
 
 
 def test_a_key_is_made_once_and_only_for_its_owner(tmp_path: Path) -> None:
