@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from app.core.errors import InstallationError, LedgerRewound
+from app.core.errors import BalanceMismatch, InstallationError, LedgerRewound
 from app.core.settings import Settings
 from app.core.stop_signals import Stop
 from app.jobs import queue
-from app.ledger import checkpoints, control
+from app.ledger import checkpoints, control, state
 from app.ledger.checkpoints import Checkpoint, Signer
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.execution import run_job
@@ -268,6 +268,9 @@ def test_a_restore_under_a_running_process_is_noticed(sqlite_database_url: str, 
         for beside in tmp_path.glob("grovekeeper.sqlite3-*"):
             beside.unlink()
         shutil.copyfile(backup, file)
+        with pytest.raises(BalanceMismatch):
+            scene.submit(key="by a process that has read more")
+        state._states.clear()  # as in another process
         for number in range(1, n_later):
             scene.submit(key=f"later {number}")
         before = _written(scene)
