@@ -24,7 +24,7 @@ from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan, plan_reference
 from app.privacy import accountants
-from app.privacy.prices import AccountRequest
+from app.privacy.calibration import AccountRequest
 from benchmarks.datasets import Dataset, split_of
 
 LABELLED = 5

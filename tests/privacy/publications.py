@@ -17,7 +17,7 @@ from app.forests.profile import grow as profile_grow
 from app.forests.profile import price as profile_price
 from app.privacy import accountants
 from app.privacy.adjacency import Adjacency
-from app.privacy.prices import AccountRequest, price_of
+from app.privacy.calibration import AccountRequest, price_of
 from tests.privacy.enumeration import EnumeratingRandomness, output_law
 from tests.privacy.universe import EMPTY, TWO_SPLITS, Dataset, Record, released, rows_of
 

@@ -26,7 +26,7 @@ from app.forests.planning import PlanRequest
 from app.forests.profile import grow as profile_grow
 from app.forests.profile import price as profile_price
 from app.privacy.adjacency import Adjacency
-from app.privacy.prices import budget_of
+from app.privacy.calibration import budget_of
 from tests.privacy.boosting_worlds import Transcript, check_neighbours, plan_of, run
 from tests.support.schemas import schema_of
 

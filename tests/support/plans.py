@@ -6,7 +6,7 @@ from app.forests import catalogue
 from app.forests.contract.algorithm import TwoDatasetAlgorithm
 from app.forests.planning import PlanRequest
 from app.privacy.adjacency import Adjacency
-from app.privacy.prices import AccountRequest
+from app.privacy.calibration import AccountRequest
 
 
 def request_for(

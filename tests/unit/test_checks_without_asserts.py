@@ -21,7 +21,7 @@ from app.forests.bins.grow import count_noise
 from app.forests.evaluation import grow, price as evaluation
 from app.forests.profile import price as profile
 from app.forests.planning import PlanRequest, public_facts
-from app.privacy.prices import AccountRequest
+from app.privacy.calibration import AccountRequest
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import DiscreteLaplace, EventCostsMore, Part, Sequential, UnknownPrivacyEvent

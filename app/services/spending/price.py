@@ -14,9 +14,9 @@ from app.core.errors import DatasetPrivate, FieldProblem, InvalidRequest
 from app.datasets import catalog
 from app.privacy import accountants
 from app.privacy.accountants import pure
+from app.privacy.calibration import AccountRequest, price_of
 from app.privacy.composition import Scope
 from app.privacy.events import Event, NonPrivate
-from app.privacy.prices import AccountRequest, price_of
 from app.services.declared_bounds import warnings_of
 from app.services.guarantees import of_large_amount
 from app.services.spending.asked import Asked

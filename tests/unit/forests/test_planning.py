@@ -15,7 +15,7 @@ from app.forests.data.schema import Schema
 from app.forests.planning import PlanInvalid, PlanRequest, plan
 from app.forests.trees import shapes
 from app.privacy.accountants import pure
-from app.privacy.prices import budget_of
+from app.privacy.calibration import budget_of
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
 

@@ -19,8 +19,7 @@ from app.forests.planning import PlanRequest, plan, public_facts, read
 from app.forests.profile import grow as profile_grow
 from app.forests.profile import price as profile_price
 from app.privacy.adjacency import Adjacency
-from app.privacy.calibration import Budget
-from app.privacy.prices import AccountRequest
+from app.privacy.calibration import AccountRequest, Budget
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
