@@ -29,7 +29,6 @@ class Scene:
         dataset: a busy dataset; with ``job``, ``model``, ``later_model``, ``evaluation`` and ``upload`` of it.
         waves: a dataset with a cell for each upload, one of which is erased.
         surveys: a dataset with a δ.
-        public: a public dataset, with ``public_model``, a forest without privacy.
         population: the id of the population of two datasets.
     """
 
@@ -38,12 +37,10 @@ class Scene:
     dataset: str
     waves: str
     surveys: str
-    public: str
     population: str
     job: str
     model: str
     later_model: str
-    public_model: str
     evaluation: str
     upload: str
 
@@ -85,7 +82,6 @@ def built(admin: Client, connect: Callable[[str], Client]) -> Scene:
         ben.train({"dataset": dataset, "epsilon": "1", "name": "all shards"})
         waves = _waves(ada, ben, ids, few)
         surveys = _surveys(ada, ben, ids, few)
-        public, public_model = _public(ada, ben, ids, few)
         ada.upload_rows(_declared(ada, "register", ids), few)
         _declared(ada, "hospital-visits", ids)
         pilot = _declared(ada, "pilot", ids)
@@ -95,8 +91,8 @@ def built(admin: Client, connect: Callable[[str], Client]) -> Scene:
     upload = next(admin.uploads(dataset))["epoch"]
     population = admin.population("residents")["id"]
     return Scene(
-        keys=keys, rows=few, dataset=dataset, waves=waves, surveys=surveys, public=public, population=population,
-        job=job, model=model, later_model=later, public_model=public_model, evaluation=evaluation, upload=upload,
+        keys=keys, rows=few, dataset=dataset, waves=waves, surveys=surveys, population=population,
+        job=job, model=model, later_model=later, evaluation=evaluation, upload=upload,
     )  # fmt: skip
 
 
@@ -114,7 +110,7 @@ def _declared(owner: Client, name: str, ids: dict[str, str], **members: Any) -> 
     """Declares a dataset with the columns of the demo, and grants everybody a role on it."""
     with tempfile.TemporaryDirectory() as folder:
         adult = demo.load_dataset(Path(folder) / "rows.csv.gz")
-    budget = {} if "visibility" in members else {"budget": {"accountant": "pure", "epsilon": "3"}}
+    budget = {"budget": {"accountant": "pure", "epsilon": "3"}}
     body = {"name": name, "schema": adult.schema, "public_size": adult.public_size, **budget, **members}
     dataset = str(owner.declare_dataset(body)["id"])
     for key, role in (("ben", "analyst"), ("cleo", "owner"), ("scoring", "predictor")):
@@ -141,16 +137,6 @@ def _surveys(ada: Client, ben: Client, ids: dict[str, str], rows: Path) -> str:
     _trained(ben, surveys, "0.9", "survey forest")
     ada.change_rules(surveys, {**_RULES, "approval_above": None, "largest_job": None, "frozen": True})
     return surveys
-
-
-def _public(ada: Client, ben: Client, ids: dict[str, str], rows: Path) -> tuple[str, str]:
-    """A public dataset with a forest without privacy, which was evaluated exactly, and a forest with noise."""
-    public = _declared(ada, "published-sample", ids, visibility="public", public_size=_N_SMALL)
-    ada.upload_rows(public, rows)
-    plain = _done(ben, ben.train({"dataset": public, "algorithm": "mrf-plain", "name": "without noise"}))["model_id"]
-    _trained(ben, public, "1", "with noise", accountant="pure")
-    _done(ben, ben.evaluate(plain, {"name": "exact"}))
-    return public, plain
 
 
 def _trained(analyst: Client, dataset: str, epsilon: str, name: str | None, **members: Any) -> tuple[str, str]:

@@ -14,18 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from app.forests import artifacts, catalogue, grow_references, predict
+from app.forests import artifacts, catalogue, predict
 from app.forests.algorithms.auto import Auto
 from app.forests.contract.algorithm import Algorithm, TwoDatasetAlgorithm
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
-from app.forests.data.rows import PublicRows, SanitisedRows
+from app.forests.data.rows import SanitisedRows
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import PlanRequest, plan, plan_reference
+from app.forests.planning import PlanRequest, plan
 from app.privacy import accountants
 from app.privacy.calibration import AccountRequest
 from benchmarks.datasets import Dataset, split_of
+from benchmarks.papers.forests import catalogue as references
 
 LABELLED = 5
 """If an algorithm learns from two datasets, the labelled dataset gets one row in so many; the other gets the rest."""
@@ -77,7 +78,7 @@ class Task:
     @property
     def key(self) -> tuple[object, ...]:
         """A key that is equal for tasks whose numbers are equal; it has δ only if the account has a δ."""
-        if catalogue.is_reference(self.slug):
+        if self.slug in references.REFERENCES:
             return self.dataset, self.algorithm, self.repeat
         return self.dataset, self.algorithm, Fraction(self.epsilon), self._delta, self.repeat
 
@@ -151,16 +152,16 @@ _TYPES = {"repeat": int, "n_trees": int, "depth": int} | dict.fromkeys(
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """The answers of an artifact to test rows.
+    """The answers of a forest to test rows.
 
     Attributes:
-        forest: as read from the artifact.
+        forest: as read from the artifact; ``None`` without privacy, where nothing is stored.
         probabilities: float64 ``(n_rows, n_classes)``, by the default read-out.
         labels: int32 ``(n_rows,)``, by the default read-out.
         seconds: wall-clock time from plan to prediction.
     """
 
-    forest: Forest
+    forest: Forest | None
     probabilities: NDArray[np.float64]
     labels: NDArray[np.int32]
     seconds: float
@@ -170,6 +171,7 @@ def measure(dataset: Dataset, task: Task) -> Run:
     """Trains on nine tenths of a split, and predicts the rest with the artifact that a client would download."""
     train, test = split_of(len(dataset.y), task.repeat)
     answers = predictions(dataset, task, train, test)
+    assert answers.forest is not None, "the accuracy benchmark measures private algorithms"
     probabilities, truth = answers.probabilities, dataset.y[test]
     return Run(
         **vars(task),
@@ -186,12 +188,14 @@ def measure(dataset: Dataset, task: Task) -> Run:
 def predictions(dataset: Dataset, task: Task, train: NDArray[np.int64], test: NDArray[np.int64]) -> Predictions:
     """Trains the algorithm of a task on the training rows, and predicts the test rows with its artifact."""
     began = time.perf_counter()
-    if catalogue.is_reference(task.slug):
-        training_plan = plan_reference(task.slug, task.parameters)
-    else:
-        training_plan = plan(task.request(dataset.public_size), dataset.schema)
-    artifact = artifacts.loads(artifact_of(dataset, training_plan, train))
     columns = dataset.features(test)
+    if task.slug in references.REFERENCES:
+        plain_plan = references.plan(task.slug, task.parameters)
+        plain = references.grow(plain_plan, dataset.schema, _rows(dataset, train), on_tree_done=lambda: None)
+        shares = references.probabilities(plain, dataset.schema, columns)
+        return Predictions(None, shares, shares.argmax(axis=1).astype(np.int32), time.perf_counter() - began)
+    training_plan = plan(task.request(dataset.public_size), dataset.schema)
+    artifact = artifacts.loads(artifact_of(dataset, training_plan, train))
     probabilities = predict.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
     labels = predict.labels(artifact.forest, artifact.schema, columns, probabilities, read_out=None)
     return Predictions(artifact.forest, probabilities, labels, time.perf_counter() - began)
@@ -204,10 +208,6 @@ def artifact_of(dataset: Dataset, training_plan: Plan, train: NDArray[np.int64])
 
 def _grown(dataset: Dataset, training_plan: Plan, train: NDArray[np.int64]) -> Forest:
     """The forest of a plan; an algorithm whose parameter ``labelled_share`` is below 1 sees so many labels only."""
-    if catalogue.is_reference(training_plan.algorithm):
-        rows = _rows(dataset, train)
-        public = PublicRows(rows.features, rows.y, rows.row_ids)
-        return grow_references.grow(training_plan, dataset.schema, public, on_tree_done=lambda: None)
     labelled, unlabelled = train, None
     if training_plan.unlabelled is not None:
         labelled, unlabelled = np.split(train, [len(train) // LABELLED])

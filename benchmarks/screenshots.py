@@ -56,8 +56,6 @@ def _shots(scene: Scene) -> list[_Shot]:
         _Shot("dataset", "ada", dataset),
         _Shot("dataset-access", "ada", dataset, part="#uploads"),
         _Shot("declare", "ada", "/ui/datasets/new", _declare),
-        _Shot("declare-public", "ada", "/ui/datasets/new", _declare_public),
-        _Shot("public-dataset", "ben", f"/ui/datasets/{scene.public}"),
         _Shot("upload", "ada", f"/ui/datasets/{scene.waves}/rows", lambda page: _upload(page, scene.rows)),
         _Shot("erase-upload", "ada", f"{dataset}/uploads/{scene.upload}/erase"),
         _Shot("erase-dataset", "ada", f"{dataset}/erase"),
@@ -67,7 +65,6 @@ def _shots(scene: Scene) -> list[_Shot]:
         _Shot("job", "ben", f"/ui/jobs/{scene.job}"),
         _Shot("models", "ben", "/ui/models"),
         _Shot("model", "ben", model),
-        _Shot("public-model", "ben", f"/ui/models/{scene.public_model}"),
         _Shot("prediction", "ben", model, _predict, part="#prediction"),
         _Shot("aliases", "ben", f"{model}?alias=staging", part="#aliases"),
         _Shot("evaluate", "ben", f"{model}/evaluate?epsilon=0.1&counts=confusion&cells=%5B%22shard%22%2C%209%5D"),
@@ -113,12 +110,6 @@ def _fill_declaration(page: Page, name: str, *, lower: str, upper: str) -> None:
 def _declare(page: Page) -> None:
     _fill_declaration(page, "visits", lower="120", upper="0")
     page.locator(".problem").get_by_text("Larger than the upper bound.").wait_for()
-
-
-def _declare_public(page: Page) -> None:
-    _fill_declaration(page, "published-visits", lower="0", upper="120")
-    page.get_by_role("button", name="Next: the budget").click()
-    page.get_by_label("the dataset is public").check()
 
 
 def _upload(page: Page, rows: Path) -> None:

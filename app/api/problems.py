@@ -59,8 +59,6 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     ),
     errors.PopulationMismatch: ProblemType(409, "population-mismatch", "The dataset cannot join the population"),
     errors.DatasetDeleted: ProblemType(409, "dataset-deleted", "The dataset was deleted"),
-    errors.DatasetPrivate: ProblemType(409, "dataset-private", "The dataset is private"),
-    errors.DatasetPublic: ProblemType(409, "dataset-public", "The dataset is public"),
     errors.ModelHasAlias: ProblemType(409, "model-has-alias", "An alias names the model"),
     errors.JobFinished: ProblemType(409, "job-finished", "The job has finished"),
     errors.IdempotencyInFlight: ProblemType(409, "idempotency-in-flight", "The first request is still running"),
@@ -89,7 +87,6 @@ REPEATABLE = (errors.IdempotencyKeyReused, errors.IdempotencyInFlight)
 
 SPENDING = (
     errors.DatasetDeleted,
-    errors.DatasetPrivate,
     errors.Frozen,
     errors.QuotaExceeded,
     errors.BudgetExceeded,
@@ -136,8 +133,6 @@ _MEMBERS: Mapping[type[GrovekeeperError], Sequence[str]] = {
     ),
     errors.QuotaExceeded: ("dataset", "dataset_name", "accountant", "unit", "requested", "largest_that_fits"),
     errors.Frozen: ("dataset", "dataset_name"),
-    errors.DatasetPrivate: ("dataset", "dataset_name"),
-    errors.DatasetPublic: ("dataset", "dataset_name"),
     errors.AccountantMismatch: ("accountant", "accepted_by"),
     errors.AdjacencyMismatch: ("adjacency", "accepted_by"),
     errors.AccountDiffers: ("dataset", "dataset_name", "differs"),

@@ -37,11 +37,8 @@ def create(
             dataset = client.declare_dataset(declaration, idempotency_key=key)
         output.answer(dataset)
         printed = _printed(client, dataset)
-    if dataset["account"] is None:
-        output.say(f"declared {dataset['name']} ({dataset['id']}) as public: no budget, no privacy")
-    else:
-        cap = amount(dataset["account"], "cap") + (f": {printed}" if printed else "")
-        output.say(f"declared {dataset['name']} ({dataset['id']}) with a lifetime budget of {cap}")
+    cap = amount(dataset["account"], "cap") + (f": {printed}" if printed else "")
+    output.say(f"declared {dataset['name']} ({dataset['id']}) with a lifetime budget of {cap}")
     declarations.show_warnings(output, dataset)
     output.hint(f"grovekeeper datasets upload {dataset['name']} ROWS.csv")
 
@@ -195,7 +192,6 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
         {
             "name": answer["name"],
             "id": answer["id"],
-            "visibility": answer["visibility"] + (": no privacy" if answer["visibility"] == "public" else ""),
             "declared": answer["created_at"],
             "erased": answer["deleted_at"] or "no",
             "continues": f"the account of the erased {answer['continues']}" if answer.get("continues") else None,
@@ -332,10 +328,8 @@ def revoke(call: Remote, dataset: DatasetArgument, key_id: KeyArgument) -> None:
     call.output.say(f"{key_id} has no role on {dataset}")
 
 
-def _account_facts(account: dict[str, Any] | None) -> dict[str, str | None]:
-    """Accountant and amounts of an account, for a list; empty for a public dataset, which has none."""
-    if account is None:
-        return {}
+def _account_facts(account: dict[str, Any]) -> dict[str, str | None]:
+    """Accountant and amounts of an account, for a list."""
     return {
         "accountant": account["accountant"],
         **{name: amount(account, name) for name in ("cap", "charged", "reserved", "remaining")},
@@ -348,10 +342,8 @@ def erased(item: dict[str, Any]) -> str:
     return f"erased {item['deleted_at'][:10]}" if item["deleted_at"] else ""
 
 
-def balance_cells(account: dict[str, Any] | None) -> list[str]:
-    """Accountant and the four amounts of an account, for a table; a public dataset has none."""
-    if account is None:
-        return ["none: public", "", "", "", ""]
+def balance_cells(account: dict[str, Any]) -> list[str]:
+    """Accountant and the four amounts of an account, for a table."""
     left = account["remaining"]
     if is_limited_by_population(account):
         left += f" (with its population: {account['available']})"
@@ -368,7 +360,7 @@ def _printed(client: Client, dataset: dict[str, Any]) -> str | None:
 
     The command succeeds without a balance, because a predictor may not read it and the main answer has arrived.
     """
-    if dataset["account"] is None or dataset["account"]["accountant"] == "pure":
+    if dataset["account"]["accountant"] == "pure":
         return None
     try:
         guarantee = client.balance(dataset["id"])["guarantee"]

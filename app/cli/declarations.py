@@ -109,9 +109,7 @@ def check(call: Remote, file: Annotated[Path, typer.Argument(help="The declarati
     with call.client() as client:
         checked = client.check_declaration(declaration)
     output.answer(checked)
-    account = checked["account"]
-    budget = "no budget, no privacy" if account is None else f"its lifetime budget would be {amount(account, 'cap')}"
-    output.say(f"{checked['name']} breaks no rule; {budget}")
+    output.say(f"{checked['name']} breaks no rule; its lifetime budget would be {amount(checked['account'], 'cap')}")
     output.say("all outputs together, until the cap is raised:")
     output.odds(checked["guarantee"].get("odds", {}))
     show_warnings(output, checked)

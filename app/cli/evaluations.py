@@ -31,12 +31,7 @@ ModelsArgument = Annotated[list[str], typer.Argument(help="Ids of two or more mo
 class SpendOptions:
     """Options of an evaluation: its rows, its budget and its purpose."""
 
-    epsilon: Annotated[
-        str | None,
-        typer.Option(
-            "--epsilon", "-e", help="Exact decimal, such as 0.1; none on a public dataset.", show_default=False
-        ),
-    ] = None
+    epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.1.", show_default=False)]
     delta: DeltaOption = None
     dataset: Annotated[
         str | None,
@@ -49,7 +44,7 @@ class SpendOptions:
         """The body. ε and δ are sent as they were typed, never converted to a float."""
         dataset = self.dataset
         return {
-            **({} if self.epsilon is None else {"epsilon": self.epsilon}),
+            "epsilon": self.epsilon,
             **({} if self.delta is None else {"delta": self.delta}),
             **({} if self.dataset is None else {"dataset": self.dataset}),
             **({} if self.purpose is None else {"purpose": self.purpose}),
@@ -182,7 +177,6 @@ def _show_made(client: Client, output: Output, job: dict[str, Any]) -> None:
 
 
 def _show(output: Output, evaluation: dict[str, Any], *, receipt: bool) -> None:
-    is_exact = evaluation["price"] is None
     output.facts(
         {
             "evaluation": evaluation["id"],
@@ -191,8 +185,8 @@ def _show(output: Output, evaluation: dict[str, Any], *, receipt: bool) -> None:
             "dataset": evaluation["dataset_name"],
             "price": price_of(evaluation),
             **_percent(evaluation["accuracy"]),
-            "largest class alone": _majority(evaluation["majority"], is_exact=is_exact),
-            "AUROC": _auroc(evaluation["auroc"], is_exact=is_exact),
+            "largest class alone": _majority(evaluation["majority"]),
+            "AUROC": _auroc(evaluation["auroc"]),
         }
     )
     if evaluation["confusion"]:
@@ -210,18 +204,18 @@ def _show(output: Output, evaluation: dict[str, Any], *, receipt: bool) -> None:
     output.warnings(evaluation)
 
 
-def _auroc(auroc: dict[str, Any] | None, *, is_exact: bool) -> str | None:
+def _auroc(auroc: dict[str, Any] | None) -> str | None:
     if auroc is None or auroc["estimate"] is None:
         return None
-    return f"{auroc['estimate']:.3f}" + ("" if is_exact else f" (± {auroc['noise_sd']:.3f})")
+    return f"{auroc['estimate']:.3f} (± {auroc['noise_sd']:.3f})"
 
 
-def _majority(majority: dict[str, Any] | None, *, is_exact: bool) -> str:
+def _majority(majority: dict[str, Any] | None) -> str:
     """The accuracy of always answering the largest class, beside which the model's accuracy is read."""
     if majority is None:
         return "not released (a confusion matrix, or a profile of the same rows, would tell)"
     source = "the confusion matrix" if majority["source"] == "confusion" else f"profile {majority['source']}"
-    return f"{majority['share']:.1%} ({majority['label']}; {'' if is_exact else 'noisy, '}from {source})"
+    return f"{majority['share']:.1%} ({majority['label']}; noisy, from {source})"
 
 
 def _percent(accuracy: dict[str, Any] | None) -> dict[str, str]:

@@ -35,7 +35,7 @@ def list_models(
             item["name"],
             ", ".join(item["aliases"]),
             item["dataset_name"],
-            item["algorithm"] + (" (no privacy)" if item["privacy"] == "none" else ""),
+            item["algorithm"],
             item["created_at"],
         ]
         for item in models
@@ -149,8 +149,6 @@ def predict(
             zip(answer["labels"], answer["probabilities"], strict=True), start=1
         )
     ]
-    if answer["privacy"] == "none":
-        output.say("no privacy: the model was trained on a public dataset")
     output.table(["row", "label", *(f"P({name})" for name in answer["classes"])], rows, empty="no rows")
 
 

@@ -21,9 +21,6 @@ if TYPE_CHECKING:  # rich takes 0.05 s of CPU to import, which ``--json`` and ``
     from rich.console import Console
     from rich.progress import Progress
 
-NO_PRIVACY = "no charge, no privacy"
-"""Stands in place of the price of a job on a public dataset."""
-
 _WIDTH_OF_A_PIPE = 200
 _BAR_CELLS = 24
 _INSISTING = {"cells-unread": "--accept-unknown", "upload-repeated": "--again"}
@@ -105,9 +102,6 @@ class Output:
             self.say(f"adds, given all earlier releases: {_by_change(added, lambda loss: f'{loss} {symbol}')}")
             self.odds(added.get("odds", {}), condition=GIVEN_EARLIER)
         if "text" not in guarantee:
-            return
-        if guarantee.get("privacy") == "none":
-            self.say(guarantee["text"])
             return
         whole = _by_change(guarantee, _epsilon_delta) or _epsilon_delta(guarantee)
         self.say(f"all outputs together, until the cap is raised: {whole}")

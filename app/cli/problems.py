@@ -11,7 +11,7 @@ from typing import Any
 _SHOWN_VALUES = 20
 _MEANINGS = {
     "/delta: not-for-pure": "a pure account has no δ: leave --delta out",
-    "/epsilon: required": "a private dataset needs one: add --epsilon",
+    "/epsilon: required": "needed: add --epsilon",
     "/epsilon: too-small": "too small: it pays for no draw",
     "/epsilon: too-large": "too large for any account",
     "/expires_at: too-early": "in the past",
@@ -22,7 +22,6 @@ _MEANINGS = {
     "above-upper": "above the upper bound",
     "malformed": "not of the form that this field takes",
     "missing": "an empty cell in a column that allows none",
-    "no-account": "a public dataset has no account, so no budget runs low",
     "not-a-time": "not a time with a zone, such as 2027-01-31T12:00:00Z",
     "not-an-amount": "not an exact decimal number, such as 0.5",
     "not-disjoint": "the two scopes share cells",

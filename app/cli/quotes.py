@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from app.cli.output import GIVEN_EARLIER, NO_PRIVACY, Output, amount
+from app.cli.output import GIVEN_EARLIER, Output, amount
 
 
 def show_quote(output: Output, quote: dict[str, Any], *, what: str, receipt: bool, recover: int | None = None) -> None:
@@ -22,7 +22,7 @@ def show_quote(output: Output, quote: dict[str, Any], *, what: str, receipt: boo
     _show_part(output, quote, what=what if also is None else f"{what}, its part with labels,")
     if also is not None:
         _show_part(output, also, what=f"{what}, its part without labels,")
-    if "expected_accuracy" in quote and quote["privacy"] != "none":
+    if "expected_accuracy" in quote:
         output.say(expected(quote["expected_accuracy"], recover=recover))
         output.say()
     if receipt:
@@ -49,9 +49,6 @@ def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
     """Prints what a job costs on one account, why, and what is left."""
     price, why = part["price"], part.get("why")
     output.say(f"{what} on {part['dataset_name']}" + (f": {why}" if why else ""))
-    if part["privacy"] == "none":
-        output.facts({"  price": NO_PRIVACY, "  noise": None if price is None else f"that of {_epsilon_delta(price)}"})
-        return
     in_unit = "no more, no less" if price["delta"] is None else f"{amount(price)}, no more, no less"
     left = f"{part['remaining']} of {amount({**part, 'unit': price['unit']}, 'cap')}"
     if part["fits"]:

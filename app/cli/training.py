@@ -24,7 +24,7 @@ from app.cli.arguments import (
     read_scope,
 )
 from app.cli.command import Client, Remote, WrongUse, command, one_attempt
-from app.cli.output import NO_PRIVACY, Output, amount, console
+from app.cli.output import Output, amount, console
 from app.cli.problems import ExitCode
 from app.cli.quotes import show_quote
 from grovekeeper_client.errors import REASONS
@@ -60,10 +60,6 @@ class PlanOptions:
             show_default=False,
         ),
     ] = None
-    accountant: Annotated[
-        str | None,
-        typer.Option("--accountant", help="pure, zcdp or gdp; for public datasets alone.", show_default=False),
-    ] = None
     unlabelled_epsilon: Annotated[
         str | None,
         typer.Option("--unlabelled-epsilon", help="ε of the second dataset; default --epsilon.", show_default=False),
@@ -88,17 +84,16 @@ class PlanOptions:
         """The body of ``POST /plans``. ε and δ are sent as they were typed, never converted to a float.
 
         Raises:
-            WrongUse: the options name no ε, and the dataset is private.
+            WrongUse: the options name no ε.
         """
-        if self.epsilon is None and client.dataset(self.dataset)["visibility"] != "public":
+        if self.epsilon is None:
             raise WrongUse(
                 f"--epsilon is missing; the largest that fits: grovekeeper plan {shlex.quote(self.dataset)} --largest"
             )
         return {
             "dataset": self.dataset,
             "algorithm": self.algorithm,
-            **({} if self.epsilon is None else {"epsilon": self.epsilon}),
-            **({} if self.accountant is None else {"accountant": self.accountant}),
+            "epsilon": self.epsilon,
             **({} if self.delta is None else {"delta": self.delta}),
             "parameters": read_parameters(self.parameter),
             "scope": read_scope(self.scope, partial(client.dataset, self.dataset)),
@@ -115,8 +110,6 @@ class PlanOptions:
         if self.epsilon is not None or self.unlabelled is not None:
             raise WrongUse("--largest goes neither with --epsilon nor with --unlabelled")
         quote = client.plan(replace(self, epsilon="1").to_json(client))
-        if quote["largest_that_fits"] is None:
-            raise WrongUse(f"{self.dataset} is public: every ε fits, and nothing is charged")
         return replace(self, epsilon=quote["largest_that_fits"])
 
     def _unlabelled(self, client: Client) -> dict[str, Any]:
@@ -153,22 +146,17 @@ def algorithms(
     listed = [item for item in listed if not slugs or item["slug"] in slugs]
     call.output.answer({"algorithms": listed})
     if not slugs:
-        rows = [[item["slug"], _accounts(item), item["title"]] for item in listed]
+        rows = [[item["slug"], ", ".join(item["accountants"]), item["title"]] for item in listed]
         call.output.table(["algorithm", "accounts", "title"], rows, empty="no algorithms")
         call.output.hint("grovekeeper algorithms ALGORITHM    (claims, accuracy, parameters)")
         return
     for item in listed:
         call.output.say(f"{item['slug']}: {item['title']} ({item['source']})")
-        call.output.say(f"  accounts: {_accounts(item)}")
+        call.output.say(f"  accounts: {', '.join(item['accountants'])}")
         _show_about(call.output, item["about"])
         rows = [[p["name"], _range(p), p.get("description")] for p in item["parameters"]]
         call.output.table(["parameter", "values (default)", "meaning"], rows, empty="no parameters", indent=2)
         call.output.say()
-
-
-def _accounts(algorithm: Mapping[str, Any]) -> str:
-    """The accounts that can pay for an algorithm; without privacy, no account can."""
-    return ", ".join(algorithm["accountants"]) or "none: no privacy, on public datasets only"
 
 
 def _show_about(output: Output, about: Mapping[str, Any]) -> None:
@@ -178,8 +166,7 @@ def _show_about(output: Output, about: Mapping[str, Any]) -> None:
     for terms, measured in groupby(about["accuracy"], key=itemgetter("accountant", "epsilon")):
         numbers = ", ".join(f"{result['dataset']} {result['percent']} %" for result in measured)
         output.say(f"  accuracy at ε = {terms[1]} ({terms[0]}): {numbers}; {about['results']}")
-    if about["proof"] is not None:
-        output.say(f"  proof: {about['proof']}")
+    output.say(f"  proof: {about['proof']}")
 
 
 RecoverOption = Annotated[
@@ -248,9 +235,8 @@ def show_accepted(
         show: prints the output of a job that succeeded, in place of the command that prints it.
     """
     also = accepted["unlabelled"]
-    second = "" if also is None or also["price"] is None else f", and {amount(also['price'])} on {also['dataset_name']}"
-    reserved = NO_PRIVACY if accepted["privacy"] == "none" else f"which reserved {amount(accepted['price'])}{second}"
-    output.say(f"accepted as job {accepted['job_id']}, {reserved}")
+    second = "" if also is None else f", and {amount(also['price'])} on {also['dataset_name']}"
+    output.say(f"accepted as job {accepted['job_id']}, which reserved {amount(accepted['price'])}{second}")
     if accepted["state"] == "waiting":
         output.say("the job waits for the approval of an owner other than you, for at most a week")
     if wait:
@@ -296,8 +282,6 @@ def ended(job: Mapping[str, Any]) -> str:
 
 def price_of(paid: Mapping[str, Any]) -> str:
     """The price of a job or of its output, on each account that pays."""
-    if paid["privacy"] == "none":
-        return NO_PRIVACY
     price, second = amount(paid["price"]), paid.get("unlabelled")
     if second is None:
         return price

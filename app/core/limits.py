@@ -338,12 +338,6 @@ MAX_TREES = 1_024
 """Trees of a model."""
 MAX_DEPTH = 12
 """Depth of a tree."""
-MAX_REFERENCE_DEPTH = 1_000
-"""Depth of a tree without privacy, whose nodes are not a complete binary tree."""
-MAX_RANDOM_TREE_DEPTH = 48
-"""Height of a complete random tree without privacy; nodes without rows are not stored."""
-MAX_REFERENCE_STRENGTH = 1_000
-"""B1 and B2 of multinomial splits without privacy."""
 MAX_TREE_LEAF_CELLS = 2**26
 """Trees × leaves × classes of a model: bounds memory, artifact and prediction by public numbers."""
 MAX_CACHED_OBJECT_BYTES = 16 * 1024**3

@@ -26,9 +26,6 @@ class Named(NamedTuple):
     deleted_at: datetime | None
 
 
-PUBLIC = "public"
-"""Value of ``visibility`` for datasets whose rows the owner declared public: no account, no charge, no privacy."""
-
 PROTECTS_LABEL = "label"
 """Value of ``protects`` for datasets whose features and membership are public: only labels are protected."""
 
@@ -70,12 +67,6 @@ class Dataset:
         return Adjacency.LABEL if self.row.protects == PROTECTS_LABEL else Adjacency.ADD_REMOVE_ONE
 
     @property
-    def is_public(self) -> bool:
-        """Whether the owner declared the rows public. Nobody can change it afterwards."""
-        visibility: str = self.row.visibility
-        return visibility == PUBLIC
-
-    @property
     def unit_column(self) -> str | None:
         """The column that names a row's unit, or ``None`` where the row is the unit."""
         column: str | None = self.row.privacy_unit["column"]
@@ -99,7 +90,7 @@ class Dataset:
         """
         if self.row.wrapped_key is None:
             raise DatasetDeleted
-        return keys.unwrap(self.row.wrapped_key, dataset_id=key_name(self.row))
+        return keys.unwrap(self.row.wrapped_key, dataset_id=self.row.id)
 
     def read_scope(self, value: Mapping[str, object], uploads: Collection[str]) -> Scope:
         """Reads a scope in normal form.
@@ -163,15 +154,6 @@ class Dataset:
         return self
 
 
-def key_name(row: DatasetRow) -> str:
-    """The name under which a storage key wraps the data key of a dataset.
-
-    It states the visibility, so a data key cannot be unwrapped after somebody changed the visibility in the database:
-    rows of a private dataset cannot be read as public rows.
-    """
-    return f"{PUBLIC}/{row.id}" if Dataset(row).is_public else row.id
-
-
 def declare(session: Session, row: DatasetRow) -> Dataset:
     """Adds a declaration, which is dated after every dataset of its name, whatever this machine's clock says.
 
@@ -192,11 +174,9 @@ def declare(session: Session, row: DatasetRow) -> Dataset:
     return Dataset(row)
 
 
-def newest_erased(session: Session, name: str, *, with_account: bool = False) -> Dataset | None:
-    """The erased dataset that had a name last; ``with_account`` leaves public datasets out."""
+def newest_erased(session: Session, name: str) -> Dataset | None:
+    """The erased dataset that had a name last."""
     query = select(DatasetRow).where(DatasetRow.name == name, DatasetRow.deleted_at.is_not(None))
-    if with_account:
-        query = query.where(DatasetRow.visibility != PUBLIC)
     row = session.execute(query.order_by(DatasetRow.created_at.desc()).limit(1)).scalar_one_or_none()
     return None if row is None else Dataset(row)
 
@@ -265,7 +245,6 @@ def page(
     after: str | None,
     limit: int,
     name: str | None = None,
-    with_account: bool = False,
 ) -> Iterator[Dataset]:
     """Yields datasets in order of id, deleted ones included; ``ids`` restricts them (``None``: all datasets).
 
@@ -277,7 +256,6 @@ def page(
         after: the last id of the page before.
         limit: the largest number of datasets.
         name: a part of their names, in upper or lower case.
-        with_account: leaves public datasets out.
     """
     query = select(DatasetRow).order_by(DatasetRow.id).limit(limit).execution_options(yield_per=_LOADED_AT_ONCE)
     if ids is not None:
@@ -286,8 +264,6 @@ def page(
         query = query.where(DatasetRow.id > after)
     if name is not None:
         query = query.where(DatasetRow.name.icontains(name, autoescape=True))
-    if with_account:
-        query = query.where(DatasetRow.visibility != PUBLIC)
     with session.execute(query).scalars() as rows:
         for row in rows:
             yield Dataset(row)
@@ -387,7 +363,7 @@ def wrap_keys_anew(session: Session, keys: StorageKeys) -> int:
     n_changed = 0
     for row in session.execute(living).scalars():
         if row.wrapped_key is not None and not keys.is_newest(row.wrapped_key):
-            row.wrapped_key = keys.wrap(Dataset(row).data_key(keys), dataset_id=key_name(row))
+            row.wrapped_key = keys.wrap(Dataset(row).data_key(keys), dataset_id=row.id)
             n_changed += 1
     return n_changed
 

@@ -25,7 +25,7 @@ _OTHER_FORM = (
 )
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
-_FURTHER = ("budget", "privacy_unit", "protects", "partitions", "public_size", "visibility", "population")
+_FURTHER = ("budget", "privacy_unit", "protects", "partitions", "public_size", "population")
 _TRUTH_VALUES = ["false", "False", "FALSE", "0", "true", "True", "TRUE", "1"]
 
 

@@ -53,14 +53,12 @@ class RowRules:
         partitions: public; as declared.
         dataset_key: secret; keys the hash partitions and the ids of units.
         unit_column: public; the column that names a row's unit, or ``None`` where the row is the unit.
-        is_public: whether the owner declared the dataset public.
     """
 
     schema: Schema
     partitions: Partitions
     dataset_key: bytes = field(repr=False)
     unit_column: str | None = None
-    is_public: bool = False
 
 
 @dataclass(frozen=True)
@@ -245,9 +243,7 @@ class _Upload:
         self._n_ragged_rows = 0
         self._rules = rules
         self._hash_keys = hash_keys(rules.partitions, dataset_key=rules.dataset_key)
-        self._stored_form = row_layout.arrow_schema(
-            rules.schema, rules.partitions, body=body, is_public=rules.is_public
-        )
+        self._stored_form = row_layout.arrow_schema(rules.schema, rules.partitions, body=body)
 
     @property
     def dropped(self) -> DroppedRows | None:

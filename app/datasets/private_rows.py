@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import overload
 
 from app.core.sealed_files import SealedFile
-from app.datasets import row_layout, stored_rows
+from app.datasets import stored_rows
 from app.datasets.row_layout import RowGroups
 from app.datasets.stored_rows import Selection
 from app.forests.data.coded_rows import CodedRows, CodeRequest
@@ -70,7 +70,7 @@ def read(
         ValueError: the scope names a partition or cell that was not declared.
         InstallationError: a file is absent, damaged or of an unknown form.
     """
-    selection = Selection(schema, partitions, scope, keep_unlabelled=keep_unlabelled, marked=row_layout.FORMAT)
+    selection = Selection(schema, partitions, scope, keep_unlabelled=keep_unlabelled)
     if codes is None:
         return stored_rows.read(files, selection)
     return stored_rows.read_codes(files, selection, codes)
@@ -84,7 +84,7 @@ def shards(files: Sequence[SealedFile], *, schema: Schema, partitions: Partition
     Raises:
         InstallationError: a file is absent, damaged or of an unknown form.
     """
-    selection = Selection(schema, partitions, {}, keep_unlabelled=True, marked=row_layout.FORMAT)
+    selection = Selection(schema, partitions, {}, keep_unlabelled=True)
     return [shard for file in files for shard in stored_rows.shards(file, selection, n_rows=n_rows)]
 
 
@@ -103,5 +103,5 @@ def read_shard(
         ValueError: the scope names a partition or cell that was not declared.
         InstallationError: the file is absent, damaged, of an unknown form, or took the place of the file of the shard.
     """
-    selection = Selection(schema, partitions, scope, keep_unlabelled=keep_unlabelled, marked=row_layout.FORMAT)
+    selection = Selection(schema, partitions, scope, keep_unlabelled=keep_unlabelled)
     return stored_rows.read_codes([shard.file], selection, codes, within=shard)

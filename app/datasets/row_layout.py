@@ -38,9 +38,6 @@ ROW_ID_COLUMN = "row_id"
 FORMAT = {b"grovekeeper": b"rows/1"}
 """Metadata of every row file. A new layout gets a new number; the reader refuses unknown numbers."""
 
-PUBLIC_FORMAT = {**FORMAT, b"visibility": b"public"}
-"""Metadata of the row files of public datasets. The seal of the file covers them, as all its bytes."""
-
 _BODY = b"body"
 """Key of the metadata that hold the keyed fingerprint of the upload's body."""
 
@@ -81,13 +78,10 @@ class StoredUpload:
     body: bytes | None = field(repr=False)
 
 
-def arrow_schema(
-    schema: Schema, partitions: Partitions, *, body: bytes | None = None, is_public: bool = False
-) -> pa.Schema:
+def arrow_schema(schema: Schema, partitions: Partitions, *, body: bytes | None = None) -> pa.Schema:
     """The layout of a declaration's row files: column names, types, nullability and format number.
 
-    ``body`` is the fingerprint of the upload's body, which the file of the upload keeps. ``is_public`` marks the files
-    of a public dataset.
+    ``body`` is the fingerprint of the upload's body, which the file of the upload keeps.
     """
     fields = [
         pa.field(feature_column(index), pa.int32(), nullable=False)
@@ -98,8 +92,7 @@ def arrow_schema(
     fields.append(pa.field(LABEL_COLUMN, pa.int32(), nullable=False))
     fields.append(pa.field(ROW_ID_COLUMN, pa.binary(ROW_ID_BYTES), nullable=False))
     fields += [pa.field(column.name, pa.int32(), nullable=False) for column in stored_columns(partitions)]
-    form = PUBLIC_FORMAT if is_public else FORMAT
-    return pa.schema(fields, metadata=form if body is None else {**form, _BODY: body.hex()})
+    return pa.schema(fields, metadata=FORMAT if body is None else {**FORMAT, _BODY: body.hex()})
 
 
 def without_body(form: pa.Schema) -> pa.Schema:

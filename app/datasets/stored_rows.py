@@ -5,7 +5,7 @@ growth fail in a way that depends on a row. A file that cannot be read at all is
 says nothing about its content.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -41,7 +41,6 @@ class Selection:
         partitions: of the files.
         scope: of the job.
         keep_unlabelled: whether rows without a declared class are read, too.
-        marked: metadata that every file must have.
 
     Raises:
         ValueError: the scope names a partition or cell that was not declared.
@@ -51,7 +50,6 @@ class Selection:
     partitions: Partitions
     scope: Scope
     keep_unlabelled: bool
-    marked: Mapping[bytes, bytes]
     _box: Box = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -77,7 +75,7 @@ def shards(file: SealedFile, selection: Selection, *, n_rows: int) -> list[RowGr
     """Divides a file into row groups of about ``n_rows`` rows together; at least one shard, each of at least one group.
 
     Raises:
-        InstallationError: the file is absent, damaged, of an unknown form or not marked.
+        InstallationError: the file is absent, damaged, of an unknown form.
     """
     with _opened(file, selection) as (reader, stored):
         starts, waiting = [0], 0
@@ -95,7 +93,7 @@ def read(files: Sequence[SealedFile], selection: Selection) -> SanitisedRows:
 
     Raises:
         ValueError: the scope names a partition or cell that was not declared.
-        InstallationError: a file is absent, damaged, of an unknown form or not marked.
+        InstallationError: a file is absent, damaged, of an unknown form.
     """
     tables = [table for file in files for table in _read_file(file, selection)]
     table = pa.concat_tables([selection.form.empty_table(), *tables])
@@ -186,7 +184,7 @@ def _opened(file: SealedFile, selection: Selection) -> Iterator[tuple[Reader, pq
     try:
         with file.open() as reader, pq.ParquetFile(reader) as stored:
             form = stored.schema_arrow
-            if form.equals(selection.form) and (form.metadata or {}).items() >= selection.marked.items():
+            if form.equals(selection.form) and (form.metadata or {}).items() >= row_layout.FORMAT.items():
                 yield reader, stored
                 is_readable = True
     except (pa.ArrowException, SealBroken, OSError, ValueError):

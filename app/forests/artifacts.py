@@ -7,7 +7,6 @@ of bytes is a function of public numbers.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -59,11 +58,6 @@ class Artifact:
     schema: Schema
     plan: Plan
     metadata: Mapping[str, object]
-
-    @cached_property
-    def privacy(self) -> str:
-        """``none`` for a model of a public dataset, otherwise ``differential``."""
-        return str(self.metadata.get("privacy", "differential"))
 
 
 def dumps(forest: Forest, metadata: Mapping[str, object]) -> bytes:

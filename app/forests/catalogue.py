@@ -11,27 +11,13 @@ from app.core.errors import InvalidRequest
 from app.forests.algorithms.auto import Auto
 from app.forests.algorithms.bms_rf.price import StackedForest
 from app.forests.algorithms.bms_rf.read import StackedFamily
-from app.forests.algorithms.bms_rf_plain.price import StackedReference
-from app.forests.algorithms.bms_rf_plain.read import PlainStackedFamily
-from app.forests.algorithms.breiman.price import RandomForest
-from app.forests.algorithms.cart.price import GreedyTree, PrunedTree
-from app.forests.algorithms.comparison.price import ConsistentComparisons, SupervisedComparisons
-from app.forests.algorithms.consistent.price import (
-    BernoulliForest,
-    GreedyOnStructure,
-    MultinomialOnBootstrap,
-    MultinomialReference,
-    PooledForest,
-)
 from app.forests.algorithms.maxtree.price import MaximalVoteTrees
 from app.forests.algorithms.mrf.price import MultinomialForest
 from app.forests.algorithms.nbrt.price import NoiseMatchedBoosting
 from app.forests.algorithms.nbrt.read import BoostedFamily
-from app.forests.algorithms.oblique import price as oblique
 from app.forests.algorithms.pte.price import TransductiveEnsemble
 from app.forests.algorithms.rdt.jagannathan import JagannathanTrees
 from app.forests.algorithms.rdt.price import AveragedTrees, DrawnTrees, VotingTrees
-from app.forests.algorithms.rdt_plain import price as rdt_plain
 from app.forests.algorithms.rpf.price import ReweightedForest
 from app.forests.algorithms.rpf.read import ReweightedFamily
 from app.forests.algorithms.spe.price import MedianTrees
@@ -40,10 +26,8 @@ from app.forests.algorithms.sspe1.price import SemiSupervisedTrees
 from app.forests.algorithms.sspe2.price import LabelMedianTrees
 from app.forests.contract.algorithm import Algorithm, Described, TwoDatasetAlgorithm
 from app.forests.contract.family import Family
-from app.forests.contract.reference import Reference
 from app.forests.trees.count_read_out import CountFamily
 from app.forests.trees.label_read_out import ChosenLeafFamily, LabelFamily
-from app.forests.trees.node_read_out import NodeFamily, ObliqueFamily
 
 AUTO = Auto()
 """The slug that lets the planner choose an algorithm; see ``app.forests.planning``."""
@@ -65,47 +49,17 @@ _ALGORITHMS: tuple[tuple[Algorithm, Family], ...] = (
     (TransductiveEnsemble(), CountFamily()),
 )
 
-_REFERENCES: tuple[tuple[Reference, Family], ...] = (
-    (RandomForest(), NodeFamily()),
-    (GreedyTree(), NodeFamily()),
-    (PrunedTree(), NodeFamily()),
-    (MultinomialReference(), NodeFamily()),
-    (GreedyOnStructure(), NodeFamily()),
-    (MultinomialOnBootstrap(), NodeFamily()),
-    (PooledForest(), NodeFamily()),
-    (BernoulliForest(), NodeFamily()),
-    (ConsistentComparisons(), ObliqueFamily()),
-    (SupervisedComparisons(), ObliqueFamily()),
-    (rdt_plain.VotingTrees(), NodeFamily()),
-    (rdt_plain.AveragedTrees(), NodeFamily()),
-    (rdt_plain.DrawnTrees(), NodeFamily()),
-    (StackedReference(), PlainStackedFamily()),
-    (oblique.PrincipalComponents(), ObliqueFamily()),
-    (oblique.LinearDiscriminants(), ObliqueFamily()),
-    (oblique.TikhonovPlanes(), ObliqueFamily()),
-    (oblique.AxisParallelPlanes(), ObliqueFamily()),
-    (oblique.NullSpacePlanes(), ObliqueFamily()),
-    (oblique.HeterogeneousPlanes(), ObliqueFamily()),
-)
-
 BY_SLUG: Mapping[str, Algorithm] = MappingProxyType({priced.slug: priced for priced, _ in _ALGORITHMS})
-"""Every algorithm with a privacy guarantee."""
+"""Every algorithm."""
 
-REFERENCES: Mapping[str, Reference] = MappingProxyType({known.slug: known for known, _ in _REFERENCES})
-"""Every algorithm without privacy, which runs on public datasets only."""
-
-assert BY_SLUG.keys().isdisjoint(REFERENCES), "a slug says whether the algorithm is private"
-
-_FAMILIES: Mapping[str, Family] = MappingProxyType(
-    {priced.slug: family for priced, family in _ALGORITHMS} | {known.slug: family for known, family in _REFERENCES}
-)
+_FAMILIES: Mapping[str, Family] = MappingProxyType({priced.slug: family for priced, family in _ALGORITHMS})
 
 
 def algorithm(slug: str) -> Algorithm:
-    """The private algorithm with this slug.
+    """The algorithm with this slug.
 
     Raises:
-        InvalidRequest: no private algorithm has this slug.
+        InvalidRequest: no algorithm has this slug.
     """
     known = BY_SLUG.get(slug)
     if known is None:
@@ -113,25 +67,8 @@ def algorithm(slug: str) -> Algorithm:
     return known
 
 
-def is_reference(slug: str) -> bool:
-    """Whether an algorithm without privacy has this slug."""
-    return slug in REFERENCES
-
-
-def reference(slug: str) -> Reference:
-    """The algorithm without privacy that has this slug.
-
-    Raises:
-        InvalidRequest: none has this slug.
-    """
-    known = REFERENCES.get(slug)
-    if known is None:
-        raise _unknown()
-    return known
-
-
 def _unknown() -> InvalidRequest:
-    return InvalidRequest.at("/algorithm", "unknown", accepted=(AUTO.slug, *BY_SLUG, *REFERENCES))
+    return InvalidRequest.at("/algorithm", "unknown", accepted=(AUTO.slug, *BY_SLUG))
 
 
 def family(slug: str) -> Family:
@@ -149,36 +86,23 @@ def family(slug: str) -> Family:
 @cache
 def read_outs(slug: str) -> tuple[str, ...]:
     """Read-outs that a model of this algorithm offers, the default first."""
-    return REFERENCES[slug].read_outs if is_reference(slug) else algorithm(slug).read_outs
+    return algorithm(slug).read_outs
 
 
 def algorithms() -> list[dict[str, object]]:
     """One JSON-able description per algorithm: slug, title, source, claims, read-outs and parameters."""
-    private: tuple[Described, ...] = (AUTO, *BY_SLUG.values())
+    listed: tuple[Described, ...] = (AUTO, *BY_SLUG.values())
     return [
-        *(
-            {
-                **_described(algorithm),
-                "privacy": "differential",
-                "accountants": list(algorithm.accountants),
-                "adjacency": algorithm.adjacency.value,
-                "unlabelled": isinstance(algorithm, TwoDatasetAlgorithm),
-            }
-            for algorithm in private
-        ),
-        *(
-            {**_described(known), "privacy": "none", "accountants": [], "adjacency": None, "unlabelled": False}
-            for known in REFERENCES.values()
-        ),
+        {
+            "slug": algorithm.slug,
+            "title": algorithm.title,
+            "source": algorithm.source,
+            "about": algorithm.about.to_json(),
+            "read_outs": list(algorithm.read_outs),
+            "parameters": [parameter.describe() for parameter in algorithm.parameters],
+            "accountants": list(algorithm.accountants),
+            "adjacency": algorithm.adjacency.value,
+            "unlabelled": isinstance(algorithm, TwoDatasetAlgorithm),
+        }
+        for algorithm in listed
     ]
-
-
-def _described(algorithm: Described | Reference) -> dict[str, object]:
-    return {
-        "slug": algorithm.slug,
-        "title": algorithm.title,
-        "source": algorithm.source,
-        "about": algorithm.about.to_json(),
-        "read_outs": list(algorithm.read_outs),
-        "parameters": [parameter.describe() for parameter in algorithm.parameters],
-    }

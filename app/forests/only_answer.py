@@ -68,7 +68,7 @@ def stated(forest: Forest, schema: Schema, expected_rows: object) -> dict[str, s
 def _in_numbers(plan: Plan, expected_rows: object) -> list[str]:
     """Rows × ε, depth, and the noise of a leaf beside its expected rows, from public numbers alone."""
     noise, depth = noise_in_rows(plan.event), int(plan.parameters["max_depth"])
-    if not isinstance(expected_rows, int) or plan.epsilon is None or noise is None:
+    if not isinstance(expected_rows, int) or noise is None:
         return []
     shares = plan.n_trees if plan.parameters.get("assignment") == "sharded" else 1
     of_a_leaf = expected_rows / shares / 2**depth

@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from importlib.util import find_spec
 
-from app.core.errors import AccountantMismatch, AdjacencyMismatch, GrovekeeperError, InvalidRequest, NotSupported
+from app.core.errors import AccountantMismatch, AdjacencyMismatch, GrovekeeperError, InvalidRequest
 from app.forests import catalogue
 from app.forests.algorithms.auto import Choice
 from app.forests.bins.reused_profile import ReusedProfile
@@ -19,7 +18,7 @@ from app.privacy import events
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import AccountRequest, budget_of, fitted
-from app.privacy.events import Event, EventCostsMore, NonPrivate
+from app.privacy.events import Event, EventCostsMore
 
 ASSUMED_SIZE = 3_000
 """Public size that the rules assume where none is declared: a cautious value, for a small table."""
@@ -126,26 +125,6 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     return settled_plan
 
 
-def plan_reference(slug: str, requested: Mapping[str, object]) -> Plan:
-    """Settles the parameters of an algorithm without privacy. It has no price.
-
-    Args:
-        slug: of a reference.
-        requested: parameters by name.
-
-    Raises:
-        InvalidRequest: unknown parameter, or a value outside its range.
-        NotSupported: the algorithm needs a library that is not installed.
-    """
-    reference = catalogue.reference(slug)
-    if reference.library is not None and find_spec(reference.library) is None:
-        raise NotSupported(f"{slug} without the extra 'references' of the installation")
-    settled = read_all(reference.parameters, requested)
-    warnings = without_effect(reference.parameters, requested, settled)
-    parameters = {parameter.name: settled[parameter.name] for parameter in reference.parameters}
-    return Plan(slug, parameters, None, reference.n_trees(parameters), NonPrivate(), warnings)
-
-
 def _facts_for(mechanism: Algorithm, request: PlanRequest, schema: Schema) -> PublicFacts:
     """The public facts of the account, or of both accounts, that pay.
 
@@ -220,7 +199,7 @@ def read(value: object) -> Plan:
 
 
 def require_priced(plan: Plan, schema: Schema) -> None:
-    """Prices the parameters of a stored private plan again, and compares the events.
+    """Prices the parameters of a stored plan again, and compares the events.
 
     Raises:
         PlanInvalid: the parameters cost other events than those of the plan.
@@ -231,7 +210,6 @@ def require_priced(plan: Plan, schema: Schema) -> None:
         if second is not None:
             terms = (second.accountant, second.delta, second.adjacency, second.max_rows)
             of_second = AccountRequest(second.epsilon, None, *terms)
-        assert plan.epsilon is not None, "only the plan of a reference has no price"
         terms = (plan.accountant, plan.delta, plan.adjacency, plan.max_rows)
         request = PlanRequest(plan.algorithm, plan.parameters, plan.epsilon, None, *terms, plan.profile, of_second)
         facts = _facts_for(mechanism, request, schema)  # the size decides about parameters only, which are settled
@@ -252,19 +230,6 @@ def _event(mechanism: Algorithm, event_of: Callable[[PublicFacts], Event], facts
 
 def _read(value: object) -> Plan:
     match value:
-        case {
-            "algorithm": str(algorithm),
-            "parameters": dict(asked),
-            "n_trees": int(n_trees),
-            "event": {"type": NonPrivate.TYPE, **no_more},
-            "warnings": [*warnings],
-            **more,
-        } if not (more or no_more) and all(isinstance(warning, str) for warning in warnings):
-            reference = catalogue.reference(algorithm)
-            settled = read_all(reference.parameters, asked)
-            read = Plan(algorithm, settled, None, n_trees, NonPrivate(), tuple(warnings))
-            if read.to_json() == value and type(n_trees) is int and n_trees == reference.n_trees(settled):
-                return read
         case {
             "algorithm": str(algorithm),
             "parameters": dict(asked),
@@ -337,8 +302,6 @@ def _is_paid_for(plan: Plan) -> bool:
 
 
 def _is_covered(plan: Plan | UnlabelledPlan) -> bool:
-    if plan.epsilon is None:
-        return False
     if plan.delta is None:
         return plan.max_rows * pure.loss(plan.event, adjacency=plan.adjacency) <= plan.epsilon
     budget = budget_of(

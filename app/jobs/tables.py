@@ -17,25 +17,20 @@ class JobPart:
     """One part of a job: the rows that it reads in one dataset, and the reservation that pays for them.
 
     Attributes:
-        dataset: id of the dataset, whose account pays unless the dataset is public.
+        dataset: id of the dataset, whose account pays.
         dataset_name: the dataset's name at submission.
         scope: the cells that are read, by partition, in JSON form.
         epochs: ids of the uploads that are read.
-        price: the price of the part, as answers show it; on a public dataset only the size of the noise, or ``None``.
-        reservation_id: id of the reservation of the price; ``None``: the dataset is public, and nothing pays.
+        price: the price of the part, as answers show it.
+        reservation_id: id of the reservation of the price.
     """
 
     dataset: str
     dataset_name: str
     scope: Mapping[str, Sequence[Any]]
     epochs: Sequence[str]
-    price: dict[str, Any] | None
-    reservation_id: str | None
-
-    @property
-    def privacy(self) -> str:
-        """``differential`` where an account pays, ``none`` on a public dataset."""
-        return "none" if self.reservation_id is None else "differential"
+    price: dict[str, Any]
+    reservation_id: str
 
     def to_json(self) -> dict[str, Any]:
         """For :attr:`JobRow.task`."""
@@ -43,11 +38,10 @@ class JobPart:
 
 
 def part_fields(parts: Sequence[JobPart]) -> dict[str, Any]:
-    """Privacy, reservation and price of every part, as answers show them: the second part stands in ``unlabelled``."""
+    """Reservation and price of every part, as answers show them: the second part stands in ``unlabelled``."""
     first, *others = parts
     names = ("dataset", "dataset_name", "reservation_id", "price")
     return {
-        "privacy": first.privacy,
         "reservation_id": first.reservation_id,
         "price": first.price,
         "unlabelled": {name: getattr(others[0], name) for name in names} if others else None,

@@ -17,7 +17,6 @@ JSON form (all numbers that may be large or fractional are strings ``"p"`` or ``
      "inverse_scale": "35791/4294967296", "max_candidates": 310}
     {"type": "rounded-gaussian/1", "adjacency": "add_remove", "l2_sensitivity_squared": "1",
      "sigma_squared": "400", "coordinates": 4096}
-    {"type": "non-private/1"}
 
 ``times`` in a ``parallel/1`` part counts disjoint parts of the same kind and does not multiply the loss.
 """
@@ -192,22 +191,7 @@ class RoundedGaussian(_Leaf):
             raise ValueError("a variance is positive")
 
 
-@dataclass(frozen=True)
-class NonPrivate:
-    """A release without any bound on the loss: a computation on the exact rows of a public dataset.
-
-    Every accountant refuses it, so no account can pay for it.
-    """
-
-    TYPE: ClassVar[str] = "non-private/1"
-
-    def to_json(self) -> Json:
-        return {"type": self.TYPE}
-
-
-Event: TypeAlias = (
-    Sequential | Parallel | PermuteAndFlip | DiscreteLaplace | ExponentialMechanism | RoundedGaussian | NonPrivate
-)
+Event: TypeAlias = Sequential | Parallel | PermuteAndFlip | DiscreteLaplace | ExponentialMechanism | RoundedGaussian
 
 
 def from_json(value: object) -> Event:
@@ -226,11 +210,9 @@ def foreign(value: object) -> Event:
     """Reads an event from a request: as :func:`from_json`, and within public limits.
 
     Raises:
-        UnknownPrivacyEvent: the event has an unknown form or no bound on its loss, or exceeds a limit.
+        UnknownPrivacyEvent: the event has an unknown form, or exceeds a limit.
     """
     event = from_json(value)
-    if isinstance(event, NonPrivate):
-        raise UnknownPrivacyEvent("an event without a bound on its loss")
     if _size(event) > limits.MAX_EVENT_PARTS:
         raise UnknownPrivacyEvent("an event of too many parts")
     return event
@@ -263,8 +245,6 @@ def _read(value: object) -> Event:
             return Sequential(tuple(Part.from_json(part) for part in parts))
         case {"type": "parallel/1", "over": str(over), "parts": [*parts], **rest} if not rest:
             return Parallel(over, tuple(Part.from_json(part) for part in parts))
-        case {"type": NonPrivate.TYPE, **rest} if not rest:
-            return NonPrivate()
         case {"type": str(slug), **fields_given} if slug in _LEAVES:
             return _read_leaf(_LEAVES[slug], fields_given)
     raise UnknownPrivacyEvent("not a privacy event of a known form")

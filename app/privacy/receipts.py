@@ -12,7 +12,6 @@ from app.privacy.events import (
     DiscreteLaplace,
     Event,
     ExponentialMechanism,
-    NonPrivate,
     Parallel,
     Part,
     PermuteAndFlip,
@@ -166,7 +165,7 @@ def _singular(over: str) -> str:
 def _is_stated_under(event: Event, adjacency: Adjacency) -> bool:
     if isinstance(event, Sequential | Parallel):
         return all(_is_stated_under(part.event, adjacency) for part in event.parts)
-    return not isinstance(event, NonPrivate) and event.adjacency is adjacency
+    return event.adjacency is adjacency
 
 
 def _figure(value: Fraction) -> str:

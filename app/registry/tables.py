@@ -17,7 +17,7 @@ class ModelRow(Base):
     """A model; its artifact is the file of ``digest``.
 
     Attributes:
-        privacy: ``none`` for a model of a public dataset, otherwise ``differential``.
+        privacy: ``differential``. Processes of the version before write it, so a later revision drops it.
     """
 
     __tablename__ = "models"
@@ -27,7 +27,7 @@ class ModelRow(Base):
     dataset_id: Mapped[str] = mapped_column(index=True)
     dataset_name: Mapped[str]
     job_id: Mapped[str]
-    privacy: Mapped[str]
+    privacy: Mapped[str] = mapped_column(server_default="differential")
     algorithm: Mapped[str]
     digest: Mapped[str] = mapped_column(index=True)
     size_bytes: Mapped[int]
@@ -35,7 +35,7 @@ class ModelRow(Base):
 
     __table_args__ = (
         Index("ix_models_created_at_id", "created_at", "id"),
-        CheckConstraint("privacy IN ('differential', 'none')", name="privacy_known"),
+        CheckConstraint("privacy = 'differential'", name="privacy_known"),
     )
 
 

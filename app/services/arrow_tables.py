@@ -27,7 +27,6 @@ from app.forests.data.sanitiser import column_pointer
 from app.forests.data.schema import Feature
 
 _READ_OUT = b"read_out"
-_PRIVACY = b"privacy"
 _ACCEPTED = ("integer", "float", "string", "dictionary of these")
 _HEADER_OF_MESSAGE, _BATCH_OF_DICTIONARY, _COMPRESSION_OF_BATCH, _IS_DELTA_OF_DICTIONARY = 2, 1, 3, 2
 """Positions of members in the tables of ``Message.fbs``."""
@@ -139,14 +138,11 @@ def read(body: bytes, features: Collection[str]) -> ArrowTable:
     raise MalformedRequest("the body is no stream of Arrow")
 
 
-def write(labels: NDArray[np.int32], classes: Sequence[str], probabilities: NDArray[np.float64], privacy: str) -> bytes:
+def write(labels: NDArray[np.int32], classes: Sequence[str], probabilities: NDArray[np.float64]) -> bytes:
     """Writes an answer: the column ``label``, whose dictionary has all classes in order, and ``probabilities``."""
     label = pa.DictionaryArray.from_arrays(_array(pa.int32(), labels), pa.array(classes, pa.string()))
     shares = _array(pa.float64(), np.ascontiguousarray(probabilities).ravel())
-    batch = pa.record_batch(
-        {"label": label, "probabilities": pa.FixedSizeListArray.from_arrays(shares, len(classes))},
-        metadata={_PRIVACY: privacy},
-    )
+    batch = pa.record_batch({"label": label, "probabilities": pa.FixedSizeListArray.from_arrays(shares, len(classes))})
     sink = pa.BufferOutputStream()
     with pa_ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)

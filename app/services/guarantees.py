@@ -119,12 +119,7 @@ def today_of_each(session: Session, outputs: Sequence[tuple[str, dict[str, Any]]
         dataset_id: of_attested(session, dataset_id, guarantee_of(datasets[dataset_id], limit))
         for dataset_id, limit in statements.printable_of_each(session, list(datasets)).items()
     }
-    return [
-        guarantees.of_output(facts["guarantee"]["adds"], accounts[dataset_id])
-        if dataset_id in accounts
-        else facts["guarantee"]  # of a public dataset, which has no account
-        for dataset_id, facts in outputs
-    ]
+    return [guarantees.of_output(facts["guarantee"]["adds"], accounts[dataset_id]) for dataset_id, facts in outputs]
 
 
 def population_guarantee(row: PopulationRow, population: Population, highest: Limit) -> dict[str, Any]:

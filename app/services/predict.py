@@ -54,7 +54,6 @@ class PredictBody(NamedTuple):
 class Predictions(msgspec.Struct):
     """The answer in JSON: class names, and one label and one row of probabilities per row of the request."""
 
-    privacy: str
     classes: tuple[str, ...]
     labels: list[str]
     probabilities: list[list[float]]
@@ -64,13 +63,11 @@ class Predicted(msgspec.Struct, frozen=True):
     """Labels and class probabilities of rows.
 
     Attributes:
-        privacy: ``none`` for a model of a public dataset, otherwise ``differential``.
         classes: the declared classes, in the order of the columns of ``probabilities``.
         codes: the code of one class per row, int32 ``(n_rows,)``.
         probabilities: float64 ``(n_rows, n_classes)``.
     """
 
-    privacy: str
     classes: tuple[str, ...]
     codes: NDArray[np.int32]
     probabilities: NDArray[np.float64]
@@ -85,8 +82,8 @@ class Predicted(msgspec.Struct, frozen=True):
         if form is Form.ARROW:
             from app.services import arrow_tables
 
-            return arrow_tables.write(self.codes, self.classes, self.probabilities, self.privacy)
-        return _encoder.encode(Predictions(self.privacy, self.classes, self.labels, self.probabilities.tolist()))
+            return arrow_tables.write(self.codes, self.classes, self.probabilities)
+        return _encoder.encode(Predictions(self.classes, self.labels, self.probabilities.tolist()))
 
 
 @dataclass(frozen=True)
@@ -117,7 +114,7 @@ class PredictingModel:
         forest, schema = self.artifact.forest, self.schema
         probabilities = forests.probabilities(forest, schema, columns, read_out=read_out)
         codes = forests.labels(forest, schema, columns, probabilities, read_out=read_out)
-        return Predicted(self.artifact.privacy, schema.label.classes, codes, probabilities)
+        return Predicted(schema.label.classes, codes, probabilities)
 
 
 class Addressed(NamedTuple):

@@ -4,7 +4,7 @@ import math
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -29,10 +29,6 @@ class Answer(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-Privacy: TypeAlias = Literal["differential", "none"]
-"""``differential``: the rows are protected by the guarantee of an account; ``none``: the dataset is public."""
 
 
 def problem(slug: str) -> PydanticCustomError:

@@ -1,9 +1,10 @@
 """Defines the types of ``/datasets``: declaration, public facts, uploads, grants."""
 
 from fractions import Fraction
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from app.core import limits
 from app.wire.base import (
@@ -124,14 +125,14 @@ class DatasetIn(Request):
 
     name: PublicName
     schema_: Annotated[SchemaIn, Field(alias="schema")]
-    budget: BudgetIn | None = None
+    budget: BudgetIn
     privacy_unit: PrivacyUnitIn = PrivacyUnitIn()
     protects: Literal["row", "label"] = "row"
     partitions: Annotated[
         list[PartitionIn], Field(max_length=limits.MAX_PARTITIONS, fail_fast=True, default_factory=list)
     ]
     public_size: Annotated[int, Field(ge=1, le=limits.MAX_PUBLIC_SIZE)] | None = None
-    visibility: Literal["private", "public"] = "private"
+    visibility: SkipJsonSchema[Any] = None  # of the version before; a declaration that has it is refused
     population: PublicName | None = None
     other_people: PublicSentence | None = None
 
@@ -154,12 +155,12 @@ class AccountOut(Answer):
 class DeclarationOut(Answer):
     """What a declaration would become: its account and guarantee, its rounded sizes, and what a reader should know.
 
-    ``account`` is null for a public dataset; ``continues`` is that of :class:`DatasetOut`.
+    ``continues`` is that of :class:`DatasetOut`.
     """
 
     name: str
     continues: str | None
-    account: AccountOut | None
+    account: AccountOut
     guarantee: JsonObject
     partitions: list[JsonObject]
     public_size: int | None
@@ -176,7 +177,7 @@ class EpochOut(Answer):
 
 
 class DatasetOut(Answer):
-    """Public facts of a dataset and its balance; ``account`` is null for a public dataset.
+    """Public facts of a dataset and its balance.
 
     ``continues`` is the erased dataset of the same name whose spent budget counts in this account, if there is one.
     """
@@ -184,14 +185,13 @@ class DatasetOut(Answer):
     id: str
     name: str
     continues: str | None
-    account: AccountOut | None
+    account: AccountOut
     schema_: Annotated[JsonObject, Field(alias="schema", serialization_alias="schema")]
     adjacency: str
     privacy_unit: JsonObject
     protects: str
     partitions: list[JsonObject]
     public_size: int | None
-    visibility: Literal["private", "public"]
     population: str | None
     warnings: list[str]
     epochs: list[EpochOut]

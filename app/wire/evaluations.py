@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from app.core import limits
-from app.wire.base import Answer, JsonObject, Privacy, PublicSentence, Reference
+from app.wire.base import Answer, JsonObject, PublicSentence, Reference
 from app.wire.training import AccountPlanOut, JobName, PriceOut, SpendIn
 
 
@@ -86,8 +86,6 @@ class MajorityOut(Answer):
 class EvaluationOut(Answer):
     """A released evaluation. Everything in it is public; exact scores of private rows never leave the service.
 
-    On rows of a public dataset ``privacy`` is ``none``; without a price the numbers are exact.
-
     ``majority`` is null where no released number tells it: neither this evaluation's confusion matrix nor a profile of
     the same rows.
     """
@@ -99,7 +97,6 @@ class EvaluationOut(Answer):
     dataset: str
     dataset_name: str
     job_id: str
-    privacy: Privacy
     scope: JsonObject
     epochs: list[str]
     releases: list[str]
@@ -110,8 +107,8 @@ class EvaluationOut(Answer):
     guarantee: JsonObject
     receipt: str
     event: JsonObject
-    ledger: JsonObject | None
-    price: PriceOut | None
+    ledger: JsonObject
+    price: PriceOut
     warnings: list[str]
     created_at: str
 

@@ -100,17 +100,10 @@ class OutputTensor(Answer):
     data: list[Any]
 
 
-class OutputFacts(Answer):
-    """Said of a model of a public dataset alone."""
-
-    privacy: Literal["none"]
-
-
 class InferenceOut(Answer):
-    """The answer in JSON. It has an ``id`` if the request has one, and ``parameters`` if the dataset is public."""
+    """The answer in JSON. It has an ``id`` if the request has one."""
 
     model_name: str
     model_version: str
     id: str | None = None
-    parameters: OutputFacts | None = None
     outputs: list[OutputTensor]

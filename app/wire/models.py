@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field
 
 from app.core import limits
-from app.wire.base import Answer, JsonObject, Privacy, Reference, Request
+from app.wire.base import Answer, JsonObject, Reference, Request
 from app.wire.datasets import PUBLIC_NAME, ColumnName
 
 
@@ -21,8 +21,6 @@ class ModelOut(Answer):
 
     ``scope`` has the cells of the rows that the model was trained on; empty: all; null: the model is older than this
     field. ``only_answer`` is null unless the leaves show that every row gets the same class.
-
-    A model of a public dataset has ``privacy`` ``none``, and no account paid for it.
     """
 
     id: str
@@ -31,7 +29,6 @@ class ModelOut(Answer):
     dataset: str
     dataset_name: str
     job_id: str
-    privacy: Privacy
     scope: JsonObject | None
     only_answer: OnlyAnswerOut | None
     algorithm: str
@@ -40,7 +37,7 @@ class ModelOut(Answer):
     guarantee: JsonObject
     receipt: str
     event: JsonObject
-    ledger: JsonObject | None
+    ledger: JsonObject
     profile_id: str | None
     unlabelled: JsonObject | None
     read_outs: list[str]
@@ -55,7 +52,6 @@ class ModelSummary(Answer):
     aliases: list[str]
     dataset: str
     dataset_name: str
-    privacy: Privacy
     algorithm: str
     digest: str
     created_at: str
@@ -80,9 +76,8 @@ class PredictIn(Request):
 
 
 class PredictOut(Answer):
-    """Predictions. ``privacy`` is ``none`` where the model was trained on a public dataset."""
+    """Predictions: one label and one row of probabilities, in the order of ``classes``, for each row."""
 
-    privacy: Privacy
     classes: list[str]
     labels: list[str]
     probabilities: list[list[float]]

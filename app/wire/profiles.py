@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.wire.base import Answer, JsonObject, JsonObjectIn, Privacy, PublicSentence
+from app.wire.base import Answer, JsonObject, JsonObjectIn, PublicSentence
 from app.wire.training import AccountPlanOut, JobName, PriceOut, SpendIn
 
 
@@ -49,7 +49,6 @@ class ProfileSummary(Answer):
     name: str | None
     dataset: str
     dataset_name: str
-    privacy: Privacy
     scope: JsonObject
     epochs: list[str]
     price: PriceOut | None

@@ -11,7 +11,6 @@ from app.wire.base import (
     JsonObject,
     JsonObjectIn,
     PositiveAmount,
-    Privacy,
     PublicSentence,
     Reference,
     Request,
@@ -21,14 +20,11 @@ from app.wire.base import (
 class SpendIn(Request):
     """Fields of every request that spends: the amount and the scope.
 
-    A private dataset needs ``epsilon``; its account gives the accountant. A public dataset has no account: ``epsilon``,
-    ``delta`` and ``accountant`` (``pure`` if absent) then only size the noise of a private mechanism, and what runs
-    without noise takes none of them.
+    The dataset's account gives the accountant, and its δ where the request has none.
     """
 
-    epsilon: PositiveAmount | None = None
+    epsilon: PositiveAmount
     delta: PositiveAmount | None = None
-    accountant: Literal["pure", "zcdp", "gdp"] | None = None
     scope: Annotated[JsonObjectIn, Field(default_factory=dict)]
 
 
@@ -93,25 +89,21 @@ class AccountPlanOut(Answer):
     that would fit after this job. ``population`` is the name of the dataset's population if the population's cap leaves
     less than the dataset's cap. With ``needs_approval`` an accepted job waits for the approval of an owner. ``odds``
     are those of a right guess about one change, given everything that was released before.
-
-    On a public dataset ``privacy`` is ``none`` and nothing is charged: the amounts and odds are null, ``fits`` is true,
-    and ``price`` is the size of a private mechanism's noise, or null where nothing is noisy.
     """
 
     dataset: str
     dataset_name: str
-    privacy: Privacy
     scope: JsonObject
-    price: PriceOut | None
-    odds: dict[str, DecimalText] | None
+    price: PriceOut
+    odds: dict[str, DecimalText]
     event: JsonObject
     receipt: str
-    cap: DecimalText | None
-    remaining: DecimalText | None
+    cap: DecimalText
+    remaining: DecimalText
     fits: bool
-    largest_that_fits: DecimalText | None
-    left_afterwards: DecimalText | None
-    limited_by: Literal["cap", "population", "rules"] | None
+    largest_that_fits: DecimalText
+    left_afterwards: DecimalText
+    limited_by: Literal["cap", "population", "rules"]
     needs_approval: bool
     population: str | None
 
@@ -185,12 +177,12 @@ class PlanOut(AccountPlanOut):
 
 
 class UnlabelledOut(Answer):
-    """Reservation and price of a job's second part; no reservation on a public dataset."""
+    """Reservation and price of a job's second part."""
 
     dataset: str
     dataset_name: str
-    reservation_id: str | None
-    price: PriceOut | None
+    reservation_id: str
+    price: PriceOut
 
 
 JobState: TypeAlias = Literal["waiting", "queued", "running", "succeeded", "failed", "cancelled"]
@@ -198,13 +190,12 @@ JobState: TypeAlias = Literal["waiting", "queued", "running", "succeeded", "fail
 
 
 class TrainOut(Answer):
-    """An accepted job. On a public dataset ``privacy`` is ``none``, and the job has no reservation."""
+    """An accepted job."""
 
     job_id: str
     state: Literal["waiting", "queued"]
-    privacy: Privacy
-    reservation_id: str | None
-    price: PriceOut | None
+    reservation_id: str
+    price: PriceOut
     unlabelled: UnlabelledOut | None
 
 
@@ -218,7 +209,6 @@ class JobOut(Answer):
     that it stated.
 
     ``preparing``: the job runs on a machine that still loads and compiles the program, and has read no row.
-    On a public dataset ``privacy`` is ``none``, and the job has no reservation and is never charged.
     """
 
     id: str
@@ -239,9 +229,8 @@ class JobOut(Answer):
     model_id: str | None
     profile_id: str | None
     evaluation_id: str | None
-    privacy: Privacy
-    reservation_id: str | None
-    price: PriceOut | None
+    reservation_id: str
+    price: PriceOut
     unlabelled: UnlabelledOut | None
     submitted_at: str
 
@@ -268,15 +257,14 @@ class AboutOut(Answer):
 
 
 class AlgorithmOut(Answer):
-    """An algorithm. With ``privacy`` ``none`` it runs on public datasets only, and no accountant can price it."""
+    """An algorithm, with its claims, its parameters and the accountants that can price it."""
 
     slug: str
     title: str
-    privacy: Privacy
     source: str
     about: AboutOut
     accountants: list[str]
-    adjacency: str | None
+    adjacency: str
     unlabelled: bool
     read_outs: list[str]
     parameters: list[JsonObject]

@@ -35,7 +35,7 @@ PUBLISHED = {
     409: {
         "budget-exceeded", "no-rows-yet", "name-taken", "dataset-deleted", "job-finished", "idempotency-in-flight",
         "accountant-mismatch", "adjacency-mismatch", "population-mismatch", "quota-exceeded", "frozen",
-        "needs-approval", "not-waiting", "model-has-alias", "dataset-private", "dataset-public", "account-differs",
+        "needs-approval", "not-waiting", "model-has-alias", "account-differs",
         "last-owner", "upload-repeated",
     },
     413: {"too-large"},

@@ -180,7 +180,7 @@ def test_a_model_is_not_deleted_while_an_alias_begins_to_name_it(
 ) -> None:
     model = ModelRow(
         id="md_1", name=None, dataset_id="ds_1", dataset_name="bank", job_id="jb_1", algorithm="mrf", digest="d",
-        privacy="differential", size_bytes=1, created_at=clock.now(),
+        size_bytes=1, created_at=clock.now(),
     )  # fmt: skip
     with installation.database.write() as session:
         models.add(session, model)

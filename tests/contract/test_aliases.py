@@ -34,7 +34,7 @@ def _trained(installation: Installation, dataset: dict[str, Any], *names: str) -
             session.add(
                 ModelRow(
                     id=name, name=None, dataset_id=dataset["id"], dataset_name=dataset["name"], job_id=f"jb_{name}",
-                    privacy="differential", algorithm="mrf", digest=f"digest of {name}", size_bytes=1,
+                    algorithm="mrf", digest=f"digest of {name}", size_bytes=1,
                     created_at=installation.database.now(session) + timedelta(seconds=number),
                 )
             )  # fmt: skip

@@ -71,7 +71,7 @@ def predictor(scene: Scene, database_url: str, monkeypatch: pytest.MonkeyPatch) 
             session.add(
                 ModelRow(
                     id=name, name=None, dataset_id=scene.dataset_id, dataset_name="d", job_id="jb",
-                    privacy="differential", algorithm="mrf", digest=name * 16, size_bytes=1,
+                    algorithm="mrf", digest=name * 16, size_bytes=1,
                     created_at=scene.installation.database.now(session),
                 )
             )  # fmt: skip

@@ -69,7 +69,6 @@ OTHERS: list[dict[str, object]] = [
     {"protects": "label", "privacy_unit": {"column": None, "max_rows": 1}},
     {"name": "spent"},
     {"partitions": [{"name": "shard", "kind": "hash", "cells": 4}]},
-    {"visibility": "public", "budget": None, "population": None, "privacy_unit": {"column": None, "max_rows": 1}},
 ]
 
 
@@ -108,7 +107,7 @@ def test_a_check_waits_for_no_writer(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"budget": None}, InvalidRequest),
+        ({"budget": {"accountant": "pure", "epsilon": "1e-10"}}, InvalidRequest),
         ({"schema": {"features": [{**AGE, "upper": None}], "label": {"name": "y", "classes": ["a", "b"]}}},
          InvalidRequest),
         ({"partitions": [{"name": "region", "kind": "column", "column": "income"}]}, InvalidRequest),

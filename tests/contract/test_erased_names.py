@@ -225,16 +225,6 @@ def test_there_must_be_an_erased_dataset_to_tell_the_rows_apart_from(installatio
     assert [(problem.at, problem.problem) for problem in refused.value.errors] == [
         ("/other_people", "no-erased-dataset")
     ]
-    with pytest.raises(InvalidRequest) as refused:
-        _declared(installation, ADMIN, other_people="x", visibility="public", budget=None)
-    assert refused.value.errors[0].at == "/other_people"
-
-
-def test_a_public_dataset_in_between_does_not_hide_the_spend(installation: Installation) -> None:
-    erased = _erased(installation)
-    public = _declared(installation, visibility="public", budget=None)
-    delete_dataset(installation, OWNER, public.id)
-    assert _declared(installation).continues == erased.id
 
 
 @pytest.mark.parametrize("changes", [ZCDP, SET_ASIDE], ids=["delta", "set aside"])

@@ -188,7 +188,7 @@ def _add_models(installation: Installation, ids: list[str]) -> None:
                 ModelRow(
                     id=model_id, name=None, dataset_id=dataset["id"], dataset_name=dataset["name"],
                     job_id=f"jb_{model_id}", algorithm="mrf", digest=f"digest of {model_id}", size_bytes=1,
-                    privacy="differential", created_at=at,
+                    created_at=at,
                 )
             )  # fmt: skip
 

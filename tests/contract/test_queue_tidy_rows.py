@@ -119,7 +119,7 @@ def test_an_unreferenced_artifact_is_removed_once_no_registration_can_be_pending
     with scene.installation.database.write() as session:
         row = ModelRow(
             id="md_1", name=None, dataset_id=scene.dataset_id, dataset_name="census", job_id="jb_1", algorithm="mrf",
-            privacy="differential", digest=needed, size_bytes=6, created_at=datetime.now(UTC),
+            digest=needed, size_bytes=6, created_at=datetime.now(UTC),
         )  # fmt: skip
         models.add(session, row)
     home = scene.installation.home

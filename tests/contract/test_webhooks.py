@@ -120,16 +120,6 @@ def test_a_lower_cap_of_a_population_is_told_to_its_members(
     assert (event["cap"], event["available"]) == ("3", "1")
 
 
-def test_a_public_dataset_has_no_budget_to_watch(scene: Scene, here: Installation, receiver: Receiver) -> None:
-    dataset = people.declared(scene.installation, visibility="public", budget=None)["id"]
-    body = {"url": receiver.url, "events": ["budget.low"], "threshold": "0.5"}
-    with pytest.raises(InvalidRequest) as refusal:
-        create_webhook(here, OWNER, dataset, WebhookIn.model_validate(body))
-    assert [(error.at, error.problem) for error in refusal.value.errors] == [("/threshold", "no-account")]
-    body = {"url": receiver.url, "events": ["job.ended"]}
-    assert create_webhook(here, OWNER, dataset, WebhookIn.model_validate(body)).threshold is None
-
-
 def test_a_transaction_that_rolls_back_tells_nothing(
     scene: Scene, here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

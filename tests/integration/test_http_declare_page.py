@@ -51,22 +51,6 @@ def test_a_declaration_in_three_steps_is_that_of_the_api_and_is_made_once(server
 
 
 @on_one_idle_server
-def test_a_public_dataset_is_declared_without_a_budget(idle_server: Server) -> None:
-    browser = signed_in(idle_server, idle_server.caller("owner"))
-    read = browser.post(PATH, data={"go": "read", "dictionary": _dictionary(), "once": "a" * 22})
-    budget = browser.post(PATH, data={**form_fields(read.text), "go": "budget"})
-    filled = {**form_fields(budget.text), "visibility": "public", "epsilon": "3", "unit.column": "person"}
-    review = browser.post(PATH, data={**filled, "go": "review"})
-    assert review.status_code == 200
-    assert "Public, no privacy." in review.text
-    assert "Declare as public: cannot be undone" in review.text
-    declared = browser.post(PATH, data={**hidden(review.text), "go": "declare"})
-    assert declared.status_code == 303, declared.text
-    shown = idle_server.admin.http.get(declared.headers["Location"].removeprefix("/ui")).json()
-    assert (shown["visibility"], shown["account"], shown["privacy_unit"]["column"]) == ("public", None, None)
-
-
-@on_one_idle_server
 def test_a_column_of_dates_does_not_become_whole_numbers_without_a_word(idle_server: Server) -> None:
     table = {"fields": [{"name": "born", "type": "date"}, {"name": "age", "type": "integer"}]}
     browser = signed_in(idle_server, idle_server.admin)

@@ -32,7 +32,7 @@ def test_a_declaration_is_answered_with_its_public_facts_and_a_fresh_account(ser
     }  # fmt: skip
     assert dataset["public_size"] == 30_000, "two significant digits: never a count"
     assert dataset["partitions"] == partitions
-    assert (dataset["adjacency"], dataset["visibility"], dataset["protects"]) == ("add_remove", "private", "row")
+    assert (dataset["adjacency"], dataset["protects"]) == ("add_remove", "row")
     assert (dataset["epochs"], dataset["deleted_at"], dataset["population"]) == ([], None, "citizens")
     by_name = server.admin.http.get(f"/datasets/{dataset['name']}").json()
     assert by_name == server.admin.http.get(f"/datasets/{dataset['id']}").json()

@@ -198,7 +198,7 @@ def _quota(line: str) -> dict[str, Any]:
 
 
 def _if_permitted(show: Callable[[], _Result]) -> _Result | None:
-    """A part of the page, unless the caller lacks the role, or the dataset is public and has no account."""
+    """A part of the page, unless the caller lacks the role."""
     try:
         return show()
     except (NotFound, RoleMissing):

@@ -45,6 +45,4 @@ def list_datasets(
 
 def _share_used(dataset: Mapping[str, Any]) -> Decimal:
     account = dataset["account"]
-    if account is None:  # a public dataset
-        return Decimal(0)
     return (Decimal(account["charged"]) + Decimal(account["reserved"])) / (Decimal(account["cap"]) or Decimal(1))

@@ -50,9 +50,6 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
         "partitions": [_partition(row) for row in rows(form, "p", PARTITION_FIELDS)],
         "public_size": _number(form.get("public_size", "")),
     }
-    if is_public(form):
-        del body["budget"]
-        return body | {"visibility": "public"}
     unit_column = form.get("unit.column", "").strip()
     return body | {
         "privacy_unit": {"column": unit_column or None, "max_rows": _number(form.get("unit.max_rows", "")) or 1},
@@ -60,11 +57,6 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
         "population": form.get("population") or None,
         "other_people": form.get("other_people", "").strip() or None,
     }
-
-
-def is_public(form: Form) -> bool:
-    """Whether the form declares a public dataset, which has no budget, privacy unit or population."""
-    return form.get("visibility") == "public"
 
 
 def accountant(form: Form) -> str:
@@ -83,7 +75,6 @@ def filled(drafted: Mapping[str, Any]) -> dict[str, str]:
         "label.classes": "\n".join(label["classes"] or ()),
         "public_size": str(drafted.get("public_size") or ""),
         "protects": drafted.get("protects") or "row",
-        "visibility": drafted.get("visibility") or "private",
     }
     unit, budget = drafted.get("privacy_unit") or {}, drafted.get("budget") or {}
     form |= {"unit.column": unit.get("column") or "", "unit.max_rows": str(unit.get("max_rows") or "")}

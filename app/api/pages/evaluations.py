@@ -1,6 +1,6 @@
 """Serves the page that quotes and submits an evaluation of a model, and the page of its noisy numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from secrets import token_urlsafe
 from typing import Annotated, Any, TypeVar
@@ -119,7 +119,6 @@ def _page(
 ) -> Response:
     model = models.show_model(installation, caller, model_id).model_dump(by_alias=True)
     shown, unknown = rows_to_read(installation, caller, fields, model["dataset"])
-    fields = exact_if_public(fields, shown)
     quote = quoted(
         installation,
         caller,
@@ -150,13 +149,6 @@ def rows_to_read(
     except NotFound as unknown:
         shown = show_datasets.show_dataset(installation, caller, trained_on)
         return shown.model_dump(by_alias=True), unknown
-
-
-def exact_if_public(fields: _Fields, dataset: Mapping[str, Any]) -> _Fields:
-    """The fields of a form as it is first shown: without an ε where the rows are public, so numbers are exact."""
-    if dataset["account"] is None and "epsilon" not in fields.model_fields_set:
-        return fields.model_copy(update={"epsilon": ""})
-    return fields
 
 
 def _body(fields: EvaluationFields) -> EvaluationIn:

@@ -76,8 +76,7 @@ def _page(
         _share(fields.recover)
         return show_plan(installation, caller, _body(PlanIn, dataset, fields))
 
-    is_complete = fields.epsilon or catalogue.is_reference(fields.algorithm)
-    quote = quoted(installation, caller, shown, ask if is_complete else None, refusal=refusal)
+    quote = quoted(installation, caller, shown, ask if fields.epsilon else None, refusal=refusal)
     expected = quote.plan and quote.plan.expected_accuracy
     return rendered_with(
         request,
@@ -95,14 +94,10 @@ def _page(
 
 
 def _algorithms_for(dataset: Mapping[str, Any]) -> list[AlgorithmOut]:
-    """The algorithms that run on a dataset and need no second one: those that its account accepts; all if public."""
+    """The algorithms that run on a dataset and need no second one: those that its account accepts."""
     listed = [AlgorithmOut.model_validate(item) for item in catalogue.algorithms()]
-    account = dataset["account"]
-    return [
-        algorithm
-        for algorithm in listed
-        if not algorithm.unlabelled and (account is None or account["accountant"] in algorithm.accountants)
-    ]
+    accountant = dataset["account"]["accountant"]
+    return [algorithm for algorithm in listed if not algorithm.unlabelled and accountant in algorithm.accountants]
 
 
 def _share(recover: str) -> int | None:

@@ -9,7 +9,7 @@ from pydantic import Field
 from app.access.idempotency import Answer
 from app.access.roles import TRAIN, Principal
 from app.api.deps import Caller, CurrentInstallation
-from app.api.pages.evaluations import ReadRows, exact_if_public, rows_to_read
+from app.api.pages.evaluations import ReadRows, rows_to_read
 from app.api.pages.forms import Form, checked
 from app.api.pages.refusals import rendered_with
 from app.api.pages.routing import PageRoute
@@ -88,7 +88,7 @@ def _page(
     page = PageRequest(limits.MAX_COMPARED_MODELS)
     listed = models.list_models(installation, caller, page, ModelFilter(trained_on.id))
     shown, unknown = rows_to_read(installation, caller, fields, trained_on.id)
-    fields = exact_if_public(fields, shown).normal()
+    fields = fields.normal()
     chosen = fields.chosen.split()
     quote = quoted(
         installation,

@@ -44,7 +44,6 @@ class SpendingFields(BaseModel):
 
     epsilon: Text = ""
     delta: Text = ""
-    accountant: Text = ""
     cells: Annotated[list[Annotated[str, Field(max_length=1_024)]], Field(max_length=limits.MAX_FORM_FIELDS)] = []
     scope: Annotated[str, Field(max_length=65_536)] = ""
     name: Annotated[str, Field(max_length=256)] = ""
@@ -57,7 +56,7 @@ class SpendingFields(BaseModel):
         Raises:
             InvalidRequest: the scope is no JSON.
         """
-        given = {name: text for name in ("epsilon", "delta", "accountant") if (text := getattr(self, name))}
+        given = {name: text for name in ("epsilon", "delta") if (text := getattr(self, name))}
         return {**given, "scope": self._scope()}
 
     def stated(self) -> dict[str, str]:
@@ -98,13 +97,13 @@ class Quote(Generic[_Plan]):
     Attributes:
         plan: the quote; ``None`` if no ε is given or the request is refused.
         scope: the scope of the plan as JSON, for the form that submits it.
-        balance: of the dataset, at the tightest cell of the scope; ``None`` for a public dataset.
+        balance: of the dataset, at the tightest cell of the scope.
         population: of the population that admits less than the dataset, if the caller may see it.
     """
 
     plan: _Plan | None
     scope: str
-    balance: Mapping[str, Any] | None
+    balance: Mapping[str, Any]
     population: Any
     refusal: GrovekeeperError | None
 
@@ -122,7 +121,7 @@ def quoted(
     Args:
         installation: this installation.
         caller: the caller.
-        dataset: the shown dataset, whose account pays unless it is public.
+        dataset: the shown dataset, whose account pays.
         ask: asks a service for the quote; ``None`` if the form has no ε yet.
         refusal: of the form that was sent; no quote is asked for then.
     """
@@ -130,9 +129,7 @@ def quoted(
         return Quote(None, "", dataset["account"], None, refusal)
     try:
         plan = ask()
-        balance = None
-        if dataset["account"] is not None:
-            balance = balances.show_balance(installation, caller, dataset["id"], scope=plan.scope).model_dump()
+        balance = balances.show_balance(installation, caller, dataset["id"], scope=plan.scope).model_dump()
     except (NotFound, RoleMissing):
         raise
     except GrovekeeperError as error:

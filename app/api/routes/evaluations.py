@@ -11,7 +11,6 @@ from app.api.capacity import Work
 from app.api.deps import Caller, CurrentInstallation, Idempotency, Page, sent
 from app.core.errors import (
     DatasetDeleted,
-    DatasetPrivate,
     NoRowsYet,
     NotFound,
     RoleMissing,
@@ -21,7 +20,7 @@ from app.wire.training import TrainOut
 
 router = APIRouter(tags=["evaluations"], route_class=BodyRoute)
 
-_QUOTED = problems.documented(NotFound, RoleMissing, DatasetDeleted, DatasetPrivate, *problems.JSON_BODY)
+_QUOTED = problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY)
 _SUBMITTED = problems.documented(NotFound, RoleMissing, NoRowsYet, *problems.SPENDING)
 
 

@@ -38,8 +38,6 @@ One module per kind of error; this package re-exports every class, so callers im
     ├── NameTaken                      a dataset or a population has or had this name
     ├── LastOwner                      the change would leave a dataset without an owner
     ├── DatasetDeleted                 the dataset was deleted
-    ├── DatasetPrivate                 the dataset is private, so nothing without privacy runs on it
-    ├── DatasetPublic                  the dataset is public, so it has no account
     ├── Frozen                         an owner froze the dataset
     ├── ModelHasAlias                  an alias names the model, so it cannot be deleted
     ├── JobFinished                    the job has ended, so it cannot be cancelled
@@ -97,8 +95,6 @@ from app.core.errors.request_errors import (
 )
 from app.core.errors.resource_errors import (
     DatasetDeleted,
-    DatasetPrivate,
-    DatasetPublic,
     Frozen,
     JobFinished,
     LastOwner,
@@ -124,8 +120,6 @@ __all__ = [
     "CellsUnread",
     "ColumnProblem",
     "DatasetDeleted",
-    "DatasetPrivate",
-    "DatasetPublic",
     "FieldProblem",
     "Frozen",
     "GrovekeeperError",

@@ -45,28 +45,6 @@ class DatasetDeleted(GrovekeeperError):
 
 
 @dataclass(eq=False)
-class DatasetPrivate(GrovekeeperError):
-    """The request names a computation without privacy, and the dataset is private."""
-
-    dataset: str
-    dataset_name: str
-
-    def __str__(self) -> str:
-        return f"dataset {self.dataset_name} is private: only algorithms with a privacy guarantee run on it"
-
-
-@dataclass(eq=False)
-class DatasetPublic(GrovekeeperError):
-    """The request is about the account or the population of a dataset that its owner declared public."""
-
-    dataset: str
-    dataset_name: str
-
-    def __str__(self) -> str:
-        return f"dataset {self.dataset_name} is public: it has no account, no rules and no population"
-
-
-@dataclass(eq=False)
 class Frozen(GrovekeeperError):
     """An owner froze the dataset: nothing is admitted, and queued jobs wait."""
 

@@ -29,7 +29,7 @@ from app.forests.bins.noise_prices import (
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import Budget
-from app.privacy.events import DiscreteLaplace, Event, NonPrivate, RoundedGaussian, UnknownPrivacyEvent
+from app.privacy.events import DiscreteLaplace, Event, RoundedGaussian, UnknownPrivacyEvent
 
 SENSITIVITY = 1
 
@@ -100,8 +100,6 @@ def per_row(event: Event) -> int:
             unit = isqrt(int(of_one_cell))
             if unit > 0 and unit * unit == of_one_cell:
                 return unit
-        case NonPrivate():
-            return 1
     raise UnknownPrivacyEvent("not the event of a table of noisy counts")
 
 
@@ -113,7 +111,7 @@ def in_rows(released: NDArray[np.int64], event: Event) -> NDArray[np.float64]:
 
 def in_whole_rows(released: NDArray[np.int64], event: Event) -> NDArray[np.int64]:
     """Released counts, each rounded to the nearest number of rows: post-processing (lemma L7)."""
-    if isinstance(event, DiscreteLaplace | NonPrivate):
+    if isinstance(event, DiscreteLaplace):
         return released
     unit = per_row(event)
     rows: NDArray[np.int64] = (released + unit // 2) // unit
@@ -121,9 +119,7 @@ def in_whole_rows(released: NDArray[np.int64], event: Event) -> NDArray[np.int64
 
 
 def noise_sd(event: Event) -> float:
-    """Standard deviation of the noise on each count, in rows; public. Zero for exact counts of a public dataset."""
-    if isinstance(event, NonPrivate):
-        return 0.0
+    """Standard deviation of the noise on each count, in rows; public."""
     if isinstance(event, DiscreteLaplace):
         decay = math.exp(-float(event.inverse_scale))
         return math.sqrt(2.0 * decay) / (1.0 - decay)
@@ -138,8 +134,6 @@ def noise_bound(event: Event, *, level: float, n_counts: int = 1) -> float:
         level: at least 0.9.
         n_counts: number of counts in the sum.
     """
-    if isinstance(event, NonPrivate):
-        return 0.0
     if isinstance(event, DiscreteLaplace):
         decay = math.exp(-float(event.inverse_scale))
         spread = noise_sd(event) * math.sqrt(n_counts)

@@ -40,7 +40,7 @@ class About:
         claimed: the guarantee that the paper claims; ``None`` where the algorithm has no paper.
         wrong: known errors in the claim or in the paper's code; ``None`` where none are known.
         here: the implementation in this service.
-        proof: the page with the theorem; ``None`` for an algorithm without privacy.
+        proof: the page with the theorem.
         results: the page with the accuracy and the method of measurement.
         accuracy: some of the measured accuracies.
     """
@@ -48,7 +48,7 @@ class About:
     claimed: str | None
     wrong: str | None
     here: str
-    proof: str | None
+    proof: str
     results: str
     accuracy: tuple[Measured, ...]
 
@@ -62,11 +62,6 @@ class About:
             "results": self.results,
             "accuracy": [measurement.to_json() for measurement in self.accuracy],
         }
-
-
-def without_privacy(here: str) -> About:
-    """The description of an algorithm without privacy, by its definition here and the differences from its source."""
-    return About(claimed=None, wrong=None, here=here, proof=None, results="docs/references.md", accuracy=())
 
 
 def at_epsilon_one(percents: str, *, accountant: str = "pure") -> tuple[Measured, ...]:

@@ -17,21 +17,14 @@ from app.forests.data.schema import Schema
 
 @dataclass(frozen=True)
 class Layout:
-    """Type and shape of one released array, fixed by the plan and the public schema.
-
-    A length that is ``None`` follows from rows, which only a forest of a public dataset may show.
-    """
+    """Type and shape of one released array, fixed by the plan and the public schema."""
 
     dtype: type[np.generic]
-    shape: tuple[int | None, ...]
+    shape: tuple[int, ...]
 
     def fits(self, array: NDArray[Any]) -> bool:
         """Whether an array has exactly this type and shape."""
-        return (
-            array.dtype == self.dtype
-            and len(array.shape) == len(self.shape)
-            and all(fixed in (None, length) for fixed, length in zip(self.shape, array.shape, strict=True))
-        )
+        return array.dtype == self.dtype and array.shape == self.shape
 
 
 Layouts: TypeAlias = Mapping[str, Layout]

@@ -8,7 +8,7 @@ from app.forests.bins.reused_profile import ReusedProfile
 from app.forests.contract.parameters import Value
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
-from app.privacy.events import Event, NonPrivate
+from app.privacy.events import Event
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Plan:
     Attributes:
         algorithm: slug; where the request says ``auto``, the chosen algorithm.
         parameters: every parameter with its value; integers, choices, and exact numbers as decimal text.
-        epsilon: the requested price, for a whole privacy unit; ``None`` where nothing is noisy. On a ``pure`` account,
+        epsilon: the requested price, for a whole privacy unit. On a ``pure`` account,
             ``max_rows`` times the event's loss is at most ``epsilon``.
         n_trees: trees to grow; the unit of progress.
         event: the releases and their noise; scales are multiples of 2^-32, rounded down.
@@ -56,7 +56,7 @@ class Plan:
 
     algorithm: str
     parameters: Mapping[str, Value]
-    epsilon: Fraction | None
+    epsilon: Fraction
     n_trees: int
     event: Event
     warnings: tuple[str, ...]
@@ -67,18 +67,10 @@ class Plan:
     profile: ReusedProfile | None = None
     unlabelled: UnlabelledPlan | None = None
 
-    @property
-    def is_reference(self) -> bool:
-        """Whether the algorithm is one without privacy, which runs on public datasets only."""
-        return isinstance(self.event, NonPrivate)
-
     def to_json(self) -> dict[str, object]:
-        """Exact: budgets as fraction text in lowest terms; no ε where nothing is noisy. The accountant and δ are
-        present only with a δ, the adjacency if it is not add/remove, ``max_rows`` if it is above 1, the profile if
-        one is reused."""
-        account: dict[str, object] = {}
-        if self.epsilon is not None:
-            account |= {"epsilon": str(self.epsilon)}
+        """Exact: budgets as fraction text in lowest terms. The accountant and δ are present only with a δ, the
+        adjacency if it is not add/remove, ``max_rows`` if it is above 1, the profile if one is reused."""
+        account: dict[str, object] = {"epsilon": str(self.epsilon)}
         if self.delta is not None:
             account |= {"accountant": self.accountant, "delta": str(self.delta)}
         if self.adjacency is not Adjacency.ADD_REMOVE_ONE:

@@ -54,15 +54,3 @@ class SanitisedRows:
     features: SanitisedColumns
     y: NDArray[np.int32]
     row_ids: NDArray[np.uint8]
-
-
-@dataclass(frozen=True)
-class PublicRows:
-    """Rows of a dataset that its owner declared public; attributes as in :class:`SanitisedRows`.
-
-    The two types are unrelated, so that no function that takes public rows accepts private ones.
-    """
-
-    features: SanitisedColumns
-    y: NDArray[np.int32]
-    row_ids: NDArray[np.uint8]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from app.forests import catalogue
 from app.forests.bins.grow import count_noise
 from app.forests.contract.forest import Forest
-from app.forests.data.rows import PublicRows, SanitisedColumns, SanitisedRows
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.evaluation.price import AUROC, BEST, CONFUSION, EvaluationInvalid, EvaluationPlan
 from app.forests.evaluation.read import Evaluation
@@ -64,23 +64,7 @@ def release(plan: EvaluationPlan, models: Sequence[Model], rows: SanitisedRows, 
     return Evaluation(plan, best, tables)
 
 
-def count_exactly(plan: EvaluationPlan, models: Sequence[Model], rows: PublicRows) -> Evaluation:
-    """Evaluates released models on the rows of a public dataset, without noise and without privacy.
-
-    Args:
-        plan: an exact plan.
-        models: as in :func:`release`.
-        rows: of a dataset that its owner declared public.
-    """
-    if len(models) != plan.n_models or not plan.is_exact:
-        raise EvaluationInvalid
-    best = int(np.argmax([_correct(model, rows) for model in models])) if BEST in plan.releases else None
-    judged = models[best or 0]
-    tables = {table: _exact(table, plan, judged, rows) for table in plan.releases if table != BEST}
-    return Evaluation(plan, best, tables)
-
-
-def _exact(released: str, plan: EvaluationPlan, model: Model, rows: SanitisedRows | PublicRows) -> NDArray[np.int64]:
+def _exact(released: str, plan: EvaluationPlan, model: Model, rows: SanitisedRows) -> NDArray[np.int64]:
     """PRIVATE exact counts of a table."""
     counts = np.zeros(plan.n_cells(released), dtype=np.int64)
     for y, shares in _answers(model, rows, read_out=_score_read_out(model[0]) if released == AUROC else None):
@@ -95,13 +79,13 @@ def _exact(released: str, plan: EvaluationPlan, model: Model, rows: SanitisedRow
     return counts
 
 
-def _correct(model: Model, rows: SanitisedRows | PublicRows) -> int:
+def _correct(model: Model, rows: SanitisedRows) -> int:
     """PRIVATE number of rows whose most probable class equals their label."""
     return sum(int((shares.argmax(axis=1) == y).sum()) for y, shares in _answers(model, rows, read_out=None))
 
 
 def _answers(
-    model: Model, rows: SanitisedRows | PublicRows, *, read_out: str | None
+    model: Model, rows: SanitisedRows, *, read_out: str | None
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
     """Classes of rows and a model's probabilities for them, block by block."""
     forest, schema = model

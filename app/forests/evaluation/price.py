@@ -10,12 +10,11 @@ from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest
 from app.forests.bins import noisy_counts
 from app.forests.contract.facts import PublicFacts
-from app.forests.data.schema import Schema
 from app.forests.trees import selections
 from app.privacy import events
 from app.privacy.accountants import pure
 from app.privacy.calibration import fitted
-from app.privacy.events import Event, ExponentialMechanism, NonPrivate, Part, Sequential, UnknownPrivacyEvent
+from app.privacy.events import Event, ExponentialMechanism, Part, Sequential, UnknownPrivacyEvent
 
 ACCURACY, CONFUSION, AUROC, BEST = "accuracy", "confusion", "auroc", "best"
 
@@ -66,11 +65,6 @@ class EvaluationPlan:
             "event": self.event.to_json(),
         }
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether nothing is noisy, which only a public dataset admits."""
-        return all(isinstance(part.event, NonPrivate) for part in self.event.parts)
-
     @classmethod
     def from_json(cls, value: object) -> EvaluationPlan:
         """Inverse of :meth:`to_json`.
@@ -115,26 +109,6 @@ def plan_tables(metrics: Sequence[str], facts: PublicFacts, *, score_bins: int) 
         Part(1, noisy_counts.priced(part.epsilon, part.budget, coordinates=empty.n_cells(table))) for table in releases
     )
     return _covered(replace(empty, event=Sequential(parts)), facts)
-
-
-def plan_exact_tables(metrics: Sequence[str], schema: Schema, *, score_bins: int) -> EvaluationPlan:
-    """Plans the exact evaluation of one model on a public dataset.
-
-    Raises:
-        InvalidRequest: a metric that is undefined for this number of classes.
-    """
-    releases = _tables(metrics, schema.n_classes)
-    return EvaluationPlan(releases, 1, schema.n_classes, score_bins, _exact_event(releases))
-
-
-def plan_exact_best(n_models: int, schema: Schema, *, winner_accuracy: bool) -> EvaluationPlan:
-    """Plans the exact choice of the best of several models on a public dataset."""
-    releases = (BEST, ACCURACY) if winner_accuracy else (BEST,)
-    return EvaluationPlan(releases, n_models, schema.n_classes, 2, _exact_event(releases))
-
-
-def _exact_event(releases: Sequence[str]) -> Sequential:
-    return Sequential(tuple(Part(1, NonPrivate()) for _ in releases))
 
 
 def _tables(metrics: Sequence[str], n_classes: int) -> tuple[str, ...]:

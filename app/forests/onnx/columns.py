@@ -8,7 +8,7 @@ the value is at most ``cuts[c]``.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,7 +75,7 @@ def add_values(graph: Graph, encoding: Encoding, columns: Columns | None = None)
     features = encoding.schema.features
     parts = []
     if not all(feature.is_categorical for feature in features):
-        parts.append(add_numbers(graph, encoding.schema, empty=lambda _: math.inf))
+        parts.append(_add_numbers(graph, encoding.schema))
     categories = [_codes(graph, encoding, index) for index, feature in enumerate(features) if feature.is_categorical]
     if categories:
         parts.append(joined(graph, categories))
@@ -120,13 +120,12 @@ class _Pairs:
         return self._known[feature, common]
 
 
-def add_numbers(graph: Graph, schema: Schema, *, empty: Callable[[Feature], float]) -> str:
+def _add_numbers(graph: Graph, schema: Schema) -> str:
     """Adds all sanitised numbers, double ``(n_rows, n_numbers)``. NaN passes through minimum, maximum and rounding.
 
     Args:
         graph: receives the nodes.
         schema: with at least one number.
-        empty: the number that an empty cell becomes, where the schema allows empty cells.
     """
     features = [feature for feature in schema.features if not feature.is_categorical]
     lower = np.array([[feature.lower for feature in features]])
@@ -137,7 +136,7 @@ def add_numbers(graph: Graph, schema: Schema, *, empty: Callable[[Feature], floa
     is_whole = np.array([[feature.type == "integer" for feature in features]])
     if is_whole.any():
         values = graph.add("Where", graph.constant(is_whole), graph.add("Round", values), values)
-    missing = np.array([[empty(feature) if feature.missing else feature.lower for feature in features]])
+    missing = np.array([[math.inf if feature.missing else feature.lower for feature in features]])
     return graph.add("Where", is_empty, graph.constant(missing), values)
 
 

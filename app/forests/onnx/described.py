@@ -13,12 +13,11 @@ from app.forests.contract.forest import Forest
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Schema
 from app.forests.kernels.exponential import SCORE_BITS
-from app.forests.onnx import columns, reference_trees, splits, stacked, trees
+from app.forests.onnx import columns, splits, stacked, trees
 from app.forests.onnx.columns import Columns
 from app.forests.onnx.graph import Graph
 from app.forests.trees import pooling
 from app.forests.trees.leaf_sums import LeafSums, PooledSums
-from app.forests.trees.node_read_out import NodeReader
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,6 @@ def add_sums(graph: Graph, forest: Forest, schema: Schema, read_out: str) -> Sum
             return _add(graph, _of_sums(reader.sums, reader.read_out))
         case BoostedScores() as reader:
             return _add(graph, _of_boosting(reader))
-        case NodeReader() as reader if not reader.trees.projections.count:
-            return Sums(reference_trees.add_sums(graph, reader), schema.n_classes, pooling.AVERAGE)
         case StackedSums() as reader:
             return Sums(stacked.add_sums(graph, reader), schema.n_classes, reader.read_out)
         case _:

@@ -21,8 +21,7 @@ from app.ledger import service as ledger
 from app.ledger.entries import EntryKind
 from app.ledger.statements import Limit
 from app.privacy.composition import Partitions
-from app.privacy.events import NonPrivate
-from app.services import no_privacy, populations
+from app.services import populations
 from app.services.authorization import acting, present
 from app.services.datasets import erased_names
 from app.services.datasets.alike_names import alike_names
@@ -33,6 +32,11 @@ from app.services.guarantees import guarantee_of
 from app.services.installation import Installation
 from app.services.ledger.caps import cap_of
 from app.wire.datasets import BudgetIn, DatasetIn, DatasetOut, DeclarationOut
+
+_NO_VISIBILITY = (
+    "no value: leave it out. The forests without privacy, for tables that everybody has, are in "
+    "benchmarks/papers/forests of the source code"
+)
 
 
 def register_dataset(
@@ -87,14 +91,10 @@ def check_declaration(installation: Installation, principal: Principal, declarat
         with acting(installation, principal) as (session, caller):
             caller.require(Role.OWNER)
             declared = checked.declared(session, caller, keys, at=installation.database.now(session))
-            limit = None if declared.dataset.is_public else statements.printable(session, declared.dataset.id)
-            facts = {**dict(declared.shown(session)), "guarantee": _guarantee(declared.dataset, limit)}
+            limit = statements.printable(session, declared.dataset.id)
+            facts = {**dict(declared.shown(session)), "guarantee": guarantee_of(declared.dataset, limit)}
             session.rollback()
     return DeclarationOut(**{name: facts[name] for name in DeclarationOut.model_fields})
-
-
-def _guarantee(dataset: catalog.Dataset, limit: Limit | None) -> dict[str, Any]:
-    return no_privacy.guarantee(NonPrivate(), price=None) if limit is None else guarantee_of(dataset, limit)
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,6 @@ class _Checked:
 
     declaration: DatasetIn
     schema: Schema
-    budget: BudgetIn | None
     cap: int
     partitions: Partitions
 
@@ -127,18 +126,17 @@ class _Checked:
         alike = alike_names(declaration)
         if alike:
             raise InvalidRequest(alike)
-        budget, cap = _checked_budget(declaration)
+        cap = _checked_cap(declaration)
         unit_column = declaration.privacy_unit.column
         partitions = read_partitions(declaration.partitions, schema, unit_column=unit_column)
-        return cls(declaration, schema, budget, cap, partitions)
+        return cls(declaration, schema, cap, partitions)
 
     def declared(self, session: Session, principal: Principal, keys: StorageKeys, *, at: datetime) -> _Declared:
         """Stores the declaration, its account and its membership."""
         actor = principal.key_id
         row = _row(self.declaration, self.schema, self.partitions, keys=keys, declared_by=actor, at=at)
         dataset = catalog.declare(session, row)
-        if self.budget is not None:
-            ledger.open_account(session, _new_account(dataset, self.budget, cap=self.cap), actor=actor)
+        ledger.open_account(session, _new_account(dataset, self.declaration.budget, cap=self.cap), actor=actor)
         name = erased_names.take_up(session, principal, dataset, self.declaration)
         named = self.declaration.population
         if named is not None:
@@ -150,31 +148,25 @@ class _Checked:
         actor = principal.key_id
         row = _row(self.declaration, self.schema, self.partitions, keys=keys, declared_by=actor, at=at)
         catalog.require_free(session, row.name)
-        dataset, balance, limit = catalog.Dataset(row), None, None
-        if self.budget is not None:
-            account, totals = ledger.account_row(_new_account(dataset, self.budget, cap=self.cap)), None
-            named = self.declaration.population
-            if named is not None:
-                row.population, totals = populations.with_new_member(session, principal, account, population=named)
-            balance = statements.balance_of_new(account, self.cap, totals)
-            limit = statements.printable_at(Limit.of(account, self.cap), cap=self.cap, load=0)
-        facts = dict(declared_out(dataset, balance))
+        dataset = catalog.Dataset(row)
+        account, totals = ledger.account_row(_new_account(dataset, self.declaration.budget, cap=self.cap)), None
+        named = self.declaration.population
+        if named is not None:
+            row.population, totals = populations.with_new_member(session, principal, account, population=named)
+        limit = statements.printable_at(Limit.of(account, self.cap), cap=self.cap, load=0)
+        facts = dict(declared_out(dataset, statements.balance_of_new(account, self.cap, totals)))
         facts["warnings"] = [*facts["warnings"], *same_columns(session, principal, dataset)]
-        return {**facts, "guarantee": _guarantee(dataset, limit)}
+        return {**facts, "guarantee": guarantee_of(dataset, limit)}
 
 
-def _checked_budget(declaration: DatasetIn) -> tuple[BudgetIn | None, int]:
-    """The budget and its cap in steps; a public dataset has no account, so its declaration has no member about one."""
-    if declaration.visibility == catalog.PUBLIC:
-        members = ["budget", "population", "other_people", *(["protects"] if declaration.protects != "row" else [])]
-        given = [name for name in members if getattr(declaration, name) is not None]
-        if declaration.privacy_unit.column is not None or declaration.privacy_unit.max_rows != 1:
-            given.append("privacy_unit")
-        if given:
-            raise InvalidRequest([FieldProblem(f"/{name}", "not-for-public-datasets") for name in given])
-        return None, 0
-    if declaration.budget is None:
-        raise InvalidRequest.at("/budget", "required")
+def _checked_cap(declaration: DatasetIn) -> int:
+    """The cap in steps.
+
+    Raises:
+        InvalidRequest: a rule about the account, or the declaration wants a dataset that nobody protects.
+    """
+    if "visibility" in declaration.model_fields_set:
+        raise InvalidRequest.at("/visibility", "every-dataset-is-private", accepted=[_NO_VISIBILITY])
     problems = _unit_problems(declaration)
     cap = 0
     try:
@@ -183,7 +175,7 @@ def _checked_budget(declaration: DatasetIn) -> tuple[BudgetIn | None, int]:
         problems.extend(invalid.errors)
     if problems:
         raise InvalidRequest(problems)
-    return declaration.budget, cap
+    return cap
 
 
 def _unit_problems(declaration: DatasetIn) -> list[FieldProblem]:
@@ -217,13 +209,12 @@ def _row(
         protects=declaration.protects,
         partitions=partitions.to_json(),
         public_size=None if size is None else two_significant_digits(size),
-        visibility=declaration.visibility,
         population=declaration.population,
         declared_by=declared_by,
         created_at=at,
         deleted_at=None,
     )
-    row.wrapped_key = keys.wrap(DataKey.random(), dataset_id=catalog.key_name(row))
+    row.wrapped_key = keys.wrap(DataKey.random(), dataset_id=row.id)
     return row
 
 

@@ -31,8 +31,8 @@ class TakenUp:
 def take_up(session: Session, principal: Principal, dataset: Dataset, declaration: DatasetIn) -> TakenUp:
     """Continues the account of the erased dataset of the name, or records that the rows are about other people.
 
-    The new dataset holds the name, so no other declaration takes up the same account. An erased public dataset has no
-    account, and one that spent nothing leaves nothing to continue.
+    The new dataset holds the name, so no other declaration takes up the same account. An erased
+    dataset that spent nothing leaves nothing to continue.
 
     Args:
         session: of the transaction that stored the declaration and opened its account.
@@ -47,9 +47,9 @@ def take_up(session: Session, principal: Principal, dataset: Dataset, declaratio
         AccountDiffers: the accounts differ in a fact that the sum of their loads rests on.
         Unavailable: reservations of the erased dataset are still being given back.
     """
-    for erased in (catalog.newest_erased(session, dataset.name, with_account=private) for private in (False, True)):
-        if erased is not None and Role.OWNER not in principal.acts_as(grants.granted(session, principal, erased.id)):
-            raise NameTaken
+    erased = catalog.newest_erased(session, dataset.name)
+    if erased is not None and Role.OWNER not in principal.acts_as(grants.granted(session, principal, erased.id)):
+        raise NameTaken
     reason = declaration.other_people
     if erased is None:
         if reason is not None:
@@ -62,8 +62,6 @@ def take_up(session: Session, principal: Principal, dataset: Dataset, declaratio
                 "about other people"
             )
         return TakenUp(act={"erased": erased.id, "other_people": reason})
-    if dataset.is_public:
-        return TakenUp()
     population = None if declaration.population is None else populations.find(session, declaration.population)
     continues = continuations.continue_account(
         session,

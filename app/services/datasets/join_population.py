@@ -1,7 +1,6 @@
 """Serves ``PUT /datasets/{id}/population``: makes a dataset a member of a population."""
 
 from app.access.roles import MANAGE_DATASET, Principal
-from app.core.errors import DatasetPublic
 from app.datasets import catalog
 from app.services import populations
 from app.services.authorization import acting, authorized_dataset
@@ -18,14 +17,11 @@ def join_population(installation: Installation, principal: Principal, reference:
         NotFound: no such dataset or population, or it is not visible to this key.
         RoleMissing: only the dataset's owner may state the membership.
         DatasetDeleted: the dataset's rows are erased.
-        DatasetPublic: the dataset is public.
         PopulationMismatch: the dataset's loss cannot be added to the members', or it is a member of another population.
     """
     with acting(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         locked = catalog.locked(session, dataset.id).living()
-        if locked.is_public:
-            raise DatasetPublic(locked.id, locked.name)
         at = installation.database.now(session)
         locked.row.population = populations.join(session, principal, dataset.id, population=population, at=at)
         session.flush()

@@ -11,7 +11,6 @@ from app.core import clock
 from app.datasets import catalog
 from app.datasets.tables import EpochRow
 from app.ledger import repository, rules, statements
-from app.services import no_privacy
 from app.services.authorization import authorized_dataset
 from app.services.declared_bounds import warnings_of
 from app.services.guarantees import of_large_amount
@@ -50,12 +49,11 @@ def list_datasets(
 class Standing:
     """What a key may do on a dataset: its granted role, and the largest ε of one job that fits now.
 
-    The ε is the minimum over budget, population and rules; ``None`` for a public dataset, which has no account. A
-    frozen dataset admits no job at all.
+    The ε is the minimum over budget, population and rules. A frozen dataset admits no job at all.
     """
 
     role: str | None
-    largest_that_fits: str | None
+    largest_that_fits: str
     is_frozen: bool
 
 
@@ -70,9 +68,7 @@ def standings(installation: Installation, principal: Principal, ids: Sequence[st
     return {
         dataset: Standing(
             roles.get(dataset),
-            None
-            if dataset not in balances
-            else replace(
+            replace(
                 balances[dataset],
                 room=allowances.get(dataset, rules.UNLIMITED).at_most(balances[dataset].room),
             ).largest_that_fits,
@@ -87,7 +83,7 @@ def dataset_out(session: Session, dataset: catalog.Dataset) -> DatasetOut:
     return _all_out(session, [dataset])[0]
 
 
-def declared_out(dataset: catalog.Dataset, balance: statements.Balance | None) -> DatasetOut:
+def declared_out(dataset: catalog.Dataset, balance: statements.Balance) -> DatasetOut:
     """Formats the public facts of a dataset that is not declared yet."""
     return _out(dataset, balance, (), continues=None)
 
@@ -97,29 +93,27 @@ def _all_out(session: Session, datasets: Sequence[catalog.Dataset]) -> list[Data
     balances, epochs = statements.balances(session, ids), catalog.epochs_of_each(session, ids)
     continued = repository.continued_by(session, ids)
     return [
-        _out(dataset, balances.get(dataset.id), epochs[dataset.id], continues=continued.get(dataset.id))
+        _out(dataset, balances[dataset.id], epochs[dataset.id], continues=continued.get(dataset.id))
         for dataset in datasets
     ]
 
 
 def _out(
-    dataset: catalog.Dataset, balance: statements.Balance | None, epochs: Sequence[EpochRow], *, continues: str | None
+    dataset: catalog.Dataset, balance: statements.Balance, epochs: Sequence[EpochRow], *, continues: str | None
 ) -> DatasetOut:
     row = dataset.row
-    assert dataset.is_public is (balance is None), "every private dataset has an account, and no public one"
     return DatasetOut.model_validate(
         {
             "id": row.id,
             "name": row.name,
             "continues": continues,
-            "account": None if balance is None else account_out(balance),
+            "account": account_out(balance),
             "schema": row.schema,
             "adjacency": dataset.adjacency.value,
             "privacy_unit": row.privacy_unit,
             "protects": row.protects,
             "partitions": row.partitions,
             "public_size": row.public_size,
-            "visibility": row.visibility,
             "population": row.population,
             "warnings": _warnings(dataset, balance),
             "epochs": [_epoch(epoch) for epoch in epochs],
@@ -129,9 +123,7 @@ def _out(
     )
 
 
-def _warnings(dataset: catalog.Dataset, balance: statements.Balance | None) -> list[str]:
-    if balance is None:
-        return [no_privacy.SENTENCE]
+def _warnings(dataset: catalog.Dataset, balance: statements.Balance) -> list[str]:
     large = of_large_amount(balance.accountant, balance.cap, delta=balance.delta, adjacency=dataset.adjacency)
     return [*large, *warnings_of(dataset.schema)]
 

@@ -195,7 +195,6 @@ class _Upload:
             dataset.partitions,
             digest_key(self._key),
             dataset.unit_column,
-            is_public=dataset.is_public,
         )
         store = self._installation.files
         destination = row_files.sealed_rows(store, dataset.id, self._epoch_id, key=self._key)

@@ -114,7 +114,6 @@ def _evaluation_out(row: EvaluationRow, guarantee: dict[str, Any], *, majority: 
         dataset=row.dataset_id,
         dataset_name=row.dataset_name,
         job_id=row.job_id,
-        privacy=facts.get("privacy", "differential"),
         scope=facts["scope"],
         epochs=facts["epochs"],
         releases=list(evaluation.plan.releases),
@@ -126,7 +125,7 @@ def _evaluation_out(row: EvaluationRow, guarantee: dict[str, Any], *, majority: 
         receipt=facts["receipt"],
         event=evaluation.plan.event.to_json(),
         ledger=facts["ledger"],
-        price=facts["price"] and PriceOut.model_validate(facts["price"]),
+        price=PriceOut.model_validate(facts["price"]),
         warnings=facts["warnings"],
         created_at=clock.to_text(row.created_at),
     )

@@ -51,12 +51,12 @@ def row_names(part: JobPart) -> tuple[Path, ...]:
 
 
 def cluster_of(installation: Installation, session: Session, row: JobRow) -> DaskCluster | None:
-    """The Dask cluster that reads the rows of a job: for forests that count codes, on private datasets whose declared,
+    """The Dask cluster that reads the rows of a job: for forests that count codes, on datasets whose declared,
     public size is at least that of the setting.
     """
     from app.forests import catalogue  # loaded with the kinds of jobs
 
-    if row.kind != "train" or row.algorithm is None or catalogue.is_reference(row.algorithm):
+    if row.kind != "train" or row.algorithm is None:
         return None
     if catalogue.algorithm(row.algorithm).reads_values:
         return None

@@ -25,25 +25,22 @@ class TaskNotPaid(GrovekeeperError):
 def require_paid(session: Session, row: JobRow) -> None:
     """Compares every part of a job with its reservation, and recomputes the event of a forest and the loss of events.
 
-    A part without a reservation reads a dataset that was declared public. Runs in the transaction that charges the job,
+    Runs in the transaction that charges the job,
     so a job with a changed queue row or a wrongly priced event reads no private row. What the job draws is held to the
     event while it is drawn (:mod:`app.forests.noise.paid`).
 
     Raises:
-        TaskNotPaid: a part has another event, scope, price or account than its reservation, or an event that costs one
-            privacy unit more than the reserved amount; the parameters of a forest cost another event; a part without a
-            reservation reads a private dataset; or a reservation has no part.
+        TaskNotPaid: a part has no reservation, or another event, scope, price or account than its reservation, or an
+            event that costs one privacy unit more than the reserved amount; the parameters of a forest cost another
+            event; or a reservation has no part.
     """
     reservations = {reservation.id: reservation for reservation in ledger.reservations_of_job(session, row.id)}
-    named = [part.reservation_id for part in row.parts if part.reservation_id is not None]
+    named = [part.reservation_id for part in row.parts]
     if reservations.keys() != set(named) or len(reservations) != len(named):
         raise TaskNotPaid
     for part, event in zip(row.parts, output_facts.events_of(row), strict=True):
-        if part.reservation_id is not None:
-            _require_paid(session, reservations[part.reservation_id], part, event=event)
-        elif not catalog.find(session, part.dataset).is_public:
-            raise TaskNotPaid
-    if row.kind == "train" and named:
+        _require_paid(session, reservations[part.reservation_id], part, event=event)
+    if row.kind == "train":
         _require_priced(row.task["work"]["plan"], catalog.find(session, row.dataset_id).schema)
 
 
@@ -61,7 +58,6 @@ def _require_paid(session: Session, reservation: ReservationRow, part: JobPart, 
     limit = statements.highest_cap(session, part.dataset)
     is_same = (
         reservation.account_id == part.dataset
-        and part.price is not None
         and part.price["accountant"] == limit.accountant
         and reservation.amount == output_facts.steps_of(part.price)
         and reservation.event == event

@@ -177,8 +177,7 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
         if row.charged_at is not None:
             raise LeaseLost  # a charged job is never run twice
         require_paid(session, row)
-        if any(part.reservation_id is not None for part in row.parts):
-            ledger.charge_job(session, row.id, actor=WORKER)
+        ledger.charge_job(session, row.id, actor=WORKER)
         row.charged_at = at = installation.database.now(session)
         _require_open(session, row, at=at)
         notices.job_changed(session, row, notices.JOB_STARTED, at=at)

@@ -60,8 +60,6 @@ def infer(
     head: dict[str, Any] = {"model_name": name, "model_version": model.id}
     if request.id is not None:
         head["id"] = request.id
-    if predicted.privacy == "none":
-        head["parameters"] = {"privacy": "none"}
     return _answer(head, predicted, _wanted(request))
 
 

@@ -55,7 +55,7 @@ def accepted(session: Session, row: JobRow, *, at: datetime) -> None:
     if row.state == JobState.QUEUED:
         _tell_of_job(session, row, JOB_QUEUED, listeners, at=at)
     if watch_budgets:
-        budgets_changed(session, {part.dataset for part in row.parts if part.reservation_id is not None}, at=at)
+        budgets_changed(session, {part.dataset for part in row.parts}, at=at)
 
 
 def _tell_of_job(session: Session, row: JobRow, event: str, listeners: Sequence[WebhookRow], *, at: datetime) -> None:

@@ -11,7 +11,6 @@ from app.datasets import catalog
 from app.jobs.tables import JobRow
 from app.privacy import accountants, events, receipts
 from app.privacy.guarantees import Output
-from app.services import no_privacy
 from app.services.guarantees import of_charged
 
 
@@ -27,17 +26,10 @@ def of_job(session: Session, row: JobRow, *, output: Output) -> dict[str, Any]:
 
 
 def of_part(session: Session, row: JobRow, position: int, *, output: Output) -> dict[str, Any]:
-    """The facts of one part of a job, on the account that pays for it, if the dataset is not public."""
+    """The facts of one part of a job, on the account that pays for it."""
     part, event = row.parts[position], events_of(row)[position]
     dataset = catalog.find(session, part.dataset)
     facts = {"dataset": dataset.id, "dataset_name": dataset.name, "price": part.price}
-    if part.reservation_id is None or part.price is None:
-        read = events.from_json(event)
-        stated = {
-            "guarantee": no_privacy.guarantee(read, price=part.price),
-            "receipt": no_privacy.receipt(read, price=part.price),
-        }
-        return {**facts, **stated, "privacy": part.privacy, "ledger": None}
     accountant = part.price["accountant"]
     return {
         **facts,
@@ -75,8 +67,7 @@ def _charged(row: JobRow, dataset_id: str) -> int:
 
     The scopes of two parts of one dataset are disjoint, so a row is in one part at most (docs/proofs/sspe-1.md).
     """
-    prices = [part.price for part in row.parts if part.dataset == dataset_id]
-    return max(steps_of(price) for price in prices if price is not None)
+    return max(steps_of(part.price) for part in row.parts if part.dataset == dataset_id)
 
 
 def steps_of(price: Mapping[str, Any]) -> int:

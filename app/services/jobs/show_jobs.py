@@ -84,7 +84,7 @@ def job_out(row: JobRow) -> JobOut:
             "submitted_by": row.submitted_by,
             "state": row.state,
             "reason": row.reason,
-            "charged": row.charged_at is not None and any(part.reservation_id is not None for part in row.parts),
+            "charged": row.charged_at is not None,
             "preparing": row.state == JobState.RUNNING and row.trees_done == PREPARING,
             "progress": 1.0 if row.state == JobState.SUCCEEDED else min(trees_done / max(row.n_trees, 1), 1.0),
             "trees_done": trees_done,

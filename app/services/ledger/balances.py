@@ -70,27 +70,13 @@ def find_account(session: Session, principal: Principal, reference: str, roles: 
     """Finds the account of a dataset (id or name) or population (id), and checks the caller's role on it.
 
     Raises:
-        NotFound: no such account, or it is not visible to this key; the error does not say which. A public dataset has
-            no account.
+        NotFound: no such account, or it is not visible to this key; the error does not say which.
         RoleMissing: the key may see the account, but has none of these roles.
     """
     try:
         return Account(_holder(session, principal, reference, roles))
     except NotFound:
         raise NotFound("account") from None
-
-
-def dataset_with_account(session: Session, principal: Principal, reference: str, roles: Set[Role]) -> Dataset:
-    """Finds a dataset that has an account, and checks the caller's role on it.
-
-    Raises:
-        NotFound: no such dataset, it is not visible to this key, or it is public.
-        RoleMissing: the key may see the dataset, but has none of these roles.
-    """
-    dataset = authorized_dataset(session, principal, reference, roles)
-    if dataset.is_public:
-        raise NotFound("account")
-    return dataset
 
 
 def visible_population(session: Session, principal: Principal, reference: str) -> PopulationRow:
@@ -114,7 +100,7 @@ def sees_all_populations(principal: Principal) -> bool:
 def _holder(session: Session, principal: Principal, reference: str, roles: Set[Role]) -> Dataset | PopulationRow:
     population = populations.with_id(session, reference)
     if population is None:
-        return dataset_with_account(session, principal, reference, roles)
+        return authorized_dataset(session, principal, reference, roles)
     _check(principal, population, roles)
     return population
 
@@ -137,7 +123,7 @@ def list_balances(installation: Installation, principal: Principal, page: PageRe
             raise RoleMissing(sorted(role.value for role in SEE_LEDGER))
         shown, following = page_of(
             page,
-            lambda limit: catalog.page(session, ids=visible, after=page.cursor, limit=limit, with_account=True),
+            lambda limit: catalog.page(session, ids=visible, after=page.cursor, limit=limit),
             lambda dataset: dataset.id,
             lambda dataset: dataset.weight,
         )

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import ATTEST, SEE_RESERVATIONS, Principal
 from app.core import amounts
-from app.core.errors import AccountantMismatch, InvalidRequest, NotFound
+from app.core.errors import AccountantMismatch, InvalidRequest
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.ledger import external, rules, statements
@@ -24,10 +24,10 @@ from app.privacy.composition import Scope
 from app.privacy.declared import DeclaredLoss
 from app.privacy.events import Event, NoBoundInUnit, UnknownPrivacyEvent
 from app.privacy.guarantees import odds_of_charge
+from app.services.authorization import authorized_dataset
 from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
 from app.services.jobs import notices
-from app.services.ledger.balances import dataset_with_account
 from app.services.pages import PageRequest, page_of
 from app.services.spending.spend import spending
 from app.wire.ledger import DeclaredLossIn, ExternalIn, ExternalPrice, ExternalQuote, ReservationList, ReservationOut
@@ -236,7 +236,7 @@ def quote_external(installation: Installation, principal: Principal, reference: 
         AccountantMismatch: no bound is proved in the account's unit.
     """
     with installation.database.read() as session:
-        dataset = dataset_with_account(session, principal, reference, ATTEST).living()
+        dataset = authorized_dataset(session, principal, reference, ATTEST).living()
         charge = price_external(session, principal, dataset, body)
     return ExternalQuote(
         dataset=dataset.id,
@@ -269,8 +269,6 @@ def charge_external(
     with spending(installation, caller, request) as spend:
         [asked] = spend.authorize([reference], ATTEST)
         dataset, session = asked.dataset, spend.session
-        if dataset.is_public:
-            raise NotFound("account")
         if (earlier := spend.lock(route=f"POST /ledger/{dataset.id}/reservations")) is not None:
             return earlier
         charge = price_external(session, spend.principal, dataset, body)
@@ -292,7 +290,7 @@ def list_reservations(
         RoleMissing: the key neither attests on the dataset nor reads its ledger.
     """
     with installation.database.read() as session:
-        dataset = dataset_with_account(session, principal, reference, SEE_RESERVATIONS)
+        dataset = authorized_dataset(session, principal, reference, SEE_RESERVATIONS)
         shown, following = page_of(
             page, lambda limit: external.page(session, dataset.id, after=page.cursor, limit=limit), lambda row: row.id
         )
@@ -309,7 +307,7 @@ def show_reservation(
         RoleMissing: the key neither attests on the dataset nor reads its ledger.
     """
     with installation.database.read() as session:
-        dataset = dataset_with_account(session, principal, reference, SEE_RESERVATIONS)
+        dataset = authorized_dataset(session, principal, reference, SEE_RESERVATIONS)
         return _reservation_out(session, dataset, external.find(session, dataset.id, reservation_id))
 
 

@@ -12,9 +12,10 @@ from app.ledger import running_balance, statements
 from app.ledger.entries import EntryKind
 from app.ledger.running_balance import EntryFilter
 from app.privacy.composition import Cell
+from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import charged_jobs
-from app.services.ledger.balances import cell_out, dataset_with_account
+from app.services.ledger.balances import cell_out
 from app.wire.ledger import CellOut, ChargedJob
 
 
@@ -71,7 +72,7 @@ def list_charges(installation: Installation, principal: Principal, reference: st
         RoleMissing: the key may not read the ledger.
     """
     with installation.database.read() as session:
-        dataset_id = dataset_with_account(session, principal, reference, SEE_LEDGER).id
+        dataset_id = authorized_dataset(session, principal, reference, SEE_LEDGER).id
         balance = statements.balance(session, dataset_id)
         size, limit = statements.size(session, dataset_id), limits.MAX_SHOWN_CHARGES
         chosen = EntryFilter(kinds=[EntryKind.CHARGE])
@@ -120,7 +121,7 @@ def show_pairs(
         InvalidRequest: not two partitions of the dataset, or they have too many pairs.
     """
     with installation.database.read() as session:
-        dataset = dataset_with_account(session, principal, reference, SEE_BALANCE)
+        dataset = authorized_dataset(session, principal, reference, SEE_BALANCE)
         detail = statements.detail(session, dataset.id)
         if first == second or not {first, second} <= set(detail.cells):
             raise InvalidRequest.at("/pair", "unknown-partition")

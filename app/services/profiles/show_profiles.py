@@ -52,10 +52,9 @@ def _summary(row: ProfileRow) -> ProfileSummary:
         name=row.name,
         dataset=row.dataset_id,
         dataset_name=row.dataset_name,
-        privacy=row.body.get("privacy", "differential"),
         scope=row.body["scope"],
         epochs=row.body["epochs"],
-        price=row.body["price"] and PriceOut.model_validate(row.body["price"]),
+        price=PriceOut.model_validate(row.body["price"]),
         created_at=clock.to_text(row.created_at),
     )
 

@@ -27,13 +27,13 @@ class Asked:
     Attributes:
         dataset: the dataset.
         uploads: ids of its uploads, in order.
-        accountant: of its account; ``None`` where the dataset is public.
+        accountant: of its account.
         delta: the δ of its account; ``None`` on accounts without a δ.
     """
 
     dataset: catalog.Dataset
     uploads: Sequence[str]
-    accountant: str | None
+    accountant: str
     delta: Fraction | None
 
     def expected_rows(self, scope: Scope) -> int | None:

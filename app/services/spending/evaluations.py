@@ -11,7 +11,6 @@ from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import SEE_MODEL, TRAIN, Principal
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound
 from app.forests.contract.facts import PublicFacts
-from app.forests.data.schema import Schema
 from app.forests.evaluation import price
 from app.forests.evaluation.price import EvaluationPlan
 from app.forests.planning import public_facts
@@ -22,7 +21,7 @@ from app.services.authorization import present
 from app.services.installation import Installation
 from app.services.model_addresses import addressed_model
 from app.services.spending.asked import Asked, read_asked
-from app.services.spending.price import PricedPart, ReadPart, UnpricedPart, price_part, read_part
+from app.services.spending.price import PricedPart, price_part
 from app.services.spending.quotes import quote_parts
 from app.services.spending.spend import Job, spending
 from app.wire.evaluations import EvaluationIn, EvaluationQuoteOut, SelectionIn
@@ -44,7 +43,7 @@ class PlannedEvaluation:
     """
 
     plan: EvaluationPlan
-    part: PricedPart | UnpricedPart
+    part: PricedPart
     warnings: list[str]
 
 
@@ -145,20 +144,11 @@ def _plan_evaluation(
     return PlannedEvaluation(plan, part, warnings)
 
 
-def _planned_part(asked: Asked, body: EvaluationIn | SelectionIn) -> tuple[EvaluationPlan, PricedPart | UnpricedPart]:
-    """The releases and the part: exact without an ε on a public dataset, noisy otherwise."""
-    schema = asked.dataset.schema
-    if asked.dataset.is_public and body.epsilon is None:
-        return _exact_plan(body, schema), read_part(asked, body)
+def _planned_part(asked: Asked, body: EvaluationIn | SelectionIn) -> tuple[EvaluationPlan, PricedPart]:
+    """The releases and the part that pays for them."""
     part = price_part(asked, body)
-    plan = _plan(body, public_facts(part.account_request, schema, Adjacency.ADD_REMOVE_ONE))
+    plan = _plan(body, public_facts(part.account_request, asked.dataset.schema, Adjacency.ADD_REMOVE_ONE))
     return plan, part.paying_for(plan.event)
-
-
-def _exact_plan(body: EvaluationIn | SelectionIn, schema: Schema) -> EvaluationPlan:
-    if isinstance(body, SelectionIn):
-        return price.plan_exact_best(len(body.models), schema, winner_accuracy=body.winner_accuracy)
-    return price.plan_exact_tables(body.metrics, schema, score_bins=body.score_bins)
 
 
 def _plan(body: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPlan:
@@ -167,7 +157,7 @@ def _plan(body: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPla
     return price.plan_tables(body.metrics, facts, score_bins=body.score_bins)
 
 
-def _was_trained_on(session: Session, row: ModelRow, part: ReadPart) -> bool:
+def _was_trained_on(session: Session, row: ModelRow, part: PricedPart) -> bool:
     """Whether the scope shares a cell and an upload with rows that a model read; both scopes are public."""
     epochs = set(part.dataset.uploads_in(part.scope, part.asked.uploads))
     return any(

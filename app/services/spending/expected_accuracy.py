@@ -8,22 +8,18 @@ from fractions import Fraction
 from app.forests import catalogue
 from app.forests.expected_accuracy import DELTA, Band, Comparison, Run, runs
 from app.privacy import accountants
-from app.services.spending.price import PricedPart, UnpricedPart
+from app.services.spending.price import PricedPart
 from app.wire.training import ExpectedAccuracyOut, ExpectedAurocOut, RecoveredBandOut, RecoveredOut
 
 _STEPS_OF_A_LABEL = 2
 
 
-def expected_accuracy(
-    algorithm: str, parts: Sequence[PricedPart | UnpricedPart], *, rows: int | None
-) -> ExpectedAccuracyOut:
+def expected_accuracy(algorithm: str, parts: Sequence[PricedPart], *, rows: int | None) -> ExpectedAccuracyOut:
     """The recovered shares on similar public tables, or what the nearest measurement is.
 
     The size is the declared size or that of a released profile, never a count of rows.
     """
     part, *others = parts
-    if not isinstance(part, PricedPart):
-        return _unknown("Measured for private algorithms only.")
     if others:
         return _unknown(f"Not measured for jobs on two datasets of these sizes. {_nearest_run(algorithm, part)}")
     if rows is None:

@@ -1,22 +1,16 @@
-"""Prices a part of a job: its dataset, its scope, and its amount in the unit of the dataset's account.
-
-A part on a public dataset has no account: a private mechanism there has a price, which says how large its noise is and
-which nobody pays, and what runs without noise has none.
-"""
+"""Prices a part of a job: its dataset, its scope, and its amount in the unit of the dataset's account."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol
 
 from app.core import amounts
-from app.core.errors import DatasetPrivate, FieldProblem, InvalidRequest
 from app.datasets import catalog
 from app.privacy import accountants
-from app.privacy.accountants import pure
 from app.privacy.calibration import AccountRequest, price_of
 from app.privacy.composition import Scope
-from app.privacy.events import Event, NonPrivate
+from app.privacy.events import Event
 from app.services.declared_bounds import warnings_of
 from app.services.guarantees import of_large_amount
 from app.services.spending.asked import Asked
@@ -28,23 +22,16 @@ _LARGE_DELTA = (
 )
 
 
-Accountant: TypeAlias = Literal["pure", "zcdp", "gdp"]
-
-
 class SpendingBody(Protocol):
     """The fields of a request's body that :func:`price_part` reads."""
 
     @property
-    def epsilon(self) -> Fraction | None:
-        """The ε of the request; private datasets and private mechanisms need one."""
+    def epsilon(self) -> Fraction:
+        """The ε of the request."""
 
     @property
     def delta(self) -> Fraction | None:
         """The δ of the request, on accounts that take one."""
-
-    @property
-    def accountant(self) -> Accountant | None:
-        """The accountant in whose unit a private mechanism on a public dataset is sized."""
 
     @property
     def scope(self) -> Mapping[str, object]:
@@ -52,68 +39,36 @@ class SpendingBody(Protocol):
 
 
 @dataclass(frozen=True)
-class ReadPart:
-    """The rows that a part of a job reads. Everything in it follows from public facts.
+class RequestedPart:
+    """A part of a job before its work is planned. Everything in it follows from public facts.
 
     Attributes:
         asked: the dataset and its uploads.
         scope: the requested scope in normal form; acceptance adds the uploads that exist at that time.
         public_size: the declared order of magnitude of the rows in the scope; never a count.
+        accountant: name of the account's accountant.
+        amount: steps of the account's unit.
+        epsilon: the ε of the request.
+        delta: the δ of the request, or else of the account; ``None`` on accounts without a δ.
     """
 
     asked: Asked
     scope: Scope
     public_size: int | None
+    accountant: str
+    amount: int
+    epsilon: Fraction
+    delta: Fraction | None
 
     @property
     def dataset(self) -> catalog.Dataset:
-        """The dataset whose rows the part reads and whose account pays, unless the dataset is public."""
+        """The dataset whose rows the part reads and whose account pays."""
         return self.asked.dataset
 
     @property
     def charged_scope(self) -> Scope:
         """The scope that would be charged now."""
         return self.dataset.with_uploads(self.scope, self.asked.uploads)
-
-
-@dataclass(frozen=True)
-class UnpricedPart(ReadPart):
-    """A part on a public dataset whose work has no noise, ready to be quoted or accepted."""
-
-    def __post_init__(self) -> None:
-        assert self.dataset.is_public, "what has no price runs on public datasets only"
-
-    @property
-    def event(self) -> NonPrivate:
-        """No accountant has a bound on it."""
-        return NonPrivate()
-
-    @property
-    def price(self) -> None:
-        """Nothing is noisy."""
-        return None
-
-    @property
-    def warnings(self) -> list[str]:
-        """None: the request has no numbers."""
-        return []
-
-
-@dataclass(frozen=True)
-class RequestedPart(ReadPart):
-    """A part of a job before its work is planned.
-
-    Attributes:
-        accountant: name of the account's accountant; on a public dataset, of the request's.
-        amount: steps of the account's unit.
-        epsilon: the ε of the request.
-        delta: the δ of the request, or else of the account; ``None`` on accounts without a δ.
-    """
-
-    accountant: str
-    amount: int
-    epsilon: Fraction
-    delta: Fraction | None
 
     @property
     def price(self) -> PriceOut:
@@ -140,9 +95,7 @@ class RequestedPart(ReadPart):
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences about the requested numbers and the declaration; none where nobody is protected anyway."""
-        if self.dataset.is_public:
-            return []
+        """Sentences about the requested numbers and the declaration."""
         usual_delta = min(Fraction(1, 10**6), Fraction(1, 10 * max(self.dataset.row.public_size or 0, 1)))
         is_large = self.delta is not None and self.delta > usual_delta
         return [
@@ -167,43 +120,16 @@ def price_part(asked: Asked, body: SpendingBody) -> RequestedPart:
     """Reads the scope of a request and converts its (ε, δ) to an amount; the account's δ is the default.
 
     Raises:
-        InvalidRequest: scope, ε, δ or accountant break a rule.
+        InvalidRequest: scope, ε or δ break a rule.
     """
     scope = asked.dataset.read_scope(body.scope, asked.uploads)
-    if body.epsilon is None:
-        raise InvalidRequest.at("/epsilon", "required")
-    accountant, delta = _unit(asked, body)
+    delta = asked.delta if body.delta is None else body.delta
     return RequestedPart(
         asked=asked,
         scope=scope,
-        accountant=accountant,
-        amount=price_of(body.epsilon, accountant=accountant, delta=delta),
+        accountant=asked.accountant,
+        amount=price_of(body.epsilon, accountant=asked.accountant, delta=delta),
         epsilon=body.epsilon,
         delta=delta,
         public_size=asked.expected_rows(scope),
     )
-
-
-def read_part(asked: Asked, body: SpendingBody) -> UnpricedPart:
-    """Reads the scope of a request for work without noise, which only a public dataset admits.
-
-    Raises:
-        DatasetPrivate: the dataset is private.
-        InvalidRequest: the scope breaks a rule, or the request sizes noise.
-    """
-    if not asked.dataset.is_public:
-        raise DatasetPrivate(asked.dataset.id, asked.dataset.name)
-    given = [name for name in ("epsilon", "delta", "accountant") if getattr(body, name) is not None]
-    if given:
-        raise InvalidRequest([FieldProblem(f"/{name}", "not-without-privacy") for name in given])
-    scope = asked.dataset.read_scope(body.scope, asked.uploads)
-    return UnpricedPart(asked, scope, asked.expected_rows(scope))
-
-
-def _unit(asked: Asked, body: SpendingBody) -> tuple[str, Fraction | None]:
-    """The accountant and the δ that size the noise: those of the account, or of the request on a public dataset."""
-    if asked.accountant is None:
-        return body.accountant or pure.NAME, body.delta
-    if body.accountant is not None:
-        raise InvalidRequest.at("/accountant", "only-for-public-datasets")
-    return asked.accountant, asked.delta if body.delta is None else body.delta

@@ -11,8 +11,7 @@ from app.core import amounts
 from app.ledger import rules, statements
 from app.ledger.admission import Request
 from app.privacy import accountants, guarantees, receipts
-from app.services import no_privacy
-from app.services.spending.price import PricedPart, UnpricedPart
+from app.services.spending.price import PricedPart
 
 _BOUNDED = (
     "The remaining budget is a lower bound: the scopes of this dataset's jobs overlap in too many ways to compute "
@@ -56,8 +55,11 @@ class PartQuote:
         """The fields of every quote, which ``AccountPlanOut`` defines."""
         part, unit = self.part, accountants.by_name(self.part.accountant)
         return {
-            **_of_part(part),
-            "privacy": "differential",
+            "dataset": part.dataset.id,
+            "dataset_name": part.dataset.name,
+            "scope": {name: list(cells) for name, cells in part.scope.items()},
+            "price": part.price,
+            "event": part.event.to_json(),
             "odds": guarantees.odds_of_charge(part.accountant, part.amount, part.dataset.adjacency),
             "receipt": receipts.in_words(
                 part.event,
@@ -76,55 +78,8 @@ class PartQuote:
         }
 
 
-@dataclass(frozen=True)
-class FreeQuote:
-    """A part on a public dataset: nothing is charged, nothing is protected."""
-
-    part: PricedPart | UnpricedPart
-
-    @property
-    def warnings(self) -> list[str]:
-        """The sentence that nothing is protected."""
-        return [no_privacy.SENTENCE]
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The fields of every quote, which ``AccountPlanOut`` defines."""
-        price = None if self.part.price is None else self.part.price.model_dump()
-        absent = ("odds", "cap", "remaining", "largest_that_fits", "left_afterwards", "limited_by", "population")
-        return {
-            **_of_part(self.part),
-            **dict.fromkeys(absent),
-            "privacy": "none",
-            "receipt": no_privacy.receipt(self.part.event, price=price),
-            "fits": True,
-            "needs_approval": False,
-        }
-
-
-def _of_part(part: PricedPart | UnpricedPart) -> dict[str, Any]:
-    return {
-        "dataset": part.dataset.id,
-        "dataset_name": part.dataset.name,
-        "scope": {name: list(cells) for name, cells in part.scope.items()},
-        "price": part.price,
-        "event": part.event.to_json(),
-    }
-
-
-def quote_parts(
-    session: Session, principal: Principal, parts: Sequence[PricedPart | UnpricedPart]
-) -> list[PartQuote | FreeQuote]:
-    """Quotes a job's parts for a key. The datasets of a job are all private or all public."""
-    paying = [part for part in parts if isinstance(part, PricedPart) and not part.dataset.is_public]
-    if not paying:
-        return [FreeQuote(part) for part in parts]
-    assert len(paying) == len(parts), "the datasets of one job have one visibility"
-    return [*_paying_quotes(session, principal, paying)]
-
-
-def _paying_quotes(session: Session, principal: Principal, parts: Sequence[PricedPart]) -> list[PartQuote]:
-    """Datasets of one population share its cap, so all parts are judged together."""
+def quote_parts(session: Session, principal: Principal, parts: Sequence[PricedPart]) -> list[PartQuote]:
+    """Quotes a job's parts for a key. Datasets of one population share its cap, so all parts are judged together."""
     requests = [Request(part.dataset.id, part.amount, part.charged_scope) for part in parts]
     balances = statements.balances_of_job(session, requests)
     allowances = rules.allowances(session, {part.dataset.id for part in parts}, principal.key_id)

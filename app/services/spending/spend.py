@@ -39,7 +39,7 @@ from app.services.authorization import present
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.spending.asked import Asked, read_asked
-from app.services.spending.price import PricedPart, UnpricedPart
+from app.services.spending.price import PricedPart
 from app.webhooks import outbox
 from app.wire.training import TrainOut
 
@@ -53,8 +53,7 @@ class Job:
     Attributes:
         kind: ``train``, ``profile`` or ``evaluation``.
         dataset: the dataset whose grants govern the job and its output.
-        parts: the rows that are read, with their prices, in the order in which ``work`` names the parts; parts on
-            public datasets pay nothing.
+        parts: the rows that are read, with their prices, in the order in which ``work`` names the parts.
         work: the child's instructions besides rows and schemas, in JSON form.
         name: the client's name for the output.
         purpose: the reason that the submitter states, which every entry of the job repeats.
@@ -64,7 +63,7 @@ class Job:
 
     kind: str
     dataset: catalog.Dataset
-    parts: Sequence[PricedPart | UnpricedPart]
+    parts: Sequence[PricedPart]
     work: dict[str, Any]
     name: str | None = None
     purpose: str | None = None
@@ -198,13 +197,11 @@ class Spending:
             raise TooManyRequests("unfinished jobs of this key", retry_after_s=limits.FULL_QUEUE_RETRY_S)
         job_id, key_id = ids.new(ids.JOB), self.principal.key_id
         parts = [replace(part, scope=part.charged_scope) for part in job.parts]
-        paying = [part for part in parts if isinstance(part, PricedPart) and not part.dataset.is_public]
-        new_reservations = [_reservation(job, part, job_id=job_id) for part in paying]
+        new_reservations = [_reservation(job, part, job_id=job_id) for part in parts]
         judged = reservations.judge(self.session, new_reservations, actor=key_id)
         if judged.excess:
             self._require_few_waiting()
-        reservation_ids = iter(judged.reservation_ids)
-        stored = [_stored(part, next(reservation_ids) if part in paying else None) for part in parts]
+        stored = [_stored(*pair) for pair in zip(parts, judged.reservation_ids, strict=True)]
         row = _row(job, job_id, stored, JobState.WAITING if judged.excess else JobState.QUEUED, submitted_by=key_id)
         accepted = TrainOut.model_validate({"job_id": job_id, "state": row.state, **part_fields(stored)})
         answer = self.store(Answer.of(202, accepted, location=f"/jobs/{job_id}"))
@@ -280,14 +277,14 @@ def _reservation(job: Job, part: PricedPart, *, job_id: str) -> NewReservation:
     )
 
 
-def _stored(part: PricedPart | UnpricedPart, reservation_id: str | None) -> JobPart:
+def _stored(part: PricedPart, reservation_id: str) -> JobPart:
     """The part as the job's row stores it: the worker reads exactly the uploads and cells that exist now."""
     return JobPart(
         dataset=part.dataset.id,
         dataset_name=part.dataset.name,
         scope={name: list(cells) for name, cells in part.scope.items()},
         epochs=part.dataset.uploads_in(part.scope, part.asked.uploads),
-        price=None if part.price is None else part.price.model_dump(),
+        price=part.price.model_dump(),
         reservation_id=reservation_id,
     )
 

@@ -13,7 +13,7 @@ from app.datasets import catalog
 from app.forests import catalogue
 from app.forests.bins.reused_profile import ReusedProfile
 from app.forests.contract.plan import Plan
-from app.forests.planning import PlanRequest, plan, plan_reference
+from app.forests.planning import PlanRequest, plan
 from app.forests.profile.read import Profile
 from app.privacy import guarantees
 from app.privacy.composition import Scope, are_disjoint
@@ -22,7 +22,7 @@ from app.registry.tables import ProfileRow
 from app.services.installation import Installation
 from app.services.spending.asked import Asked, read_asked
 from app.services.spending.expected_accuracy import expected_accuracy
-from app.services.spending.price import PricedPart, RequestedPart, UnpricedPart, price_part, read_part
+from app.services.spending.price import PricedPart, RequestedPart, price_part
 from app.services.spending.profiles import released
 from app.services.spending.quotes import quote_parts
 from app.services.spending.spend import Job, spending
@@ -70,7 +70,7 @@ class PlannedTraining:
     """
 
     plan: Plan
-    parts: tuple[PricedPart | UnpricedPart, ...]
+    parts: tuple[PricedPart, ...]
     profile: ReusedProfileOut | None
 
 
@@ -88,8 +88,7 @@ def show_plan(installation: Installation, principal: Principal, body: PlanIn) ->
     for quote in unlabelled:
         warnings += [sentence for sentence in quote.warnings if sentence not in warnings]
         is_one_dataset = labelled.part.dataset.id == quote.part.dataset.id
-        if not quote.part.dataset.is_public:
-            warnings.append(guarantees.of_two_parts(is_one_dataset=is_one_dataset))
+        warnings.append(guarantees.of_two_parts(is_one_dataset=is_one_dataset))
     return PlanOut(
         **labelled.fields,
         algorithm=planned.plan.algorithm,
@@ -109,8 +108,6 @@ def datasets_of(body: PlanIn) -> list[str]:
 
 def plan_training(session: Session, principal: Principal, asked: Sequence[Asked], body: PlanIn) -> PlannedTraining:
     """Plans the job and prices its parts. Every account's facts come from ``asked``."""
-    if catalogue.is_reference(body.algorithm):
-        return _plan_reference(asked[0], body)
     labelled, *unlabelled = _requested_parts(asked, body)
     profile = reuse(session, principal, labelled.dataset, body.profile)
     size = labelled.public_size
@@ -133,15 +130,6 @@ def plan_training(session: Session, principal: Principal, asked: Sequence[Asked]
     return PlannedTraining(planned, tuple(parts), reused)
 
 
-def _plan_reference(asked: Asked, body: PlanIn) -> PlannedTraining:
-    part = read_part(asked, body)
-    for name in ("profile", "unlabelled"):
-        if getattr(body, name) is not None:
-            raise InvalidRequest.at(f"/{name}", "not-for-this-algorithm")
-    planned = plan_reference(body.algorithm, body.parameters)
-    return PlannedTraining(planned, (part,), None)
-
-
 def _requested_parts(asked: Sequence[Asked], body: PlanIn) -> list[RequestedPart]:
     parts = [price_part(asked[0], body)]
     if body.unlabelled is not None:
@@ -160,8 +148,6 @@ def _require_fitting(labelled: RequestedPart, part: RequestedPart) -> None:
     Raises:
         InvalidRequest: the second dataset has other features, or a row can be in both parts.
     """
-    if part.dataset.is_public is not labelled.dataset.is_public:
-        raise InvalidRequest.at(f"{SECOND_PART}/dataset", "other-visibility")
     if not part.dataset.schema.has_features_of(labelled.dataset.schema):
         raise InvalidRequest.at(f"{SECOND_PART}/dataset", "other-features")
     if part.dataset.id == labelled.dataset.id and not are_disjoint(labelled.scope, part.scope):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
-from app.datasets import private_rows, public_rows
+from app.datasets import private_rows
 from app.forests import artifacts, catalogue, only_answer, planning
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
@@ -28,15 +28,12 @@ def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
     """Reads the rows of every part, grows the priced forest and writes the artifact to the task's folder.
 
     One call is one release, paid for by the job's charge. A second call would be a second release, so a job that breaks
-    after its charge fails and stays charged. An algorithm without privacy reads the rows of public datasets only.
+    after its charge fails and stays charged.
     """
     schema = Schema.from_json(task.parts[0].schema)
     plan = planning.read(task.work["plan"])
-    if plan.is_reference:
-        forest = _grow_reference(plan, schema, task.parts, on_tree_done=on_tree_done)
-    else:
-        with ExitStack() as stack:
-            forest = _grow_private(plan, schema, task.parts, _reader(task, stack), on_tree_done=on_tree_done)
+    with ExitStack() as stack:
+        forest = _grow(plan, schema, task.parts, _reader(task, stack), on_tree_done=on_tree_done)
     expected_rows = task.metadata.get("expected_rows")
     judged = {"only_answer": only_answer.stated(forest, schema, expected_rows)}  # post-processing, for cards and quotes
     # Not the task's schema: the database stores its 1e18 as an integer, which RFC 8785 refuses.
@@ -44,19 +41,7 @@ def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
     task.write_output(data)
 
 
-def _grow_reference(
-    plan: Plan, schema: Schema, parts: Sequence[PartRows], *, on_tree_done: Callable[[], None]
-) -> Forest:
-    from app.forests import grow_references  # compiled loops that no private job needs
-
-    [part] = parts
-    rows = public_rows.read(
-        part.files, schema=schema, partitions=Partitions.from_json(part.partitions), scope=part.scope
-    )
-    return grow_references.grow(plan, schema, rows, on_tree_done=on_tree_done)
-
-
-def _grow_private(
+def _grow(
     plan: Plan, schema: Schema, parts: Sequence[PartRows], read: ReadRows, *, on_tree_done: Callable[[], None]
 ) -> Forest:
     labelled, *unlabelled = parts

@@ -13,7 +13,6 @@ from app.jobs.tables import JobRow
 from app.privacy import guarantees
 from app.registry import models, profiles
 from app.registry.tables import ModelRow, ProfileRow
-from app.services import no_privacy
 from app.services.installation import Installation
 from app.services.jobs import output_facts
 from app.services.jobs.kind import OutputInvalid
@@ -31,7 +30,6 @@ class StoredArtifact:
         """See :class:`app.services.jobs.kind.Output`."""
         model = ModelRow(
             **output_facts.identity(row, prefix=ids.MODEL),
-            privacy=row.parts[0].privacy,
             algorithm=row.algorithm,
             digest=self.digest,
             size_bytes=self.size_bytes,
@@ -70,9 +68,7 @@ class TrainKind:
             is_one_dataset = labelled.dataset == unlabelled.dataset
             facts["unlabelled"] = {
                 **output_facts.of_part(session, row, 1, output="model"),
-                "persons_in_both": no_privacy.SENTENCE
-                if unlabelled.reservation_id is None
-                else guarantees.of_two_parts(is_one_dataset=is_one_dataset),
+                "persons_in_both": guarantees.of_two_parts(is_one_dataset=is_one_dataset),
             }
         return facts
 

@@ -47,8 +47,6 @@ def create_webhook(
     with acting(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         dataset = catalog.locked(session, dataset.id).living()
-        if dataset.is_public and body.threshold is not None:
-            raise InvalidRequest.at("/threshold", "no-account")
         at = installation.database.now(session)
         row = WebhookRow(
             id=ids.new(ids.WEBHOOK),

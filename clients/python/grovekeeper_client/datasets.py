@@ -18,7 +18,6 @@ class TrainingOptions(TypedDict, total=False):
 
     Attributes:
         delta: δ; default the δ of the account, if it has one.
-        accountant: on a public dataset, the unit in which a private algorithm's noise is sized; default ``pure``.
         parameters: of the algorithm, by name; default the public rules.
         scope: cells to train on, such as ``{"shard": [0, 1]}``; default all.
         profile: id of a profile to reuse at no privacy cost.
@@ -26,7 +25,6 @@ class TrainingOptions(TypedDict, total=False):
     """
 
     delta: Amount
-    accountant: str
     parameters: Mapping[str, Any]
     scope: Mapping[str, Any]
     profile: str
@@ -141,14 +139,12 @@ class Dataset:
         listed = self._client.entry_list(self.id)
         return [Entry.from_json(entry, listed["jobs"].get(entry["job_id"])) for entry in listed["entries"]]
 
-    def plan(
-        self, algorithm: str = "auto", *, epsilon: Amount | None = None, **options: Unpack[TrainingOptions]
-    ) -> Quote:
+    def plan(self, algorithm: str = "auto", *, epsilon: Amount, **options: Unpack[TrainingOptions]) -> Quote:
         """The price of a training job. Reads no row and costs nothing.
 
         Args:
             algorithm: slug, such as ``rpf``; ``auto`` chooses.
-            epsilon: ε of the job. Text and ``Decimal`` are exact. ``None`` for algorithms without privacy.
+            epsilon: ε of the job. Text and ``Decimal`` are exact.
             options: see :class:`TrainingOptions`.
         """
         return Quote.from_json(self._client.plan(self._training(algorithm, epsilon, options)))
@@ -157,7 +153,7 @@ class Dataset:
         self,
         algorithm: str = "auto",
         *,
-        epsilon: Amount | None = None,
+        epsilon: Amount,
         name: str | None = None,
         purpose: str | None = None,
         idempotency_key: str | None = None,
@@ -169,7 +165,7 @@ class Dataset:
 
         Args:
             algorithm: slug, such as ``rpf``; ``auto`` chooses.
-            epsilon: ε of the job. Text and ``Decimal`` are exact. ``None`` for algorithms without privacy.
+            epsilon: ε of the job. Text and ``Decimal`` are exact.
             name: a name for the model.
             purpose: the reason for the job, which auditors read in the ledger, for good.
             idempotency_key: the key of an earlier attempt, whose job is then returned.
@@ -215,7 +211,7 @@ class Dataset:
             erased = self._client.erase_upload(self.id, upload)
             return {"erased": erased, "stored": self._client.upload_rows(self.id, file, accept_unknown=accept_unknown)}
 
-    def _training(self, algorithm: str, epsilon: Amount | None, options: TrainingOptions) -> dict[str, Any]:
+    def _training(self, algorithm: str, epsilon: Amount, options: TrainingOptions) -> dict[str, Any]:
         body = {"dataset": self.id, "algorithm": algorithm, "epsilon": epsilon, **options}
         return _exact({name: value for name, value in body.items() if value is not None})
 

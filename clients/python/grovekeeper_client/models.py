@@ -39,21 +39,21 @@ class Quote:
     """What a job would cost. A quote reads no row and costs nothing.
 
     Attributes:
-        price: exact price; ``None`` where a public dataset is read without noise.
+        price: exact price.
         fits: whether the account covers the price now.
-        largest_that_fits: the largest ε that the account covers for this request; ``None`` on a public dataset.
+        largest_that_fits: the largest ε that the account covers for this request.
         odds: the largest probability that somebody who knows every other row guesses one change right, given all
-            earlier outputs; by change: ``add_remove`` and ``replace_one``, or ``label``. ``None`` on a public dataset.
+            earlier outputs; by change: ``add_remove`` and ``replace_one``, or ``label``.
         why: the reason for the algorithm, if ``auto`` chose it.
         receipt: each draw that the job would make, and why they cost no more than the price.
         warnings: sentences.
         answer: the whole answer of the service.
     """
 
-    price: Price | None
+    price: Price
     fits: bool
-    largest_that_fits: Decimal | None
-    odds: Mapping[str, float] | None
+    largest_that_fits: Decimal
+    odds: Mapping[str, float]
     why: str | None
     receipt: str = field(repr=False)
     warnings: tuple[str, ...]
@@ -62,12 +62,11 @@ class Quote:
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> Self:
         """Reads the answer to a request for a quote."""
-        largest, odds = answer["largest_that_fits"], answer["odds"]
         return cls(
-            price=None if answer["price"] is None else Price.from_json(answer["price"]),
+            price=Price.from_json(answer["price"]),
             fits=answer["fits"] and (answer.get("unlabelled") is None or answer["unlabelled"]["fits"]),
-            largest_that_fits=None if largest is None else Decimal(largest),
-            odds=None if odds is None else {change: float(chance) for change, chance in odds.items()},
+            largest_that_fits=Decimal(answer["largest_that_fits"]),
+            odds={change: float(chance) for change, chance in answer["odds"].items()},
             why=answer.get("why"),
             receipt=answer["receipt"],
             warnings=tuple(answer["warnings"]),
@@ -179,17 +178,17 @@ class Model:
         """Lists of ``classes``, ``labels`` and ``probabilities`` for rows of any kind; see :meth:`predict`."""
         return self._answer(row_kinds.read(rows, self.card["schema"]), read_out)
 
-    def quote_evaluation(self, epsilon: Amount | None = None, **options: Unpack[EvaluationOptions]) -> Quote:
+    def quote_evaluation(self, epsilon: Amount, **options: Unpack[EvaluationOptions]) -> Quote:
         """The price of an evaluation; costs nothing."""
         return Quote.from_json(self._client.quote_evaluation(self.id, _evaluation(epsilon, options)))
 
     def evaluate(
-        self, epsilon: Amount | None = None, *, idempotency_key: str | None = None, **options: Unpack[EvaluationOptions]
+        self, epsilon: Amount, *, idempotency_key: str | None = None, **options: Unpack[EvaluationOptions]
     ) -> Job[Evaluation]:
         """Evaluates the model privately. Evaluate on held-out cells, whose rows alone pay.
 
         Args:
-            epsilon: ε of the evaluation; ``None`` for an exact one on a public dataset.
+            epsilon: ε of the evaluation.
             idempotency_key: the key of an earlier attempt, whose job is then returned.
             options: see :class:`EvaluationOptions`.
 
@@ -220,7 +219,7 @@ def evaluation_of(client: Client, job: Mapping[str, Any]) -> Evaluation:
     return Evaluation.from_json(client.evaluation(job["evaluation_id"]))
 
 
-def _evaluation(epsilon: Amount | None, options: EvaluationOptions) -> dict[str, Any]:
+def _evaluation(epsilon: Amount, options: EvaluationOptions) -> dict[str, Any]:
     body = plain({name: value for name, value in options.items() if value is not None and name != "delta"})
     delta = options.get("delta")
     amounts = {"epsilon": epsilon, "delta": delta}

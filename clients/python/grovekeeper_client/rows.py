@@ -162,7 +162,6 @@ def read_stream(answer: bytes) -> dict[str, Any]:
     label, shares = batch.column("label"), batch.column("probabilities")
     n_classes, flat = shares.type.list_size, shares.flatten().to_pylist()
     return {
-        "privacy": batch.schema.metadata[b"privacy"].decode(),
         "classes": label.dictionary.to_pylist(),
         "labels": label.to_pylist(),
         "probabilities": [flat[start : start + n_classes] for start in range(0, len(flat), n_classes)],

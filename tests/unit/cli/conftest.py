@@ -45,7 +45,6 @@ DATASET = {
     "protects": "row",
     "partitions": [{"name": "shard", "kind": "hash", "cells": 10}],
     "public_size": 30000,
-    "visibility": "private",
     "population": None,
     "warnings": [],
     "epochs": [{"epoch": "ep_1", "uploaded_at": "2026-11-20T09:00:00.000000Z", "erased_at": None}],
@@ -61,7 +60,6 @@ PLAN = {
     "scope": {},
     "price": PRICE,
     "odds": {"add_remove": "0.525", "replace_one": "0.5499"},
-    "privacy": "differential",
     "event": {"type": "sequential/1", "parts": []},
     "receipt": "8 trees, one after another",
     "cap": "3",
@@ -106,7 +104,6 @@ JOB = {
     "evaluation_id": None,
     "reservation_id": "rs_1",
     "price": PRICE,
-    "privacy": "differential",
     "unlabelled": None,
     "purpose": "compare with last year",
     "submitted_by": "key_1",
@@ -146,7 +143,6 @@ MODEL = {
     "only_answer": {"label": "no", "text": "The model answers no whatever the row is."},
     "unlabelled": None,
     "read_outs": ["ta"],
-    "privacy": "differential",
     "digest": ARTIFACT_SHA256,
     "size_bytes": 8,
     "created_at": "2026-11-20T09:00:00.000000Z",
@@ -195,7 +191,6 @@ ALGORITHM = {
     "title": "Multinomial forest",
     "source": "a paper",
     "accountants": ["pure"],
-    "privacy": "differential",
     "about": {
         "claimed": "much",
         "wrong": None,
@@ -239,14 +234,13 @@ POPULATION = {
 }  # fmt: skip
 _QUOTED = {
     "dataset": "ds_1", "dataset_name": "census", "scope": {}, "price": PRICE, "event": {}, "receipt": "2 counts",
-    "privacy": "differential",
     "cap": "3", "remaining": "1.5", "fits": True, "largest_that_fits": "1.5", "left_afterwards": "1.4",
     "limited_by": "cap", "needs_approval": False, "population": None, "odds": PLAN["odds"],
 }  # fmt: skip
 _RELEASED = {
     "dataset": "ds_1", "dataset_name": "census", "name": None, "scope": {}, "epochs": ["ep_1"], "price": PRICE,
     "created_at": "2026-11-20T09:00:00.000000Z", "job_id": "jb_1", "guarantee": MODEL["guarantee"],
-    "receipt": "2 counts", "event": {}, "ledger": {}, "privacy": "differential",
+    "receipt": "2 counts", "event": {}, "ledger": {},
 }  # fmt: skip
 PROFILE = {
     **_RELEASED, "id": "pf_1", "parameters": {"bins": "16"}, "features": [{"name": "age", "edges": [17.5, 40]}],
@@ -267,7 +261,6 @@ _ACCEPTED = {
     "state": "waiting",
     "reservation_id": "rs_1",
     "price": PRICE,
-    "privacy": "differential",
     "unlabelled": None,
 }
 _RULES = {
@@ -344,8 +337,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("POST", "/evaluations"): (202, _ACCEPTED),
     ("GET", "/evaluations/ev_1"): (200, EVALUATION),
     ("POST", "/train"): (
-        202, {"job_id": "jb_1", "state": "queued", "reservation_id": "rs_1", "price": PRICE, "unlabelled": None,
-         "privacy": "differential"},
+        202, {"job_id": "jb_1", "state": "queued", "reservation_id": "rs_1", "price": PRICE, "unlabelled": None},
     ),
     ("GET", "/datasets/census/rules"): (200, RULES),
     ("PUT", "/datasets/census/rules"): (200, RULES),
@@ -366,7 +358,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("GET", "/models/md_1/artifact"): (200, ARTIFACT),
     ("POST", "/models/md_1/predict"): (
         200,
-        {"privacy": "differential", "classes": ["low", "high"], "labels": ["high"], "probabilities": [[0.25, 0.75]]},
+        {"classes": ["low", "high"], "labels": ["high"], "probabilities": [[0.25, 0.75]]},
     ),
     ("GET", "/ledger"): (200, {"datasets": [BALANCE], "next": None}),
     ("GET", "/ledger/census"): (

@@ -353,18 +353,6 @@ def test_after_the_wait_an_evaluation_is_printed(run: Run, service: Any, typed: 
     assert "2 counts" in run("profiles", "show", "pf_1", "--receipt").stdout
 
 
-def test_outputs_of_a_public_dataset_cost_nothing(run: Run, service: Any) -> None:
-    """An evaluation without a price is exact; the price of a profile is the size of its noise."""
-    exact = {"privacy": "none", "price": None, "auroc": {"estimate": 0.5, "noise_sd": None}}
-    for path, public in (("/evaluations/ev_1", exact), ("/profiles/pf_1", {"privacy": "none"})):
-        service.answers["GET", path] = (200, service.answers["GET", path][1] | public)
-    shown = run("evaluations", "show", "ev_1")
-    assert shown.exit_code == 0, shown.exception
-    assert "no charge, no privacy" in shown.stdout
-    assert "noisy" not in shown.stdout
-    assert "no charge, no privacy" in run("profiles", "show", "pf_1").stdout
-
-
 def test_a_card_warns_of_one_class_and_names_the_cells(run: Run, service: Any) -> None:
     shown = run("models", "show", "md_1").stdout
     assert "warning: The model answers no whatever the row is." in shown

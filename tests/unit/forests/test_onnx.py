@@ -14,19 +14,19 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from app.core.errors import InvalidRequest, NotSupported
-from app.forests import artifacts, catalogue, grow_references, predict
+from app.forests import artifacts, catalogue, predict
 from app.forests.artifacts import Artifact
 from app.forests.bins import grid
 from app.forests.contract.family import Reader
 from app.forests.contract.forest import Forest
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import PublicRows, SanitisedColumns, SanitisedRows
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.data.sanitiser import sanitise_codes, sanitise_numbers
 from app.forests.data.schema import Feature, Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.onnx import model
-from app.forests.planning import plan, plan_reference
+from app.forests.planning import plan
 from app.forests.trees import pooling
 from app.forests.trees.count_read_out import CountFamily
 from tests.support.plans import request_for
@@ -159,50 +159,6 @@ def test_smallest_trees_are_exported_too(slug: str, depth: int) -> None:
     raw = raw_rows(grown.schema, 500, seed=4)
 
     assert session(exported(grown)).run(None, raw)[-1] == pytest.approx(ours(grown, raw), abs=1e-12)
-
-
-@cache
-def reference_artifact(slug: str, n_classes: int, n_rows: int = 600) -> Artifact:
-    """A forest without privacy, grown as a job grows it."""
-    own = schema(n_classes)
-    columns = sanitised(own, raw_rows(own, n_rows, seed=1))
-    y = np.arange(n_rows, dtype=np.int32) % n_classes
-    rows = PublicRows(columns, y, np.zeros((n_rows, 16), dtype=np.uint8))
-    settled = plan_reference(slug, {} if slug == "rpart" else {"n_estimators": 20})
-    forest = grow_references.grow(settled, own, rows, on_tree_done=lambda: None, seed=1)
-    return artifacts.loads(artifacts.dumps(forest, {"schema": own.to_json(), "privacy": "none"}))
-
-
-@pytest.mark.parametrize(
-    ("slug", "read_out"),
-    [("breiman", "mv"), ("breiman", "ta"), ("rpart", "ta"), ("mrf-plain", "mv"), ("rdt-plain-pa", "pa")],
-)
-def test_a_forest_without_privacy_says_in_onnx_what_prediction_says(slug: str, read_out: str) -> None:
-    grown = reference_artifact(slug, 3)
-    raw = raw_rows(grown.schema, 1_000, seed=3)
-    expected = ours(grown, raw, read_out)
-    *labels, probabilities = session(exported(grown, read_out)).run(None, raw)
-
-    assert np.abs(probabilities - expected).max() < 1e-12
-    assert len(np.unique(expected, axis=0)) > 5
-    if read_out == pooling.VOTE:
-        assert np.array_equal(labels[0], np.array(grown.schema.label.classes)[expected.argmax(axis=1)])
-    evaluator = ReferenceEvaluator(onnx.load_from_string(exported(grown, read_out)))
-    few = {name: values[:5] for name, values in raw.items()}
-    assert evaluator.run(None, few)[-1] == pytest.approx(expected[:5], abs=1e-12)
-
-
-def test_trees_of_one_leaf_without_privacy_are_exported() -> None:
-    grown = reference_artifact("breiman", 2, n_rows=1)
-    assert len(grown.forest.arrays["feature"]) == 20
-    raw = raw_rows(grown.schema, 50, seed=4)
-    assert session(exported(grown)).run(None, raw)[-1] == pytest.approx(ours(grown, raw), abs=1e-12)
-
-
-@pytest.mark.parametrize("slug", ["comprf-i", "bms-rf-plain", "mpsvm-t", "hobraf"])
-def test_splits_that_are_planes_are_not_exported_yet(slug: str) -> None:
-    with pytest.raises(NotSupported, match="artifact format onnx"):
-        exported(reference_artifact(slug, 3, 40))
 
 
 @pytest.mark.parametrize("slug", ["mrf", "rdt-mv", "rpf", "nbrt"])

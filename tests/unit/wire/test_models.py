@@ -42,10 +42,12 @@ def test_optional_fields_of_a_declaration_have_the_published_defaults() -> None:
         "features": [{"name": "x", "type": "numeric", "lower": 0, "upper": 1}],
         "label": {"name": "y", "classes": ["a", "b"]},
     }
-    declared = DatasetIn.model_validate({"name": "n", "schema": schema})
+    declared = DatasetIn.model_validate(
+        {"name": "n", "schema": schema, "budget": {"accountant": "pure", "epsilon": "1"}}
+    )
     assert declared.privacy_unit.model_dump() == {"column": None, "max_rows": 1}
     assert (declared.protects, declared.partitions, declared.public_size) == ("row", [], None)
-    assert (declared.visibility, declared.population) == ("private", None)
+    assert declared.population is None
     (feature,) = declared.schema_.features
     assert (feature.missing, feature.ordered, feature.bounds, feature.categories) == (False, False, None, None)
 

@@ -45,4 +45,3 @@ def test_a_job_on_private_rows_compiles_nothing_after_it_began() -> None:
     before, after = ran.stdout.split("\n")[:2]
     assert after == ""
     assert "cell_sum_loops" in before
-    assert "split_loops" not in before, "which only forests on public rows use"

@@ -23,7 +23,7 @@ def reads(monkeypatch: pytest.MonkeyPatch, algorithm: str, *parts: PartRows) -> 
     """The calls of the row reader, one for each part."""
     seen: list[dict[str, Any]] = []
     monkeypatch.setattr(private_rows, "read", lambda files, **asked: seen.append({"files": files, **asked}))
-    monkeypatch.setattr(planning, "read", lambda _plan: SimpleNamespace(algorithm=algorithm, is_reference=False))
+    monkeypatch.setattr(planning, "read", lambda _plan: SimpleNamespace(algorithm=algorithm))
     monkeypatch.setattr(Schema, "from_json", lambda _schema: SimpleNamespace(to_json=dict))
     monkeypatch.setattr(service, "code_request", lambda _plan, _schema: None)
     monkeypatch.setattr(service, "grow", lambda *_rows, **_more: None)
