@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import make_url, update
+from sqlalchemy import delete, make_url, update
 
 from app.core.errors import BalanceMismatch
 from app.jobs.tables import JobRow
@@ -130,6 +130,15 @@ def test_a_job_with_a_changed_reservation_reads_no_row_and_gives_nothing_back(sc
         run(scene, _never)
     assert scene.job(job_id).charged_at is None
     assert scene.kinds_of(job_id) == ["reserve"]
+
+
+def test_a_job_without_a_reservation_fails_before_rows_are_read(scene: Scene) -> None:
+    job_id = scene.submit_job(key="k")
+    _of_task(lambda task: task["parts"][0].update(reservation_id=None, price=None))(scene, job_id)
+    with scene.installation.database.write() as session:
+        session.execute(delete(ReservationRow).where(ReservationRow.job_id == job_id))
+    run(scene, _never)
+    assert (scene.job(job_id).state, scene.job(job_id).charged_at) == ("failed", None)
 
 
 def test_a_job_that_paid_for_disjoint_trees_does_not_grow_them_on_all_rows(scene: Scene) -> None:
