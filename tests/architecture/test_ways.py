@@ -40,7 +40,7 @@ MODULES = {
 }
 """The largest number of modules of ``app`` that each way enters: HTTP layers, transaction and, for a job, the child."""
 
-SIZES = {"files": 558, "lines": 64_611, "files with TYPE_CHECKING": 24, "imports in functions": 141}
+SIZES = {"files": 601, "lines": 69_149, "files with TYPE_CHECKING": 24, "imports in functions": 145}
 """The largest size of ``app``."""
 
 

@@ -190,7 +190,7 @@ def test_an_evaluation_that_loads_its_model_delays_no_other_request(scene: Scene
 def test_a_request_takes_few_statements(scene: Scene) -> None:
     """One of them begins the transaction on SQLite; three lock key, dataset and account on PostgreSQL."""
     scene.submit(key="first")
-    assert _n_statements(scene.installation.database.engine, lambda: scene.submit(key="alone")) <= 13
+    assert _n_statements(scene.installation.database.engine, lambda: scene.submit(key="alone")) <= 12
 
 
 def _n_statements(engine: Engine, work: Callable[[], object]) -> int:
