@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rfc8785
 from sqlalchemy import Executable, delete, func, select, text, update
 from sqlalchemy.orm import Session
 
@@ -20,6 +21,7 @@ from app.ledger.entries import EntryKind
 from app.ledger.tables import AccountRow, BoxRow, EntryRow, MemberRow, ReservationRow
 from app.services.installation import Installation
 from app.verifier import dataset_replay, population_replay
+from app.verifier.export_lines import NotVerified
 from tests.support import people
 from tests.support import population_accounts as members
 from tests.support.crash_scene import Scene, open_installation
@@ -359,3 +361,21 @@ def test_the_verifier_recomputes_every_stated_state(long: Installation) -> None:
             summary = dataset_replay.verify(export(session, account_id))
             assert summary.last.sequence == statements.size(session, account_id)
         assert population_replay.verify(export(session, "pop_a")).kinds["state"] >= 1
+
+
+@pytest.mark.parametrize("part", ["cap", "totals", "reservations", "facts"])
+def test_the_verifier_finds_a_wrong_state_in_a_chain_that_was_made_anew(long: Installation, part: str) -> None:
+    with long.database.read() as session:
+        header, *_ = export(session, "ds_a")
+        entries = statements.entries(session, "ds_a", after=0, limit=1_000)
+    lines, previous = [header], "0" * 64
+    for entry in entries:
+        details = entry.details
+        if entry.sequence == 16:
+            stated = (details or {})["state"]
+            details = {"state": {**stated, part: {"cap": "1", "facts": {}}.get(part, [])}}
+        sealed = dataclasses.replace(entry, details=details, previous_hash=previous).sealed()
+        previous = sealed.hash
+        lines.append(rfc8785.dumps(sealed.to_json()) + b"\n")
+    with pytest.raises(NotVerified, match=f"the stated {part} differs"):
+        dataset_replay.verify(lines)
