@@ -20,6 +20,7 @@ WHOLE: Final = (
     "app.forests.algorithms.nbrt.first_split",
     "app.forests.algorithms.nbrt.scales",
     "app.forests.noise.paid",
+    "app.forests.planning",
     "app.ledger.admission",
     "app.privacy.accountants.",
     "app.privacy.calibration",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.privacy import mutants
+from tests.privacy import mutants, mutations
 from tests.privacy.mutations import ROOT, modules, mutants_of
 
 TEST = "tests/privacy/test_paid_draws.py::test_a_forest_draws_everything_that_its_event_pays_for[rdt-ta-pure]"
@@ -21,7 +21,7 @@ def run(folder: Path, module: str, *, listed: list[str], part: str = "", is_comp
     (folder / "reasons.json").write_text(json.dumps([{"reason": "harmless", "mutants": listed}]))
     program = f"""
 import pathlib, sys
-from tests.privacy import mutants
+from tests.privacy import mutants, mutations
 folder = pathlib.Path({str(folder)!r})
 mutants.WITHOUT_EFFECT = folder / "reasons.json"
 mutants.PROGRESS, mutants.TRACES = folder / "mutants.jsonl", folder / "traces"
@@ -60,6 +60,9 @@ def test_each_mechanism_and_charge_has_mutants() -> None:
         assert made[f"app.forests.{name}"]
     assert made["app.services.execution.paid"]
     assert made["app.ledger.admission"]
+    files = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in ROOT.glob("app/**/*.py")]
+    for name in (*mutations.WHOLE, *mutations.LEFT_OUT):
+        assert any(module.startswith(name) for module in files), f"{name} has moved"
     keys = [mutant.key for mutants in made.values() for mutant in mutants]
     assert len(keys) == len(set(keys))
 

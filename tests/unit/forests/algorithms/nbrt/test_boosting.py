@@ -16,6 +16,7 @@ from app.forests.kernels import boosting as kernels
 from app.forests.kernels import cell_sums, exponential, prediction
 from app.forests.kernels.compiled import boosting_loops as loops
 from app.forests.kernels.compiled import cell_sum_loops, routing_loops, weight_loops
+from app.privacy.events import UnknownPrivacyEvent
 
 TWO, THREE, MANY = 2, 3, 26
 
@@ -43,6 +44,15 @@ def test_the_tables_cannot_be_written_to() -> None:
 
 
 # --- scales -------------------------------------------------------------------------------------------------------
+
+
+def test_scales_of_a_length_that_no_tree_has_are_refused() -> None:
+    largest = kernels.LARGEST_SQUARED_LENGTH
+    for priced in (1, largest):
+        assert Scales.of(priced, n_trees=1, n_classes=2).squared_length <= priced
+    for priced in (0, largest + 1):
+        with pytest.raises(UnknownPrivacyEvent):
+            Scales.of(priced, n_trees=1, n_classes=2)
 
 
 @pytest.mark.parametrize("n_classes", [TWO, THREE, MANY])

@@ -21,6 +21,8 @@ def encoding_of(n_classes: int = 2) -> Encoding:
         {"name": "kind", "type": "categorical", "categories": ["x", "y", "z"], "missing": True},
         {"name": "grade", "type": "categorical", "categories": ["low", "mid", "high"], "ordered": True},
         {"name": "constant", "type": "integer", "lower": 1, "upper": 1},
+        {"name": "town", "type": "categorical", "categories": [f"t{i}" for i in range(150)]},
+        {"name": "rank", "type": "categorical", "categories": [f"r{i}" for i in range(150)], "ordered": True},
     ]
     classes = [str(k) for k in range(n_classes)]
     return Encoding.of(schema_of(*features, classes=classes, label="k"), 32)
