@@ -66,32 +66,27 @@ def main(names: Sequence[str]) -> int:
 
 def run(mutants: Sequence[Mutant], folders: Sequence[str], *, is_complete: bool) -> int:
     """Runs mutants against the tests of folders; returns 1 where one survives without a reason, else 0."""
-    server = _Server(mutants)
+    reasons = {key: group["reason"] for group in json.loads(WITHOUT_EFFECT.read_text()) for key in group["mutants"]}
+    server = _Server([mutant for mutant in mutants if mutant.key not in reasons])
     options = ["-q", "-s", "-p", "no:cacheprovider", "-o", "timeout=0", "-o", "addopts="]
     chosen = ["--strict-markers", "--import-mode=importlib", "-m", "not long", "-k", "not postgresql"]
     pytest.main([*options, *chosen, *(str(ROOT / folder) for folder in folders)], plugins=[server])
-    return _report(server.outcomes, mutants, is_complete=is_complete)
-
-
-def _report(outcomes: dict[str, str], mutants: Sequence[Mutant], *, is_complete: bool) -> int:
-    reasons = {key: group["reason"] for group in json.loads(WITHOUT_EFFECT.read_text()) for key in group["mutants"]}
-    survivors = [mutant.key for mutant in mutants if outcomes.get(mutant.key, "survived") == "survived"]
-    unlisted = [key for key in survivors if key not in reasons]
-    made = {mutant.key for mutant in mutants}
-    stale = [key for key in reasons if is_complete and key not in made]
-    for key in unlisted:
+    survivors = [mutant.key for mutant in server.mutants if server.outcomes.get(mutant.key, "survived") == "survived"]
+    stale = reasons.keys() - {mutant.key for mutant in mutants} if is_complete else set()
+    for key in survivors:
         print("SURVIVED", key)
-    for key in stale:
+    for key in sorted(stale):
         print("NOT MADE ANY MORE", key)
-    print(f"{len(mutants)} mutants, {len(mutants) - len(survivors)} noticed, {len(survivors) - len(unlisted)} listed")
-    return 1 if unlisted or stale else 0
+    n_listed = len(mutants) - len(server.mutants)
+    print(f"{len(mutants)} mutants: {len(server.outcomes) - len(survivors)} noticed, {n_listed} listed and not run")
+    return 1 if survivors or stale else 0
 
 
 class _Server:
     """A plugin of pytest that forks a process for each mutant in place of running the tests."""
 
     def __init__(self, mutants: Sequence[Mutant]) -> None:
-        self._mutants, self.outcomes = mutants, dict[str, str]()
+        self.mutants, self.outcomes = mutants, dict[str, str]()
         self._noticed = defaultdict[str, Counter[str]](Counter)
         self._failed = False
 
@@ -115,7 +110,7 @@ class _Server:
         entered, durations = self._traced()
         print(f"{len(self._items)} tests without a change: {sum(durations.values()):.0f} s", flush=True)
         PROGRESS.parent.mkdir(exist_ok=True)
-        waiting, running = list(reversed(self._mutants)), dict[int, tuple[Mutant, Path]]()
+        waiting, running = list(reversed(self.mutants)), dict[int, tuple[Mutant, Path]]()
         with PROGRESS.open("a") as progress:
             while waiting or running:
                 while waiting and len(running) < _WORKERS:
@@ -207,7 +202,7 @@ class _Server:
         pid = os.fork()
         if pid:
             return pid
-        outcome = "an exception at the change"
+        outcome = "survived"
         try:
             gc.disable()
             os.setpgid(0, 0)
@@ -216,13 +211,13 @@ class _Server:
             signal.alarm(int(_LIMIT_S + 3 * sum(durations[test] for test in tests)))
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             _forget_results()
-            _apply(mutant, self._functions)
-            outcome = "survived"
-            for test in tests:
+            is_imported = _apply(mutant, self._functions)
+            for test in tests if is_imported else []:
                 self._run_item(test)
                 if self._failed:
                     outcome = test
                     break
+            outcome = outcome if is_imported else "import"
         finally:
             output.write_text(outcome)
             os._exit(0)
@@ -269,10 +264,13 @@ def _codes(code: CodeType) -> list[CodeType]:
     return [code, *(inner for const in code.co_consts if isinstance(const, CodeType) for inner in _codes(const))]
 
 
-def _apply(mutant: Mutant, functions: Sequence[FunctionType]) -> None:
+def _apply(mutant: Mutant, functions: Sequence[FunctionType]) -> bool:
     """Changes one of the functions of this process, or a constant wherever it was imported.
 
     What other constants were computed from it at import stays; they are changed on their own.
+
+    Returns:
+        Whether the module can be imported with the change.
     """
     tree, path = tree_of(mutant), str(file_of(mutant.module))
     changed = {(code.co_qualname, code.co_firstlineno): code for code in _codes(compile(tree, path, "exec"))}
@@ -283,7 +281,7 @@ def _apply(mutant: Mutant, functions: Sequence[FunctionType]) -> None:
             function.__code__ = changed[(code.co_qualname, code.co_firstlineno)]
             is_function = True
     if is_function:
-        return
+        return True
     module = sys.modules[mutant.module]
     [statement] = [
         node
@@ -291,11 +289,15 @@ def _apply(mutant: Mutant, functions: Sequence[FunctionType]) -> None:
         if isinstance(node, ast.Assign | ast.AnnAssign) and mutant.scope in {ast.unparse(t) for t in _targets(node)}
     ]
     assert statement.value is not None
-    value = eval(compile(ast.Expression(statement.value), path, "eval"), dict(vars(module)))
+    try:
+        value = eval(compile(ast.Expression(statement.value), path, "eval"), dict(vars(module)))
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return False
     old = vars(module)[mutant.scope]
     for other in list(sys.modules.values()):
         if getattr(other, "__name__", "").startswith(("app.", "tests.")) and vars(other).get(mutant.scope) is old:
             setattr(other, mutant.scope, value)
+    return True
 
 
 def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:

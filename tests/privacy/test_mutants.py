@@ -37,7 +37,7 @@ def test_a_doubled_scale_is_made_and_noticed(tmp_path: Path) -> None:
     assert any("| exact + randomness.discrete_laplace(" in key and key.endswith("| exact") for key in keys), "no noise"
     status, output = run(tmp_path, NOISE, listed=[], part="inverse_scale=2 * event.inverse_scale")
     assert status == 0, output
-    assert "1 mutants, 1 noticed, 0 listed" in output
+    assert "1 mutants: 1 noticed, 0 listed" in output
 
 
 def test_a_survivor_without_a_reason_fails_and_so_does_a_reason_without_a_mutant(tmp_path: Path) -> None:
