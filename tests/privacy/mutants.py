@@ -70,7 +70,8 @@ def run(mutants: Sequence[Mutant], folders: Sequence[str], *, is_complete: bool)
     server = _Server([mutant for mutant in mutants if mutant.key not in reasons])
     options = ["-q", "-s", "-p", "no:cacheprovider", "-o", "timeout=0", "-o", "addopts="]
     chosen = ["--strict-markers", "--import-mode=importlib", "-m", "not long", "-k", "not postgresql"]
-    pytest.main([*options, *chosen, *(str(ROOT / folder) for folder in folders)], plugins=[server])
+    if pytest.main([*options, *chosen, *(str(ROOT / folder) for folder in folders)], plugins=[server]):
+        return 2
     survivors = [mutant.key for mutant in server.mutants if server.outcomes.get(mutant.key, "survived") == "survived"]
     stale = reasons.keys() - {mutant.key for mutant in mutants} if is_complete else set()
     for key in survivors:
@@ -158,8 +159,9 @@ class _Server:
                 pids.append(os.fork())
                 if pids[-1] == 0:
                     self._trace(unknown[begin : begin + _TRACED_TOGETHER][share::_WORKERS], output)
-            for pid in pids:
-                assert os.waitpid(pid, 0)[1] == 0, "a test fails without a change"
+            for pid, output in zip(pids, outputs, strict=True):
+                if os.waitpid(pid, 0)[1]:
+                    raise pytest.UsageError(f"a test fails without a change: {output.read_bytes()!r}")
             for output in outputs:
                 for name, (duration, entered) in pickle.loads(output.read_bytes()).items():
                     kept[name] = (digests[self._items[name].path], duration, entered)
@@ -193,7 +195,7 @@ class _Server:
             }
             traces[name] = (time.perf_counter() - began, entered)
             if self._failed:
-                PROGRESS.with_name("failed.txt").write_text(name)
+                output.write_bytes(pickle.dumps(name))
                 os._exit(1)
         output.write_bytes(pickle.dumps(traces))
         os._exit(0)
