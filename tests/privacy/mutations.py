@@ -24,7 +24,6 @@ WHOLE: Final = (
     "app.ledger.admission",
     "app.privacy.accountants.",
     "app.privacy.calibration",
-    "app.privacy.prices",
     "app.services.execution.paid",
 )
 """Modules (or beginnings of their names) whose functions all decide about scales or charges."""
