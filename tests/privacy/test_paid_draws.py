@@ -10,6 +10,7 @@ import pytest
 
 from app.forests import catalogue, planning
 from app.forests import grow as growth
+from app.forests.bins import noisy_counts
 from app.forests.bins.reused_profile import ReusedProfile
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
@@ -18,10 +19,13 @@ from app.forests.evaluation import grow as evaluation_growth
 from app.forests.evaluation.price import plan_best, plan_tables
 from app.forests.noise.paid import PaidRandomness, UnpaidDraw
 from app.forests.noise.randomness import SystemRandomness
+from app.forests.predict import probabilities
 from app.forests.profile import grow as profile_growth
 from app.forests.profile import price as profile_price
 from app.privacy.adjacency import Adjacency
-from app.privacy.events import Parallel, Part, Sequential, UnknownPrivacyEvent
+from app.privacy.calibration import budget_of
+from app.privacy.events import DiscreteLaplace, Parallel, Part, RoundedGaussian, Sequential, UnknownPrivacyEvent
+from tests.privacy.noiseless import Noiseless
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
 
@@ -197,3 +201,41 @@ def test_nothing_is_drawn_before_the_draw_is_paid_for() -> None:
     with pytest.raises(UnpaidDraw):
         draw((1,))
     assert drawn == ["noise"]
+
+
+def test_tables_count_the_answers_of_the_chosen_model() -> None:
+    """Without noise: right answers before wrong ones, of the winner, and scores by the read-out that spreads them."""
+    rows = rows_of(1_000)
+    ones = replace(rows, y=np.ones_like(rows.y))
+    flat = planned("rdt-ta", "pure", max_depth=0)
+    models = [
+        (growth.grow(flat, SCHEMA, replace(ones, y=label * ones.y), SystemRandomness(), on_tree_done=int), SCHEMA)
+        for label in (0, 1)
+    ]
+    best = evaluation_growth.release(plan_best(2, facts("pure"), winner_accuracy=True), models, ones, Noiseless())
+    assert best.best == 1
+    assert [table.tolist() for table in best.tables.values()] == [[1_000, 0]]
+    wrong = evaluation_growth.release(
+        plan_tables(["accuracy"], facts("pure"), score_bins=8), models[:1], ones, Noiseless()
+    )
+    assert [table.tolist() for table in wrong.tables.values()] == [[0, 1_000]]
+
+    boosted = grown(planned("nbrt", "gdp"))
+    auroc = plan_tables(["auroc"], facts("pure"), score_bins=8)
+    released = evaluation_growth.release(auroc, [(boosted, SCHEMA)], rows, Noiseless())
+    scores = probabilities(boosted, SCHEMA, rows.features, read_out="logistic")[:, 1]
+    cells = rows.y * 8 + np.minimum((scores * 8).astype(np.int64), 7)
+    assert [table.tolist() for table in released.tables.values()] == [np.bincount(cells, minlength=16).tolist()]
+
+
+@pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL])
+def test_normal_noise_in_the_place_of_laplace_noise_costs_no_more_and_almost_as_much(
+    accountant: str, adjacency: Adjacency
+) -> None:
+    budget = budget_of(Fraction(2), accountant=accountant, delta=Fraction(1, 10**6), adjacency=adjacency)
+    sensitivity = noisy_counts.SENSITIVITIES[adjacency]
+    laplace = DiscreteLaplace(adjacency, Fraction(sensitivity), Fraction(1, 7), 12)
+    normal = noisy_counts.at_price_of(laplace, budget)
+    assert isinstance(normal, RoundedGaussian)
+    assert 0.9999 * budget.loss(laplace) < budget.loss(normal) <= budget.loss(laplace)
