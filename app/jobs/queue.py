@@ -1,6 +1,6 @@
 """Enqueues, claims, renews and finishes jobs on the caller's transaction, fenced by the lease token.
 
-Submitters take turns (:mod:`app.jobs.turns`). At most one worker may finish a
+Submitters take turns, so that jobs of a submitter delay a job of another by one claim. At most one worker may finish a
 job. A worker that finds its token gone raises :class:`LeaseLost` and writes nothing. ``SKIP LOCKED`` lets several
 workers claim jobs at once on PostgreSQL; SQLite has one write transaction at a time.
 A transaction that locks several rows locks keys first, then datasets, jobs and accounts, each in order of ids.
@@ -11,19 +11,21 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import Select, Text, cast, func, or_, select, tuple_, union_all, update
+from sqlalchemy import ColumnElement, FromClause, Select, Text, case, cast, func, or_, select, tuple_, union_all, update
 from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import LeaseLost, NotFound
 from app.db.locks import lock_rows, sent_together
 from app.db.upsert import insert_rows
-from app.jobs import turns
 from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobDatasetRow, JobRow
 
 _ADD_JOB = insert_rows(JobRow)
 _ADD_READS = insert_rows(JobDatasetRow)
+
+_CLAIMS_AT_ONCE = 16
+"""Number of jobs per submitter among which a claim looks for a job that no other transaction is claiming."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def enqueue(session: Session, row: JobRow, *, at: datetime) -> None:
 
 def has_queued(session: Session, *, closed: Collection[str] = ()) -> bool:
     """Whether any job can be claimed; an idle worker reads this without the write lock."""
-    return turns.has_queued(session, closed=closed)
+    return session.execute(select(JobRow.id).where(_is_free(closed)).limit(1)).first() is not None
 
 
 def reads_upload(session: Session, dataset_id: str, upload: str) -> bool:
@@ -85,8 +87,9 @@ def failed(session: Session) -> dict[EndReason, int]:
 def claim(session: Session, *, at: datetime, ttl_s: float, closed: Collection[str] = ()) -> Claim | None:
     """Takes the oldest job of the submitter who waits longest for a turn; ``None`` if no job can be claimed.
 
-    A job that another transaction is claiming counts as its submitter's turn: the next claim passes to the next
-    submitter.
+    The first jobs of all submitters come before the second ones, and among these the submitter comes first whose last
+    job left the queue longest ago. A job that another transaction is claiming counts as its submitter's turn: the next
+    claim passes to the next submitter.
 
     Args:
         session: of the caller's write transaction.
@@ -94,15 +97,52 @@ def claim(session: Session, *, at: datetime, ttl_s: float, closed: Collection[st
         ttl_s: seconds until the lease ends.
         closed: datasets whose jobs stay in the queue.
     """
-    row = turns.lock_next(session, closed=closed)
-    if row is None:
-        return None
-    token = secrets.token_hex(16)
-    row.state = JobState.RUNNING.value
-    row.lease_token = token
-    row.lease_until = at + timedelta(seconds=ttl_s)
-    session.flush()
-    return Claim(row.id, token)
+    for job_id in session.execute(_in_order(closed)).scalars().all():
+        job = select(JobRow).where(JobRow.id == job_id).with_for_update(skip_locked=True)
+        row = session.execute(job.execution_options(populate_existing=True)).scalar_one_or_none()
+        if row is not None and row.state == JobState.QUEUED:  # else another transaction has or had it
+            token = secrets.token_hex(16)
+            row.state = JobState.RUNNING.value
+            row.lease_token = token
+            row.lease_until = at + timedelta(seconds=ttl_s)
+            session.flush()
+            return Claim(row.id, token)
+    return None
+
+
+def _in_order(closed: Collection[str]) -> Select[str]:
+    """Ids of the first jobs of all submitters in the order of their claims."""
+    turn = func.row_number().over(partition_by=JobRow.submitted_by, order_by=(JobRow.submitted_at, JobRow.id))
+    columns = (JobRow.id, JobRow.submitted_by, JobRow.submitted_at, turn.label("turn"))
+    queued = select(*columns).where(_is_free(closed)).subquery("queued")
+    order = (queued.c.turn, _left_at(queued).nulls_first(), queued.c.submitted_at, queued.c.id)
+    return select(queued.c.id).where(queued.c.turn <= _CLAIMS_AT_ONCE).order_by(*order)
+
+
+def _left_at(queued: FromClause) -> ColumnElement[datetime | None]:
+    """When a job of a submitter last left the queue: at its charge, or else at the end of its lease or its own end."""
+    theirs, uncharged = JobRow.submitted_by == queued.c.submitted_by, JobRow.charged_at.is_(None)
+    ended = select(JobRow.finished_at).where(theirs, uncharged, JobRow.finished_at.is_not(None)).correlate(queued)
+    ended = ended.order_by(JobRow.charged_at.desc(), JobRow.finished_at.desc()).limit(1)  # as the index has them
+    times = union_all(
+        select(func.max(JobRow.charged_at).label("left_at")).where(theirs).correlate(queued),
+        select(ended.scalar_subquery()),
+        select(func.max(case((uncharged, JobRow.lease_until))))
+        .where(theirs, JobRow.state == JobState.RUNNING.value)
+        .correlate(queued),
+    ).subquery()
+    return select(func.max(times.c.left_at)).scalar_subquery()
+
+
+def _is_free(closed: Collection[str]) -> ColumnElement[bool]:
+    """Whether a job is queued and reads none of the datasets ``closed``."""
+    queued = JobRow.state == JobState.QUEUED.value
+    if not closed:
+        return queued
+    reads = select(JobDatasetRow.dataset_id).where(JobDatasetRow.job_id == JobRow.id).correlate(JobRow)
+    reads = reads.where(JobDatasetRow.dataset_id.in_(sorted(closed))).limit(1)
+    # Not NOT EXISTS: PostgreSQL would join it with all jobs of the closed datasets.
+    return queued & reads.scalar_subquery().is_(None)
 
 
 def _reading(dataset_ids: Collection[str]) -> Select[str]:
@@ -210,10 +250,9 @@ def overdue(
     is_lost = or_(JobRow.lease_until < at, JobRow.lease_until > leased_until)
     lost = (JobRow.state == JobState.RUNNING.value) & is_lost
     unanswered = (JobRow.state == JobState.WAITING.value) & (JobRow.submitted_at < asked_since)
-    settled = union_all(
-        select(JobRow.id, JobRow.submitted_at).where(or_(lost, unanswered)),
-        turns.waiting_since_before(queued_since, closed=closed),
-    ).subquery()
+    unclaimed = _is_free(closed) & (JobRow.submitted_at < queued_since) & (JobRow.waits_since < queued_since)
+    reasons = (or_(lost, unanswered), unclaimed)
+    settled = union_all(*(select(JobRow.id, JobRow.submitted_at).where(reason) for reason in reasons)).subquery()
     return list(session.execute(select(settled.c.id).order_by(settled.c.submitted_at).limit(limit)).scalars())
 
 

@@ -25,14 +25,11 @@ def first_by_rule(session: Session, closed: Collection[str]) -> str | None:
     queued = JobRow.state == JobState.QUEUED.value
     reading = select(JobDatasetRow.job_id).where(JobDatasetRow.dataset_id.in_(closed))
     free = queued & JobRow.id.not_in(reading)
-    oldest = session.execute(select(func.min(JobRow.submitted_at)).where(free)).scalar()
-    if oldest is None:
-        return None
     in_order = func.row_number().over(partition_by=JobRow.submitted_by, order_by=(JobRow.submitted_at, JobRow.id))
     waiting = select(JobRow.id, in_order.label("turn")).where(free).subquery()
     left_at = func.max(func.coalesce(JobRow.charged_at, JobRow.lease_until, JobRow.finished_at)).label("left_at")
     left = JobRow.state.in_([JobState.RUNNING.value, *(state.value for state in ENDED)])
-    last = select(JobRow.submitted_by, left_at).where(left, JobRow.submitted_at >= oldest - A_DAY)
+    last = select(JobRow.submitted_by, left_at).where(left)
     last_turns = last.group_by(JobRow.submitted_by).subquery()
     order = (waiting.c.turn, last_turns.c.left_at.nulls_first(), JobRow.submitted_at, JobRow.id)
     jobs = select(JobRow.id).join(waiting, waiting.c.id == JobRow.id)
