@@ -57,7 +57,9 @@ def fill(installation: Installation, *, n_queued: int, n_ended: int, n_keys: int
         part = rows[first : first + _BULK]
         with installation.database.write() as session:
             session.execute(insert(JobRow), part)
-            session.execute(insert(JobDatasetRow), [{"job_id": row["id"], "dataset_id": row["reads"]} for row in part])
+            session.execute(
+                insert(JobDatasetRow), [{"job_id": row["id"], "dataset_id": row["dataset_id"]} for row in part]
+            )
 
 
 def _row(job_id: str, key_id: str, dataset_id: str, at: datetime) -> dict[str, Any]:
@@ -66,7 +68,6 @@ def _row(job_id: str, key_id: str, dataset_id: str, at: datetime) -> dict[str, A
         "dataset_id": dataset_id,
         "dataset_name": dataset_id,
         "kind": "profile",
-        "reads": dataset_id,
         "task": {"work": {}, "parts": []},
         "submitted_by": key_id,
         "submitted_at": at,

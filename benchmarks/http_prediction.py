@@ -32,7 +32,6 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 
 from app.cli.serve import bound, server_config
-from app.core import limits
 
 _HERE = Path(__file__).parents[1]
 _N_FEATURES = 14
@@ -135,10 +134,8 @@ def block(target: Target, body: bytes, *, n_clients: int, n_requests: int) -> Bl
 
 
 def warm_block(target: Target, body: bytes, *, n_clients: int, n_requests: int) -> Block:
-    """A block after others that are not measured: a process that has not predicted for a moment has no lease."""
-    began = time.perf_counter()
-    while time.perf_counter() - began < 2 * limits.LEASE_INTERVAL_S:
-        block(target, body, n_clients=n_clients, n_requests=_WARM_REQUESTS)
+    """A block after another that is not measured, in which the process reads the caller and the model."""
+    block(target, body, n_clients=n_clients, n_requests=_WARM_REQUESTS)
     return block(target, body, n_clients=n_clients, n_requests=n_requests)
 
 

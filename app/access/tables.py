@@ -1,4 +1,4 @@
-"""Defines the database tables of keys, grants, leases on cached authority, and answers to idempotent requests."""
+"""Defines the database tables of keys, grants, and answers to idempotent requests."""
 
 from datetime import datetime
 from typing import Any
@@ -60,21 +60,6 @@ class GrantRow(Base):
     __table_args__ = (
         CheckConstraint("role IN ('owner', 'attester', 'analyst', 'predictor', 'auditor')", name="role_known"),
     )
-
-
-class LeaseRow(Base):
-    """The lease under which an API process caches authority (:mod:`app.access.leases`).
-
-    Attributes:
-        renewals: how often the process has written the row.
-        last_act: sequence of the administrative act up to which the cached authority is valid.
-    """
-
-    __tablename__ = "authority_leases"
-
-    process_id: Mapped[str] = mapped_column(primary_key=True)
-    renewals: Mapped[int]
-    last_act: Mapped[int]
 
 
 class AnswerRow(Base):

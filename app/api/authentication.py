@@ -46,7 +46,7 @@ class Authentication:
         return self._seen.get(_name(scope))
 
     def known(self, scope: Scope) -> Principal | None:
-        """Return the caller of a prediction, if the process knows the caller under its lease. Reads no database."""
+        """Return the caller of a prediction, if the process has read it just now. Reads no database."""
         if scope["method"] != "POST" or self._heads.is_rewound or not _PREDICTION.fullmatch(scope["path"]):
             return None
         return cached(self._installation, _authorization(scope))

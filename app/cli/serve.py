@@ -14,19 +14,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from app.cli.prepare import prepare, refuse_rewound
 from app.cli.worker_pool import WorkerPool
 from app.core import limits
-from app.core.errors import InstallationError, Unavailable
+from app.core.errors import InstallationError
 from app.core.logging import configure
 from app.core.memory import ONE_BLAS_THREAD, forbid_core_dumps, share_arenas, without_collection
 from app.core.periodic import Periodic
 from app.core.settings import PREFIX, SETTINGS, Settings
 from app.core.stop_signals import Stop, stop_signals
-from app.services import leases
 from app.services.datasets.erase_due import erase_due
 from app.services.installation import Installation
 from app.services.keys import record_uses
@@ -82,8 +81,6 @@ class ApiThread:
         self._thread.join(timeout=max(self._gone_at - time.monotonic(), 0))
         for task in self._upkeep:
             task.stop()
-        with suppress(Unavailable):
-            leases.release(self._installation)
         self._heads.stop()
 
 
@@ -136,12 +133,8 @@ def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
     def record(_: threading.Event) -> None:
         record_uses(installation)
 
-    def lease(_: threading.Event) -> None:
-        leases.renew(installation)
-
     return [
         Periodic("preparation", when_current(load), interval_s=limits.PREPARATION_INTERVAL_S),
-        Periodic("authority lease", when_current(lease), interval_s=limits.LEASE_INTERVAL_S),
         Periodic("webhooks", when_current(deliver, confirms=True), interval_s=limits.WEBHOOK_INTERVAL_S),
         Periodic("last uses", when_current(record), interval_s=limits.LAST_USES_INTERVAL_S),
         Periodic("copies", when_current(tidy), interval_s=limits.COPIES_INTERVAL_S),

@@ -98,18 +98,10 @@ MAX_BYTES_AT_ONCE = 4_096
 """Bytes of a prediction request that is answered on the event loop, without a thread, once its model is loaded."""
 MAX_CELLS_AT_ONCE = 256
 """Rows times features of the model in such a request."""
-AUTHORITY_LEASE_S = 1.0
-"""Seconds for which an API process may answer predictions by cached authority; a revocation waits for no longer."""
+REVOCATION_S = 1.0
+"""Seconds after its commit at which a revocation is answered. A process uses cached authority for a shorter time."""
 PREPARATION_INTERVAL_S = 5.0
 """Seconds between two searches of an API process for datasets and a newest model to prepare for."""
-LEASE_INTERVAL_S = 0.3
-"""Seconds between two renewals of the lease of an API process that predicts."""
-MIN_LEASED_USES = 4
-"""Uses of the cache between two renewals from which on a process without a lease begins one."""
-LEASE_POLL_S = 0.02
-"""Seconds between two readings of the leases by a request that takes authority away."""
-AUTHORITY_AGE_S = 10.0
-"""Seconds after which a process reads cached authority again, whatever its lease says."""
 MAX_CACHED_AUTHORITIES = 10_000
 """Callers, and models by caller, in the cache of one process; beyond them the cache begins anew."""
 MAX_REFERENCE_CHARS = 128

@@ -41,7 +41,6 @@ def enqueue(session: Session, row: JobRow, *, at: datetime) -> None:
     row.submitted_at = row.waits_since = at
     row.trees_done = 0
     dataset_ids = sorted({part.dataset for part in row.parts})
-    row.reads = " ".join(dataset_ids)
     columns = JobRow.__table__.columns.keys()
     with sent_together(session):
         session.execute(_ADD_JOB, {name: getattr(row, name) for name in columns})

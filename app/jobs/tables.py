@@ -55,7 +55,7 @@ class JobRow(Base):
         dataset_id: the dataset whose grants govern the job and its output.
         kind: what the job releases: a trained forest, a profile or an evaluation.
         algorithm: the algorithm of a training job.
-        reads: ids of the datasets that ``task`` reads, sorted, with spaces between them.
+        reads: written by versions before revision 0030 only; a later revision removes it.
         task: ``work``, the child's instructions, ``parts``, the JSON forms of :attr:`parts`, and ``purpose``, if the
             submitter stated one, as the entries of the job have it.
         state: a :class:`app.jobs.states.JobState`; ``reason`` is an :class:`app.jobs.states.EndReason`.
@@ -73,7 +73,7 @@ class JobRow(Base):
     kind: Mapped[str]
     algorithm: Mapped[str | None]
     name: Mapped[str | None]
-    reads: Mapped[str]
+    reads: Mapped[str | None]
     task: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
     submitted_by: Mapped[str]
     submitted_at: Mapped[datetime]
@@ -93,9 +93,6 @@ class JobRow(Base):
     __table_args__ = (
         Index("ix_jobs_state_submitted_at", "state", "submitted_at"),
         Index("ix_jobs_state_submitted_by_submitted_at_id", "state", "submitted_by", "submitted_at", "id"),
-        Index(
-            "ix_jobs_state_submitted_by_reads_submitted_at_id", "state", "submitted_by", "reads", "submitted_at", "id"
-        ),
         Index("ix_jobs_submitted_by_charged_at_finished_at", "submitted_by", "charged_at", "finished_at"),
         CheckConstraint(
             "state IN ('waiting', 'queued', 'running', 'succeeded', 'failed', 'cancelled')", name="state_known"

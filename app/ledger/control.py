@@ -36,12 +36,6 @@ def record(session: Session, kind: EntryKind, *, actor: str, **details: object) 
     chain.append(session, row, chain.NewEntry(kind, 0, actor=actor, details=details))
 
 
-def last_act(session: Session) -> int:
-    """The sequence of the last act in the chain; 0 before the first."""
-    query = select(AccountRow.last_sequence).where(AccountRow.id == CHAIN)
-    return session.execute(query).scalar_one_or_none() or 0
-
-
 def details_of(session: Session, kind: EntryKind, *, until: int | None = None) -> list[dict[str, Any]]:
     """The details of all acts of a kind, in order; of those up to a sequence, if one is given."""
     query = select(EntryRow.details).where(EntryRow.account_id == CHAIN, EntryRow.kind == kind.value)

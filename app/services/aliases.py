@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from app.access.cached_authority import wait_for_revocation
 from app.access.roles import NAME_MODEL, SEE_BALANCE, SEE_DATASET, SEE_MODEL, Principal
 from app.core import clock, limits
 from app.core.errors import InvalidRequest, NotFound, TooLarge
@@ -34,7 +35,7 @@ def put_alias(installation: Installation, principal: Principal, reference: str, 
         InvalidRequest: the model was trained on another dataset.
         TooLarge: the dataset has too many aliases.
     """
-    with acting(installation, principal, withdraws=True) as (session, principal):
+    with acting(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, NAME_MODEL)
         catalog.locked(session, dataset.id)
         row = models.locked(session, addressed_model(session, principal, model, SEE_MODEL).id)
@@ -48,7 +49,8 @@ def put_alias(installation: Installation, principal: Principal, reference: str, 
             aliases.add(session, move)
             details = {"dataset": dataset.id, "alias": alias, "model": row.id}
             control.record(session, EntryKind.ALIAS_MOVED, actor=principal.key_id, **details)
-        return AliasOut(dataset=dataset.id, dataset_name=dataset.name, **_facts(move))
+    wait_for_revocation()
+    return AliasOut(dataset=dataset.id, dataset_name=dataset.name, **_facts(move))
 
 
 def remove_alias(installation: Installation, principal: Principal, reference: str, alias: str) -> None:
@@ -58,13 +60,14 @@ def remove_alias(installation: Installation, principal: Principal, reference: st
         NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: only analysts name models.
     """
-    with acting(installation, principal, withdraws=True) as (session, principal):
+    with acting(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, NAME_MODEL)
         catalog.locked(session, dataset.id)
         move = aliases.last_move(session, dataset.id, alias)
         if move is not None and move.model_id is not None:
             aliases.add(session, _move(dataset, alias, None, by=principal, at=installation.database.now(session)))
             control.record(session, EntryKind.ALIAS_REMOVED, actor=principal.key_id, dataset=dataset.id, alias=alias)
+    wait_for_revocation()
 
 
 def list_aliases(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> AliasList:

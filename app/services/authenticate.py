@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, replace
 
 from app.access import authority, keys, subjects, tokens
+from app.access.cached_authority import wait_for_revocation
 from app.access.roles import Principal, Role
 from app.access.signing_keys import SigningKeys
 from app.access.tokens import Rules, Token
@@ -17,7 +18,6 @@ from app.core.errors import Unauthenticated
 from app.core.settings import Settings
 from app.ledger import control
 from app.ledger.entries import EntryKind
-from app.services import leases
 from app.services.authorization import present
 from app.services.installation import Installation
 
@@ -81,7 +81,7 @@ def authenticate(
 
 
 def cached(installation: Installation, authorization: str | None) -> Principal | None:
-    """The principal of an ``Authorization`` header, if this process knows it under its lease. Reads no database."""
+    """The principal of an ``Authorization`` header, if this process has read it just now. Reads no database."""
     principal: Principal | None = None
     if authorization is not None:
         principal = installation.authority.get(_name(authorization))
@@ -147,5 +147,5 @@ def _subject(installation: Installation, token: Token) -> Principal:
             control.record(session, EntryKind.SUBJECT_ROLES, actor=key_id, key=key_id, roles=row.roles)
         principal = authority.read(session, key_id, now=database.now)
     if not is_first:
-        leases.settle(installation)  # an earlier token may have had more roles
+        wait_for_revocation()  # an earlier token may have had more roles
     return principal

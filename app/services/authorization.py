@@ -6,16 +6,16 @@ from contextlib import contextmanager
 from sqlalchemy.orm import Session
 
 from app.access import authority, grants
+from app.access.cached_authority import wait_for_revocation
 from app.access.roles import Principal, Role
 from app.core.errors import RoleMissing
 from app.datasets import catalog
-from app.services import leases
 from app.services.installation import Installation
 
 
 @contextmanager
 def acting(
-    installation: Installation, caller: Principal, *, changing: str | None = None, withdraws: bool = False
+    installation: Installation, caller: Principal, *, changing: str | None = None
 ) -> Iterator[tuple[Session, Principal]]:
     """A write transaction on behalf of a caller, and the caller with its present roles.
 
@@ -26,21 +26,19 @@ def acting(
     Args:
         installation: this installation.
         caller: the caller, who was authenticated when the request began.
-        changing: the key that the transaction revokes or rotates, or whose grants it changes.
-        withdraws: whether the transaction takes a model away or moves an alias. The block then ends, as with
-            ``changing``, when no process predicts by earlier authority, even if nothing changed: the change may be that
-            of another request which still waits.
+        changing: the key that the transaction revokes or rotates, or whose grants it changes. The block then ends when
+            no process predicts by earlier authority, even if nothing changed: the change may be that of another
+            request, which still waits.
 
     Raises:
         Unauthenticated: the caller's key was revoked or rotated meanwhile, or has expired.
-        Unavailable: the database cannot be reached or is too busy. Nothing was committed, or the wait failed: a
-            repetition succeeds when no process uses earlier authority.
+        Unavailable: the database cannot be reached or is too busy; nothing was committed.
     """
     with installation.database.write() as session:
         authority.lock(session, caller.key_id, changing=changing)
         yield session, present(installation, session, caller)
-    if withdraws or changing is not None:
-        leases.settle(installation)
+    if changing is not None:
+        wait_for_revocation()
 
 
 def present(installation: Installation, session: Session, caller: Principal) -> Principal:

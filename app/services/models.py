@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 from sqlalchemy.orm import Session
 
 from app.access import grants
+from app.access.cached_authority import wait_for_revocation
 from app.access.roles import SEE_DATASET, SEE_MODEL, TAKE_MODEL, Principal
 from app.core import clock
 from app.ledger import control
@@ -112,12 +113,13 @@ def delete_model(installation: Installation, principal: Principal, address: str)
         RoleMissing: the key may predict, but not delete.
         ModelHasAlias: an alias names the model.
     """
-    with acting(installation, principal, withdraws=True) as (session, principal):
+    with acting(installation, principal) as (session, principal):
         row = addressed_model(session, principal, address, TAKE_MODEL)
         digest = models.remove(session, row.id)
         details = {"dataset": row.dataset_id, "model": row.id}
         control.record(session, EntryKind.MODEL_DELETED, actor=principal.key_id, **details)
         is_needed = models.is_referenced(session, digest)
+    wait_for_revocation()
     if not is_needed:
         installation.store.remove(digest)
         installation.cache.forget(digest)

@@ -166,7 +166,7 @@ def model_at_once(
     """Finds the model that answers a small request in JSON on the event loop, because nothing waits or takes long.
 
     Returns:
-        ``None`` if the process does not know the caller's model under its lease, if the model is not prepared for the
+        ``None`` if the process has not read the caller's model just now, if the model is not prepared for the
         read-out, or if the request is not small: :func:`predict` has to answer in a thread.
     """
     if len(body) > limits.MAX_BYTES_AT_ONCE or b'"read_out"' in body:

@@ -6,7 +6,7 @@ Balances are the fold of the entries, so nothing reads or writes the table ``acc
 The next revision that contracts the schema drops them.
 
 Revision ID: 0031
-Revises: 0029
+Revises: 0030
 """
 
 from alembic import op
@@ -14,7 +14,7 @@ from alembic import op
 from app.db.append_only import create_append_only_triggers
 
 revision = "0031"
-down_revision = "0029"
+down_revision = "0030"
 branch_labels = None
 depends_on = None
 

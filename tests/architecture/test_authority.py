@@ -15,10 +15,6 @@ OF_THE_SERVICE = {
     ("app/services/keys.py", "create_admin"),
     # the hours in which keys were used, noted by requests
     ("app/services/keys.py", "record_uses"),
-    # the lease under which this process caches authority
-    ("app/services/leases.py", "_announce"),
-    ("app/services/leases.py", "release"),
-    ("app/services/leases.py", "settle"),
     # the subject of a token, before the request begins: its row and the roles of its newest token
     ("app/services/authenticate.py", "_subject"),
     # the installation's signing key, at the first start and by the operator's command

@@ -38,7 +38,6 @@ def _row(number: int, submitter: str, *, at: datetime, **state: Any) -> dict[str
         "dataset_id": "ds_any",
         "dataset_name": "any",
         "kind": "profile",
-        "reads": "ds_any",
         "task": {"work": {}, "parts": []},
         "submitted_by": submitter,
         "submitted_at": at + timedelta(microseconds=number),

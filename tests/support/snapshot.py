@@ -18,7 +18,6 @@ from typing import Any, TextIO, TypeAlias
 
 from sqlalchemy import Connection, LargeBinary, MetaData, Table, create_engine, insert, inspect, select
 
-from app.access import leases
 from app.core import clock
 from app.db import migrate
 from app.db.engine import parse_url
@@ -121,7 +120,6 @@ def _use(server: Server, log: Path) -> None:
     _change_caps(server)
     _reject_a_job(server)
     with server.database.write() as session:
-        leases.renew(session, "pr_of_a_process_that_died", last_act=1)
         workers.see(session, "pr_of_a_worker_that_died", at=server.database.now(session))
     cancelled = server.submitted(labs).json()["job_id"]
     assert server.admin.http.delete(f"/jobs/{cancelled}").is_success

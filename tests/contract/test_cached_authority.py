@@ -1,7 +1,7 @@
-"""Cached authority: a process answers by it only under its lease, and a revocation is answered when no process does.
+"""Cached authority: no process answers by authority that was taken away before the answer, whatever process took it.
 
-The processes are installations on one database. The second one predicts; a test renews its lease, or does not, as
-if the process were stopped.
+The processes are installations on one database. The second process predicts, and hears of nothing, as if it were
+stopped.
 """
 
 import math
@@ -9,16 +9,13 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import func, select
 
 from app.access import cached_authority
 from app.access.cached_authority import elapsed_s
-from app.access.tables import LeaseRow
 from app.core import clock, limits
-from app.core.errors import GrovekeeperError, Unauthenticated
-from app.core.periodic import Periodic
+from app.core.errors import GrovekeeperError
 from app.registry.tables import ModelRow
-from app.services import aliases, leases, models
+from app.services import aliases, models
 from app.services.authenticate import authenticate_and_keep, cached
 from app.services.grants import put_grant, remove_grant
 from app.services.installation import Installation
@@ -27,7 +24,7 @@ from app.services.predict import address_of
 from app.wire.keys import KeyIn, RotationIn
 from tests.support.crash_scene import ADMIN, OWNER, Scene, open_installation
 
-_LEASE_S = 0.4
+_WAIT_S = 1.0
 
 
 class Predictor:
@@ -55,17 +52,9 @@ class Predictor:
         known = None if principal is None else self.installation.authority.get((principal.key_id, self.address))
         return None if known is None else str(known.model_id)
 
-    def begin(self) -> None:
-        """Uses the cache until the process has a lease."""
-        for _ in range(limits.MIN_LEASED_USES):
-            assert self.knows() is None
-        leases.renew(self.installation)
-        assert self.reads() == self.knows() == "md_1"
-
 
 @pytest.fixture
 def predictor(scene: Scene, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Predictor]:
-    monkeypatch.setattr(limits, "AUTHORITY_LEASE_S", _LEASE_S)
     with scene.installation.database.write() as session:
         for name in ("md_1", "md_2"):
             session.add(
@@ -77,7 +66,7 @@ def predictor(scene: Scene, database_url: str, monkeypatch: pytest.MonkeyPatch) 
             )  # fmt: skip
     second = open_installation(database_url, scene.installation.home)
     predictor = Predictor(scene, second)
-    predictor.begin()
+    monkeypatch.setattr(limits, "REVOCATION_S", _WAIT_S)
     yield predictor
     second.close()
 
@@ -114,82 +103,55 @@ _CHANGES = [_revoke, _rotate, _remove_grant, _lower_grant, _move_alias, _remove_
 
 
 @pytest.mark.parametrize("change", _CHANGES)
-def test_a_change_is_answered_when_the_lease_of_a_stopped_process_has_ended(
-    predictor: Predictor, change: Callable[[Predictor], None]
+def test_a_change_is_answered_when_no_process_knows_what_was_before(
+    predictor: Predictor, change: Callable[[Predictor], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert predictor.knows() == "md_1"
+    waits = list[float]()
+
+    def wait(waited_s: float) -> None:
+        waits.append(waited_s)
+        now_s = elapsed_s() + waited_s
+        monkeypatch.setattr(cached_authority, "elapsed_s", lambda: now_s)
+
+    assert predictor.reads() == predictor.knows() == "md_1"
+    monkeypatch.setattr(cached_authority.time, "sleep", wait)
     change(predictor)
     assert predictor.knows() is None
-    began_s = elapsed_s()
-    change_again = _rotate if change is not _rotate and change is not _revoke else _remove_grant
-    change_again(predictor)
-    assert elapsed_s() - began_s < _LEASE_S, "the lease that had ended was removed"
+    if change is not _delete_model:
+        change(predictor)  # a repetition waits, too, because the first request may still be waiting
+        assert waits.pop() == _WAIT_S
+    assert waits == [_WAIT_S]
 
 
-def test_a_change_is_answered_when_a_running_process_has_seen_it(predictor: Predictor) -> None:
-    """Long before the end of the lease; a repetition waits, too, because the first request may still be waiting."""
-    predictor.installation.authority.hold(until_s=elapsed_s() + 60)
-    renewal = Periodic("lease", lambda _: (predictor.knows(), leases.renew(predictor.installation)), interval_s=0.02)
-    renewal.start()
-    try:
-        _revoke(predictor)
-        assert predictor.knows() is None
-        _revoke(predictor)
-    finally:
-        renewal.stop()
-    with pytest.raises(Unauthenticated):
-        predictor.reads()
-
-
-@pytest.mark.parametrize("moment", ["before the announcement", "before the comparison", "after the comparison"])
-def test_a_change_during_a_renewal_is_seen_or_waited_for(
-    predictor: Predictor, moment: str, monkeypatch: pytest.MonkeyPatch
+def test_a_value_is_as_old_as_the_beginning_of_its_reading(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits in this test, so whatever the renewed lease allows must have been read after the change."""
-    settled = list[str]()
-    monkeypatch.setattr(leases, "settle", lambda _: settled.append(moment))
-    announce, last_act = leases._announce, leases.control.last_act
+    cache, now_s = predictor.installation.authority, elapsed_s()
+    monkeypatch.setattr(cached_authority, "elapsed_s", lambda: now_s)
 
-    def change_and_announce(installation: Installation) -> None:
-        if not settled and moment == "before the announcement":
-            _revoke(predictor)
-        announce(installation)
-        if not settled and moment == "before the comparison":
-            _revoke(predictor)
-
-    monkeypatch.setattr(leases, "_announce", change_and_announce)
-    if moment == "after the comparison":
-
-        def compare_and_change(session: object) -> int:
-            compared = last_act(session)  # type: ignore[arg-type]
-            monkeypatch.setattr(leases.control, "last_act", last_act)
-            return compared
-
-        monkeypatch.setattr(leases.control, "last_act", compare_and_change)
-    leases.renew(predictor.installation)
-    if moment != "after the comparison":
-        assert settled == [moment]
-        assert predictor.knows() is None
-        return
-    _revoke(predictor)
-    with predictor.scene.installation.database.read() as session:
-        seen = session.execute(select(LeaseRow.last_act)).scalar_one()
-        assert seen < last_act(session), "whoever revokes finds the lease and waits"
-
-
-def test_what_was_read_before_a_change_is_not_kept_after_it(predictor: Predictor) -> None:
-    cache = predictor.installation.authority
-
-    def read_while_it_changes() -> tuple[str, float]:
-        leases.settle(predictor.installation)
+    def read_for_long() -> tuple[str, float]:
+        nonlocal now_s
+        now_s += _WAIT_S  # the process was stopped, or its machine slept, after the database had answered
         return "as it was before", 60.0
 
-    assert cache.read("name", read_while_it_changes) == "as it was before"
+    assert cache.read("name", read_for_long) == "as it was before"
     assert cache.get("name") is None
 
 
+@pytest.mark.parametrize(("after_s", "is_known"), [(0.9, True), (0.999, False)])
+def test_an_entry_ends_before_a_revocation_is_answered(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch, after_s: float, is_known: bool
+) -> None:
+    """By a clock that also counts while the machine sleeps, and earlier than the wait by more than clocks differ."""
+    began_s = elapsed_s()
+    monkeypatch.setattr(cached_authority, "elapsed_s", lambda: began_s)
+    predictor.reads()
+    monkeypatch.setattr(cached_authority, "elapsed_s", lambda: began_s + after_s * _WAIT_S)
+    assert (predictor.knows() is not None) is is_known
+
+
 def test_a_known_key_ends_by_the_clock_of_the_database(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "AUTHORITY_AGE_S", math.inf)
+    monkeypatch.setattr(limits, "REVOCATION_S", math.inf)
     installation, began_s = predictor.installation, elapsed_s()
     with installation.database.read() as session:
         ends_at = installation.database.now(session) + timedelta(hours=1)
@@ -197,25 +159,13 @@ def test_a_known_key_ends_by_the_clock_of_the_database(predictor: Predictor, mon
     header = f"Bearer {create_key(predictor.scene.installation, ADMIN, body).key}"
     authenticate_and_keep(installation, header)
     read_s = elapsed_s()
-    installation.authority.hold(until_s=math.inf)
     for now_s, is_known in ((began_s + 3_599, True), (read_s + 3_600, False)):
         monkeypatch.setattr(cached_authority, "elapsed_s", lambda now_s=now_s: now_s)
         assert (cached(installation, header) is not None) is is_known
-
-
-def test_a_process_that_does_not_predict_has_no_lease(predictor: Predictor) -> None:
-    _leases = select(func.count()).select_from(LeaseRow)
-    predictor.installation.authority.take_uses()
-    leases.renew(predictor.installation)
-    leases.renew(predictor.installation)
-    assert predictor.knows() is None
-    with predictor.installation.database.read() as session:
-        assert session.execute(_leases).scalar_one() == 0
 
 
 def test_who_may_not_predict_is_never_known(predictor: Predictor) -> None:
     _remove_grant(predictor)
     with pytest.raises(GrovekeeperError):
         predictor.reads()
-    leases.renew(predictor.installation)
     assert predictor.knows() is None

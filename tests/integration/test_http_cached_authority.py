@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import pytest
 
 from app.api import predictions
+from app.core import limits
 from tests.support.server import Caller, Server, running_server
 
 ROWS = {"rows": [{"age": 39, "height": 1.5, "sex": "Male"}]}
@@ -39,7 +40,7 @@ def _only_at_once() -> Iterator[None]:
 
 
 def _until_at_once(caller: Caller, path: str) -> None:
-    """Predicts until the process has a lease and the model."""
+    """Predicts until the process knows the caller and has the model."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         assert caller.http.post(path, json=ROWS).status_code == 200
@@ -49,7 +50,10 @@ def _until_at_once(caller: Caller, path: str) -> None:
     raise TimeoutError("no prediction is answered at once")
 
 
-def test_a_prediction_from_memory_has_the_bytes_of_any_other(server: Server, trained: dict[str, Any]) -> None:
+def test_a_prediction_from_memory_has_the_bytes_of_any_other(
+    server: Server, trained: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "REVOCATION_S", 3_600)
     path = f"/models/{trained['model_id']}/predict"
     caller = server.granted(trained["dataset"], "predictor")
     first = caller.http.post(path, json=ROWS)
@@ -68,8 +72,9 @@ def test_a_prediction_from_memory_has_the_bytes_of_any_other(server: Server, tra
 
 
 def test_no_process_predicts_for_a_key_once_its_revocation_is_answered(
-    server: Server, second: Server, trained: dict[str, Any]
+    server: Server, second: Server, trained: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(limits, "REVOCATION_S", 1.0)
     path = f"/models/{trained['model_id']}/predict"
     caller = server.granted(trained["dataset"], "predictor")
     there = Caller(caller.id, caller.key, second.client(caller.key))
