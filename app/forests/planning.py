@@ -11,7 +11,7 @@ from app.forests.algorithms.auto import Choice
 from app.forests.bins.reused_profile import ReusedProfile
 from app.forests.contract.algorithm import Algorithm, TwoDatasetAlgorithm
 from app.forests.contract.facts import PublicFacts
-from app.forests.contract.parameters import Value, read_all, without_effect
+from app.forests.contract.parameters import Value, read_all, read_stored, without_effect
 from app.forests.contract.plan import Plan, UnlabelledPlan
 from app.forests.data.schema import Schema
 from app.privacy import events
@@ -202,10 +202,11 @@ def require_priced(plan: Plan, schema: Schema) -> None:
     """Prices the parameters of a stored plan again, and compares the events.
 
     Raises:
-        PlanInvalid: the parameters cost other events than those of the plan.
+        PlanInvalid: the parameters cost other events than those of the plan, or this version grows no forest by them.
     """
     try:
         mechanism, second = catalogue.algorithm(plan.algorithm), plan.unlabelled
+        read_all(mechanism.parameters, plan.parameters)
         of_second = None
         if second is not None:
             terms = (second.accountant, second.delta, second.adjacency, second.max_rows)
@@ -242,7 +243,7 @@ def _read(value: object) -> Plan:
             known = catalogue.algorithm(algorithm).parameters
             read = Plan(
                 algorithm,
-                read_all(known, asked),
+                read_stored(known, asked),
                 Fraction(epsilon),
                 n_trees,
                 events.from_json(event),

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from app.access.cached_authority import elapsed_s
 from app.api.main import create_app
+from app.core import limits
 from app.core.settings import Settings
 from app.db.unit_of_work import Database
 from app.services.execution import run_job
@@ -123,10 +123,6 @@ class Service:
         columns = {"age": [30, 60], "height": [1.5, 1.6], "sex": ["Female", "Male"]}
         self._sent("POST", f"/models/{self.model}/predict", json={"columns": columns})
 
-    def hold_lease(self) -> None:
-        """Does what a background thread does: what predictions have read stays valid."""
-        self._installation.authority.hold(until_s=elapsed_s() + 3600)
-
     def _sent(self, method: str, path: str, *, headers: Any = None, **options: Any) -> Any:
         headers = {**(headers or {}), **({} if method == "GET" else new_idempotency_key())}
         answer = self._client.request(method, path, key=self._key, headers=headers, **options)
@@ -151,8 +147,9 @@ def entered(tmp_path_factory: pytest.TempPathFactory, migrated_database: Migrate
                 "GET /ledger/{id}": _fewest(recorder, service.show_ledger),
                 "POST /models/{id}/evaluations": _fewest(recorder, service.evaluate),
             }
-            service.hold_lease()
-            modules["POST /models/{id}/predict, warm"] = _fewest(recorder, service.predict)
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(limits, "REVOCATION_S", 3_600)  # what predictions have read stays valid
+                modules["POST /models/{id}/predict, warm"] = _fewest(recorder, service.predict)
             model = service.model
         with Service.running(settings, key) as service:
             service.model = model

@@ -53,9 +53,9 @@ def _until_at_once(caller: Caller, path: str) -> None:
 def test_a_prediction_from_memory_has_the_bytes_of_any_other(
     server: Server, trained: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "REVOCATION_S", 3_600)
     path = f"/models/{trained['model_id']}/predict"
     caller = server.granted(trained["dataset"], "predictor")
+    monkeypatch.setattr(limits, "REVOCATION_S", 3_600)  # what is read from here on stays valid
     first = caller.http.post(path, json=ROWS)
     _until_at_once(caller, path)
     with _only_at_once():

@@ -31,8 +31,8 @@ class Noiseless(FixedReleases):
 
 REQUESTS = {
     "rpf": PlanRequest("rpf", {"n_estimators": 3, "max_depth": 4}, Fraction(1), 600),
-    "rpf, three at once": PlanRequest(
-        "rpf", {"n_estimators": 2, "max_depth": 3, "at_once": 3, "pairs": "none"}, Fraction(1), 600
+    "rpf, one at a time": PlanRequest(
+        "rpf", {"n_estimators": 2, "max_depth": 3, "at_once": 1, "pairs": "none"}, Fraction(1), 600
     ),
     "rpf, by node": PlanRequest("rpf", {"n_estimators": 2, "max_depth": 3, "splits": "node"}, Fraction(1), 600),
     "nbrt": PlanRequest("nbrt", {"n_estimators": 9, "max_depth": 3}, Fraction(1), 600, gdp.NAME, Fraction(1, 10**6)),

@@ -159,13 +159,6 @@ def choices_two_at_once() -> Case:
     return case
 
 
-def choices_three_at_once() -> Case:
-    """Five values, three levels: three of four splits by one choice, by a utility over eight parts."""
-    case = Case(5, "3", n_rows=2, window=(0, 0), max_depth=3, structure_share="0.99")
-    assert case.plan.parameters["at_once"] == 3
-    return case
-
-
 def choices_of_pairs() -> Case:
     """Two columns of two values with their sum and difference: six splits, four of them with an initial penalty."""
     case = Case(2, "3", n_rows=3, n_features=2, window=(0, 0), max_depth=2, structure_share="0.99", at_once=1)
@@ -203,7 +196,6 @@ CASES = [
     pytest.param(choices_of_pairs, 3, 0.9, id="choices-of-pairs-3-rows", marks=LONG),
     pytest.param(choices_two_at_once, 2, 0.8, id="choices-two-at-once"),
     pytest.param(choices_two_at_once, 3, 0.9, id="choices-two-at-once-3-rows", marks=LONG),
-    pytest.param(choices_three_at_once, 2, 0.8, id="choices-three-at-once"),
     pytest.param(reweighted_trees, 1, 0.9, id="reweighted-trees"),
     pytest.param(reweighted_trees, 2, 0.9, id="reweighted-trees-2-rows", marks=LONG),
 ]
@@ -219,9 +211,7 @@ def test_forest_loses_at_most_what_was_charged(case: Callable[[], Case], n_rows:
 
 
 # Two cases have too few outputs to show anything.
-@pytest.mark.parametrize(
-    ("case", "n_rows", "_reached"), [case for case in CASES if case.values[0] not in (one_leaf, choices_three_at_once)]
-)
+@pytest.mark.parametrize(("case", "n_rows", "_reached"), [case for case in CASES if case.values[0] is not one_leaf])
 def test_every_forest_can_come_from_every_dataset(case: Callable[[], Case], n_rows: int, _reached: float) -> None:
     result = as_it_is(case, n_rows)
     support = result.law(EMPTY).keys()
@@ -317,8 +307,6 @@ def weight_of_two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         (choices_of_pairs, double_utility, 1.2),
         (choices_two_at_once, double_joint_utility, 1.1),
         (choices_two_at_once, joint_utility_of_every_child_rounded_up, 1.1),
-        (choices_three_at_once, double_joint_utility, 1.1),
-        (choices_three_at_once, joint_utility_of_every_child_rounded_up, 1.1),
         (choices_only, utility_rounded_up_to_a_coarser_unit, 1.2),
         (stops, leaf_paid_from_a_spent_level, 1.05),
         (stops_by_level, leaf_paid_from_a_spent_level, 1.05),

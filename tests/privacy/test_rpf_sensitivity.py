@@ -1,7 +1,5 @@
 """T4 and lemma R1: the effect of one record on the reweighted forest's production histograms and weights."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,7 +21,6 @@ SCHEMA = schema_of(
 )
 ENCODING = Encoding.of(SCHEMA, 5).paired(pairs.of_schema(SCHEMA))
 N_FEATURES = len(SCHEMA.features)
-SOME_SPLITS = np.arange(0, len(ENCODING.candidates), 4)
 SPLITS = [(0, 2, False), (1, 0, True), (1, 3, True), (4, 5, False)]
 
 Row = tuple[int, ...]
@@ -90,43 +87,6 @@ def test_added_record_raises_the_utilities_of_two_splits_by_at_most_a_row(
 
     assert change.min() >= 0
     assert change.max() <= UNIT
-
-
-def utilities_of_three(rows: list[Row], first_tree: list[list[int]], path: list[tuple[int, int, bool]]) -> np.ndarray:
-    """The utility of every three of some candidates, summed over all nodes below the given splits."""
-    weighted_rows = weighted(rows, first_tree)
-    descend(weighted_rows, path)
-    return joint_splits.set_utilities(
-        weighted_rows, ENCODING, len(ENCODING.n_codes), SOME_SPLITS, n_splits=3, n_nodes=2 ** len(path)
-    )
-
-
-@given(rows=st.lists(row, max_size=12), added=row, first_tree=scores, path=levels)
-@settings(max_examples=60, deadline=None)
-def test_added_record_raises_the_utilities_of_three_splits_by_at_most_a_row(
-    rows: list[Row], added: Row, first_tree: list[list[int]], path: list[tuple[int, int, bool]]
-) -> None:
-    change = utilities_of_three([*rows, added], first_tree, path) - utilities_of_three(rows, first_tree, path)
-
-    assert change.min() >= 0
-    assert change.max() <= UNIT
-
-
-def test_utility_of_three_splits_is_that_of_two_below_the_first() -> None:
-    generator = np.random.default_rng(5)
-    sizes = [*ENCODING.n_own_codes.tolist(), 3]
-    rows = [tuple(int(generator.integers(0, size)) for size in sizes) for _ in range(60)]
-    flat, candidates = [[0, 0, 0], [0, 0, 0]], ENCODING.candidates
-    result = iter(utilities_of_three(rows, flat, []).tolist())
-    for place, first in enumerate(SOME_SPLITS.tolist()):
-        weighted_rows = weighted(rows, flat)
-        descend(
-            weighted_rows,
-            [(int(candidates.feature[first]), int(candidates.threshold[first]), bool(candidates.equals[first]))],
-        )
-        below = joint_splits.utilities(weighted_rows, ENCODING, len(ENCODING.n_codes), n_nodes=2)
-        for second, third in itertools.combinations(SOME_SPLITS[place + 1 :].tolist(), 2):
-            assert next(result) == below[second, third]
 
 
 def test_utility_of_two_splits_is_that_of_the_second_below_the_first() -> None:

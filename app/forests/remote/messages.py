@@ -32,7 +32,7 @@ FORMS: Final = MappingProxyType(
 
 METHODS: Final = frozenset(
     {
-        *("code_counts", "of_tree", "class_histogram", "joint_histogram", "leaf_histogram", "descend", "below"),
+        *("code_counts", "of_tree", "class_histogram", "joint_histogram", "leaf_histogram", "descend"),
         *("finish_tree", "class_counts", "leaf_counts", "start", "sums", "add_scores", "tally"),
     }
 )

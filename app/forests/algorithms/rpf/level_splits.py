@@ -19,7 +19,7 @@ from app.forests.trees import boxes
 
 
 class LevelTrees:
-    """Grows trees with one split for all nodes of a level, chosen level by level or several levels at once.
+    """Grows trees with one split for all nodes of a level, chosen level by level or two levels at once.
 
     The utility of a split is the sum of its utilities over the nodes of the level. A row is in one node, so a row
     changes the sum by no more than it changes one node's utility. A split's gain on all rows is thus compared under the
@@ -34,7 +34,7 @@ class LevelTrees:
             scales: as priced; one inverse scale per selection.
             encoding: public or released bins.
             depth: of every tree.
-            at_once: 1, or the number of levels whose splits one selection chooses.
+            at_once: the number of levels whose splits one selection chooses, 1 or 2.
             joint_columns: number of columns, counted from the first, whose splits compete in joint selections.
         """
         self._scales, self._encoding, self._depth = scales, encoding, depth
@@ -86,24 +86,24 @@ class LevelTrees:
     ) -> tuple[int, ...]:
         """The released choice of one selection: one candidate per level, or an empty tuple for "stop".
 
-        If fewer than ``n_splits`` splits are left on the columns for joint selections, a single split is chosen.
+        If fewer than two splits are left on the columns for joint selections, a single split is chosen.
         """
         competing = np.flatnonzero(alive)
         n_on_columns = joint_limits.n_candidates(self._encoding, self._joint_columns)
         on_columns = competing[competing < n_on_columns]
         handicaps = node_splits.handicaps(self._encoding, scale)
-        if 1 < n_splits <= len(on_columns):
-            competing = on_columns
-            gains = joint_splits.set_utilities(
-                rows, self._encoding, self._joint_columns, competing, n_splits=n_splits, n_nodes=1 << level
-            )
+        if 2 == n_splits <= len(on_columns):
+            first, second = np.triu_indices(len(on_columns), 1)
+            sets = np.stack((on_columns[first], on_columns[second]), axis=1)
+            of_two = joint_splits.utilities(rows, self._encoding, self._joint_columns, n_nodes=1 << level)
+            gains = of_two[sets[:, 0], sets[:, 1]]
         else:
-            n_splits = 1
+            sets = competing[:, np.newaxis]
             splitting, _ = node_splits.split_utilities(rows, self._encoding, np.arange(1 << level, dtype=np.int32))
             gains = splitting.sum(axis=0)[competing]
-        utilities = gains - joint_splits.sums_over_sets(handicaps[competing], n_splits)
+        utilities = gains - handicaps[sets].sum(axis=1)
         if level >= node_splits.FIRST_LEVEL_WITH_STOP:
             stopping = fourth_roots.norms(rows.leaf_histogram())
             utilities = np.append(utilities, stopping.sum())
         choice = randomness.permute_and_flip(utilities, inverse_scale=scale)
-        return joint_splits.set_at(choice, competing, n_splits) if choice < len(gains) else ()
+        return tuple(sets[choice].tolist()) if choice < len(gains) else ()

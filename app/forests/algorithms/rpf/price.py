@@ -73,11 +73,12 @@ _OWN_PARAMETERS = (
     Parameter(
         "at_once",
         "integer",
-        "Number of levels whose splits one selection chooses together, at the budget of all of them. By default the "
-        "largest number with few enough sets of splits for the declared size, if each level has one split. With "
-        "many splits, levels and classes, fewer trees may choose several levels at once.",
+        "Number of levels whose splits one selection chooses together, at the budget of all of them: 1 or 2. By "
+        "default 2 where there are few enough sets of two splits for the declared size, if each level has one split. "
+        "With many splits, levels and classes, fewer trees may choose two levels at once.",
         minimum=Fraction(1),
         maximum=Fraction(joint_limits.MOST_AT_ONCE),
+        most_stored=Fraction(joint_limits.MOST_STORED),
     ),
     Parameter(
         "pairs",
@@ -181,11 +182,11 @@ def widest_encoding(parameters: Parameters, schema: Schema) -> Encoding:
 
 
 def _settle_at_once(settled: dict[str, Value], widest: Encoding, facts: PublicFacts) -> None:
-    """Sets ``at_once``: more than 1 only if each level has one split and the sets of splits are few enough.
+    """Sets ``at_once``: 2 only if each level has one split and the sets of splits are few enough.
 
     Raises:
-        InvalidRequest: several levels are requested although each node has its own split, the sets of splits are too
-            many, or the trees are too many for joint selections.
+        InvalidRequest: two levels are requested although each node has its own split, the sets of splits are too many,
+            or the trees are too many for joint selections.
     """
     by_level, depth = settled["splits"] == BY_LEVEL, int(settled["max_depth"])
     n_trees = int(settled["n_estimators"])
@@ -195,10 +196,9 @@ def _settle_at_once(settled: dict[str, Value], widest: Encoding, facts: PublicFa
     elif settled["at_once"] != 1 and not by_level:
         raise InvalidRequest.at("/parameters/at_once", "not-with-splits-node")
     elif settled["at_once"] != 1 and depth > 1:
-        at_once = int(settled["at_once"])
-        if not joint_limits.is_affordable(widest, depth, at_once):
+        if not joint_limits.is_affordable(widest, depth):
             raise InvalidRequest.at("/parameters/at_once", "too-large", accepted=["1"])
-        if n_trees > (most := joint_limits.most_trees(widest, depth, at_once)):
+        if n_trees > (most := joint_limits.most_trees(widest, depth)):
             raise InvalidRequest.at("/parameters/n_estimators", "too-large", limit=most)
 
 

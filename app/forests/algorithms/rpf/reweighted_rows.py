@@ -1,6 +1,5 @@
 """Weighs PRIVATE rows by released trees and tabulates the weights: a protocol, and its implementation in memory."""
 
-import copy
 from typing import Protocol, Self
 
 import numpy as np
@@ -37,11 +36,6 @@ class ReweightedRows(Protocol):
 
     def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
         """Moves every row one level down by the released splits, one split per node of the current level."""
-
-    def below(
-        self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]
-    ) -> "ReweightedRows":
-        """A copy of the rows, one level down as by :meth:`descend`; the original rows do not move."""
 
     def leaf_histogram(self) -> NDArray[np.int64]:
         """Weights by node of the current level and class: int64 ``(n_nodes, n_classes)``."""
@@ -149,14 +143,6 @@ class LocalReweightedRows:
         self._node = routing.descend(columns, self._node, feature=places, threshold=threshold, equals=equals)
         self._n_nodes *= 2
 
-    def below(
-        self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]
-    ) -> "LocalReweightedRows":
-        """See :class:`ReweightedRows`. The copy shares codes, classes and weights, which are never changed in place."""
-        rows = copy.copy(self)
-        rows.descend(feature=feature, threshold=threshold, equals=equals)
-        return rows
-
     def _columns(self, features: slice) -> NDArray[np.uint8]:
         """PRIVATE codes of consecutive columns."""
         if features.stop <= len(self._X):
@@ -202,12 +188,6 @@ class PartedReweightedRows:
     def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
         """See :class:`ReweightedRows`."""
         self._parts.each("descend", feature=feature, threshold=threshold, equals=equals)
-
-    def below(
-        self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]
-    ) -> "PartedReweightedRows":
-        """See :class:`ReweightedRows`."""
-        return PartedReweightedRows(self._parts.map("below", feature=feature, threshold=threshold, equals=equals))
 
     def leaf_histogram(self) -> NDArray[np.int64]:
         """See :class:`ReweightedRows`."""

@@ -79,23 +79,6 @@ def test_no_rule_of_the_mechanism_is_held_up(n_features: int, n_classes: int, de
     """The rule's largest number of trees never turns off two levels at once where a single tree may use it."""
     widest = quantile_bins.widest_encoding(with_numbers(n_features, n_classes))
 
-    assert joint_limits.is_affordable(widest, depth, 2)
-    assert joint_limits.most_trees(widest, depth, 2) >= tree_parameters.MAX_RULE_TREES
+    assert joint_limits.is_affordable(widest, depth)
+    assert joint_limits.most_trees(widest, depth) >= tree_parameters.MAX_RULE_TREES
     assert joint_limits.MAX_FOREST_WORK >= tree_parameters.MAX_RULE_TREES * joint_limits.MAX_WORK
-
-
-def test_trees_of_three_levels_at_once_are_bounded_by_their_tables_too() -> None:
-    answers = [{"name": f"q{index}", "type": "categorical", "categories": ["no", "yes"]} for index in range(60)]
-    schema = Schema.from_json({**WIDE.to_json(), "features": answers})
-    widest = quantile_bins.widest_encoding(schema)
-    most = refusal(schema=schema, n_estimators=limits.MAX_TREES, at_once=3, max_depth=3).limit
-
-    assert most == joint_limits.MAX_FOREST_TABLES // (60 * 60 * 61 // 2) == joint_limits.most_trees(widest, 3, 3)
-    assert planned(schema, n_estimators=most, max_depth=3, at_once=3).n_trees == most
-
-    def by_rule(n_trees: int, size: int) -> object:
-        return planned(schema, size, n_estimators=n_trees, max_depth=3).parameters["at_once"]
-
-    assert [by_rule(n_trees, 1_000) for n_trees in (1, 2, 3, 16)] == [3, 3, 2, 2]
-    assert [by_rule(1, size) for size in (2_000, 3_000, 10**9)] == [3, 2, 2]
-    assert [by_rule(n_trees, 150) for n_trees in (most, most + 1)] == [3, 2]
