@@ -8,6 +8,7 @@ from functools import cache
 from types import MappingProxyType
 
 from app.core.errors import InvalidRequest
+from app.forests import expected_accuracy
 from app.forests.algorithms.auto import Auto
 from app.forests.algorithms.bms_rf.price import StackedForest
 from app.forests.algorithms.bms_rf.read import StackedFamily
@@ -97,7 +98,7 @@ def algorithms() -> list[dict[str, object]]:
             "slug": algorithm.slug,
             "title": algorithm.title,
             "source": algorithm.source,
-            "about": algorithm.about.to_json(),
+            "about": {**vars(algorithm.about), "accuracy": expected_accuracy.at_epsilon_one(algorithm.slug)},
             "read_outs": list(algorithm.read_outs),
             "parameters": [parameter.describe() for parameter in algorithm.parameters],
             "accountants": list(algorithm.accountants),

@@ -18,6 +18,7 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 
 from app.forests.data.schema import Schema
+from app.privacy.accountants import gdp, pure
 
 DELTA = Fraction(1, 10**6)
 """The δ of all measurements on accounts with a δ."""
@@ -32,6 +33,9 @@ _TRAINED = 0.9
 
 _SMALLEST_GAIN = 0.02
 """Where a forest without privacy gains less than this over the largest class, there is nothing to gain."""
+
+_EVERYWHERE_MEASURED = ("adult", "banknote", "mushroom", "nursery", "pendigits")
+"""The public tables on which every algorithm is measured."""
 
 _CLASSES_OF_AUROC = 2
 _MOST_UNLIKE = 1.2
@@ -242,6 +246,19 @@ def _interpolated(table: _Table, cells: Mapping[str, float] | None, load: float)
     (left, low), (right, high) = measured[max(above - 1, 0)], measured[above]
     weight = 1.0 if left == right else math.log(epsilon / left) / math.log(right / left)
     return low + weight * (high - low)
+
+
+def at_epsilon_one(algorithm: str) -> list[dict[str, str]]:
+    """Mean accuracies of an algorithm at ε = 1 on five tables, in percent, by its cheapest accountant; if measured."""
+    for accountant in (pure.NAME, gdp.NAME):
+        cells = {table.name: table.accuracy.get(f"{algorithm}@{accountant}", {}).get("1") for table in _tables()}
+        measured = [(name, at) for name in _EVERYWHERE_MEASURED if (at := cells[name]) is not None]
+        if measured:
+            return [
+                {"dataset": name, "accountant": accountant, "epsilon": "1", "percent": f"{100 * at:.1f}"}
+                for name, at in measured
+            ]
+    return []
 
 
 def runs() -> list[Run]:

@@ -51,7 +51,6 @@ _ABOUT = About(
     ),
     proof="docs/proofs/README.md",
     results="docs/results/flagships.md",
-    accuracy=(),
 )
 
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from app.core.errors import InvalidRequest
 from app.forests.algorithms.bms_rf import layers
-from app.forests.contract.about import About, at_epsilon_one
+from app.forests.contract.about import About
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import POINTER, Parameter, Value, share
@@ -73,7 +73,6 @@ _ABOUT = About(
     ),
     proof="docs/proofs/bms-rf.md",
     results="docs/results/papers.md",
-    accuracy=at_epsilon_one("83.7 89.6 99.4 89.7 85.0"),
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from app.core import amounts
-from app.forests.contract.about import About, at_epsilon_one
+from app.forests.contract.about import About
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, Value, share
@@ -30,7 +30,6 @@ _ABOUT = About(
     ),
     proof="docs/proofs/maxtree.md",
     results="docs/results/papers.md",
-    accuracy=at_epsilon_one("82.0 91.3 99.2 89.0 88.0"),
 )
 
 

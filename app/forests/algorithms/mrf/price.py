@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from app.forests.contract.about import About, at_epsilon_one
+from app.forests.contract.about import About
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, Value
@@ -40,7 +40,6 @@ _ABOUT = About(
     ),
     proof="docs/proofs/mrf.md",
     results="docs/results/papers.md",
-    accuracy=at_epsilon_one("84.1 91.8 99.7 89.4 86.4"),
 )
 
 

@@ -16,7 +16,7 @@ from app.forests.algorithms.nbrt.event_parts import Parts, trees_alone
 from app.forests.algorithms.nbrt.read import CALIBRATED, FOR_CLIP, LOGISTIC, MEASURED, NOT_FOR_CLIP
 from app.forests.bins import priced_bins, quantile_bins
 from app.forests.bins.noise_prices import LARGEST_START, VARIANCE, draw_scale, loss_of_unit, mu_squared, noise
-from app.forests.contract.about import About, at_epsilon_one
+from app.forests.contract.about import About
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, Value, share
@@ -89,7 +89,6 @@ _ABOUT = About(
     ),
     proof="docs/proofs/nbrt.md",
     results="docs/results/nbrt.md",
-    accuracy=at_epsilon_one("85.5 97.2 99.6 96.3 95.8", accountant="gdp"),
 )
 
 

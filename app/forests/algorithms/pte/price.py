@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from app.core import limits
 from app.core.errors import InvalidRequest
-from app.forests.contract.about import About, at_epsilon_one
+from app.forests.contract.about import About
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, Value
@@ -47,7 +47,6 @@ _ABOUT = About(
     ),
     proof="docs/proofs/pte.md",
     results="docs/results/semi-supervised.md",
-    accuracy=at_epsilon_one("80.2 87.0 97.0 88.5 88.2"),
 )
 
 

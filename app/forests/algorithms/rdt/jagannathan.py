@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from app.forests.algorithms.rdt.price import RandomDecisionTrees
-from app.forests.contract.about import About, at_epsilon_one
+from app.forests.contract.about import About
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Value
 from app.forests.trees import shapes, tree_bins, tree_parameters
@@ -20,7 +20,6 @@ _ABOUT = About(
     here="The paper's release with integer noise; the depth follows the number of features.",
     proof="docs/proofs/rdt.md",
     results="docs/results/papers.md",
-    accuracy=at_epsilon_one("76.6 79.2 97.2 84.2 85.1"),
 )
 
 

@@ -7,9 +7,8 @@ proof are in docs/proofs/rdt.md.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
-from app.forests.contract.about import About, at_epsilon_one
+from app.forests.contract.about import About
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Value
@@ -31,18 +30,14 @@ _ABOUT = About(
     ),
     proof="docs/proofs/rdt.md",
     results="docs/results/first-families.md",
-    accuracy=(),
 )
-
-
-def _measured(percents: str) -> About:
-    return replace(_ABOUT, accuracy=at_epsilon_one(percents))
 
 
 class RandomDecisionTrees(Algorithm):
     """Trees drawn from public randomness, with noise on every (leaf, class) count of every tree."""
 
     source = "Bojarski, Choromanska, Choromanski, LeCun (2014)"
+    about = _ABOUT
     parameters = (
         tree_parameters.N_ESTIMATORS,
         tree_parameters.MAX_DEPTH,
@@ -77,7 +72,6 @@ class VotingTrees(RandomDecisionTrees):
     slug = "rdt-mv"
     title = "Random decision trees, majority vote"
     read_outs = ("mv", "ta", "pa")
-    about = _measured("76.8 84.5 93.4 86.1 79.9")
 
 
 class AveragedTrees(RandomDecisionTrees):
@@ -86,7 +80,6 @@ class AveragedTrees(RandomDecisionTrees):
     slug = "rdt-ta"
     title = "Random decision trees, threshold averaging"
     read_outs = ("ta", "mv", "pa")
-    about = _measured("76.9 90.3 95.1 89.6 85.8")
 
 
 class DrawnTrees(RandomDecisionTrees):
@@ -95,7 +88,6 @@ class DrawnTrees(RandomDecisionTrees):
     slug = "rdt-pa"
     title = "Random decision trees, probabilistic averaging"
     read_outs = ("pa", "mv", "ta")
-    about = _measured("68.2 68.0 75.4 41.0 33.4")
 
 
 def default_n_trees(facts: PublicFacts) -> int:

@@ -31,7 +31,7 @@ from app.forests.algorithms.rpf.read import (
 )
 from app.forests.bins import quantile_bins
 from app.forests.bins.noise_prices import draw_scale
-from app.forests.contract.about import About, at_epsilon_one
+from app.forests.contract.about import About
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, Value, share
@@ -108,7 +108,6 @@ _ABOUT = About(
     ),
     proof="docs/proofs/rpf.md",
     results="docs/results/rpf.md",
-    accuracy=at_epsilon_one("84.6 96.2 100.0 94.0 89.3"),
 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from app.forests.contract.about import About, at_epsilon_one
+from app.forests.contract.about import About
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Value, share
@@ -30,7 +30,6 @@ _ABOUT = About(
     ),
     proof="docs/proofs/spe.md",
     results="docs/results/papers.md",
-    accuracy=at_epsilon_one("81.1 91.2 96.5 88.4 86.3"),
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.forests.contract.about import About, at_epsilon_one
+from app.forests.contract.about import About
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Value
@@ -35,7 +35,6 @@ _ABOUT = About(
     ),
     proof="docs/proofs/srt.md",
     results="docs/results/papers.md",
-    accuracy=at_epsilon_one("76.2 81.5 95.0 76.5 82.4"),
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from app.forests.contract.about import About, at_epsilon_one
+from app.forests.contract.about import About
 from app.forests.contract.algorithm import Parameters, TwoDatasetAlgorithm
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Value
@@ -36,7 +36,6 @@ _ABOUT = About(
     here="Two datasets and two accounts, each of which pays for its own part, both or neither; medians as in spe.",
     proof="docs/proofs/sspe-1.md",
     results="docs/results/semi-supervised.md",
-    accuracy=at_epsilon_one("79.1 77.7 92.8 83.6 75.8"),
 )
 
 
