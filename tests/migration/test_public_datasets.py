@@ -94,7 +94,10 @@ def test_nothing_of_an_erased_public_dataset_is_left_and_every_other_row_stays(i
         connection.execute(text("DELETE FROM models WHERE privacy = 'none'"))
     migrate.upgrade(installed_before)
     after = _rows(installed_before)
-    assert {name: after[name] for name in before} == before
+    assert before.keys() - after.keys() == {"authority_leases"}
+    assert {name: after[name] for name in before if name in after} == {
+        name: before[name] for name in before if name in after
+    }
 
 
 def test_processes_of_the_version_before_write_their_columns_until_their_jobs_end(installed_before: str) -> None:
