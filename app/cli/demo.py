@@ -23,7 +23,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli import ledger, models, own_process, quotes, training
+from app.cli import jobs, ledger, models, own_process
 from app.cli.command import Client, Plain, command
 from app.cli.demo_server import DemoServer, running
 from app.cli.output import Output, amount
@@ -195,7 +195,7 @@ class _Tour:
             f"Price {amount(quote['price'])}, no more and no less; {quote['remaining']} of {quote['cap']} ε are left, "
             f"and afterwards ε up to {quote['left_afterwards']} would fit. --receipt prints every draw and its noise."
         )
-        self._say(quotes.expected(quote["expected_accuracy"], recover=None))
+        self._say(jobs.expected(quote["expected_accuracy"], recover=None))
         return quote
 
     def _train(self) -> None:
@@ -204,9 +204,9 @@ class _Tour:
         accepted = self._client.train(
             {"dataset": self.name, "name": "demo forest", "epsilon": EPSILON, "purpose": PURPOSE}
         )
-        job = training.follow(self._client, accepted["job_id"], self._output)
+        job = jobs.follow(self._client, accepted["job_id"], self._output)
         if job["state"] != "succeeded":
-            raise InstallationError(training.ended(job))
+            raise InstallationError(jobs.ended(job))
         self.model_id = job["model_id"]
         self._command(f"models show {self.model_id}")
         self._say(self._client.model(self.model_id)["guarantee"]["text"])

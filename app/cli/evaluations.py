@@ -18,9 +18,8 @@ from app.cli.arguments import (
     read_scope,
 )
 from app.cli.command import Client, Remote, command, one_attempt
+from app.cli.jobs import price_of, show_accepted, show_quote
 from app.cli.output import Output
-from app.cli.quotes import show_quote
-from app.cli.training import price_of, show_accepted
 
 app = typer.Typer(help="Evaluate models privately, and choose the best of several.", no_args_is_help=True)
 

@@ -1,16 +1,23 @@
-"""Implements ``grovekeeper jobs``: lists, shows, follows and cancels jobs."""
+"""Implements ``grovekeeper jobs``, and prints quotes and jobs of every kind for the commands that ask for them."""
 
-from typing import Annotated
+import json
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Annotated, Any
 
 import typer
 
 from app.cli.arguments import JobArgument
-from app.cli.command import Remote, command
-from app.cli.training import ended, finish, follow, made, next_command, price_of
+from app.cli.command import Client, Remote, command
+from app.cli.output import GIVEN_EARLIER, Output, amount, console
+from app.cli.problems import ExitCode
 from app.jobs.states import ENDED
 from grovekeeper_client.errors import REASONS
 
 app = typer.Typer(help="Look at jobs, and cancel them.", no_args_is_help=True)
+
+_DONE = {"train": "trained model", "profile": "released profile", "evaluation": "released evaluation"}
+_SHOWN_BY = {"train": "models", "profile": "profiles", "evaluation": "evaluations"}
 
 
 @app.command("list")
@@ -75,3 +82,177 @@ def cancel(call: Remote, job_id: JobArgument) -> None:
         job = client.cancel_job(job_id)
     call.output.answer(job)
     call.output.say(ended(job))
+
+
+def show_accepted(
+    client: Client,
+    accepted: dict[str, Any],
+    output: Output,
+    *,
+    wait: bool,
+    show: Callable[[dict[str, Any]], None] | None = None,
+) -> None:
+    """Prints what a job of any kind reserved when it was accepted, and follows the job to its end on request.
+
+    Args:
+        client: of the service that accepted the job.
+        accepted: the answer of the service.
+        output: where the command prints.
+        wait: whether to follow the job to its end.
+        show: prints the output of a job that succeeded, in place of the command that prints it.
+    """
+    also = accepted["unlabelled"]
+    second = "" if also is None else f", and {amount(also['price'])} on {also['dataset_name']}"
+    output.say(f"accepted as job {accepted['job_id']}, which reserved {amount(accepted['price'])}{second}")
+    if accepted["state"] == "waiting":
+        output.say("the job waits for the approval of an owner other than you, for at most a week")
+    if wait:
+        finish(output, follow(client, accepted["job_id"], output), show=show)
+        return
+    output.answer(accepted)
+    output.hint(f"grovekeeper jobs show {accepted['job_id']} --wait")
+
+
+def follow(client: Client, job_id: str, output: Output) -> dict[str, Any]:
+    """Waits for a job with a progress bar of finished trees, if it grows any; returns it in its last state."""
+    from grovekeeper_client import progress
+
+    try:
+        with progress.shown(console(error=True), hidden=output.as_json) as show:
+            return client.wait_for_job(job_id, on_change=show)
+    except KeyboardInterrupt:
+        output.complain(f"the job goes on; follow it with: grovekeeper jobs show {job_id} --wait")
+        raise
+
+
+def finish(output: Output, job: dict[str, Any], *, show: Callable[[dict[str, Any]], None] | None = None) -> None:
+    """Prints a finished job, then its output or the next command; a job that did not succeed ends with 1."""
+    if output.as_json:
+        output.json(job)
+    elif job["state"] == "succeeded":
+        output.say(f"{_DONE[job['kind']]} {made(job)}" + (f" ({job['algorithm']})" if job["algorithm"] else ""))
+        if show is None:
+            output.hint(next_command(job))
+        else:
+            show(job)
+    if job["state"] != "succeeded":
+        output.complain(ended(job))
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def ended(job: Mapping[str, Any]) -> str:
+    """Why a job ended without an output, and whether its price is spent."""
+    why = REASONS.get(job["reason"], job["reason"])
+    spent = f"{price_of(job)} spent for good" if job["charged"] else "nothing was charged"
+    return f"job {job['id']} {job['state']}: {why}; {spent}"
+
+
+def price_of(paid: Mapping[str, Any]) -> str:
+    """The price of a job or of its output, on each account that pays."""
+    price, second = amount(paid["price"]), paid.get("unlabelled")
+    if second is None:
+        return price
+    return f"{price} on {paid['dataset_name']}, {amount(second['price'])} on {second['dataset_name']}"
+
+
+def made(job: dict[str, Any]) -> str | None:
+    """The id of a job's output, if the job has an output."""
+    found: str | None = job["model_id"] or job["profile_id"] or job["evaluation_id"]
+    return found
+
+
+def next_command(job: dict[str, Any]) -> str:
+    """The command that shows a job's output."""
+    return f"grovekeeper {_SHOWN_BY[job['kind']]} show {made(job)}"
+
+
+def show_quote(output: Output, quote: dict[str, Any], *, what: str, receipt: bool, recover: int | None = None) -> None:
+    """Prints a quote for people, both parts where a job has two.
+
+    Args:
+        output: where the command prints.
+        quote: the answer of the service.
+        what: names the output of the job.
+        receipt: whether to print every draw that the price pays for.
+        recover: the recovered share, in percent, whose ε is shown.
+    """
+    also = quote.get("unlabelled")
+    _show_part(output, quote, what=what if also is None else f"{what}, its part with labels,")
+    if also is not None:
+        _show_part(output, also, what=f"{what}, its part without labels,")
+    if "expected_accuracy" in quote:
+        output.say(expected(quote["expected_accuracy"], recover=recover))
+        output.say()
+    if receipt:
+        for part in (quote, also):
+            output.say(part["receipt"] if part is not None else "")
+    if "parameters" in quote:
+        output.parameters(quote["parameters"])
+    if quote.get("profile"):
+        output.say(f"note: {_of_profile(quote['profile'])}")
+    output.warnings(quote)
+    refusing = [part["dataset_name"] for part in (quote, also) if part is not None and not part["fits"]]
+    if refusing:
+        output.hint(*(f"grovekeeper ledger show {name}" for name in dict.fromkeys(refusing)))
+
+
+_LIMITS = {
+    "cap": "the cap",
+    "population": "the cap of the population {population}, which leaves less than the dataset's own cap",
+    "rules": "a rule of the dataset, which admits less than the cap",
+}
+
+
+def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
+    """Prints what a job costs on one account, why, and what is left."""
+    price, why = part["price"], part.get("why")
+    output.say(f"{what} on {part['dataset_name']}" + (f": {why}" if why else ""))
+    in_unit = "no more, no less" if price["delta"] is None else f"{amount(price)}, no more, no less"
+    left = f"{part['remaining']} of {amount({**part, 'unit': price['unit']}, 'cap')}"
+    if part["fits"]:
+        rest = part["left_afterwards"]
+        left += f"; after this job, {f'ε up to {rest}' if Fraction(rest) else 'nothing'} would fit"
+    output.facts(
+        {
+            "  price": f"{_epsilon_delta(price)} ({in_unit})",
+            "  left": left,
+            "  largest ε that fits": part["largest_that_fits"] + ("" if part["fits"] else ": this job does not fit"),
+            "  limited by": _LIMITS[part["limited_by"]].format(population=part["population"]),
+        }
+    )
+    output.odds(part["odds"], condition=GIVEN_EARLIER)
+    if part["needs_approval"]:
+        output.say(f"The job would wait for the approval of another owner of {part['dataset_name']}.")
+    output.say()
+
+
+def _epsilon_delta(price: Mapping[str, Any]) -> str:
+    """The price as it was requested."""
+    return f"ε = {price['epsilon']}" + ("" if price["delta"] is None else f" at δ = {price['delta']}")
+
+
+def expected(expected: Mapping[str, Any], *, recover: int | None) -> str:
+    """What similar public tables recovered at this ε, and the ε at which they recovered the needed share."""
+    sentences = [expected["sentence"]] if expected["sentence"] else []
+    if band := expected["band"]:
+        low, middle, high = (round(100 * band[name]) for name in ("low", "middle", "high"))
+        names = ", ".join(table["table"] for table in expected["tables"])
+        sentences.append(
+            f"Similar public tables ({names}) recovered {low} to {high} %, in the middle {middle} %, of what a forest "
+            "without privacy gains over the largest class."
+        )
+    if expected["note"]:
+        sentences.append(expected["note"])
+    if recover is not None:
+        reached = [at["epsilon"] for at in expected["curve"] if 100 * at["middle"] >= recover]
+        needed = f"from ε = {reached[0]} on" if reached else "at no ε that was measured"
+        sentences.append(f"Similar tables recovered {recover} % {needed}.")
+    return " ".join(["Expected accuracy:", *sentences, "This is no statement about your rows."])
+
+
+def _of_profile(reused: Mapping[str, Any]) -> str:
+    """The numbers of a profile that a plan uses."""
+    made_for = json.dumps(reused["scope"], ensure_ascii=False) if reused["scope"] else "all cells"
+    profile = f"profile {reused['id']} of {reused['dataset_name']} ({made_for})"
+    used = f"uses the bins of {profile} at no cost" if reused["is_used"] else f"needs no bins of {profile}"
+    return f"{used}." if reused["size"] is None else f"{used}; the rules assume {reused['size']} rows."

@@ -18,8 +18,8 @@ from app.cli.arguments import (
     read_scope,
 )
 from app.cli.command import Client, Remote, command, one_attempt
-from app.cli.quotes import show_quote
-from app.cli.training import price_of, read_parameters, show_accepted
+from app.cli.jobs import price_of, show_accepted, show_quote
+from app.cli.training import read_parameters
 
 app = typer.Typer(help="Release profiles of datasets, and look at them.", no_args_is_help=True)
 

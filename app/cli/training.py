@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -24,13 +24,8 @@ from app.cli.arguments import (
     read_scope,
 )
 from app.cli.command import Client, Remote, WrongUse, command, one_attempt
-from app.cli.output import Output, amount, console
-from app.cli.problems import ExitCode
-from app.cli.quotes import show_quote
-from grovekeeper_client.errors import REASONS
-
-_DONE = {"train": "trained model", "profile": "released profile", "evaluation": "released evaluation"}
-_SHOWN_BY = {"train": "models", "profile": "profiles", "evaluation": "evaluations"}
+from app.cli.jobs import show_accepted, show_quote
+from app.cli.output import Output
 
 
 @dataclass(frozen=True)
@@ -215,88 +210,6 @@ def train(
         with one_attempt(call.output, idempotency_key) as key:
             accepted = client.train(body, idempotency_key=key)
         show_accepted(client, accepted, call.output, wait=wait)
-
-
-def show_accepted(
-    client: Client,
-    accepted: dict[str, Any],
-    output: Output,
-    *,
-    wait: bool,
-    show: Callable[[dict[str, Any]], None] | None = None,
-) -> None:
-    """Prints what a job of any kind reserved when it was accepted, and follows the job to its end on request.
-
-    Args:
-        client: of the service that accepted the job.
-        accepted: the answer of the service.
-        output: where the command prints.
-        wait: whether to follow the job to its end.
-        show: prints the output of a job that succeeded, in place of the command that prints it.
-    """
-    also = accepted["unlabelled"]
-    second = "" if also is None else f", and {amount(also['price'])} on {also['dataset_name']}"
-    output.say(f"accepted as job {accepted['job_id']}, which reserved {amount(accepted['price'])}{second}")
-    if accepted["state"] == "waiting":
-        output.say("the job waits for the approval of an owner other than you, for at most a week")
-    if wait:
-        finish(output, follow(client, accepted["job_id"], output), show=show)
-        return
-    output.answer(accepted)
-    output.hint(f"grovekeeper jobs show {accepted['job_id']} --wait")
-
-
-def follow(client: Client, job_id: str, output: Output) -> dict[str, Any]:
-    """Waits for a job with a progress bar of finished trees, if it grows any; returns it in its last state."""
-    from grovekeeper_client import progress
-
-    try:
-        with progress.shown(console(error=True), hidden=output.as_json) as show:
-            return client.wait_for_job(job_id, on_change=show)
-    except KeyboardInterrupt:
-        output.complain(f"the job goes on; follow it with: grovekeeper jobs show {job_id} --wait")
-        raise
-
-
-def finish(output: Output, job: dict[str, Any], *, show: Callable[[dict[str, Any]], None] | None = None) -> None:
-    """Prints a finished job, then its output or the next command; a job that did not succeed ends with 1."""
-    if output.as_json:
-        output.json(job)
-    elif job["state"] == "succeeded":
-        output.say(f"{_DONE[job['kind']]} {made(job)}" + (f" ({job['algorithm']})" if job["algorithm"] else ""))
-        if show is None:
-            output.hint(next_command(job))
-        else:
-            show(job)
-    if job["state"] != "succeeded":
-        output.complain(ended(job))
-        raise typer.Exit(ExitCode.FAILED)
-
-
-def ended(job: Mapping[str, Any]) -> str:
-    """Why a job ended without an output, and whether its price is spent."""
-    why = REASONS.get(job["reason"], job["reason"])
-    spent = f"{price_of(job)} spent for good" if job["charged"] else "nothing was charged"
-    return f"job {job['id']} {job['state']}: {why}; {spent}"
-
-
-def price_of(paid: Mapping[str, Any]) -> str:
-    """The price of a job or of its output, on each account that pays."""
-    price, second = amount(paid["price"]), paid.get("unlabelled")
-    if second is None:
-        return price
-    return f"{price} on {paid['dataset_name']}, {amount(second['price'])} on {second['dataset_name']}"
-
-
-def made(job: dict[str, Any]) -> str | None:
-    """The id of a job's output, if the job has an output."""
-    found: str | None = job["model_id"] or job["profile_id"] or job["evaluation_id"]
-    return found
-
-
-def next_command(job: dict[str, Any]) -> str:
-    """The command that shows a job's output."""
-    return f"grovekeeper {_SHOWN_BY[job['kind']]} show {made(job)}"
 
 
 def _range(parameter: dict[str, Any]) -> str:
