@@ -10,6 +10,7 @@ from app.cli.arguments import AccountArgument, check_new, read_bytes
 from app.cli.command import Plain, Remote, WrongUse, command
 from app.cli.ledger import app
 from app.cli.output import Output
+from app.core import limits
 
 NewFile = Annotated[
     Path | None, typer.Argument(help="File to write; must not exist. Default: print.", show_default=False)
@@ -91,12 +92,13 @@ def _read_part(file: Path) -> dict[str, Any]:
     """Reads the owner's part of a record from YAML or JSON."""
     import yaml
 
+    content = read_bytes(file)
     try:
-        part = yaml.safe_load(read_bytes(file))
+        part = yaml.safe_load(content) if len(content) <= limits.MAX_JSON_BODY_BYTES else None
     except yaml.YAMLError:
         part = None
     if not isinstance(part, dict):
-        raise WrongUse(f"{file} is no mapping in YAML or JSON")
+        raise WrongUse(f"{file} is no mapping in YAML or JSON of at most {limits.MAX_JSON_BODY_BYTES} bytes")
     return part
 
 

@@ -10,6 +10,7 @@ import yaml
 from typer.testing import Result
 
 from app.cli.problems import ExitCode
+from app.core import limits
 
 Run = Callable[..., Result]
 
@@ -37,6 +38,10 @@ def test_a_record_of_a_deployment_is_completed_by_its_owner(run: Run, service: A
     refused = run("ledger", "deployment", "census", "--owner", "owner.yaml")
     assert refused.exit_code == ExitCode.WRONG_USE
     assert "/tier is not for the owner to fill in" in refused.stderr
+    (tmp_path / "owner.yaml").write_text("deployment: {basic: {name: Income}}" + " " * limits.MAX_JSON_BODY_BYTES)
+    too_long = run("ledger", "deployment", "census", "--owner", "owner.yaml")
+    assert too_long.exit_code == ExitCode.WRONG_USE
+    assert f"of at most {limits.MAX_JSON_BODY_BYTES} bytes" in too_long.stderr
 
 
 def test_an_external_charge_goes_out_as_it_was_typed(run: Run, service: Any, tmp_path: Path) -> None:
