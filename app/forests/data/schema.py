@@ -14,7 +14,10 @@ from app.core import limits
 from app.core.errors import FieldProblem, InvalidRequest
 
 FeatureType: TypeAlias = Literal["numeric", "integer", "categorical"]
-BOUNDS_NOTES = ("documented", "natural", "rounded-from-data")
+_FROM_ROWS = "rounded-from-data"
+BOUNDS_NOTES = ("documented", "natural", _FROM_ROWS)
+_SHOWN = 5
+"""Number of features that a warning names."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,23 @@ class Schema:
     def reads_like(self, other: "Schema") -> bool:
         """Whether both schemas have equal features and equal classes; the name of the label column may differ."""
         return self.has_features_of(other) and self.label.classes == other.label.classes
+
+    @property
+    def warnings(self) -> list[str]:
+        """A sentence that names the features whose bounds were read off the rows, if there are any.
+
+        The guarantee takes the declaration as public. Bounds that follow the rows say something about the smallest and
+        the largest value, whatever the service does, and no charge covers it.
+        """
+        names = [feature.name for feature in self.features if feature.bounds == _FROM_ROWS]
+        if not names:
+            return []
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        return [
+            f"The bounds of {', '.join(names[:_SHOWN])}{more} were read off the rows and rounded ({_FROM_ROWS}). "
+            "The declaration publishes them, and the guarantee does not cover what they say about the rows. Use bounds "
+            "from a data dictionary or from the meaning of the column."
+        ]
 
     def to_json(self) -> dict[str, object]:
         return {"features": [feature.to_json() for feature in self.features], "label": self.label.to_json()}

@@ -12,7 +12,6 @@ from app.datasets import catalog
 from app.datasets.tables import EpochRow
 from app.ledger import repository, rules, statements
 from app.services.authorization import authorized_dataset
-from app.services.declared_bounds import warnings_of
 from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
@@ -125,7 +124,7 @@ def _out(
 
 def _warnings(dataset: catalog.Dataset, balance: statements.Balance) -> list[str]:
     large = of_large_amount(balance.accountant, balance.cap, delta=balance.delta, adjacency=dataset.adjacency)
-    return [*large, *warnings_of(dataset.schema)]
+    return [*large, *dataset.schema.warnings]
 
 
 def _epoch(row: EpochRow) -> dict[str, str | None]:

@@ -20,8 +20,7 @@ from app.registry.tables import ModelRow
 from app.services.authorization import present
 from app.services.installation import Installation
 from app.services.model_addresses import addressed_model
-from app.services.spending.asked import Asked, read_asked
-from app.services.spending.price import PricedPart, price_part
+from app.services.spending.price import Asked, PricedPart, price_part, read_asked
 from app.services.spending.quotes import quote_parts
 from app.services.spending.spend import Job, spending
 from app.wire.evaluations import EvaluationIn, EvaluationQuoteOut, SelectionIn

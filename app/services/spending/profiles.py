@@ -11,8 +11,7 @@ from app.forests.profile.read import Profile
 from app.privacy.adjacency import Adjacency
 from app.registry.tables import ProfileRow
 from app.services.installation import Installation
-from app.services.spending.asked import Asked, read_asked
-from app.services.spending.price import PricedPart, price_part
+from app.services.spending.price import Asked, PricedPart, price_part, read_asked
 from app.services.spending.quotes import quote_parts
 from app.services.spending.spend import Job, spending
 from app.wire.profiles import ProfileIn, ProfileQuoteOut

@@ -38,8 +38,7 @@ from app.ledger.tables import AccountRow
 from app.services.authorization import present
 from app.services.installation import Installation
 from app.services.jobs import notices
-from app.services.spending.asked import Asked, read_asked
-from app.services.spending.price import PricedPart
+from app.services.spending.price import Asked, PricedPart, read_asked
 from app.webhooks import outbox
 from app.wire.training import TrainOut
 

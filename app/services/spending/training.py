@@ -20,9 +20,8 @@ from app.privacy.composition import Scope, are_disjoint
 from app.registry import profiles
 from app.registry.tables import ProfileRow
 from app.services.installation import Installation
-from app.services.spending.asked import Asked, read_asked
 from app.services.spending.expected_accuracy import expected_accuracy
-from app.services.spending.price import PricedPart, RequestedPart, price_part
+from app.services.spending.price import Asked, PricedPart, RequestedPart, price_part, read_asked
 from app.services.spending.profiles import released
 from app.services.spending.quotes import quote_parts
 from app.services.spending.spend import Job, spending
