@@ -7,6 +7,7 @@ An (ε, δ)-mechanism pays an amount in the account's unit, and δ out of the pa
 every joint cell the charged δ stays within that part (docs/proofs/external.md).
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 
@@ -87,6 +88,11 @@ def is_charged_since(session: Session, account_id: str, at: datetime) -> bool:
 def count(session: Session, account_id: str) -> int:
     """The number of charges for mechanisms outside the service."""
     return repository.n_external_reservations(session, account_id)
+
+
+def charged(session: Session, account_ids: Collection[str]) -> set[str]:
+    """Those of several accounts that were charged for mechanisms outside the service."""
+    return repository.externally_charged(session, account_ids)
 
 
 def _refusal(row: AccountRow, spent: CellDelta, delta: int) -> BudgetExceeded:

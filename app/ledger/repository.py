@@ -103,6 +103,12 @@ def n_external_reservations(session: Session, account_id: str) -> int:
     return session.execute(query).scalar_one()
 
 
+def externally_charged(session: Session, account_ids: Collection[str]) -> set[str]:
+    """Those of several accounts that were charged for mechanisms outside the service."""
+    query = select(ReservationRow.account_id).distinct().where(ReservationRow.account_id.in_(account_ids))
+    return set(session.execute(query.where(ReservationRow.job_id.is_(None))).scalars())
+
+
 def entries(session: Session, account_id: str, *, after: int, limit: int) -> list[Entry]:
     """At most ``limit`` entries with a sequence above ``after``, in order."""
     query = select(EntryRow).where(EntryRow.account_id == account_id, EntryRow.sequence > after)

@@ -72,8 +72,10 @@ def of_population(guarantee: dict[str, Any], population: str | None) -> dict[str
 
 def of_attested(session: Session, dataset_id: str, guarantee: dict[str, Any]) -> dict[str, Any]:
     """The guarantee of an account, with a sentence about external mechanisms where it was charged for one."""
-    if external.count(session, dataset_id) == 0:
-        return guarantee
+    return _resting_on_attesters(guarantee) if external.charged(session, [dataset_id]) else guarantee
+
+
+def _resting_on_attesters(guarantee: dict[str, Any]) -> dict[str, Any]:
     return {**guarantee, "text": f"{guarantee['text']} {_RESTS_ON_ATTESTERS}"}
 
 
@@ -115,10 +117,10 @@ def today(session: Session, dataset_id: str, facts: dict[str, Any]) -> dict[str,
 def today_of_each(session: Session, outputs: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
     """The present guarantees of several outputs, each with the dataset whose account paid; see :func:`today`."""
     datasets = catalog.of_each(session, sorted({dataset_id for dataset_id, _ in outputs}))
-    accounts = {
-        dataset_id: of_attested(session, dataset_id, guarantee_of(datasets[dataset_id], limit))
-        for dataset_id, limit in statements.printable_of_each(session, list(datasets)).items()
-    }
+    limits_of = statements.printable_of_each(session, list(datasets))
+    accounts = {dataset_id: guarantee_of(datasets[dataset_id], limit) for dataset_id, limit in limits_of.items()}
+    for dataset_id in external.charged(session, list(accounts)):
+        accounts[dataset_id] = _resting_on_attesters(accounts[dataset_id])
     return [guarantees.of_output(facts["guarantee"]["adds"], accounts[dataset_id]) for dataset_id, facts in outputs]
 
 
