@@ -4,6 +4,7 @@ import copy
 import subprocess
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,17 @@ def _smaller_reservation(scene: Scene, job_id: str) -> None:
         session.execute(update(ReservationRow).where(ReservationRow.job_id == job_id).values(amount=10**6))
 
 
+def _price_in_another_unit(task: dict[str, Any]) -> None:
+    price = task["parts"][0]["price"]
+    assert price["accountant"] == "pure"
+    price |= {"accountant": "zcdp", "amount": str(Decimal(price["amount"]) / 1000)}  # as many steps
+
+
+def _other_event_of_the_reservation(scene: Scene, job_id: str) -> None:
+    with scene.installation.database.write() as session:
+        session.execute(update(ReservationRow).where(ReservationRow.job_id == job_id).values(event=COSTLY))
+
+
 def _more_trees(task: dict[str, Any]) -> None:
     task["work"]["plan"]["parameters"]["n_estimators"] = task["work"]["plan"]["n_trees"] = 100
 
@@ -101,6 +113,8 @@ TAMPERED = {
     "cells": _of_task(_other_cells),
     "event-on-both-sides": _on_both_sides(_other_event),
     "price": _of_task(_smaller_price),
+    "unit": _of_task(_price_in_another_unit),
+    "event-of-the-reservation": _other_event_of_the_reservation,
     "another-reservation": _of_task(_reservation_of_another_job),
     "part-twice": _of_task(_the_part_twice),
     "no-parts": _of_task(_no_parts),
