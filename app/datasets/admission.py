@@ -23,20 +23,17 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from numpy.typing import NDArray
 
 from app.core import durable, limits
 from app.core.data_keys import DataKey
 from app.core.errors import InstallationError, Unavailable
 from app.datasets import row_files
 from app.datasets.cells import ROW_ID_BYTES
-
-if TYPE_CHECKING:  # numpy takes 0.06 s of CPU and 12 MB to import, which a process that reads no rows need not spend
-    import numpy as np
-    from numpy.typing import NDArray
 
 WAIT_S = 60.0
 """Seconds that an upload waits for another upload to the same dataset."""
@@ -159,8 +156,6 @@ class AdmissionBook:
         Raises:
             InstallationError: the book is damaged or of another dataset.
         """
-        import numpy as np
-
         admitted = np.zeros(len(unit_ids), dtype=np.bool_)
         counts, changed = self._read(sorted(set(unit_ids))), set[bytes]()
         taken = {unit: sum(by_epoch.values()) for unit, by_epoch in counts.items()}

@@ -5,14 +5,12 @@ assignment by position, shuffle or size would.
 """
 
 import hmac
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from app.core.data_keys import DataKey
 from app.privacy.composition import HashPartition, Partitions
-
-if TYPE_CHECKING:  # numpy takes 0.06 s of CPU and 12 MB to import, which a process that reads no rows need not spend
-    import numpy as np
-    from numpy.typing import NDArray
 
 ROW_ID_BYTES = 16
 _KEY_BYTES = 32
@@ -49,8 +47,6 @@ def hash_cells(row_ids: bytes, *, partition: HashPartition, dataset_key: bytes) 
     Raises:
         ValueError: the key or the ids do not have their fixed length.
     """
-    import numpy as np
-
     if len(dataset_key) != _KEY_BYTES:
         raise ValueError(f"a dataset key has {_KEY_BYTES} bytes")
     n_rows, rest = divmod(len(row_ids), ROW_ID_BYTES)

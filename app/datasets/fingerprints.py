@@ -20,9 +20,10 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import ECB
@@ -32,9 +33,6 @@ from app.core.data_keys import SealBroken
 from app.core.errors import InstallationError
 from app.core.sealed_files import SealedFile, Writer
 from app.core.stores import Store, StoredFile
-
-if TYPE_CHECKING:  # pyarrow takes 0.2 s of CPU and 40 MB to import
-    import pyarrow as pa
 
 KEY_BYTES = 32
 FINGERPRINT_BYTES = 8
@@ -63,7 +61,7 @@ class Fingerprints:
     key: bytes = field(repr=False)
     body: bytes | None = field(default=None, repr=False)
 
-    def write(self, file: Writer, columns: "Sequence[pa.Array]") -> None:
+    def write(self, file: Writer, columns: Sequence[pa.Array]) -> None:
         """Appends the fingerprints of one block.
 
         Args:
@@ -224,12 +222,9 @@ def _bits(numbers: NDArray[np.float64]) -> NDArray[np.uint64]:
     return values.view(np.uint64)
 
 
-def _joined(texts: "Sequence[pa.Array]") -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+def _joined(texts: Sequence[pa.Array]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """The texts of each row with separators, as blocks that are filled up with NUL, and the number of blocks of each
     row."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     joined = pc.binary_join_element_wise(*map(_trimmed, texts), _SEPARATOR)
     n_bytes = pc.binary_length(joined).to_numpy().astype(np.int64)
     n_blocks = np.maximum(-(-n_bytes // _BLOCK_BYTES), 1)
@@ -239,11 +234,8 @@ def _joined(texts: "Sequence[pa.Array]") -> tuple[NDArray[np.uint64], NDArray[np
     return np.frombuffer(filled.buffers()[2], np.uint64, count=2 * n_all).reshape(n_all, 2), n_blocks
 
 
-def _trimmed(texts: "pa.Array") -> "pa.Array":
+def _trimmed(texts: pa.Array) -> pa.Array:
     """Texts without white space around them. No text has a space if no byte is a space or a control character."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_dictionary(texts.type):
         return _trimmed(texts.dictionary).take(texts.indices)
     characters = texts.buffers()[2]

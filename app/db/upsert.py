@@ -1,16 +1,14 @@
 """Builds INSERT statements: with ON CONFLICT clauses, which SQLAlchemy offers per dialect only, and for many rows."""
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import sqlalchemy
 from sqlalchemy import Table
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from app.db.base import Base
 from app.db.engine import DialectName
-
-if TYPE_CHECKING:  # a process imports the dialect of its database only
-    from sqlalchemy.dialects import postgresql, sqlite
 
 
 def insert_rows(table: type[Base]) -> sqlalchemy.Insert:
@@ -26,10 +24,7 @@ def insert(session: Session, table: type[Base]) -> "postgresql.Insert | sqlite.I
 def insert_on(dialect: DialectName, table: type[Base]) -> "postgresql.Insert | sqlite.Insert":
     """An INSERT as :func:`insert` makes it, which can be kept."""
     if dialect == "postgresql":
-        from sqlalchemy.dialects import postgresql
-
         return postgresql.insert(cast(Table, table.__table__))
-    from sqlalchemy.dialects import sqlite
 
     return sqlite.insert(cast(Table, table.__table__))
 

@@ -1,15 +1,13 @@
 """Caches loaded artifacts by digest. Artifacts are immutable, so a cached artifact is never stale."""
 
 import threading
-from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 
 from app.core import limits
+from app.forests import artifacts
+from app.forests.artifacts import Artifact
 from app.registry.store import ArtifactStore
-
-if TYPE_CHECKING:  # numpy and the algorithms take 0.1 s of CPU and 16 MB, which a service without models need not spend
-    from app.forests.artifacts import Artifact
 
 _MEMORY_OF_JSON = 12
 """Bytes of memory for a byte of JSON. Schema, guarantee and receipt are most of a small model: measured, 6 to 12."""
@@ -32,7 +30,6 @@ class ArtifactCache:
         loaded = self.loaded(digest)
         if loaded is not None:
             return loaded
-        from app.forests import artifacts
 
         data = self._store.get(digest)
         artifact = artifacts.loads(data)

@@ -10,6 +10,7 @@ from app.access import grants
 from app.access.cached_authority import wait_for_revocation
 from app.access.roles import SEE_DATASET, SEE_MODEL, TAKE_MODEL, Principal
 from app.core import clock
+from app.forests import catalogue
 from app.ledger import control
 from app.ledger.entries import EntryKind
 from app.privacy import guarantees
@@ -162,8 +163,6 @@ def _card(
     addresses: Sequence[str],
     trained: Mapping[str, Any],
 ) -> ModelOut:
-    from app.forests import catalogue  # loaded with the first artifact
-
     artifact = installation.cache.get(row.digest)
     facts = artifact.metadata
     return ModelOut.model_validate(

@@ -9,23 +9,23 @@ import json
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from app.access.roles import PREDICT, Principal
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, TooLarge
+from app.forests import predict as forests
+from app.forests.artifacts import Artifact
+from app.forests.data.request_cells import JsonCells
+from app.forests.data.rows import SanitisedColumns
+from app.forests.data.sanitiser import sanitise_prediction_columns
 from app.forests.data.schema import Schema
 from app.services.installation import Installation
 from app.services.model_addresses import addressed_model
-
-if TYPE_CHECKING:  # numpy, forests and pyarrow take time and memory, which a service without predictions need not spend
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from app.forests.artifacts import Artifact
-    from app.forests.data.rows import SanitisedColumns
 
 
 class Form(StrEnum):
@@ -109,8 +109,6 @@ class PredictingModel:
         Raises:
             InvalidRequest: the model offers no such read-out.
         """
-        from app.forests import predict as forests
-
         forest, schema = self.artifact.forest, self.schema
         probabilities = forests.probabilities(forest, schema, columns, read_out=read_out)
         codes = forests.labels(forest, schema, columns, probabilities, read_out=read_out)
@@ -175,7 +173,6 @@ def model_at_once(
     artifact = None if addressed is None else installation.cache.loaded(addressed.digest)
     if addressed is None or artifact is None:
         return None
-    from app.forests import predict as forests  # the model has loaded it
 
     # Each row begins with a brace, and each cell of a column but the first follows a comma.
     n_cells = max((body.count(b"{") - 1) * len(artifact.schema.features), body.count(b","))
@@ -240,10 +237,6 @@ def decode(body: bytes, n_features: int) -> PredictBody:
 
 def _read(model: PredictingModel, body: bytes, form: Form) -> tuple[SanitisedColumns, str | None]:
     """The sanitised rows and the read-out of a request."""
-    from app.forests import predict as forests
-    from app.forests.data.request_cells import JsonCells
-    from app.forests.data.sanitiser import sanitise_prediction_columns
-
     schema = model.schema
     if form is Form.ARROW:
         from app.services import arrow_tables

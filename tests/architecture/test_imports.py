@@ -15,21 +15,19 @@ def test_import_contracts_hold() -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-_SERVER = {
-    "numba", "numpy", "safetensors", "pyarrow", "pandas", "sklearn", "alembic", "httpx", "rich", "psycopg", "yaml",
-    "flint",
-}  # fmt: skip
-"""Libraries that a process of the service loads when it needs them: a model, an upload, a price, an upgrade,
-PostgreSQL."""
+_LATE = {"numba", "flint", "pyarrow", "pandas", "sklearn", "alembic", "httpx", "rich", "psycopg"}
+"""Libraries that a process of the service loads when it needs them: a model, an upload, an upgrade, PostgreSQL."""
+
+_SERVICE = {*_LATE, "numpy", "safetensors", "yaml", "sqlalchemy", "fastapi", "pydantic", "jinja2"}
 
 
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
-        ("app.cli.main", {*_SERVER, "sqlalchemy", "fastapi", "pydantic", "jinja2"}),
-        ("app.api.main", {*_SERVER, "jinja2", "jwt", "itsdangerous"}),
-        ("app.worker.main", {*_SERVER, "fastapi", "jinja2", "jwt", "pydantic"}),
-        ("app.verifier.main", {*_SERVER, "sqlalchemy", "pydantic"}),
+        ("app.cli.main", _SERVICE),
+        ("app.api.main", {*_LATE, "jinja2", "itsdangerous"}),
+        ("app.worker.main", {*_LATE, "fastapi", "jinja2", "jwt"}),
+        ("app.verifier.main", _SERVICE),
     ],
 )
 def test_a_process_starts_without_libraries_that_it_may_not_need(module: str, heavy: set[str]) -> None:
@@ -37,7 +35,6 @@ def test_a_process_starts_without_libraries_that_it_may_not_need(module: str, he
     loaded = _loaded_by(module)
     assert module in loaded
     assert not {name.partition(".")[0] for name in loaded} & heavy
-    assert "app.forests.catalogue" not in loaded, "the algorithms take more time than numpy"
 
 
 def _loaded_by(module: str) -> set[str]:

@@ -15,6 +15,8 @@ from app.core.errors import (
     NotFound,
     RoleMissing,
 )
+from app.services.evaluations import show_evaluations
+from app.services.spending.evaluations import show_evaluation_quote, submit_evaluation
 from app.wire.evaluations import EvaluationIn, EvaluationList, EvaluationOut, EvaluationQuoteOut, SelectionIn
 from app.wire.training import TrainOut
 
@@ -29,8 +31,6 @@ def quote_evaluation(
     installation: CurrentInstallation, caller: Caller, model_id: str, body: EvaluationIn
 ) -> EvaluationQuoteOut:
     """Quote an evaluation: its releases, its price, and whether the scope covers rows of the model's training."""
-    from app.services.spending.evaluations import show_evaluation_quote
-
     return show_evaluation_quote(installation, caller, [model_id], body)
 
 
@@ -46,8 +46,6 @@ def evaluate_model(
     installation: CurrentInstallation, caller: Caller, model_id: str, body: EvaluationIn, request: Idempotency
 ) -> Response:
     """Reserve the price in the scope's cells and queue a job that counts the model's answers there, with noise."""
-    from app.services.spending.evaluations import submit_evaluation
-
     return sent(submit_evaluation(installation, caller, [model_id], body, request=request))
 
 
@@ -58,16 +56,12 @@ def evaluate_model(
 )
 def list_evaluations(installation: CurrentInstallation, caller: Caller, model_id: str, page: Page) -> EvaluationList:
     """List the evaluations of a model, newest first."""
-    from app.services.evaluations import show_evaluations
-
     return show_evaluations.list_evaluations(installation, caller, model_id, page)
 
 
 @router.post("/evaluations/quote", operation_id="quote_selection", responses=_QUOTED)
 def quote_selection(installation: CurrentInstallation, caller: Caller, body: SelectionIn) -> EvaluationQuoteOut:
     """Quote the choice of the best of several models: its releases and its price."""
-    from app.services.spending.evaluations import show_evaluation_quote
-
     return show_evaluation_quote(installation, caller, body.models, body)
 
 
@@ -79,8 +73,6 @@ def select_model(
     installation: CurrentInstallation, caller: Caller, body: SelectionIn, request: Idempotency
 ) -> Response:
     """Queue a job that privately chooses the model with the most correct answers, for one charge."""
-    from app.services.spending.evaluations import submit_evaluation
-
     return sent(submit_evaluation(installation, caller, body.models, body, request=request))
 
 
@@ -91,6 +83,4 @@ def select_model(
 )
 def show_evaluation(installation: CurrentInstallation, caller: Caller, evaluation_id: str) -> EvaluationOut:
     """Show an evaluation: accuracy with an interval, confusion matrix, AUROC, or the best model."""
-    from app.services.evaluations import show_evaluations
-
     return show_evaluations.show_evaluation(installation, caller, evaluation_id)

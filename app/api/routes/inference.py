@@ -1,7 +1,7 @@
 """Defines the routes of ``/v2``, the Open Inference Protocol: health, metadata, and predictions in tensors."""
 
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
@@ -13,6 +13,7 @@ from app.api.deps import Caller, CurrentInstallation
 from app.api.readiness import Readiness
 from app.core.errors import NotFound, RoleMissing, Unavailable
 from app.services.inference import describe
+from app.services.inference.infer import InferenceAnswer, infer, versioned_model
 from app.services.installation import Installation
 from app.wire.inference import (
     InferenceOut,
@@ -22,9 +23,6 @@ from app.wire.inference import (
     ServerMetadata,
     ServerReady,
 )
-
-if TYPE_CHECKING:  # numpy takes time and memory to import, which a service without predictions need not spend
-    from app.services.inference.infer import InferenceAnswer
 
 router = APIRouter(prefix="/v2", tags=["inference"], route_class=BodyRoute)
 
@@ -133,8 +131,6 @@ async def _infer(
     body, lengths = await request.body(), request.headers.getlist(JSON_LENGTH)
 
     def work() -> "InferenceAnswer":
-        from app.services.inference.infer import infer
-
         return infer(installation, caller, name, version_id, body, json_lengths=lengths)
 
     answer = await capacities(request).run(Work.PREDICTION, work)
@@ -144,14 +140,10 @@ async def _infer(
 
 
 def _metadata(installation: Installation, caller: Principal, name: str, version_id: str | None) -> ModelMetadata:
-    from app.services.inference.infer import versioned_model
-
     model = versioned_model(installation, caller, name, version_id)
     return describe.model(name, model.id, model.schema)
 
 
 def _ready(installation: Installation, caller: Principal, name: str, version_id: str | None) -> ModelReady:
-    from app.services.inference.infer import versioned_model
-
     versioned_model(installation, caller, name, version_id)
     return ModelReady(name=name, ready=True)

@@ -15,6 +15,8 @@ from app.core.errors import (
     NotFound,
     RoleMissing,
 )
+from app.services.profiles import show_profiles
+from app.services.spending.profiles import show_profile_quote, submit_profile
 from app.wire.profiles import ProfileIn, ProfileList, ProfileOut, ProfileQuoteOut
 from app.wire.training import TrainOut
 
@@ -28,8 +30,6 @@ router = APIRouter(tags=["profiles"], route_class=BodyRoute)
 )
 def quote_profile(installation: CurrentInstallation, caller: Caller, dataset: str, body: ProfileIn) -> ProfileQuoteOut:
     """Quote a profile: its releases and its price. Reads no row and costs nothing."""
-    from app.services.spending.profiles import show_profile_quote
-
     return show_profile_quote(installation, caller, dataset, body)
 
 
@@ -45,8 +45,6 @@ def release_profile(
     installation: CurrentInstallation, caller: Caller, dataset: str, body: ProfileIn, request: Idempotency
 ) -> Response:
     """Reserve the price and queue a job that releases bins, class counts and a size, which later jobs reuse."""
-    from app.services.spending.profiles import submit_profile
-
     return sent(submit_profile(installation, caller, dataset, body, request=request))
 
 
@@ -57,14 +55,10 @@ def release_profile(
 )
 def list_profiles(installation: CurrentInstallation, caller: Caller, dataset: str, page: Page) -> ProfileList:
     """List the profiles of a dataset, newest first. Profiles stay when the rows are erased."""
-    from app.services.profiles import show_profiles
-
     return show_profiles.list_profiles(installation, caller, dataset, page)
 
 
 @router.get("/profiles/{profile_id}", operation_id="show_profile", responses=problems.documented(NotFound, RoleMissing))
 def show_profile(installation: CurrentInstallation, caller: Caller, profile_id: str) -> ProfileOut:
     """Show a profile: the released numbers with their noise, guarantee and receipt."""
-    from app.services.profiles import show_profiles
-
     return show_profiles.show_profile(installation, caller, profile_id)

@@ -9,6 +9,7 @@ from app.api import problems
 from app.api.bodies import BodyRoute
 from app.api.deps import Caller, CurrentInstallation, Idempotency, Page, sent
 from app.core.errors import AccountantMismatch, DatasetDeleted, NeedsApproval, NotFound, RoleMissing
+from app.services.ledger import external
 from app.wire.ledger import ExternalIn, ExternalQuote, ReservationList, ReservationOut
 
 router = APIRouter(prefix="/ledger/{dataset}", tags=["ledger"], route_class=BodyRoute)
@@ -21,8 +22,6 @@ router = APIRouter(prefix="/ledger/{dataset}", tags=["ledger"], route_class=Body
 )
 def create_quote(installation: CurrentInstallation, caller: Caller, dataset: str, body: ExternalIn) -> ExternalQuote:
     """Quote an external mechanism: its price, and whether it fits. A quote costs nothing."""
-    from app.services.ledger import external
-
     return external.quote_external(installation, caller, dataset, body)
 
 
@@ -37,16 +36,12 @@ def create_reservation(
     installation: CurrentInstallation, caller: Caller, dataset: str, body: ExternalIn, request: Idempotency
 ) -> Response:
     """Charge the dataset's account for an external mechanism, for good. Request it before the mechanism runs."""
-    from app.services.ledger import external
-
     return sent(external.charge_external(installation, caller, dataset, body, request=request))
 
 
 @router.get("/reservations", operation_id="list_reservations", responses=problems.documented(NotFound, RoleMissing))
 def list_reservations(installation: CurrentInstallation, caller: Caller, dataset: str, page: Page) -> ReservationList:
     """List the charges for external mechanisms, and who attests them."""
-    from app.services.ledger import external
-
     return external.list_reservations(installation, caller, dataset, page)
 
 
@@ -59,6 +54,4 @@ def show_reservation(
     installation: CurrentInstallation, caller: Caller, dataset: str, reservation_id: str
 ) -> ReservationOut:
     """Show one charge for an external mechanism."""
-    from app.services.ledger import external
-
     return external.show_reservation(installation, caller, dataset, reservation_id)

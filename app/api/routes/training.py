@@ -25,8 +25,10 @@ from app.core.errors import (
     NotSupported,
     RoleMissing,
 )
+from app.forests import catalogue
 from app.jobs.queue import JobFilter
 from app.services.jobs import show_jobs
+from app.services.spending.training import show_plan, submit_training
 from app.wire.training import (
     AlgorithmList,
     AlgorithmOut,
@@ -46,8 +48,6 @@ router = APIRouter(tags=["training"], route_class=BodyRoute)
 @router.get("/algorithms", operation_id="list_algorithms", responses=problems.documented())
 def list_algorithms(_: Caller) -> AlgorithmList:
     """List every algorithm with its source, and its parameters with ranges and defaults."""
-    from app.forests import catalogue
-
     return AlgorithmList(algorithms=[AlgorithmOut.model_validate(item) for item in catalogue.algorithms()])
 
 
@@ -66,8 +66,6 @@ def list_algorithms(_: Caller) -> AlgorithmList:
 )
 def create_plan(installation: CurrentInstallation, caller: Caller, body: PlanIn) -> PlanOut:
     """Quote a training job: its parameters, its releases and its price. Reads no row and costs nothing."""
-    from app.services.spending.training import show_plan
-
     return show_plan(installation, caller, body)
 
 
@@ -83,8 +81,6 @@ def create_plan(installation: CurrentInstallation, caller: Caller, body: PlanIn)
 @limited(work=Work.SUBMISSION)
 def train_model(installation: CurrentInstallation, caller: Caller, body: TrainIn, request: Idempotency) -> Response:
     """Reserve the price and queue the job, or refuse and say what would fit."""
-    from app.services.spending.training import submit_training
-
     return sent(submit_training(installation, caller, body, request=request))
 
 

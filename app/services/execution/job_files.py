@@ -14,6 +14,7 @@ from app.core.errors import Unavailable
 from app.core.sealed_files import SealedFile
 from app.core.stores import Directory
 from app.datasets import catalog, row_files
+from app.forests import catalogue
 from app.jobs import queue
 from app.jobs.queue import Claim
 from app.jobs.tables import JobPart, JobRow
@@ -54,8 +55,6 @@ def cluster_of(installation: Installation, session: Session, row: JobRow) -> Das
     """The Dask cluster that reads the rows of a job: for forests that count codes, on datasets whose declared,
     public size is at least that of the setting.
     """
-    from app.forests import catalogue  # loaded with the kinds of jobs
-
     if row.kind != "train" or row.algorithm is None:
         return None
     if catalogue.algorithm(row.algorithm).reads_values:

@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from app.core.errors import GrovekeeperError
 from app.datasets import catalog
+from app.forests import planning
 from app.forests.data.schema import Schema
 from app.jobs.tables import JobPart, JobRow
 from app.ledger import service as ledger
@@ -45,8 +46,6 @@ def require_paid(session: Session, row: JobRow) -> None:
 
 
 def _require_priced(stored_plan: object, schema: Schema) -> None:
-    from app.forests import planning  # numpy and the algorithms, which a worker without a job does not load
-
     try:
         planning.require_priced(planning.read(stored_plan), schema)
     except planning.PlanInvalid:

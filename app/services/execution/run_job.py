@@ -43,6 +43,7 @@ from app.registry import models
 from app.registry.store import ArtifactLost
 from app.services.execution import job_files, lease
 from app.services.execution.job_files import located, row_names
+from app.services.execution.kinds import KINDS
 from app.services.execution.lease import Stopped
 from app.services.execution.paid import TaskNotPaid, require_paid
 from app.services.installation import Installation
@@ -233,8 +234,6 @@ def _kind(name: str) -> JobKind:
     Raises:
         UnknownJobKind: another version of the service knows the kind, which never happens after the charge.
     """
-    from app.services.execution.kinds import KINDS  # numpy and the algorithms take 0.1 s of CPU and 16 MB
-
     try:
         return KINDS[name]
     except KeyError:
