@@ -197,7 +197,7 @@ def test_a_job_of_an_unknown_kind_fails_uncharged_and_the_worker_goes_on(
     """A newer version may have queued it."""
     unknown, known = profile(scene, "one"), scene.submit_job(key="two")
     others = {name: kind for name, kind in kinds.KINDS.items() if name != "profile"}
-    monkeypatch.setattr(kinds, "KINDS", others)
+    monkeypatch.setattr(run_job, "KINDS", others)
     stop = Stop()
     monkeypatch.setattr(supervise.Supervisor, "run", lambda _, task: (perform_here(task), stop.begun.set()))
     main._Loop(scene.installation, stop).run()

@@ -15,9 +15,9 @@ import pytest
 from app.api import predictions, uploads
 from app.api.capacity import THREADS, Client, Turns, Work
 from app.api.routes import datasets, keys, ledger, models
+from app.api.routes import training as training_routes
 from app.core import limits
 from app.core.errors import NotFound
-from app.services.spending import training as quote_training
 from tests.support.databases import on_one_server
 from tests.support.server import CSV, Server, csv_rows, training
 
@@ -46,7 +46,7 @@ def calls(http: httpx.Client, dataset: str, model: str) -> dict[Work, Callable[[
 FUNCTIONS: dict[Work, tuple[Any, str]] = {
     Work.ADMINISTRATION: (keys.keys, "create_key"),
     Work.READ: (datasets.show_datasets, "list_datasets"),
-    Work.WRITE: (quote_training, "show_plan"),
+    Work.WRITE: (training_routes, "show_plan"),
     Work.UPLOAD: (uploads, "upload_rows"),
     Work.EXPORT: (ledger.history, "export_json_lines"),
     Work.CONVERSION: (models.models, "take_onnx"),
