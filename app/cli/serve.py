@@ -5,7 +5,6 @@ ends everything at once. The main thread starts processes, restarts dead ones an
 another thread, so that the signal handlers of its server are not installed.
 """
 
-import gc
 import http.client
 import logging
 import os
@@ -93,8 +92,6 @@ def server_config(application: "FastAPI") -> "uvicorn.Config":
 
     # A thread that computes gives way ten times as often as usual, because a request changes threads several times.
     sys.setswitchinterval(0.0005)
-    # A search of all objects for cyclic garbage holds every thread for 0.1 s. Requests leave next to none.
-    gc.set_threshold(10_000, 50, 100)
     return uvicorn.Config(
         application,
         log_config=None,
