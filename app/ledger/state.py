@@ -405,7 +405,8 @@ def _population_by_entries(session: Session, account_id: str) -> str | None:
         EntryRow.job_id.is_(None),  # the index finds joins among the loads, which name jobs
         type_coerce(EntryRow.details, Text).contains(account_id, autoescape=True),
     )
-    for population_id, details in session.execute(joins):
+    # All rows: on SQLite, a cursor with rows left keeps its snapshot, which the connection's next transaction reads.
+    for population_id, details in session.execute(joins).all():
         if details["member"]["dataset"] == account_id:
             return str(population_id)
     return None
