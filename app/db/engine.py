@@ -5,9 +5,11 @@ IMMEDIATE`` (the caller holds the write lock of the file, :mod:`app.db.locks`), 
 cannot write: SQLite fails an upgrade from read to write at once with "database is locked".
 """
 
+import errno
 import os
 import select
 import sqlite3
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
@@ -36,6 +38,8 @@ _SQLITE_PRAGMAS = (
     # Otherwise INSERT OR REPLACE would delete the old row without running its BEFORE DELETE trigger.
     "PRAGMA recursive_triggers = ON",
 )
+
+_CREATION = threading.Lock()
 
 _POSTGRESQL_DEFAULTS = {
     "application_name": "grovekeeper",
@@ -122,8 +126,7 @@ def _refuse_if_ended(dialect: Dialect, connection: Any, _entry: ConnectionPoolEn
 def _open_sqlite(url: URL, *, pool_size: int) -> Engine:
     path = database_file(url)
     try:
-        # SQLite would create the file readable by everybody. Its -wal and -shm files take the mode of this file.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        _create_private(path)
     except OSError as error:
         raise InstallationError(f"the database file cannot be opened: {error.strerror}") from error
     engine = create_engine(
@@ -132,6 +135,21 @@ def _open_sqlite(url: URL, *, pool_size: int) -> Engine:
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _create_private(path: Path) -> None:
+    """Creates a missing file readable by its owner only; SQLite's -wal and -shm files take the mode of this file.
+
+    An existing file is never opened here. Whenever a process closes any descriptor of a file, POSIX ends all locks that
+    the process has on it, also those of open connections of SQLite. The next process that closes the database would
+    then believe to be the last one and delete the write-ahead log, and commits of this process would be lost.
+    """
+    with _CREATION:
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
