@@ -85,7 +85,10 @@ CLIENT: ContextVar[Client] = ContextVar("client")
 
 
 class Turns:
-    """Gives the threads of one kind of work to keys in turns; a key uses ``n_of_key`` at a time."""
+    """Gives the threads of one kind of work to keys in turns; a key uses ``n_of_key`` at a time.
+
+    Requests whose key is not known yet take turns like one key, and may use all threads.
+    """
 
     def __init__(self, n_threads: int, n_of_key: int) -> None:
         self._n_free = n_threads
@@ -144,7 +147,7 @@ class Turns:
             self._waiting[key_id] = queue
 
     def _may_run(self, key_id: str | None) -> bool:
-        return self._n_free > 0 and self._running[key_id] < self._n_of_key
+        return self._n_free > 0 and (key_id is None or self._running[key_id] < self._n_of_key)
 
     def _take(self, key_id: str | None) -> None:
         self._n_free -= 1

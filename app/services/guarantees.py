@@ -70,9 +70,10 @@ def of_population(guarantee: dict[str, Any], population: str | None) -> dict[str
     return {**guarantee, "text": f"{guarantee['text']} {sentence}"}
 
 
-def of_attested(session: Session, dataset_id: str, guarantee: dict[str, Any]) -> dict[str, Any]:
-    """The guarantee of an account, with a sentence about external mechanisms where it was charged for one."""
-    return _resting_on_attesters(guarantee) if external.charged(session, [dataset_id]) else guarantee
+def of_account(session: Session, dataset: Dataset, limit: Limit) -> dict[str, Any]:
+    """:func:`guarantee_of`, with a sentence about external mechanisms where the account was charged for one."""
+    guarantee = guarantee_of(dataset, limit)
+    return _resting_on_attesters(guarantee) if external.charged(session, [dataset.id]) else guarantee
 
 
 def _resting_on_attesters(guarantee: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from app.registry import aliases, models
 from app.registry.models import ALL_MODELS, ModelFilter
 from app.registry.tables import ModelRow
 from app.services.authorization import acting, present
-from app.services.guarantees import of_attested, of_population
+from app.services.guarantees import of_population
 from app.services.installation import Installation
 from app.services.model_addresses import addressed_model
 from app.services.pages import PageRequest, page_of
@@ -136,7 +136,7 @@ def _guarantee(session: Session, dataset_id: str, trained: Any) -> dict[str, Any
     """The present guarantee of a model and its account, from the guarantee at the time of training."""
     account = models.guarantee(session, dataset_id)
     guarantee = trained if account is None else guarantees.of_output(trained["adds"], account)
-    return of_attested(session, dataset_id, of_population(guarantee, models.population(session, dataset_id)))
+    return of_population(guarantee, models.population(session, dataset_id))
 
 
 def _unlabelled(session: Session, principal: Principal, facts: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -117,12 +117,13 @@ def test_a_hostile_key_does_not_delay_its_revocation(server: Server, monkeypatch
         monkeypatch.setattr(module, name, wait)
     monkeypatch.setattr(limits, "MAX_REQUESTS_IN_FLIGHT", 12)
     requests = [lambda: hostile.http.get("/datasets"), lambda: hostile.http.post("/plans", json=training(dataset))]
-    with ThreadPoolExecutor(16) as callers:  # more than seats: the administrator's request below may take one meanwhile
-        sent = [callers.submit(lambda: hostile.http.get("/keys")) for _ in range(8)]
-        sent += [callers.submit(request) for request in requests for _ in range(4)]
+    with ThreadPoolExecutor(16) as callers:
+        list_keys = lambda: hostile.http.get("/keys")  # noqa: E731
+        sent = [callers.submit(request) for request in (list_keys, *requests) for _ in range(4)]
         try:
             for _ in range(3 * limits.MAX_THREADS_PER_KEY):
                 assert entered.acquire(timeout=60)
+            sent += [callers.submit(list_keys) for _ in range(4)]  # the administrator may have taken a seat meanwhile
             http = server.admin.http
             while http.get("/ledger").status_code != 429:
                 time.sleep(0.01)

@@ -23,7 +23,7 @@ from app.ledger.checkpoints import Checkpoint
 from app.ledger.entries import EntryKind
 from app.ledger.log import Log
 from app.registry import models
-from app.services.guarantees import guarantee_of
+from app.services.guarantees import of_account
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,8 @@ def _close(session: Session, account_id: str, *, at: datetime) -> None:
     caps.close(session, account_id, reason="entries were lost in a restore and count as spent", actor=control.OPERATOR)
     if account_id in catalog.named(session, [account_id]):
         dataset = catalog.find(session, account_id)
-        models.put_guarantee(session, account_id, guarantee_of(dataset, statements.printable(session, account_id)))
+        limit = statements.printable(session, account_id)
+        models.put_guarantee(session, account_id, of_account(session, dataset, limit))
 
 
 def _revoke_everybody(session: Session, *, at: datetime) -> None:

@@ -23,7 +23,7 @@ from app.privacy import accountants
 from app.privacy.adjacency import Adjacency
 from app.privacy.composition import Cell
 from app.services.authorization import authorized_dataset
-from app.services.guarantees import guarantee_of, of_attested, population_guarantee
+from app.services.guarantees import of_account, population_guarantee
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
 from app.wire.ledger import AccountBalance, BalanceList, BalanceOut, CellOut, DeltaOut, PartitionBalance
@@ -211,7 +211,7 @@ def _of_dataset(
             **_members(Account(dataset), balance),
             "scope": {name: list(listed) for name, listed in box.items()},
             "partitions": partitions,
-            "guarantee": of_attested(session, dataset.id, guarantee_of(dataset, limit)),
+            "guarantee": of_account(session, dataset, limit),
             "delta_set_aside": None if delta is None else _delta(delta),
         }
     )

@@ -15,7 +15,7 @@ from app.ledger.statements import Limit
 from app.privacy import accountants
 from app.registry import models
 from app.services.authorization import acting
-from app.services.guarantees import guarantee_of, of_large_amount
+from app.services.guarantees import of_account, of_large_amount
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.ledger.balances import balance_of, balance_out, find_account
@@ -76,7 +76,7 @@ def change_cap(
             if dataset is not None:
                 highest = statements.highest_cap(session, dataset.id)
                 limit = statements.printable_at(highest, cap=balance.cap, load=balance.load)
-                models.put_guarantee(session, dataset.id, guarantee_of(dataset, limit))
+                models.put_guarantee(session, dataset.id, of_account(session, dataset, limit))
             notices.budgets_changed(session, [account.id], at=installation.database.now(session))
             shown = balance_out(account, balance).model_dump()
             return Answer.of(200, ChangedCap.model_validate({**shown, "warnings": warnings}))

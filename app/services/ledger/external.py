@@ -24,8 +24,9 @@ from app.privacy.composition import Scope
 from app.privacy.declared import DeclaredLoss
 from app.privacy.events import Event, NoBoundInUnit, UnknownPrivacyEvent
 from app.privacy.guarantees import odds_of_charge
+from app.registry import models
 from app.services.authorization import authorized_dataset
-from app.services.guarantees import of_large_amount
+from app.services.guarantees import of_account, of_large_amount
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.pages import PageRequest, page_of
@@ -275,6 +276,9 @@ def charge_external(
         actor = spend.principal.key_id
         new_reservation = _reservation(charge, body, attested_by=actor)
         reservation_id = external.charge(session, new_reservation, delta=charge.delta, actor=actor)
+        # Cards of models, which read no ledger, say from now on that the guarantee also rests on attesters.
+        guarantee = of_account(session, dataset, statements.printable(session, dataset.id))
+        models.put_guarantee(session, dataset.id, guarantee)
         notices.budgets_changed(session, [dataset.id], at=spend.at)
         shown = _reservation_out(session, dataset, external.find(session, dataset.id, reservation_id))
         return spend.store(Answer.of(201, shown, location=f"/ledger/{dataset.id}/reservations/{reservation_id}"))
