@@ -87,12 +87,13 @@ CLIENT: ContextVar[Client] = ContextVar("client")
 class Turns:
     """Gives the threads of one kind of work to keys in turns; a key uses ``n_of_key`` at a time.
 
-    Requests whose key is not known yet take turns like one key, and may use all threads.
+    Requests whose key is not known yet take turns like one key, and leave ``n_of_key`` threads to keys that are known.
     """
 
     def __init__(self, n_threads: int, n_of_key: int) -> None:
         self._n_free = n_threads
         self._n_of_key = n_of_key
+        self._n_without_key = max(n_threads - n_of_key, n_of_key)
         self._running: Counter[str | None] = Counter()
         self._waiting: dict[str | None, deque[asyncio.Future[None]]] = {}
 
@@ -147,7 +148,8 @@ class Turns:
             self._waiting[key_id] = queue
 
     def _may_run(self, key_id: str | None) -> bool:
-        return self._n_free > 0 and (key_id is None or self._running[key_id] < self._n_of_key)
+        n_allowed = self._n_without_key if key_id is None else self._n_of_key
+        return self._n_free > 0 and self._running[key_id] < n_allowed
 
     def _take(self, key_id: str | None) -> None:
         self._n_free -= 1

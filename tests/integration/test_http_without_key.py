@@ -103,10 +103,10 @@ def test_callers_whose_key_is_not_known_wait_apart_from_keys(
                 caller.sendall(
                     b"GET /ledger HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer wrong\r\nConnection: close\r\n\r\n"
                 )
-            for _ in range(limits.MAX_THREADS_PER_KEY):
+            for _ in range(limits.MAX_AUTHENTICATIONS_AT_ONCE - limits.MAX_THREADS_PER_KEY):
                 assert entered.acquire(timeout=60)
             assert known.get("/ledger").status_code == 200
-            assert not entered.acquire(blocking=False), "strangers share the turns of one key"
+            assert not entered.acquire(blocking=False), "strangers leave a thread to known keys"
         finally:
             release.set()
         assert {_answer(caller)[:13] for caller in callers} == {b"HTTP/1.1 401 "}
