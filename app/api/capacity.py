@@ -130,8 +130,6 @@ class Turns:
             del self._running[key_id]
         self._n_free += 1
         for waiting_key in list(self._waiting):
-            if not self._n_free:
-                return
             if self._may_run(waiting_key):
                 self._next_of(waiting_key)
 
@@ -148,8 +146,7 @@ class Turns:
             self._waiting[key_id] = queue
 
     def _may_run(self, key_id: str | None) -> bool:
-        n_allowed = self._n_without_key if key_id is None else self._n_of_key
-        return self._n_free > 0 and self._running[key_id] < n_allowed
+        return self._n_free > 0 and self._running[key_id] < (self._n_without_key if key_id is None else self._n_of_key)
 
     def _take(self, key_id: str | None) -> None:
         self._n_free -= 1

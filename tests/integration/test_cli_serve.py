@@ -115,7 +115,7 @@ def test_a_service_without_datasets_maps_no_compiler_and_no_library_for_files_of
             assert process.stdout is not None
             assert process.stdout.readline().startswith(READY)
             [worker] = psutil.Process(process.pid).children()
-            while not _maps(worker, "_sqlite3"):  # as late as its first search
+            while not _maps(worker, "grovekeeper.sqlite3-shm"):  # its first search has opened the database
                 time.sleep(0.05)
             for running in (psutil.Process(process.pid), worker):
                 assert _maps(running, "cryptography")
