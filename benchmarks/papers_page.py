@@ -10,8 +10,10 @@ from app.forests import catalogue
 PAGE = Path(__file__).parents[1] / "docs" / "papers.md"
 _HEAD = """# The papers
 
-Most published private forests claim ε-differential privacy, and most of these claims are false as written or as coded.
-Grovekeeper runs each forest in a repaired form, at its true price. `grovekeeper algorithms NAME` prints the same
+Published private forests claim ε-differential privacy. Of the forests below, the claims of `mrf`, `spe`, `sspe-1`,
+`maxtree`, `bms-rf` and `srt` are false as written or as coded. The claim of `rdt` holds where a row is added or
+removed, that of `sspe-2` where a label is added or removed, and that of `pte` in one of the two settings that its text
+names. Grovekeeper runs each forest in a repaired form, at its true price. `grovekeeper algorithms NAME` prints the same
 sentences; each [proof](proofs/README.md) shows the repair, and tests put every known flaw back and demand that a test
 fails.
 """

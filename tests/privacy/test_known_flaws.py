@@ -215,5 +215,7 @@ def test_a_random_partition_of_equal_sizes_costs_more_than_its_largest_part(monk
         return law
 
     worst = max(loss(law_of(one), law_of(other)) for one, other in pairs)
+    replaced = max(loss(law_of(one), law_of(other)) for one, other in replace_one_pairs(datasets(3, classes), classes))
 
     assert 1.5 < worst <= 3.0 + TOLERANCE
+    assert 1.9 < replaced <= 2.0 + TOLERANCE, "what one part costs where a row is replaced"

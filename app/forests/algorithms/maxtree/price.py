@@ -22,7 +22,7 @@ _RANGE_SENSITIVITY = utilities.RANGE_SENSITIVITIES[utilities.MISCOUNT]
 _ABOUT = About(
     claimed="ε-differential privacy of greedy trees by the maximal vote, in an ensemble of bootstrap samples.",
     wrong=(
-        "A row that a bootstrap draws m times counts m times, and m has no bound. The vote's sensitivity of 1 is right."
+        "The vote's sensitivity of 1 is right; a bootstrap's tree at ε = 1 loses 2.42 or more where a row is added."
     ),
     here=(
         "The paper's greedy trees in outline, with every row in a tree once. The paper's division of the budget and "

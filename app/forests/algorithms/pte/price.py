@@ -37,9 +37,9 @@ _ABOUT = About(
         "those labels."
     ),
     wrong=(
-        "The noise is half of the necessary noise, as in the paper of sspe-2. With private features, which the text "
-        "allows, both ensembles read the rows again and the price is a multiple. The second ensemble's noise is not "
-        "necessary where features are public."
+        "The text contradicts itself on whether features are private. If so, both ensembles read the rows again: the "
+        "price is a multiple. If not, the price is right where a label is added or removed, and 2ε where one changes; "
+        "the second ensemble needs no noise."
     ),
     here=(
         "Only on accounts that protect labels: the first ensemble costs budget, the second reads the first "

@@ -22,7 +22,7 @@ _ABOUT = About(
     claimed="ε-differential privacy of trees of private medians on disjoint subsets, with noisy leaf counts.",
     wrong=(
         "Medians are drawn between the smallest and the largest value present, and a stop reads an exact count: "
-        "the loss is infinite. Subsets of fixed sizes cost up to 3ε."
+        "the loss is infinite. Where a row is added or removed, as in the paper, subsets of fixed sizes cost up to 3ε."
     ),
     here=(
         "Medians among public cuts, a fixed depth, each row's tree by a keyed hash of its id; the paper's budgets "

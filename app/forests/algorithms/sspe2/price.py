@@ -20,7 +20,7 @@ _ABOUT = About(
         "ε-differential privacy of labels, features being public: exact medians, Laplace noise of scale 1/ε on leaf "
         "counts."
     ),
-    wrong="A label that changes moves two counts, so the loss is 2ε.",
+    wrong="Right where a label is added or removed, as in the paper; 2ε where one changes, which moves two counts.",
     here=(
         "The same with noise for two counts, only on accounts whose owner published features and membership. It "
         "protects labels and nothing else."
