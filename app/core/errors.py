@@ -1,0 +1,587 @@
+"""Defines the errors that callers distinguish: one class per fact, with the details as attributes.
+
+::
+
+    GrovekeeperError
+    ├── MalformedRequest               the body or a header cannot be parsed
+    ├── IdempotencyKeyMissing          a request that spends budget has no idempotency key
+    ├── Unauthenticated                no valid key
+    ├── RoleMissing                    a valid key without the role that the call needs
+    ├── NotFound                       no such resource, or none that the key may see
+    ├── MethodNotAllowed               the path exists, the method does not
+    ├── IdempotencyInFlight            the first request with this key has not ended
+    ├── IdempotencyKeyReused           the key was used with another body
+    ├── TooLarge                       a body or a list is over a public limit
+    ├── BodyTooSlow                    a body does not arrive in time
+    ├── UnsupportedMediaType           the body's type or encoding is not accepted
+    ├── InvalidRequest                 a field breaks a rule
+    ├── RowsInvalid                    the upload does not match the declaration
+    ├── CellsUnread                    many cells of the upload are not as declared
+    ├── UploadRepeated                 an equal body was uploaded to the dataset before
+    ├── NotSupported                   the request is legal, but not supported yet
+    ├── TooManyRequests                too many requests in flight, or too many unfinished jobs of the key
+    ├── BudgetExceeded                 the account cannot pay for the request
+    ├── QuotaExceeded                  the rules of a dataset admit less
+    │   └── NeedsApproval              the charge needs an approval, and cannot wait
+    ├── AccountantMismatch             the account's unit cannot express the charge
+    ├── AdjacencyMismatch              the account's adjacency is not the algorithm's
+    ├── AccountDiffers                 a declaration cannot continue the account of the erased dataset of its name
+    ├── PopulationMismatch             the dataset cannot become a member of the population
+    ├── ReservationSettled             the reservation was charged, void or expired already
+    ├── NoRowsYet                      the dataset has no upload yet
+    ├── NoRowsOfUnit                   no row of the unit is stored
+    ├── NameTaken                      a dataset or a population has or had this name
+    ├── LastOwner                      the change would leave a dataset without an owner
+    ├── DatasetDeleted                 the dataset was deleted
+    ├── Frozen                         an owner froze the dataset
+    ├── ModelHasAlias                  an alias names the model, so it cannot be deleted
+    ├── JobFinished                    the job has ended, so it cannot be cancelled
+    ├── NotWaiting                     the job does not wait for a decision
+    ├── SameSubmitter                  the submitter of a job may not decide about it
+    ├── LeaseLost                      another worker holds the job's lease (never leaves the worker)
+    ├── Unavailable                    the service cannot answer at the moment
+    │   └── BalanceMismatch            an account differs from its entries
+    └── InstallationError              the operator has to act; printed by the command line
+        └── LedgerRewound              the database contradicts a head that was written outside it
+            └── HeadNotSigned          a head outside the database has no signature of a signer that the database names
+
+No message and no attribute carries a private value, an exact private count or a rejected input value.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from app.core import limits
+
+
+class GrovekeeperError(Exception):
+    """Root of all errors of this module. ``str()`` is a sentence for people."""
+
+
+class MalformedRequest(GrovekeeperError):
+    """The body or a header cannot be parsed."""
+
+
+class IdempotencyKeyMissing(GrovekeeperError):
+    """A request that spends budget has no ``Idempotency-Key`` header."""
+
+    def __str__(self) -> str:
+        return "this request spends budget and needs an Idempotency-Key header"
+
+
+class Unauthenticated(GrovekeeperError):
+    """The key is missing, malformed, unknown or revoked; the error does not say which."""
+
+    def __str__(self) -> str:
+        return "a valid key is needed: Authorization: Bearer <key>"
+
+
+@dataclass(eq=False)
+class RoleMissing(GrovekeeperError):
+    """The key is valid but holds none of the roles that the call needs, globally or on the dataset of the call."""
+
+    needed: Sequence[str]
+    is_global: bool = False
+
+    def __str__(self) -> str:
+        giver = "an admin can give it" if self.is_global else "an owner of the dataset, or an admin, can grant it"
+        return f"only a key with the role {' or '.join(self.needed)} may do this; {giver}"
+
+
+@dataclass(eq=False)
+class NotFound(GrovekeeperError):
+    """The resource does not exist, or the key may not know that it exists; the error does not say which."""
+
+    kind: str
+
+    def __str__(self) -> str:
+        return f"no such {self.kind}" + ("" if self.kind == "path" else ", or none that this key may see")
+
+
+class MethodNotAllowed(GrovekeeperError):
+    """The path exists, but not for this method."""
+
+    def __str__(self) -> str:
+        return "this path has no such method"
+
+
+class IdempotencyInFlight(GrovekeeperError):
+    """The first request with this key has not ended yet."""
+
+    def __str__(self) -> str:
+        return "a request with this Idempotency-Key is still running"
+
+
+class IdempotencyKeyReused(GrovekeeperError):
+    """The idempotency key was used with another body."""
+
+    def __str__(self) -> str:
+        return "this Idempotency-Key was used with another body"
+
+
+@dataclass(eq=False)
+class TooLarge(GrovekeeperError):
+    """A body or a list is over a public limit."""
+
+    what: str
+    limit: int
+
+    def __str__(self) -> str:
+        return f"{self.what} is over the limit of {self.limit}"
+
+
+class BodyTooSlow(GrovekeeperError):
+    """A body does not arrive within its time."""
+
+    def __str__(self) -> str:
+        return "the body did not arrive in time"
+
+
+@dataclass(eq=False)
+class UnsupportedMediaType(GrovekeeperError):
+    """The call does not accept the body's type or encoding."""
+
+    accepted: Sequence[str]
+
+    def __str__(self) -> str:
+        return f"send one of: {', '.join(self.accepted)}"
+
+
+@dataclass(frozen=True)
+class FieldProblem:
+    """A field that breaks a rule. Never carries the field's value.
+
+    Attributes:
+        at: JSON pointer into the request.
+        problem: stable slug of the rule.
+        limit: the largest number that is valid there, if that depends on the rest of the request.
+        accepted: what is valid there: public names, choices of the declaration, or bounds in words.
+        column: the public name of the column whose cells have the problem; ``at`` is then the first of them.
+        count: number of rows of the request that have the problem.
+        field: the unknown field's name as the request has it, where it reads like the name of a field.
+    """
+
+    at: str
+    problem: str
+    limit: int | None = None
+    accepted: tuple[str, ...] = field(default=(), compare=False)
+    column: str | None = field(default=None, compare=False)
+    count: int | None = None
+    field: str | None = None
+
+
+@dataclass(eq=False)
+class InvalidRequest(GrovekeeperError):
+    """One or more fields break a rule."""
+
+    errors: Sequence[FieldProblem]
+
+    @classmethod
+    def at(
+        cls, pointer: str, problem: str, *, limit: int | None = None, accepted: Iterable[str] = ()
+    ) -> "InvalidRequest":
+        """The error for a single field."""
+        return cls([FieldProblem(pointer, problem, limit, tuple(accepted))])
+
+    def below(self, pointer: str) -> "InvalidRequest":
+        """The same errors, for an object that is nested at ``pointer`` in the request."""
+        return InvalidRequest([replace(error, at=pointer + error.at) for error in self.errors])
+
+    def __str__(self) -> str:
+        return "the request breaks a rule; see errors"
+
+
+@dataclass(frozen=True)
+class ColumnProblem:
+    """A column that does not match its declaration. For owners, like everything about an upload.
+
+    Attributes:
+        name: of a declared column; empty where the problem is one of the file, or of columns that are not declared.
+        problem: stable slug.
+        count: number of cells, or 1.
+        row: the first row that has the problem, from 1, without the header and empty lines; ``None`` if not known.
+        positions: places in the header of columns that are not declared, from 1.
+    """
+
+    name: str
+    problem: str
+    count: int
+    row: int | None = None
+    positions: tuple[int, ...] = ()
+
+
+@dataclass(eq=False)
+class RowsInvalid(GrovekeeperError):
+    """The upload does not match the declaration, and nothing was stored. Shown to the owner only."""
+
+    columns: Sequence[ColumnProblem]
+
+    def __str__(self) -> str:
+        return "the upload does not match the declaration; nothing was stored"
+
+
+@dataclass(frozen=True)
+class UnreadColumn:
+    """A column of an upload with many cells that the declaration does not list.
+
+    Attributes:
+        problem: ``unknown`` (no declared value) or ``clamped`` (out of bounds).
+        count: exact and PRIVATE; for the owner.
+        percent: of the cells of the column, rounded to tenths.
+    """
+
+    name: str
+    problem: str
+    count: int
+    percent: float
+
+
+@dataclass(eq=False)
+class CellsUnread(GrovekeeperError):
+    """Columns of an upload have many undeclared or clamped cells, and nothing was stored. Shown to the owner only."""
+
+    columns: Sequence[UnreadColumn]
+
+    def __str__(self) -> str:
+        return (
+            f"more than {limits.MAX_UNREAD_PERCENT} % of the cells of a column are not as declared; nothing was "
+            "stored: mend the file or the declaration, or accept such cells (accept_unknown)"
+        )
+
+
+@dataclass(eq=False)
+class UploadRepeated(GrovekeeperError):
+    """The same key uploaded an equal body to the dataset before, and its rows are still stored.
+
+    Attributes:
+        upload: id of that upload.
+    """
+
+    upload: str
+
+    def __str__(self) -> str:
+        return (
+            f"this body equals that of upload {self.upload}; nothing was stored: stored twice, each person in it would "
+            "count twice. Insist (again) if that is meant"
+        )
+
+
+@dataclass(eq=False)
+class NotSupported(GrovekeeperError):
+    """The request is legal, but the service does not support it yet."""
+
+    what: str
+
+    def __str__(self) -> str:
+        return f"not supported yet: {self.what}"
+
+
+@dataclass(eq=False)
+class TooManyRequests(GrovekeeperError):
+    """The process or the key has too many requests in flight, or the key has too many unfinished jobs."""
+
+    what: str = "requests"
+    retry_after_s: int = 1
+
+    def __str__(self) -> str:
+        return f"too many {self.what}"
+
+
+_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²", "delta": "δ"}
+
+
+@dataclass(eq=False)
+class BudgetExceeded(GrovekeeperError):
+    """The account cannot pay: in some cell ``charged + reserved + requested`` exceeds the cap.
+
+    Amounts are exact decimal strings in the account's unit.
+
+    Attributes:
+        what_fits: computes :attr:`largest_that_fits`, an ε. The computation is slow, and the error is raised under
+            locks, so it runs when the answer is written.
+        population: name of the dataset's population if its cap refuses; the amounts are then its members' together.
+        exact: ``False`` if the maximum over all joint cells took too much work; the amounts are then upper bounds.
+    """
+
+    dataset: str
+    dataset_name: str
+    accountant: str
+    unit: str
+    cap: str
+    charged: str
+    reserved: str
+    remaining: str
+    requested: str
+    tightest_cell: Mapping[str, object]
+    what_fits: Callable[[], str]
+    population: str | None = None
+    exact: bool = True
+
+    @cached_property
+    def largest_that_fits(self) -> str:
+        """The largest ε with which the same request would be admitted; computed at the first access."""
+        return self.what_fits()
+
+    def __str__(self) -> str:
+        where = f"dataset {self.dataset_name}"
+        if self.population is not None:
+            where = f"population {self.population} of {where}"
+        if self.tightest_cell:
+            cell = ", ".join(f"{name}={value}" for name, value in self.tightest_cell.items())
+            where = f"cell {cell} of {where}"
+        symbol = _SYMBOLS[self.unit]
+        return f"{self.requested} {symbol} requested, {self.remaining} {symbol} left for {where}"
+
+
+@dataclass(eq=False)
+class QuotaExceeded(GrovekeeperError):
+    """The request is above a limit of one job, or of what its key and other keys may spend together.
+
+    The error states what would fit, and neither the rules nor the other keys.
+
+    Attributes:
+        what_fits: computes :attr:`largest_that_fits`, as in :class:`BudgetExceeded`.
+    """
+
+    dataset: str
+    dataset_name: str
+    accountant: str
+    unit: str
+    requested: str
+    what_fits: Callable[[], str]
+
+    @cached_property
+    def largest_that_fits(self) -> str:
+        """The largest ε with which the same request would be admitted at once; computed at the first access."""
+        return self.what_fits()
+
+    def __str__(self) -> str:
+        return f"{self.requested} {_SYMBOLS[self.unit]} requested, the rules of dataset {self.dataset_name} admit less"
+
+
+class NeedsApproval(QuotaExceeded):
+    """The charge is above what needs an approval, and a charge at once cannot wait."""
+
+    def __str__(self) -> str:
+        symbol = _SYMBOLS[self.unit]
+        return (
+            f"{self.requested} {symbol} on dataset {self.dataset_name} needs an approval, and a charge for an external "
+            "mechanism cannot wait; an owner can raise approval_above"
+        )
+
+
+@dataclass(eq=False)
+class AccountantMismatch(GrovekeeperError):
+    """The account's unit cannot express the charge; ``accepted_by`` lists the accountants that can."""
+
+    accountant: str
+    accepted_by: Sequence[str]
+
+    def __str__(self) -> str:
+        can = ", ".join(self.accepted_by) or "none"
+        return f"a {self.accountant} account cannot pay for this; accounts that can: {can}"
+
+
+@dataclass(eq=False)
+class AdjacencyMismatch(GrovekeeperError):
+    """The algorithm's adjacency is not the account's; ``accepted_by`` lists the adjacencies that accept it."""
+
+    adjacency: str
+    accepted_by: Sequence[str]
+
+    def __str__(self) -> str:
+        can = ", ".join(self.accepted_by)
+        return f"an account with adjacency {self.adjacency} cannot pay for this; adjacencies that can: {can}"
+
+
+@dataclass(eq=False)
+class PopulationMismatch(GrovekeeperError):
+    """The dataset cannot become a member of the population; ``differs`` lists the fields in which they differ."""
+
+    differs: Sequence[str]
+
+    def __str__(self) -> str:
+        if "population" in self.differs:
+            return "the dataset belongs to another population, and no dataset leaves a population"
+        return f"the dataset and the population differ in: {', '.join(self.differs).replace('_', ' ')}"
+
+
+@dataclass(eq=False)
+class AccountDiffers(GrovekeeperError):
+    """A declaration takes up the name of an erased dataset that has spent, and cannot continue its account.
+
+    Attributes:
+        dataset: id of the erased dataset.
+        dataset_name: its name.
+        differs: the facts in which the accounts differ; ``cap`` where the declared cap is above the erased account's.
+    """
+
+    dataset: str
+    dataset_name: str
+    differs: Sequence[str]
+
+    def __str__(self) -> str:
+        facts = ", ".join(self.differs).replace("_", " ")
+        return (
+            f"the erased dataset {self.dataset_name} ({self.dataset}) has spent budget, so a declaration of this name "
+            f"continues its account, and must not differ from it in: {facts}. Declare what the erased dataset declared "
+            "(the cap may be lower), or take another name if the rows are about other people; to keep the name for "
+            "other people, an admin or a second owner declares the dataset with other_people"
+        )
+
+
+@dataclass(eq=False)
+class ReservationSettled(GrovekeeperError):
+    """The reservation was charged, void or expired already."""
+
+    state: str = field(default="settled")
+
+    def __str__(self) -> str:
+        return f"the reservation is {self.state} already"
+
+
+class NoRowsYet(GrovekeeperError):
+    """The dataset has no upload yet. Uploads are public events, so this error reveals nothing private."""
+
+    def __str__(self) -> str:
+        return "this dataset has no rows yet"
+
+
+class NoRowsOfUnit(GrovekeeperError):
+    """No row of the unit that an owner wants to erase is stored. Shown to owners only."""
+
+    def __str__(self) -> str:
+        return "no row of that unit is stored, so nothing was erased; compare the value, character by character"
+
+
+@dataclass(eq=False)
+class NameTaken(GrovekeeperError):
+    """A dataset or a population has this name, or an erased dataset of other owners had it."""
+
+    kind: str = "dataset"
+
+    def __str__(self) -> str:
+        return f"another {self.kind} has this name"
+
+
+class LastOwner(GrovekeeperError):
+    """The change would leave a dataset without an owner whose key works."""
+
+    def __str__(self) -> str:
+        return "no other key that works is an owner of this dataset; make another key an owner first"
+
+
+class DatasetDeleted(GrovekeeperError):
+    """The dataset was deleted: its rows were erased, and its ledger remains."""
+
+    def __str__(self) -> str:
+        return "the rows of this dataset were erased; its ledger remains"
+
+
+@dataclass(eq=False)
+class Frozen(GrovekeeperError):
+    """An owner froze the dataset: nothing is admitted, and queued jobs wait."""
+
+    dataset: str
+    dataset_name: str
+
+    def __str__(self) -> str:
+        return f"the dataset {self.dataset_name} is frozen"
+
+
+@dataclass(eq=False)
+class ModelHasAlias(GrovekeeperError):
+    """Aliases name the model, so that callers who use them would lose it."""
+
+    aliases: Sequence[str]
+
+    def __str__(self) -> str:
+        return f"move or remove these aliases of the model first: {', '.join(self.aliases)}"
+
+
+class JobFinished(GrovekeeperError):
+    """A finished job cannot be cancelled."""
+
+    def __str__(self) -> str:
+        return "the job has finished already"
+
+
+class NotWaiting(GrovekeeperError):
+    """The job does not wait for a decision: it was decided, cancelled, or has expired."""
+
+    def __str__(self) -> str:
+        return "the job does not wait for a decision"
+
+
+@dataclass(eq=False)
+class SameSubmitter(GrovekeeperError):
+    """Another person than the caller decides."""
+
+    who: str = "an owner other than the submitter decides about this job"
+
+    def __str__(self) -> str:
+        return self.who
+
+
+class LeaseLost(GrovekeeperError):
+    """Another worker holds the job's lease, so this worker must not write."""
+
+    def __str__(self) -> str:
+        return "the lease on this job was lost"
+
+
+@dataclass(eq=False)
+class Unavailable(GrovekeeperError):
+    """The service cannot answer at the moment."""
+
+    why: str = "the service is not ready"
+    retry_after_s: int = 1
+
+    def __str__(self) -> str:
+        return self.why
+
+
+class BalanceMismatch(Unavailable):
+    """An account differs from its entries, so nothing is admitted until the operator acts.
+
+    Attributes:
+        account_id: of a dataset or a population, for the operator; no message names it.
+        part: the part that differs, as a slug.
+    """
+
+    def __init__(self, account_id: str, part: str) -> None:
+        super().__init__("the account differs from its entries", retry_after_s=60)
+        self.account_id = account_id
+        self.part = part
+
+
+@dataclass(eq=False)
+class InstallationError(GrovekeeperError):
+    """The operator has to act: a setting is missing, the schema is old, or the address is unsafe."""
+
+    why: str
+
+    def __str__(self) -> str:
+        return self.why
+
+
+class LedgerRewound(InstallationError):
+    """The database contradicts a head that was written outside it: an older backup was restored, or it was forged."""
+
+    def __init__(self, account_id: str) -> None:
+        super().__init__(
+            f"the ledger of {account_id} in the database does not match the head that was written outside it: the "
+            "database was restored from an older backup, or was changed. Nothing is served, because spent budget "
+            "could be spent again, or a revoked key be used. See the operator's guide, After a refusal"
+        )
+
+
+class HeadNotSigned(LedgerRewound):
+    """A head outside the database is forged; or the database is older than the key that signed the head."""
+
+    def __init__(self, file: str) -> None:
+        self.why = (
+            f"{file} is forged, or signed by another key than the database names. Nothing is served, because the "
+            "database may be an older backup. See the operator's guide, After a refusal"
+        )
