@@ -29,7 +29,7 @@ from typing import Any
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
-from app.core import clock
+from app.core import stamps
 from app.db import migrate
 from app.db.unit_of_work import Database
 from app.ledger import log, repository, state, statements
@@ -95,7 +95,7 @@ class Filler:
         entries: list[dict[str, Any]] = []
         blocks: list[dict[str, Any]] = []
         reservations: list[dict[str, Any]] = []
-        at = clock.to_text(clock.now())
+        at = stamps.to_text(stamps.now())
         for _ in range((count + 1) // 2):
             job, which = f"jb_{self.size}", self.size // 2 % len(SCOPES)
             reservations.append(

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from app.core import clock
+from app.core import stamps
 from app.core.errors import BudgetExceeded
 from app.db.unit_of_work import Database
 from app.ledger import populations
@@ -71,9 +71,9 @@ def _requests_to(database: Database, n_members: int) -> Callable[[int], None]:
             ledger.open_account(session, opening, actor="key_owner")
         if n_members:
             people = populations.NewPopulation(f"pop_{n_members}", f"of {n_members}", "pure", _CAP, None, "key_owner")
-            populations.open_population(session, people, at=clock.now())
+            populations.open_population(session, people, at=stamps.now())
         for account in accounts[:n_members]:
-            populations.join(session, f"pop_{n_members}", account, actor="key_owner", at=clock.now())
+            populations.join(session, f"pop_{n_members}", account, actor="key_owner", at=stamps.now())
         for account in accounts[1:]:
             for number, cells in enumerate(itertools.combinations(range(_CELLS), 2)):
                 reservation = ledger.NewReservation(account, 1, {"shard": cells}, EVENT, f"jb_{account}_{number}")

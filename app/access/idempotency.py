@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from app.access.tables import AnswerRow
 from app.core.errors import IdempotencyInFlight, IdempotencyKeyReused
 from app.db.engine import DialectName
-from app.db.upsert import dialect_of, insert_on
+from app.db.unit_of_work import dialect_of_session, insert_on
 from app.wire import base
 
 Identity: TypeAlias = tuple[str, str, str]
@@ -126,7 +126,7 @@ def put(session: Session, request: IdempotentRequest, answer: Answer, *, at: dat
         "body": answer.body,
         "answered_at": at,
     }
-    return session.execute(_insertion(dialect_of(session)), row).first() is not None
+    return session.execute(_insertion(dialect_of_session(session)), row).first() is not None
 
 
 @cache

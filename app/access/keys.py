@@ -16,10 +16,10 @@ from itertools import islice
 from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
 
-from app.access import authority
+from app.access import grants
 from app.access.roles import Principal, Role
 from app.access.tables import KeyRow
-from app.core import ids, limits
+from app.core import limits, stamps
 from app.core.errors import NotFound, Unauthenticated
 
 _HOUR = timedelta(hours=1)
@@ -54,7 +54,7 @@ def create(
     session: Session, *, name: str, roles: Sequence[Role], at: datetime, expires_at: datetime | None = None
 ) -> NewKey:
     """Creates a key whose secret has 256 random bits."""
-    key_id, secret = ids.new(ids.KEY), _new_secret()
+    key_id, secret = stamps.new(stamps.KEY), _new_secret()
     add(session, key_id=key_id, secret=secret, name=name, roles=roles, at=at).expires_at = expires_at
     return NewKey(key_id, f"{key_id}.{secret}")
 
@@ -80,7 +80,7 @@ def rotate(row: KeyRow, *, at: datetime) -> NewKey:
     return NewKey(row.id, f"{row.id}.{secret}")
 
 
-def authenticate(session: Session, key: str, *, now: authority.Now) -> Principal:
+def authenticate(session: Session, key: str, *, now: grants.Now) -> Principal:
     """Authenticates a caller by the text of its key.
 
     Raises:
@@ -92,7 +92,7 @@ def authenticate(session: Session, key: str, *, now: authority.Now) -> Principal
         raise Unauthenticated from None
     if not secret_matches(session.get(KeyRow, key_id), secret):
         raise Unauthenticated
-    return authority.read(session, key_id, now=now)
+    return grants.read(session, key_id, now=now)
 
 
 def end_sessions(session: Session, key_id: str) -> None:

@@ -13,14 +13,14 @@ from sqlalchemy.orm import Session
 
 from app.access.tables import KeyRow
 from app.access.tokens import Token
-from app.core import ids
+from app.core import stamps
 from app.core.errors import Unauthenticated
 
 
 def id_of(issuer: str, subject: str) -> str:
     """The id of a subject: a prefix and 160 bits of SHA-256. It is longer than any id of a key."""
     digest = hashlib.sha256(json.dumps([issuer, subject]).encode("ascii")).digest()
-    return f"{ids.SUBJECT}_{base64.b32encode(digest[:20]).decode('ascii').lower()}"
+    return f"{stamps.SUBJECT}_{base64.b32encode(digest[:20]).decode('ascii').lower()}"
 
 
 def find(session: Session, token: Token) -> KeyRow | None:

@@ -22,7 +22,7 @@ from app.api.dashboard import Dashboard
 from app.api.metrics import Answered, Metrics
 from app.api.predictions import Predictions
 from app.api.readiness import DISK_RETRY_S
-from app.core import clock, limits
+from app.core import limits, stamps
 from app.core.errors import GrovekeeperError, NotFound, TooManyRequests, Unavailable
 from app.core.logging import about
 from app.services.installation import Installation
@@ -156,7 +156,7 @@ class EveryRequest:
             if principal is None:
                 principal = await self._authentication.principal(scope)
             scope["state"]["principal"] = principal
-            self._installation.last_uses.note(principal.key_id, at=clock.now())
+            self._installation.last_uses.note(principal.key_id, at=stamps.now())
             if not path.isprintable():  # ids and names are printable, and PostgreSQL rejects a NUL in a query
                 raise NotFound("path")
             model = self._predictions.address(scope)

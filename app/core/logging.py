@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TextIO
 
-from app.core import clock, limits
+from app.core import limits, stamps
 
 PUBLIC_FIELDS = (
     "request_id",
@@ -61,7 +61,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
-            "at": clock.to_text(datetime.fromtimestamp(record.created, UTC)),
+            "at": stamps.to_text(datetime.fromtimestamp(record.created, UTC)),
             "level": record.levelname,
             "logger": record.name,
             "message": _text(record),

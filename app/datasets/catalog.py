@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.core.data_keys import DataKey, StorageKeys
 from app.core.errors import DatasetDeleted, InvalidRequest, NameTaken, NotFound
-from app.core.ids import is_reference
+from app.core.stamps import is_reference
 from app.datasets.tables import DatasetRow, EpochRow
 from app.forests.data.schema import Schema
 from app.privacy.adjacency import Adjacency

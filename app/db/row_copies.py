@@ -10,7 +10,7 @@ from typing import Literal
 
 from sqlalchemy import Connection, MetaData, Table, create_engine, insert, inspect, select
 
-from app.core import clock
+from app.core import stamps
 
 _ROWS_AT_ONCE = 1_000
 _REVISION = "alembic_version"
@@ -43,4 +43,4 @@ def copy_rows(source: Connection, target: Connection) -> None:
 
 def _stored(value: object) -> object:
     """A value as both databases take it: a time is text on SQLite."""
-    return clock.to_text(value) if isinstance(value, datetime) else value
+    return stamps.to_text(value) if isinstance(value, datetime) else value

@@ -8,7 +8,7 @@ import rfc8785
 from sqlalchemy import BigInteger, DateTime, Dialect, Integer, Text
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from app.core import clock
+from app.core import stamps
 
 _INT64 = range(-(2**63), 2**63)
 
@@ -30,7 +30,7 @@ class UtcDateTime(TypeDecorator[datetime]):
             return None
         if value.tzinfo is None:
             raise ValueError("the time has no zone")
-        return clock.to_text(value) if dialect.name == "sqlite" else value
+        return stamps.to_text(value) if dialect.name == "sqlite" else value
 
     def process_result_value(self, value: datetime | str | None, dialect: Dialect) -> datetime | None:
         if value is None:

@@ -1,19 +1,25 @@
-"""Opens read and write transactions of a database. A service commits before it answers."""
+"""Opens read and write transactions of a database, and builds INSERT statements of either dialect.
+
+A service commits before it answers.
+"""
 
 import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from datetime import datetime
-from typing import Self
+from typing import Self, cast
 
-from sqlalchemy import URL, ColumnElement, Engine, NullPool, bindparam, create_engine, func, select
+import sqlalchemy
+from sqlalchemy import URL, ColumnElement, Engine, NullPool, Table, bindparam, create_engine, func, select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.orm import Session, sessionmaker
 
-from app.core import clock, limits
+from app.core import limits, stamps
 from app.core.errors import Unavailable
 from app.core.tally import Tally
+from app.db.base import Base
 from app.db.engine import ACCESS, DialectName, database_file, dialect_of, open_engine, parse_url
 from app.db.locks import WriteLock, take_name
 from app.db.types import UtcDateTime
@@ -39,7 +45,7 @@ _BROKEN_SERVER = "XX"
 def time_column(dialect: DialectName) -> ColumnElement[datetime]:
     """A column with the time that :meth:`Database.now` returns, for queries that read something else, too."""
     if dialect == "sqlite":
-        return bindparam("time", callable_=lambda: clock.now(), type_=UtcDateTime)  # at every execution
+        return bindparam("time", callable_=lambda: stamps.now(), type_=UtcDateTime)  # at every execution
     return func.clock_timestamp(type_=UtcDateTime)
 
 
@@ -53,7 +59,7 @@ def transaction_time(session: Session, *, read: datetime | None = None) -> datet
         dialect = session.get_bind().dialect.name
         is_local = dialect == "sqlite"
         session.info[_TIME] = (
-            clock.now() if is_local else session.execute(select(time_column("postgresql"))).scalar_one()
+            stamps.now() if is_local else session.execute(select(time_column("postgresql"))).scalar_one()
         )
     at: datetime = session.info[_TIME]
     return at
@@ -139,7 +145,7 @@ class Database:
         That is the clock of the PostgreSQL server; or the machine's clock for a SQLite file, which one machine uses.
         """
         if self.dialect == "sqlite":
-            return clock.now()
+            return stamps.now()
         return session.execute(select(time_column(self.dialect))).scalar_one()
 
     def forget_deleted(self) -> None:
@@ -209,3 +215,26 @@ def _accepts_no_writes(error: DBAPIError) -> bool:
 
 def _state_on_postgresql(error: DBAPIError) -> str:
     return getattr(error.orig, "sqlstate", None) or ""
+
+
+def insert_rows(table: type[Base]) -> sqlalchemy.Insert:
+    """An INSERT of rows that are given as mappings with a value for every column; one statement for all rows."""
+    return sqlalchemy.insert(cast(Table, table.__table__))
+
+
+def insert(session: Session, table: type[Base]) -> "postgresql.Insert | sqlite.Insert":
+    """An INSERT with the methods ``on_conflict_do_nothing`` and ``on_conflict_do_update``."""
+    return insert_on(dialect_of_session(session), table)
+
+
+def insert_on(dialect: DialectName, table: type[Base]) -> "postgresql.Insert | sqlite.Insert":
+    """An INSERT as :func:`insert` makes it, which can be kept."""
+    if dialect == "postgresql":
+        return postgresql.insert(cast(Table, table.__table__))
+
+    return sqlite.insert(cast(Table, table.__table__))
+
+
+def dialect_of_session(session: Session) -> DialectName:
+    """The dialect of a session's database."""
+    return cast(DialectName, session.get_bind().dialect.name)

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.core import clock
+from app.core import stamps
 from app.core.errors import BalanceMismatch
 from app.db.unit_of_work import transaction_time
 from app.ledger import repository, state
@@ -93,7 +93,7 @@ def extend(session: Session, row: AccountRow, new_entry: NewEntry, *, not_before
         event=new_entry.event,
         job_id=new_entry.job_id,
         actor=new_entry.actor,
-        at=max(clock.to_text(transaction_time(session)), row.last_at, not_before),  # the clock may have stepped back
+        at=max(stamps.to_text(transaction_time(session)), row.last_at, not_before),  # the clock may have stepped back
         previous_hash=row.last_hash,
         places=accountants.by_name(row.accountant).PLACES,
         details=new_entry.details or None,

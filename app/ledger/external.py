@@ -14,7 +14,7 @@ from datetime import datetime
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.core import clock, ids
+from app.core import stamps
 from app.core.errors import BudgetExceeded, NotFound
 from app.ledger import repository, service, statements
 from app.ledger.entries import EntryKind
@@ -64,7 +64,7 @@ def find(session: Session, account_id: str, reservation_id: str) -> ReservationR
     Raises:
         NotFound: the account has no such reservation, or a job holds it.
     """
-    if not ids.is_reference(reservation_id):
+    if not stamps.is_reference(reservation_id):
         raise NotFound("reservation")
     row = repository.reservation(session, reservation_id)
     if row.account_id != account_id or row.job_id is not None:
@@ -81,7 +81,7 @@ def is_charged_since(session: Session, account_id: str, at: datetime) -> bool:
     """Whether an account was charged for a mechanism outside the service since a time."""
     query = select(EntryRow.sequence).join(ReservationRow, ReservationRow.id == EntryRow.job_id)
     query = query.where(ReservationRow.job_id.is_(None), EntryRow.account_id == account_id)
-    query = query.where(EntryRow.kind == EntryKind.CHARGE.value, EntryRow.at >= clock.to_text(at))
+    query = query.where(EntryRow.kind == EntryKind.CHARGE.value, EntryRow.at >= stamps.to_text(at))
     return session.execute(query.limit(1)).first() is not None
 
 

@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from app.core import ids
+from app.core import stamps
 from app.core.errors import HeadNotSigned, InstallationError, LedgerRewound
 from app.core.stores import Store, StoredFile
 from app.ledger import checkpoints
@@ -142,7 +142,7 @@ class HeadFolder:
             note = ""
         head = checkpoints.read(account_id, note)
         not_ours = InstallationError(f"{name} is not a head that this program wrote; see the operator's guide")
-        if head is None or not ids.is_reference(account_id):
+        if head is None or not stamps.is_reference(account_id):
             raise not_ours
         if not checkpoints.is_signed(note, self._signers):
             raise HeadNotSigned(name)

@@ -21,9 +21,9 @@ from datetime import datetime
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from app.core import ids, limits
+from app.core import limits, stamps
 from app.core.errors import NameTaken, NotFound, PopulationMismatch
-from app.db.upsert import insert
+from app.db.unit_of_work import insert
 from app.ledger import chain, control, repository, state
 from app.ledger.admission import MemberTotal, Population
 from app.ledger.chain import NewEntry
@@ -85,13 +85,13 @@ def open_with_budget_of(session: Session, account_id: str, *, name: str, by: str
     """
     account = repository.account(session, account_id)
     cap = state.of(session, account).cap
-    new_population = NewPopulation(ids.new(ids.POPULATION), name, account.accountant, cap, account.delta, by)
+    new_population = NewPopulation(stamps.new(stamps.POPULATION), name, account.accountant, cap, account.delta, by)
     return open_population(session, new_population, at=at)
 
 
 def find(session: Session, reference: str) -> PopulationRow | None:
     """A population by id or name."""
-    if not ids.is_reference(reference):
+    if not stamps.is_reference(reference):
         return None
     query = select(PopulationRow).where(or_(PopulationRow.id == reference, PopulationRow.name == reference))
     rows = session.execute(query.execution_options(populate_existing=True)).scalars().all()
@@ -100,7 +100,7 @@ def find(session: Session, reference: str) -> PopulationRow | None:
 
 def with_id(session: Session, reference: str) -> PopulationRow | None:
     """A population by id alone."""
-    return session.get(PopulationRow, reference, populate_existing=True) if ids.is_reference(reference) else None
+    return session.get(PopulationRow, reference, populate_existing=True) if stamps.is_reference(reference) else None
 
 
 def page(session: Session, *, declared_by: str | None, after: str | None, limit: int) -> list[PopulationRow]:

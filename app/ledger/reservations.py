@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
-from app.core import amounts, ids
+from app.core import amounts, stamps
 from app.core.errors import BudgetExceeded, DatasetDeleted, Frozen, NeedsApproval, NotFound, QuotaExceeded
 from app.db.locks import lock_rows, sent_together
-from app.db.upsert import insert_rows
+from app.db.unit_of_work import insert_rows
 from app.ledger import admission, chain, populations, repository, rules, state
 from app.ledger.admission import Admitted, Budgets, Population, Refused, Request
 from app.ledger.chain import NewEntry
@@ -148,7 +148,7 @@ def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> J
             population=population,
             ruled=rules.room_beside(allowances, parts, decision.position),
         )
-    reservation_ids = [ids.new(ids.RESERVATION) for _ in parts]
+    reservation_ids = [stamps.new(stamps.RESERVATION) for _ in parts]
     excess = read.above_approval(parts, actor)
     return Judged(parts, reservation_ids, actor, excess, decision, {**rows, **locked}, population_ids)
 

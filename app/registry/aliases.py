@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, exists, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
-from app.core.ids import is_reference
+from app.core.stamps import is_reference
 from app.registry.tables import AliasMoveRow
 
 _Later = aliased(AliasMoveRow)

@@ -6,7 +6,7 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
-from app.core.ids import is_reference
+from app.core.stamps import is_reference
 from app.registry.tables import EvaluatedModelRow, EvaluationRow
 
 

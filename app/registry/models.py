@@ -10,8 +10,8 @@ from sqlalchemy import or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from app.core.errors import ModelHasAlias, NotFound
-from app.core.ids import is_reference
-from app.db.upsert import insert
+from app.core.stamps import is_reference
+from app.db.unit_of_work import insert
 from app.registry import aliases
 from app.registry.tables import DatasetPopulationRow, GuaranteeRow, ModelRow
 

@@ -7,7 +7,7 @@ from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
-from app.core.ids import is_reference
+from app.core.stamps import is_reference
 from app.registry.tables import ProfileRow
 
 _LAST = 50

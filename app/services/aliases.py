@@ -4,7 +4,7 @@ from datetime import datetime
 
 from app.access.cached_authority import wait_for_revocation
 from app.access.roles import NAME_MODEL, SEE_BALANCE, SEE_DATASET, SEE_MODEL, Principal
-from app.core import clock, limits
+from app.core import limits, stamps
 from app.core.errors import InvalidRequest, NotFound, TooLarge
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
@@ -112,7 +112,7 @@ def show_alias(
             alias=alias,
             model_id=last.model_id,
             moves=[
-                AliasMove(model_id=row.model_id, moved_by=row.moved_by, moved_at=clock.to_text(row.moved_at))
+                AliasMove(model_id=row.model_id, moved_by=row.moved_by, moved_at=stamps.to_text(row.moved_at))
                 for row in shown
             ],
             next=following,
@@ -132,4 +132,4 @@ def _move(dataset: Dataset, alias: str, model_id: str | None, *, by: Principal, 
 
 def _facts(row: AliasMoveRow) -> dict[str, str]:
     assert row.model_id is not None, "the alias names a model"
-    return {"alias": row.alias, "model_id": row.model_id, "moved_at": clock.to_text(row.moved_at)}
+    return {"alias": row.alias, "model_id": row.model_id, "moved_at": stamps.to_text(row.moved_at)}

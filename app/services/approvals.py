@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.roles import MANAGE_DATASET, Principal
-from app.core import clock, limits
+from app.core import limits, stamps
 from app.core.errors import NotFound, NotWaiting, RoleMissing, SameSubmitter
 from app.jobs import approvals, queue
 from app.jobs.states import EndReason, JobState
@@ -138,8 +138,8 @@ def _approval_out(session: Session, principal: Principal, row: JobRow, dataset_i
             "state": row.state,
             "submitted_by": row.submitted_by,
             "submitted_by_name": names.get(row.submitted_by),
-            "submitted_at": clock.to_text(row.submitted_at),
-            "expires_at": clock.to_text(_expires_at(row)),
+            "submitted_at": stamps.to_text(row.submitted_at),
+            "expires_at": stamps.to_text(_expires_at(row)),
             "parts": parts,
         }
     )

@@ -8,12 +8,12 @@ import hashlib
 import math
 from dataclasses import dataclass, replace
 
-from app.access import authority, keys, subjects, tokens
+from app.access import grants, keys, subjects, tokens
 from app.access.cached_authority import wait_for_revocation
 from app.access.roles import Principal, Role
 from app.access.signing_keys import SigningKeys
 from app.access.tokens import Rules, Token
-from app.core import clock
+from app.core import stamps
 from app.core.errors import Unauthenticated
 from app.core.settings import Settings
 from app.ledger import control
@@ -74,7 +74,7 @@ def authenticate(
         raise Unauthenticated
     if provider is not None and tokens.has_form(credential):
         find_key = provider.signing_keys.find
-        token = tokens.verify(credential, provider.rules, find_key=find_key, at=clock.now())
+        token = tokens.verify(credential, provider.rules, find_key=find_key, at=stamps.now())
         return replace(_subject(installation, token), token_expires_at=token.expires_at)
     with installation.database.read() as session:
         return keys.authenticate(session, credential, now=installation.database.now)
@@ -111,7 +111,7 @@ def _valid_s(installation: Installation, principal: Principal) -> float:
     """Seconds until the key or the token of a principal ends."""
     ends = [math.inf]
     if principal.token_expires_at is not None:
-        ends.append((principal.token_expires_at - clock.now()).total_seconds())
+        ends.append((principal.token_expires_at - stamps.now()).total_seconds())
     if principal.expires_at is not None:
         with installation.database.read() as session:
             ends.append((principal.expires_at - installation.database.now(session)).total_seconds())
@@ -133,10 +133,10 @@ def _subject(installation: Installation, token: Token) -> Principal:
     with database.read() as session:
         row = subjects.find(session, token)
         if row is not None and subjects.is_current(row, token):
-            return authority.read(session, row.id, now=database.now)
+            return grants.read(session, row.id, now=database.now)
     key_id = subjects.id_of(token.issuer, token.subject)
     with database.write() as session:
-        authority.lock(session, key_id, changing=key_id)
+        grants.lock(session, key_id, changing=key_id)
         row = subjects.find(session, token)
         is_first = row is None
         if row is None:
@@ -145,7 +145,7 @@ def _subject(installation: Installation, token: Token) -> Principal:
         elif row.revoked_at is None and not subjects.is_current(row, token):
             subjects.change_roles(row, token)
             control.record(session, EntryKind.SUBJECT_ROLES, actor=key_id, key=key_id, roles=row.roles)
-        principal = authority.read(session, key_id, now=database.now)
+        principal = grants.read(session, key_id, now=database.now)
     if not is_first:
         wait_for_revocation()  # an earlier token may have had more roles
     return principal

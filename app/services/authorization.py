@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from sqlalchemy.orm import Session
 
-from app.access import authority, grants
+from app.access import grants
 from app.access.cached_authority import wait_for_revocation
 from app.access.roles import Principal, Role
 from app.core.errors import RoleMissing
@@ -35,7 +35,7 @@ def acting(
         Unavailable: the database cannot be reached or is too busy; nothing was committed.
     """
     with installation.database.write() as session:
-        authority.lock(session, caller.key_id, changing=changing)
+        grants.lock(session, caller.key_id, changing=changing)
         yield session, present(installation, session, caller)
     if changing is not None:
         wait_for_revocation()
@@ -47,7 +47,7 @@ def present(installation: Installation, session: Session, caller: Principal) -> 
     Raises:
         Unauthenticated: the caller's key was revoked or rotated meanwhile, or has expired.
     """
-    return authority.confirm(session, caller, now=installation.database.now)
+    return grants.confirm(session, caller, now=installation.database.now)
 
 
 def authorized_dataset(session: Session, principal: Principal, reference: str, roles: Set[Role]) -> catalog.Dataset:

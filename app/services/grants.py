@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 from app.access import grants, keys
 from app.access.roles import MANAGE_DATASET, SEE_DATASET, SEE_GRANTS, Principal, Role
 from app.access.tables import GrantRow, KeyRow
-from app.core import clock
+from app.core import stamps
 from app.core.errors import LastOwner, NotFound
-from app.core.ids import is_reference
+from app.core.stamps import is_reference
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.ledger import control
@@ -130,8 +130,8 @@ def _listed(grant: GrantRow, key: KeyRow) -> ListedGrant:
         key_id=key.id,
         key_name=key.name,
         role=grant.role,
-        granted_at=clock.to_text(grant.granted_at),
+        granted_at=stamps.to_text(grant.granted_at),
         granted_by=grant.granted_by,
-        expires_at=None if key.expires_at is None else clock.to_text(key.expires_at),
-        revoked_at=None if key.revoked_at is None else clock.to_text(key.revoked_at),
+        expires_at=None if key.expires_at is None else stamps.to_text(key.expires_at),
+        revoked_at=None if key.revoked_at is None else stamps.to_text(key.revoked_at),
     )

@@ -8,7 +8,7 @@ from app.access import grants, keys
 from app.access.keys import NewKey, NotAKey
 from app.access.roles import Principal, Role
 from app.access.tables import KeyRow
-from app.core import clock, limits
+from app.core import limits, stamps
 from app.core.errors import InstallationError, InvalidRequest, NotFound
 from app.datasets import catalog
 from app.db.unit_of_work import Database
@@ -170,7 +170,7 @@ def _record_made(session: Session, row: KeyRow, *, actor: str) -> None:
 
 def _expiry(row: KeyRow) -> dict[str, str]:
     """The time of expiry as a detail of an act; nothing for a key that does not expire."""
-    return {} if row.expires_at is None else {"expires_at": clock.to_text(row.expires_at)}
+    return {} if row.expires_at is None else {"expires_at": stamps.to_text(row.expires_at)}
 
 
 def _check_expiry(expires_at: datetime | None, *, at: datetime) -> None:
@@ -220,7 +220,7 @@ def _key_out(row: KeyRow) -> KeyOut:
         name=row.name,
         issuer=row.issuer,
         roles=row.roles,
-        created_at=clock.to_text(row.created_at),
+        created_at=stamps.to_text(row.created_at),
         expires_at=_text_or_none(row.expires_at),
         rotated_at=_text_or_none(row.rotated_at),
         revoked_at=_text_or_none(row.revoked_at),
@@ -229,4 +229,4 @@ def _key_out(row: KeyRow) -> KeyOut:
 
 
 def _text_or_none(at: datetime | None) -> str | None:
-    return None if at is None else clock.to_text(at)
+    return None if at is None else stamps.to_text(at)

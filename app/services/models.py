@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.cached_authority import wait_for_revocation
 from app.access.roles import SEE_DATASET, SEE_MODEL, TAKE_MODEL, Principal
-from app.core import clock
+from app.core import stamps
 from app.forests import catalogue
 from app.ledger import control
 from app.ledger.entries import EntryKind
@@ -186,7 +186,7 @@ def _card(
             "read_outs": list(catalogue.read_outs(artifact.plan.algorithm)),
             "digest": row.digest,
             "size_bytes": row.size_bytes,
-            "created_at": clock.to_text(row.created_at),
+            "created_at": stamps.to_text(row.created_at),
         }
     )
 
@@ -200,5 +200,5 @@ def _summary(row: ModelRow, addresses: Sequence[str]) -> ModelSummary:
         dataset_name=row.dataset_name,
         algorithm=row.algorithm,
         digest=row.digest,
-        created_at=clock.to_text(row.created_at),
+        created_at=stamps.to_text(row.created_at),
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from app.core import ids, limits
+from app.core import limits, stamps
 from app.core.errors import InvalidRequest, NotFound
 
 Item = TypeVar("Item")
@@ -20,7 +20,7 @@ class PageRequest:
     def __post_init__(self) -> None:
         if not 1 <= self.limit <= limits.MAX_PAGE_SIZE:
             raise InvalidRequest.at("/limit", "out-of-range", accepted=[f"1 to {limits.MAX_PAGE_SIZE}"])
-        if self.cursor is not None and not ids.is_reference(self.cursor):
+        if self.cursor is not None and not stamps.is_reference(self.cursor):
             raise InvalidRequest.at("/cursor", "unknown")
 
     def sequence(self) -> int:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.access.idempotency import Answer, IdempotentRequest, once
 from app.access.roles import Principal, Role
-from app.core import amounts, clock, ids
+from app.core import amounts, stamps
 from app.core.errors import NameTaken, NotSupported
 from app.datasets import catalog
 from app.datasets.catalog import Named
@@ -55,7 +55,7 @@ def open_population(
 
         def work() -> Answer:
             new_population = NewPopulation(
-                id=ids.new(ids.POPULATION),
+                id=stamps.new(stamps.POPULATION),
                 name=body.name,
                 accountant=body.budget.accountant,
                 cap=cap,
@@ -168,9 +168,9 @@ def _out(row: PopulationRow, population: Population, limit: Limit, names: Mappin
             )
             for account_id, carried in population.members.items()
         ],
-        created_at=clock.to_text(row.created_at),
+        created_at=stamps.to_text(row.created_at),
     )
 
 
 def _text(at: datetime | None) -> str | None:
-    return None if at is None else clock.to_text(at)
+    return None if at is None else stamps.to_text(at)

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, exists, func, or_, select
 from sqlalchemy.orm import Session
 
-from app.core import clock, ids, limits
+from app.core import limits, stamps
 from app.core.errors import TooLarge
 from app.webhooks.tables import DeliveryRow, WebhookRow
 
@@ -70,7 +70,7 @@ def with_threshold(session: Session, dataset_ids: Collection[str]) -> list[Webho
 
 def has(session: Session, dataset_id: str, webhook_id: str) -> bool:
     """Whether a webhook is one of a dataset's."""
-    row = session.get(WebhookRow, webhook_id) if ids.is_reference(webhook_id) else None
+    row = session.get(WebhookRow, webhook_id) if stamps.is_reference(webhook_id) else None
     return row is not None and row.dataset_id == dataset_id
 
 
@@ -91,8 +91,8 @@ def put(session: Session, row: WebhookRow, event: str, facts: Mapping[str, Any],
     if n_waiting(session, row.id) >= limits.MAX_WAITING_DELIVERIES:
         _log.warning("a webhook has too many waiting deliveries; an event was dropped")
         return
-    delivery_id = ids.new(ids.DELIVERY)
-    body = {"id": delivery_id, "type": event, "at": clock.to_text(at), **facts}
+    delivery_id = stamps.new(stamps.DELIVERY)
+    body = {"id": delivery_id, "type": event, "at": stamps.to_text(at), **facts}
     session.add(DeliveryRow(id=delivery_id, webhook_id=row.id, event=event, body=body, created_at=at))
     session.flush()
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from app.core import amounts, clock, limits
+from app.core import amounts, limits, stamps
 
 
 class Request(BaseModel):
@@ -80,7 +80,7 @@ def _instant(value: object) -> datetime:
     if not isinstance(value, str):
         raise problem("not-a-string")
     try:
-        return clock.from_rfc_3339(value)
+        return stamps.from_rfc_3339(value)
     except ValueError:
         raise problem("not-a-time") from None
 

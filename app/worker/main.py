@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from app.core import ids, limits
+from app.core import limits, stamps
 from app.core.errors import GrovekeeperError, InstallationError, LeaseLost, Unavailable
 from app.core.logging import about, configure
 from app.core.memory import forbid_core_dumps
@@ -60,7 +60,7 @@ def run(settings: Settings, *, announce: Callable[[], None] = lambda: None) -> i
 @contextmanager
 def _seen(installation: Installation) -> Iterator[None]:
     """Notes that this process lives, at an interval that no job changes, so that metrics can count it."""
-    database, worker_id = installation.database, ids.new(ids.PROCESS)
+    database, worker_id = installation.database, stamps.new(stamps.PROCESS)
 
     def note(_: threading.Event) -> None:
         if revisions.is_current(database):

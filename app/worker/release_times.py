@@ -2,7 +2,7 @@
 
 import threading
 
-from app.core import clock
+from app.core import stamps
 
 
 def released_at(at: float, interval_s: int) -> float:
@@ -20,7 +20,7 @@ def released_at(at: float, interval_s: int) -> float:
 
 def now() -> float:
     """The current time in seconds since 1970 in UTC."""
-    return clock.now().timestamp()
+    return stamps.now().timestamp()
 
 
 def wait_until(at: float, *, stopping: threading.Event) -> None:

@@ -11,7 +11,7 @@ Revises: 0004
 import sqlalchemy as sa
 from alembic import op
 
-from app.core import clock
+from app.core import stamps
 from app.db.types import UtcDateTime
 
 revision = "0005"
@@ -23,7 +23,7 @@ depends_on = None
 def upgrade() -> None:
     datasets = sa.table("datasets", sa.column("deleted_at", UtcDateTime()), sa.column("living_name", sa.Text()))
     living = datasets.c.deleted_at.is_(None)
-    op.execute(datasets.update().where(living).values(deleted_at=clock.now(), living_name=None))
+    op.execute(datasets.update().where(living).values(deleted_at=stamps.now(), living_name=None))
     op.execute("DELETE FROM idempotent_answers WHERE route LIKE 'POST /datasets/%/rows'")
     with op.batch_alter_table("datasets") as batch:
         batch.drop_column("hash_key")

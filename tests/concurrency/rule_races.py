@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from unittest.mock import patch
 
 from app.access.roles import Principal
-from app.core import clock
+from app.core import stamps
 from app.core.errors import Frozen, JobFinished, LeaseLost, NotWaiting, QuotaExceeded
 from app.jobs import queue
 from app.jobs.queue import Claim
@@ -92,7 +92,7 @@ def erase_due_dataset(installation: Installation, number: int, options: Options)
     if number % 4 == 3:
         delete_dataset(installation, OWNER, options["dataset"])
         return []
-    with patch.object(type(installation.database), "now", lambda *_: clock.from_text(options["at"])):
+    with patch.object(type(installation.database), "now", lambda *_: stamps.from_text(options["at"])):
         return erase_due(installation)
 
 

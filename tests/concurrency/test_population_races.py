@@ -9,7 +9,7 @@ from threading import Event, Thread
 
 import pytest
 
-from app.core import clock
+from app.core import stamps
 from app.core.errors import BudgetExceeded
 from app.ledger import populations, statements
 from app.ledger import service as ledger
@@ -33,12 +33,12 @@ def installation(database_url: str, tmp_path: Path):
     with installation.database.write() as session:
         for name, cap in CAPS.items():
             new_population = populations.NewPopulation(name, name, "pure", cap, None, OWNER.key_id)
-            populations.open_population(session, new_population, at=clock.now())
+            populations.open_population(session, new_population, at=stamps.now())
     for account in MEMBERS:
         open_account(installation, account, cap=120, partitions=Partitions(()))
     with installation.database.write() as session:
         for account, name in MEMBERS.items():
-            populations.join(session, name, account, actor=OWNER.key_id, at=clock.now())
+            populations.join(session, name, account, actor=OWNER.key_id, at=stamps.now())
     yield installation
     installation.close()
 

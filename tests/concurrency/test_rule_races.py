@@ -10,7 +10,7 @@ import pytest
 
 from app.access import keys
 from app.access.roles import Principal
-from app.core import clock
+from app.core import stamps
 from app.services.ledger.audit import list_acts
 from app.services.pages import PageRequest
 from tests.concurrency.conftest import Race
@@ -46,7 +46,7 @@ def test_a_waiting_job_has_one_end(race: Race, scene: Scene) -> None:
     for number in range(2):
         key_id = f"key_analyst{number}"
         with scene.installation.database.write() as session:
-            keys.add(session, key_id=key_id, secret="s" * 43, name="test", roles=[], at=clock.now())
+            keys.add(session, key_id=key_id, secret="s" * 43, name="test", roles=[], at=stamps.now())
         grant(scene, "analyst", to=Principal(key_id))
         jobs += [scene.submit_job(key=f"{number}-{turn}", by=Principal(key_id)) for turn in range(3)]
     results = race(scene.installation, "end_waiting_jobs", dataset=scene.dataset_id, jobs=jobs, n_processes=5)
@@ -78,7 +78,7 @@ def test_no_job_is_charged_after_the_answer_to_a_freeze(race: Race, scene: Scene
 def test_a_due_dataset_is_erased_once(race: Race, scene: Scene) -> None:
     """By one of many sweepers, or by its owner at the same moment."""
     job_id = scene.submit_job(key="k")
-    at = clock.to_text(clock.now() + timedelta(days=1))
+    at = stamps.to_text(stamps.now() + timedelta(days=1))
     set_rules(scene, erase_rows_at=at)
     results = race(scene.installation, "erase_due_dataset", dataset=scene.dataset_id, at=at, n_processes=4)
     assert sum(map(len, results)) <= 1

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.core import clock
+from app.core import stamps
 from app.core.errors import BudgetExceeded, ModelHasAlias, NotFound, PopulationMismatch, ReservationSettled
 from app.ledger import caps, populations, statements
 from app.ledger import service as ledger
@@ -36,9 +36,9 @@ def installation(postgresql_database_url: str, tmp_path: Path) -> Iterator[Insta
         open_account(installation, account, cap=100)
     with installation.database.write() as session:
         new_population = populations.NewPopulation(POPULATION, POPULATION, "pure", 100, None, "key_owner")
-        populations.open_population(session, new_population, at=clock.now())
+        populations.open_population(session, new_population, at=stamps.now())
         for account in ("ds_1", "ds_2"):
-            populations.join(session, POPULATION, account, actor="key_owner", at=clock.now())
+            populations.join(session, POPULATION, account, actor="key_owner", at=stamps.now())
     yield installation
     installation.close()
 
@@ -123,10 +123,10 @@ def test_an_account_joins_one_population(installation: Installation) -> None:
     open_account(installation, "ds_3", cap=100)
     with installation.database.write() as session:
         new_population = populations.NewPopulation("pop_b", "pop_b", "pure", 100, None, "key_owner")
-        populations.open_population(session, new_population, at=clock.now())
+        populations.open_population(session, new_population, at=stamps.now())
 
     def join(population: str) -> Step:
-        return lambda session: populations.join(session, population, "ds_3", actor="key_owner", at=clock.now())
+        return lambda session: populations.join(session, population, "ds_3", actor="key_owner", at=stamps.now())
 
     with pytest.raises(PopulationMismatch):
         _run_in_order(installation, join(POPULATION), join("pop_b"))
@@ -137,7 +137,7 @@ def test_an_account_that_joins_brings_its_earlier_reservation(installation: Inst
     _run_in_order(
         installation,
         _reserve("ds_3", 60, "jb_1"),
-        lambda session: populations.join(session, POPULATION, "ds_3", actor="key_owner", at=clock.now()),
+        lambda session: populations.join(session, POPULATION, "ds_3", actor="key_owner", at=stamps.now()),
     )
     with pytest.raises(BudgetExceeded):
         _done(installation, _reserve("ds_1", 41, "jb_2"))
@@ -148,7 +148,7 @@ def test_two_accounts_that_join_at_once_are_both_recorded(installation: Installa
         open_account(installation, account, cap=100)
 
     def join(account: str) -> Step:
-        return lambda session: populations.join(session, POPULATION, account, actor="key_owner", at=clock.now())
+        return lambda session: populations.join(session, POPULATION, account, actor="key_owner", at=stamps.now())
 
     _run_in_order(installation, join("ds_3"), join("ds_4"))
     with installation.database.read() as session:
@@ -163,7 +163,7 @@ def _put_alias(session: Session) -> None:
         session,
         AliasMoveRow(
             dataset_id="ds_1", alias="production", dataset_name="bank", model_id="md_1", moved_by="key_owner",
-            moved_at=clock.now(),
+            moved_at=stamps.now(),
         ),
     )  # fmt: skip
 
@@ -180,7 +180,7 @@ def test_a_model_is_not_deleted_while_an_alias_begins_to_name_it(
 ) -> None:
     model = ModelRow(
         id="md_1", name=None, dataset_id="ds_1", dataset_name="bank", job_id="jb_1", algorithm="mrf", digest="d",
-        size_bytes=1, created_at=clock.now(),
+        size_bytes=1, created_at=stamps.now(),
     )  # fmt: skip
     with installation.database.write() as session:
         models.add(session, model)

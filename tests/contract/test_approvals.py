@@ -9,7 +9,7 @@ from unittest.mock import Mock, patch
 
 import pytest
 
-from app.core import clock, limits
+from app.core import limits, stamps
 from app.core.errors import (
     BudgetExceeded,
     NeedsApproval,
@@ -116,7 +116,7 @@ def test_a_job_is_not_approved_after_its_week_although_nobody_swept(guarded: Sce
     job_id, _ = _submitted(guarded, "a", "0.6")
     with guarded.installation.database.write() as session:
         row = session.merge(guarded.job(job_id))
-        row.waits_since = clock.now() - A_WEEK - timedelta(seconds=1)
+        row.waits_since = stamps.now() - A_WEEK - timedelta(seconds=1)
     for decision in ("approve", "reject"):
         with pytest.raises(NotWaiting):
             decided(guarded, job_id, decision, by=OWNER)

@@ -12,7 +12,7 @@ import pytest
 
 from app.access import cached_authority
 from app.access.cached_authority import elapsed_s
-from app.core import clock, limits
+from app.core import limits, stamps
 from app.core.errors import GrovekeeperError
 from app.registry.tables import ModelRow
 from app.services import aliases, models
@@ -155,7 +155,7 @@ def test_a_known_key_ends_by_the_clock_of_the_database(predictor: Predictor, mon
     installation, began_s = predictor.installation, elapsed_s()
     with installation.database.read() as session:
         ends_at = installation.database.now(session) + timedelta(hours=1)
-    body = KeyIn.model_validate({"name": "short", "roles": [], "expires_at": clock.to_text(ends_at)})
+    body = KeyIn.model_validate({"name": "short", "roles": [], "expires_at": stamps.to_text(ends_at)})
     header = f"Bearer {create_key(predictor.scene.installation, ADMIN, body).key}"
     authenticate_and_keep(installation, header)
     read_s = elapsed_s()

@@ -8,7 +8,7 @@ import pytest
 from app.access import grants
 from app.access.idempotency import IdempotentRequest
 from app.access.roles import Principal, Role
-from app.core import clock
+from app.core import stamps
 from app.core.errors import (
     AccountDiffers,
     BudgetExceeded,
@@ -63,7 +63,7 @@ def _spend(installation: Installation, dataset: str, epsilon: str, **fields: obj
     """Charges for an external mechanism of an ε, in all cells unless a scope is given."""
     declared = {"adjacency": "add_remove", "epsilon": epsilon}
     body = ExternalIn.model_validate({"description": "a mean", "per": "row", "declared": declared} | fields)
-    key = json.dumps([dataset, epsilon, str(fields), clock.to_text(clock.now())])
+    key = json.dumps([dataset, epsilon, str(fields), stamps.to_text(stamps.now())])
     charge_external(installation, OWNER, dataset, body, request=IdempotentRequest(OWNER.key_id, "POST", key, b"." * 32))
 
 
@@ -76,7 +76,9 @@ def _erased(installation: Installation, epsilon: str = "1", **changes: object) -
 
 def _second_owner(installation: Installation, dataset: str) -> Principal:
     with installation.database.write() as session:
-        grants.put(session, dataset_id=dataset, key_id=STRANGER.key_id, role=Role.OWNER, by="key_owner", at=clock.now())
+        grants.put(
+            session, dataset_id=dataset, key_id=STRANGER.key_id, role=Role.OWNER, by="key_owner", at=stamps.now()
+        )
     return STRANGER
 
 

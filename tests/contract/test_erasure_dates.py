@@ -6,7 +6,7 @@ from unittest.mock import patch
 import pytest
 
 from app.cli.serve import upkeep
-from app.core import clock
+from app.core import stamps
 from app.core.errors import DatasetDeleted, InvalidRequest
 from app.datasets import row_files
 from app.ledger import rules
@@ -31,8 +31,8 @@ A_MICROSECOND = timedelta(microseconds=1)
 
 def _dated(scene: Scene) -> datetime:
     """Sets a date of erasure in an hour."""
-    date = clock.now() + timedelta(hours=1)
-    set_rules(scene, erase_rows_at=clock.to_text(date))
+    date = stamps.now() + timedelta(hours=1)
+    set_rules(scene, erase_rows_at=stamps.to_text(date))
     return date
 
 
@@ -42,7 +42,7 @@ def _due(scene: Scene) -> None:
     with scene.installation.database.write() as session:
         row = rules.row_of(session, scene.dataset_id)
         assert row is not None
-        row.erase_rows_at = clock.now() - timedelta(seconds=1)
+        row.erase_rows_at = stamps.now() - timedelta(seconds=1)
 
 
 def _has_rows(scene: Scene) -> bool:
@@ -101,10 +101,10 @@ def test_a_date_that_has_come_cannot_be_moved(scene: Scene) -> None:
 def test_an_earlier_date_is_a_tightening_and_a_later_date_is_not(scene: Scene) -> None:
     grant(scene, "owner")
     date = _dated(scene)
-    for later in (clock.to_text(date + A_MICROSECOND), None):
-        assert set_rules(scene, erase_rows_at=later).erase_rows_at == clock.to_text(date)
+    for later in (stamps.to_text(date + A_MICROSECOND), None):
+        assert set_rules(scene, erase_rows_at=later).erase_rows_at == stamps.to_text(date)
     earlier = date - timedelta(minutes=30)
-    assert set_rules(scene, erase_rows_at=clock.to_text(earlier)).erase_rows_at == clock.to_text(earlier)
+    assert set_rules(scene, erase_rows_at=stamps.to_text(earlier)).erase_rows_at == stamps.to_text(earlier)
     set_rules(scene)
     assert set_rules(scene, by=SECOND).erase_rows_at is None
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 from sqlalchemy.orm import Session
 
-from app.core import clock
+from app.core import stamps
 from app.core.errors import BudgetExceeded
 from app.ledger import populations, statements
 from app.ledger import service as ledger
@@ -25,7 +25,7 @@ HALVES = Partitions.from_json([{"name": "half", "kind": "hash", "cells": 2}])
 def session(installation: Installation) -> Iterator[Session]:
     with installation.database.write() as opened_session:
         new_population = NewPopulation("pop_a", "patients", "pure", 10, None, OWNER.key_id)
-        populations.open_population(opened_session, new_population, at=clock.now())
+        populations.open_population(opened_session, new_population, at=stamps.now())
         for name in ("ds_1", "ds_2", "ds_alone"):
             _open(opened_session, name)
         yield opened_session
@@ -38,7 +38,7 @@ def _open(session: Session, name: str) -> None:
     )  # fmt: skip
     ledger.open_account(session, new_account, actor=OWNER.key_id)
     if name != "ds_alone":
-        populations.join(session, "pop_a", name, actor=OWNER.key_id, at=clock.now())
+        populations.join(session, "pop_a", name, actor=OWNER.key_id, at=stamps.now())
 
 
 Asked = tuple[str, dict[str, tuple[int, ...]], int]

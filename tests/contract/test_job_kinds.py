@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.core import clock
+from app.core import stamps
 from app.core.errors import LeaseLost, NotFound, Unavailable
 from app.core.stop_signals import Stop
 from app.datasets import private_rows
@@ -143,7 +143,7 @@ def test_a_card_shows_the_time_of_the_request_and_no_time_of_the_job(scene: Scen
         row = scene.job(job_id)
         assert row.charged_at is not None
         assert row.submitted_at < row.charged_at
-        assert card.created_at == clock.to_text(row.submitted_at)
+        assert card.created_at == stamps.to_text(row.submitted_at)
         assert card.model_dump_json().count(f"{row.submitted_at:%Y-%m-%d}") == 1, "a card shows one time"
     assert trained.created_at[:10] not in str(scene.installation.cache.get(trained.digest).metadata)
 

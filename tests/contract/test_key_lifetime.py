@@ -7,7 +7,7 @@ import pytest
 
 from app.access import keys
 from app.access.roles import Principal
-from app.core import clock, limits
+from app.core import limits, stamps
 from app.core.errors import InvalidRequest, NotFound, Unauthenticated
 from app.jobs.states import EndReason, JobState
 from app.ledger import control, statements
@@ -29,7 +29,7 @@ def _made(scene: Scene, **changes: object) -> tuple[str, Principal]:
 
 
 def _in(**time: float) -> str:
-    return clock.to_text(clock.now() + timedelta(**time))
+    return stamps.to_text(stamps.now() + timedelta(**time))
 
 
 def _expire(scene: Scene, key_id: str) -> None:
@@ -114,7 +114,7 @@ def test_a_rotation_keeps_id_name_roles_and_expiry_and_another_secret_opens_the_
         last = statements.entries(session, control.CHAIN, after=0, limit=1_000)[-1]
     assert row.expires_at is not None
     assert row.rotated_at == present.rotated_at
-    details = {"key": caller.key_id, "expires_at": clock.to_text(row.expires_at)}
+    details = {"key": caller.key_id, "expires_at": stamps.to_text(row.expires_at)}
     assert (last.kind, last.actor, last.details) == ("key-rotated", ADMIN.key_id, details)
 
 
@@ -138,13 +138,13 @@ def test_a_revoked_key_is_not_rotated(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("expires_at", "problem"),
     [
-        (clock.now(), "too-early"),
-        (clock.now() + timedelta(days=limits.MAX_KEY_LIFETIME_DAYS, hours=1), "too-late"),
+        (stamps.now(), "too-early"),
+        (stamps.now() + timedelta(days=limits.MAX_KEY_LIFETIME_DAYS, hours=1), "too-late"),
     ],
 )
 def test_a_key_expires_in_the_future_and_within_the_limit(scene: Scene, expires_at: datetime, problem: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        _made(scene, expires_at=clock.to_text(expires_at))
+        _made(scene, expires_at=stamps.to_text(expires_at))
     assert [(error.at, error.problem) for error in refused.value.errors] == [("/expires_at", problem)]
     _made(scene, expires_at=_in(days=limits.MAX_KEY_LIFETIME_DAYS - 1))
 

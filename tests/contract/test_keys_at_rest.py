@@ -4,14 +4,14 @@ from sqlalchemy import select
 
 from app.access import keys
 from app.access.roles import Role
-from app.core import clock
+from app.core import stamps
 from app.db.base import Base
 from app.services.installation import Installation
 
 
 def test_the_database_has_no_secret_of_a_key(installation: Installation) -> None:
     with installation.database.write() as session:
-        key = keys.create(session, name="ada", roles=[Role.OWNER], at=clock.now())
+        key = keys.create(session, name="ada", roles=[Role.OWNER], at=stamps.now())
     _, secret = keys.split(key.text)
     with installation.database.read() as session:
         stored = repr([session.execute(select(table)).all() for table in Base.metadata.sorted_tables])

@@ -8,7 +8,7 @@ import pytest
 
 from app.access import grants, keys
 from app.access.roles import Principal, Role
-from app.core import clock
+from app.core import stamps
 from app.core.errors import GrovekeeperError, LastOwner, NotFound
 from app.services.grants import put_grant, remove_grant, show_grant
 from app.services.installation import Installation
@@ -47,7 +47,7 @@ def test_the_last_owner_is_not_removed(scene: Scene, by: Principal) -> None:
 def test_a_key_that_does_not_work_is_no_owner(shared: Scene) -> None:
     installation, dataset = shared.installation, shared.dataset_id
     with installation.database.write() as session:
-        keys.find(session, STRANGER.key_id).expires_at = clock.now() - timedelta(seconds=1)
+        keys.find(session, STRANGER.key_id).expires_at = stamps.now() - timedelta(seconds=1)
     with pytest.raises(LastOwner):
         remove_grant(installation, OWNER, dataset, OWNER.key_id)
     remove_grant(installation, OWNER, dataset, STRANGER.key_id)

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from app.access import keys
-from app.core import clock, limits
+from app.core import limits, stamps
 from app.services.keys import list_keys, record_uses
 from app.services.pages import PageRequest
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
@@ -15,7 +15,7 @@ def _shown(scene: Scene) -> dict[str, str | None]:
 
 
 def test_a_use_is_shown_by_its_hour_once_it_is_written(scene: Scene) -> None:
-    at = clock.from_text("2026-11-22T21:59:59.999999Z")
+    at = stamps.from_text("2026-11-22T21:59:59.999999Z")
     uses = scene.installation.last_uses
     uses.note(OWNER.key_id, at=at)
     assert _shown(scene)[OWNER.key_id] is None
@@ -30,17 +30,17 @@ def test_a_use_is_shown_by_its_hour_once_it_is_written(scene: Scene) -> None:
 
 
 def test_a_later_use_that_another_process_wrote_stays(scene: Scene) -> None:
-    later = clock.from_text("2026-11-22T22:00:00.000000Z")
+    later = stamps.from_text("2026-11-22T22:00:00.000000Z")
     with scene.installation.database.write() as session:
         keys.find(session, STRANGER.key_id).last_used_at = later
     scene.installation.last_uses.note(STRANGER.key_id, at=later - timedelta(hours=1))
     record_uses(scene.installation)
-    assert _shown(scene)[STRANGER.key_id] == clock.to_text(later)
+    assert _shown(scene)[STRANGER.key_id] == stamps.to_text(later)
 
 
 def test_a_process_notes_more_uses_than_one_transaction_writes(scene: Scene) -> None:
     uses = scene.installation.last_uses
     for number in range(limits.MAX_PAGE_SIZE + 1):
-        uses.note(f"key_{number}", at=clock.now())
+        uses.note(f"key_{number}", at=stamps.now())
     record_uses(scene.installation)
     assert len(uses.take()) == 1

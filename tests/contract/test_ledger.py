@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from app.core import clock
+from app.core import stamps
 from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
 from app.ledger import chain, statements
 from app.ledger import service as ledger
@@ -199,7 +199,7 @@ def test_a_clock_that_steps_back_does_not_turn_the_chain_back(
         _reserve(installation, f"jb_{number}", 1)
     with installation.database.read() as session:
         times = [entry.at for entry in statements.entries(session, ACCOUNT, after=1, limit=9)]
-    assert times == [clock.to_text(now) for now in (future, future, future + timedelta(seconds=1))]
+    assert times == [stamps.to_text(now) for now in (future, future, future + timedelta(seconds=1))]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core import clock
+from app.core import stamps
 from app.ledger import control, external, populations
 from app.ledger import service as ledger
 from app.services.datasets.declare_dataset import register_dataset
@@ -41,10 +41,10 @@ def pair(postgresql_database_url: str, tmp_path: Path) -> Iterator[Pair]:
         with scene.installation.database.write() as session:
             for population in POPULATIONS:
                 new_population = populations.NewPopulation(population, population, "pure", 10**10, None, OWNER.key_id)
-                populations.open_population(session, new_population, at=clock.now())
+                populations.open_population(session, new_population, at=stamps.now())
         with scene.installation.database.write() as session:
             for account, population in zip(_ids(result), reversed(POPULATIONS), strict=True):
-                populations.join(session, population, account, actor=OWNER.key_id, at=clock.now())
+                populations.join(session, population, account, actor=OWNER.key_id, at=stamps.now())
         yield result
 
 
@@ -205,7 +205,7 @@ def test_the_lock_order_of_a_dataset_deletion(pair: Pair) -> None:
     delete = partial(delete_dataset, installation, OWNER, deleted)
     _assert_order(pair, delete, KEYS + _datasets(deleted) + _jobs(charged))
     with installation.database.write() as session:
-        mark_deleted(session, deleted, actor=OWNER.key_id, at=clock.now())
+        mark_deleted(session, deleted, actor=OWNER.key_id, at=stamps.now())
     ends = partial(end_jobs, installation, deleted, actor=OWNER.key_id)
     _assert_order(pair, ends, _jobs(*queued) + _accounts(*_ids(pair)) + _populations(*POPULATIONS))
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from app.access.roles import Principal, Role
-from app.core import clock
+from app.core import stamps
 from app.core.errors import (
     BudgetExceeded,
     InvalidRequest,
@@ -53,7 +53,7 @@ def test_a_lowered_cap_admits_nothing_over_it_and_takes_nothing_back(three: Inst
 def test_lists_take_cursors_of_theirs_and_no_others(three: Installation) -> None:
     with three.database.write() as session:
         other = NewPopulation("pop_b", "others", "pure", 5, None, STRANGER.key_id)
-        populations.open_population(session, other, at=clock.now())
+        populations.open_population(session, other, at=stamps.now())
     page = list_populations(three, ADMIN, PageRequest(1))
     assert ([population.id for population in page.populations], page.next) == (["pop_a"], "pop_a")
     page = list_populations(three, ADMIN, PageRequest(1, page.next))

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.core import clock, limits
+from app.core import limits, stamps
 from app.core.errors import (
     BudgetExceeded,
     PopulationMismatch,
@@ -74,7 +74,7 @@ def test_entries_of_a_member_are_never_older_than_the_populations_newest_entry(
     with installation.database.write() as session:
         opened(session, "ds_1", "ds_2")
         reservation_id = reserve(session, "ds_1", 5, "jb_1")
-        ahead, behind = clock.now() + timedelta(seconds=5), clock.now()
+        ahead, behind = stamps.now() + timedelta(seconds=5), stamps.now()
         monkeypatch.setattr(chain, "transaction_time", lambda _: ahead)
         reserve(session, "ds_2", 10, "jb_2")
         early = list(export(session, "pop_a"))

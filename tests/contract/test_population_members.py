@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy.orm import Session
 
-from app.core import clock, limits
+from app.core import limits, stamps
 from app.core.errors import BudgetExceeded
 from app.ledger import chain, populations, repository, state, statements
 from app.ledger import service as ledger
@@ -25,7 +25,7 @@ CUT = Partitions.from_json([{"name": name, "kind": "hash", "cells": 3} for name 
 
 def opened(session: Session, *, cap: int) -> None:
     populations.open_population(
-        session, NewPopulation("pop_a", "patients", "pure", cap, None, OWNER.key_id), at=clock.now()
+        session, NewPopulation("pop_a", "patients", "pure", cap, None, OWNER.key_id), at=stamps.now()
     )
     for name in NAMES:
         new_account = ledger.NewAccount(
@@ -33,7 +33,7 @@ def opened(session: Session, *, cap: int) -> None:
             privacy_unit={"column": None, "max_rows": 1}, partitions=CUT,
         )  # fmt: skip
         ledger.open_account(session, new_account, actor=OWNER.key_id)
-        populations.join(session, "pop_a", name, actor=OWNER.key_id, at=clock.now())
+        populations.join(session, "pop_a", name, actor=OWNER.key_id, at=stamps.now())
 
 
 def reserve(session: Session, name: str, amount: int, job: str, scope: dict[str, tuple[int, ...]]) -> str:
@@ -100,11 +100,11 @@ def test_a_load_takes_the_time_of_its_entry_where_that_is_of_a_clock_ahead(
     with installation.database.write() as session:
         opened(session, cap=100)
         reservation_id = reserve(session, "ds_1", 5, "jb_1", {})
-        ahead, behind = clock.now() + timedelta(seconds=5), clock.now()
+        ahead, behind = stamps.now() + timedelta(seconds=5), stamps.now()
         monkeypatch.setattr(chain, "transaction_time", lambda _: ahead)
         ledger.charge(session, reservation_id, actor="worker")
         monkeypatch.setattr(chain, "transaction_time", lambda _: behind)
         reserve(session, "ds_1", 20, "jb_2", {})
         newest = [statements.entries(session, name, after=0, limit=99)[-1] for name in ("ds_1", "pop_a")]
-        assert [entry.at for entry in newest] == [clock.to_text(ahead)] * 2
+        assert [entry.at for entry in newest] == [stamps.to_text(ahead)] * 2
         assert verified(session, "pop_a").together == 25

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 from sqlalchemy.orm import Session
 
-from app.core import clock, limits
+from app.core import limits, stamps
 from app.core.errors import BudgetExceeded, NameTaken, PopulationMismatch
 from app.ledger import populations, statements
 from app.ledger import service as ledger
@@ -34,7 +34,7 @@ def session(installation: Installation) -> Iterator[Session]:
 
 def opened(session: Session, like: ledger.NewAccount = PURE, *, cap: int = 100) -> str:
     new_population = NewPopulation("pp_a", "patients", like.accountant, cap, like.delta, OWNER.key_id)
-    return populations.open_population(session, new_population, at=clock.now()).id
+    return populations.open_population(session, new_population, at=stamps.now()).id
 
 
 def account(session: Session, number: int, like: ledger.NewAccount = PURE, **changes: object) -> str:
@@ -45,7 +45,7 @@ def account(session: Session, number: int, like: ledger.NewAccount = PURE, **cha
 
 def member(session: Session, number: int, like: ledger.NewAccount = PURE, **changes: object) -> str:
     result = account(session, number, like, **changes)
-    populations.join(session, "pp_a", result, actor=OWNER.key_id, at=clock.now())
+    populations.join(session, "pp_a", result, actor=OWNER.key_id, at=stamps.now())
     return result
 
 
@@ -165,11 +165,11 @@ def test_units_of_one_column_join_whatever_their_bound(session: Session) -> None
 def test_a_dataset_cannot_move_to_another_population(session: Session) -> None:
     opened(session)
     one = member(session, 1)
-    populations.join(session, "pp_a", one, actor=OWNER.key_id, at=clock.now())
+    populations.join(session, "pp_a", one, actor=OWNER.key_id, at=stamps.now())
     other = NewPopulation("pp_b", "others", "pure", 100, None, OWNER.key_id)
-    populations.open_population(session, other, at=clock.now())
+    populations.open_population(session, other, at=stamps.now())
     with pytest.raises(PopulationMismatch) as refused:
-        populations.join(session, "pp_b", one, actor=OWNER.key_id, at=clock.now())
+        populations.join(session, "pp_b", one, actor=OWNER.key_id, at=stamps.now())
     assert refused.value.differs == ("population",)
     assert list(population(session, one).members) == [one]
 
@@ -185,7 +185,7 @@ def test_late_join_states_what_was_spent_and_admits_nothing_while_over(session: 
     one, late = member(session, 1), account(session, 2)
     first = reserve(session, one, 60, "jb_1")
     ledger.charge(session, reserve(session, late, 80, "jb_2"), actor="worker")
-    populations.join(session, "pp_a", late, actor=OWNER.key_id, at=clock.now())
+    populations.join(session, "pp_a", late, actor=OWNER.key_id, at=stamps.now())
 
     assert printable(session) == 140
     for account_id in (one, late):
@@ -203,7 +203,7 @@ def test_no_cell_admits_a_job_while_the_sum_exceeds_the_cap(session: Session) ->
     reserve(session, member(session, 1), 60, "jb_1")
     late = account(session, 2)
     reservation_id = reserve(session, late, 80, "jb_2", 0)
-    populations.join(session, "pp_a", late, actor=OWNER.key_id, at=clock.now())
+    populations.join(session, "pp_a", late, actor=OWNER.key_id, at=stamps.now())
 
     assert statements.balance(session, late, {"shard": (1,)}).room == 0
     with pytest.raises(BudgetExceeded):
@@ -217,7 +217,7 @@ def test_late_join_with_a_delta_states_caps_because_a_sum_of_spends_is_no_theore
     member(session, 1, ZCDP)
     late = account(session, 2, ZCDP, cap=70)
     ledger.charge(session, reserve(session, late, 5, "jb_1"), actor="worker")
-    populations.join(session, "pp_a", late, actor=OWNER.key_id, at=clock.now())
+    populations.join(session, "pp_a", late, actor=OWNER.key_id, at=stamps.now())
     member(session, 3, ZCDP, cap=90)
 
     assert printable(session) == 170

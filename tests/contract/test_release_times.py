@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from app.core import clock
+from app.core import stamps
 from app.core.stop_signals import Stop
 from app.jobs.queue import Claim
 from app.ledger.tables import EntryRow
@@ -59,7 +59,7 @@ class FirstSignal(threading.Event):
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
-        self._clock = clock
+        self._clock = stamps
 
     def wait(self, timeout: float | None = None) -> bool:
         self._clock.wait(timeout)
@@ -71,7 +71,7 @@ class Run:
     """A worker with public times, whose children take the given times, and what it wrote."""
 
     scene: Scene
-    clock: Clock
+    stamps: Clock
     durations: list[float]
     progress: list[tuple[float, int]]
 
@@ -94,7 +94,7 @@ class Run:
         job = self.scene.job(job_id)
         with self.scene.installation.database.read() as session:
             query = select(EntryRow.at).where(EntryRow.job_id == job_id, EntryRow.kind != "reserve")
-            entries = [clock.from_text(at) for at in session.execute(query).scalars()]
+            entries = [stamps.from_text(at) for at in session.execute(query).scalars()]
         ends = [at for at in (job.charged_at, job.finished_at, *entries) if at is not None]
         return sorted({at.timestamp() - START - 50 for at in ends})
 
@@ -102,7 +102,7 @@ class Run:
 @pytest.fixture
 def run(sqlite_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     test_clock = Clock()
-    monkeypatch.setattr(clock, "now", lambda: datetime.fromtimestamp(test_clock.time, UTC))
+    monkeypatch.setattr(stamps, "now", lambda: datetime.fromtimestamp(test_clock.time, UTC))
     with opened(sqlite_database_url, tmp_path / "home", lease_ttl_s=600) as scene:
         settings = replace(scene.installation.settings, release_interval_s=INTERVAL_S)
         scene = replace(scene, installation=replace(scene.installation, settings=settings))

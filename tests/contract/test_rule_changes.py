@@ -7,14 +7,14 @@ from unittest.mock import patch
 import pytest
 
 from app.access.roles import Principal
-from app.core import clock, limits
+from app.core import limits, stamps
 from app.core.errors import DatasetDeleted, Frozen, NotFound, QuotaExceeded, RoleMissing
+from app.services.dataset_rules import show_rules
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.grants import remove_grant
 from app.services.keys import revoke_key
 from app.services.ledger import audit
 from app.services.pages import PageRequest
-from app.services.rules.show_rules import show_rules
 from app.verifier import control_export
 from app.wire.ledger import ActOut
 from app.wire.rules import RulesOut
@@ -107,7 +107,7 @@ def test_a_proposal_expires(scene: Scene) -> None:
     set_rules(scene, largest_job="0.5")
     proposal = set_rules(scene, largest_job="0.9").proposal
     assert proposal is not None
-    late = clock.from_text(proposal.at) + timedelta(seconds=limits.MAX_PROPOSAL_S)
+    late = stamps.from_text(proposal.at) + timedelta(seconds=limits.MAX_PROPOSAL_S)
     with _at(scene, late + timedelta(microseconds=1)):
         assert _shown(scene).proposal is None
         answer = set_rules(scene, by=SECOND, largest_job="0.9")

@@ -10,6 +10,7 @@ import pytest
 from app.core import limits
 from app.core.errors import BudgetExceeded, Frozen, InvalidRequest, QuotaExceeded
 from app.jobs.states import JobState
+from app.services.dataset_rules import show_rules
 from app.services.datasets.join_population import join_population
 from app.services.execution import run_job
 from app.services.jobs.show_jobs import cancel_job
@@ -17,7 +18,6 @@ from app.services.jobs.task import JobTask
 from app.services.ledger import balances
 from app.services.models import list_models
 from app.services.pages import PageRequest
-from app.services.rules.show_rules import show_rules
 from app.services.spending.training import show_plan, submit_training
 from app.wire.training import PlanIn, PlanOut, TrainIn
 from tests.support import job_kinds

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from app.access import keys
 from app.access.idempotency import Answer
-from app.core import clock
+from app.core import stamps
 from app.core.errors import BudgetExceeded, DatasetDeleted, IdempotencyKeyReused, Unauthenticated
 from app.ledger import reservations
 from app.services.datasets.delete_dataset import delete_dataset
@@ -74,7 +74,7 @@ def test_many_requests_at_once_spend_no_more_than_the_cap(scene: Scene) -> None:
 
 def _revoke(scene: Scene) -> None:
     with scene.installation.database.write() as session:
-        keys.find(session, SECOND.key_id).revoked_at = clock.now()
+        keys.find(session, SECOND.key_id).revoked_at = stamps.now()
 
 
 @pytest.mark.parametrize(

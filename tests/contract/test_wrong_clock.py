@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.core import clock
+from app.core import stamps
 from app.ledger.entries import EntryKind
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.datasets.erase_upload import erase_upload
@@ -36,12 +36,12 @@ def _times(value: object, at: str) -> Iterator[tuple[str, datetime]]:
 def test_a_wrong_clock_of_a_machine_is_written_nowhere(
     postgresql_scene: Scene, monkeypatch: pytest.MonkeyPatch, ahead: timedelta
 ) -> None:
-    scene, now = postgresql_scene, clock.now
+    scene, now = postgresql_scene, stamps.now
     began = now() - timedelta(minutes=1)
-    set_rules(scene, erase_rows_at=clock.to_text(now() + timedelta(hours=3)))
+    set_rules(scene, erase_rows_at=stamps.to_text(now() + timedelta(hours=3)))
     with scene.installation.database.engine.connect() as connection:
         before = snapshot.rows_of(connection)
-    monkeypatch.setattr(clock, "now", lambda: now() + ahead)
+    monkeypatch.setattr(stamps, "now", lambda: now() + ahead)
     scene.submit(key="run")
     job_kinds.run(scene)
     cancelled = scene.submit_job(key="cancelled")
@@ -56,7 +56,7 @@ def test_a_wrong_clock_of_a_machine_is_written_nowhere(
     delete_dataset(scene.installation, OWNER, scene.dataset_id)
     assert run_job.claim_next(scene.installation) is None
     with scene.installation.database.read() as session:
-        assert began < clock.from_text(checkpoint_of(session, scene.dataset_id, 1).at) < now() + timedelta(minutes=1)
+        assert began < stamps.from_text(checkpoint_of(session, scene.dataset_id, 1).at) < now() + timedelta(minutes=1)
     with scene.installation.database.engine.connect() as connection:
         after = snapshot.rows_of(connection)
     written = [

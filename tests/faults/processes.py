@@ -56,7 +56,7 @@ class Start:
     role: Role
     environ: dict[str, str]
     log: str
-    clock: str
+    stamps: str
     journal: str
     database_url: str
 
@@ -137,11 +137,11 @@ def _run(start: Start) -> int:
 
 
 def _follow_shifted_clock(file: Path) -> None:
-    from app.core import clock
+    from app.core import stamps
 
     with file.open("rb") as shift:
         seconds = mmap.mmap(shift.fileno(), _SHIFT.size, prot=mmap.PROT_READ)
-    clock.now = lambda: datetime.now(UTC) + timedelta(seconds=_SHIFT.unpack(seconds)[0])
+    stamps.now = lambda: datetime.now(UTC) + timedelta(seconds=_SHIFT.unpack(seconds)[0])
 
 
 def _witness_reads(start: Start) -> None:

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from app.core import ids
+from app.core import stamps
 from tests.support.server import Server, declaration, new_idempotency_key, training
 
 TYPES = {401: "unauthenticated", 403: "role-missing", 404: "not-found"}
@@ -53,7 +53,7 @@ def test_a_cursor_says_nothing_about_jobs_of_others(idle_server: Server) -> None
     own, other = (idle_server.uploaded()["id"] for _ in range(2))
     theirs = idle_server.submitted(other).json()["job_id"]
     analyst = idle_server.granted(own, "analyst").http
-    answers = [analyst.get("/jobs", params={"cursor": cursor}) for cursor in (theirs, ids.new(ids.JOB))]
+    answers = [analyst.get("/jobs", params={"cursor": cursor}) for cursor in (theirs, stamps.new(stamps.JOB))]
     assert [answer.status_code for answer in answers] == [422, 422]
     assert answers[0].json() == answers[1].json()
 

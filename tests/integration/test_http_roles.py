@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.core import ids
+from app.core import stamps
 from app.ledger import control, statements
 from app.ledger.entries import Entry
 from app.registry import models
@@ -185,7 +185,7 @@ def _twin(server: Server, model_id: str) -> str:
     with server.database.write() as session:
         row = models.find(session, model_id)
         values = {column.name: getattr(row, column.name) for column in ModelRow.__table__.columns}
-        twin = ModelRow(**values | {"id": ids.new(ids.MODEL)})
+        twin = ModelRow(**values | {"id": stamps.new(stamps.MODEL)})
         models.add(session, twin)
         return twin.id
 
@@ -281,7 +281,7 @@ def test_an_operation_needs_a_living_key(cells: Cells, operation: str) -> None:
         "Bearer not-a-key",
         f"Bearer {admin.key}x",
         f"Bearer {admin.id}.{secrets.token_urlsafe(32)}",
-        f"Bearer {ids.new(ids.KEY)}.{secrets.token_urlsafe(32)}",
+        f"Bearer {stamps.new(stamps.KEY)}.{secrets.token_urlsafe(32)}",
         f"Bearer {cells.estate.revoked.key}",
         "Bearer \xe9\xff",
     ]

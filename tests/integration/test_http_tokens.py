@@ -16,7 +16,7 @@ import pytest
 from app.access.signing_keys import SigningKeys
 from app.api.capacity import THREADS, Work
 from app.api.main import create_app
-from app.core import clock, limits
+from app.core import limits, stamps
 from tests.support.identity_provider import ATTACKS, KeySetFile, token
 from tests.support.in_process import InProcess, in_process
 from tests.support.server import Server
@@ -89,7 +89,7 @@ def test_a_token_signs_in_to_the_dashboard_until_it_ends(api: InProcess) -> None
     cookie = begun.headers["set-cookie"].partition(";")[0]
     assert api.request("GET", "/ui/jobs", headers={"Cookie": cookie}).status_code == 200
     with pytest.MonkeyPatch.context() as later:
-        later.setattr(clock, "now", lambda: datetime.fromtimestamp(ends_at, UTC))
+        later.setattr(stamps, "now", lambda: datetime.fromtimestamp(ends_at, UTC))
         assert api.request("GET", "/ui/jobs", headers={"Cookie": cookie}).status_code == 303
     forged = api.request("POST", "/ui/sign-in", headers=form, content=f"key={ATTACKS['a foreign key']()}")
     assert forged.status_code == 401

@@ -15,7 +15,7 @@ from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
 from app.forests.algorithms.nbrt.event_parts import Parts
 from app.forests.algorithms.nbrt.grow import boost
 from app.forests.algorithms.nbrt.scales import Scales
-from app.forests.bins.noise_prices import VARIANCE
+from app.forests.bins.noisy_counts import VARIANCE
 from app.forests.contract.plan import Plan
 from app.forests.data.encoding import Encoding
 from app.forests.noise.randomness import SystemRandomness

@@ -16,7 +16,7 @@ from app.forests.contract.plan import Plan
 from app.forests.data.rows import SanitisedRows
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.trees import tree_losses
+from app.forests.trees import tree_price
 from app.forests.trees.tree_price import TreePrice
 from tests.privacy.laws import ALPHA
 from tests.privacy.universe import EMPTY, RECORDS, TWO_SPLITS, Dataset, planned, rows_of
@@ -65,7 +65,7 @@ def test_runs_of_a_correct_forest_prove_almost_the_charge_of_its_counts_and_no_m
     slug: str, depth: int, epsilon: str
 ) -> None:
     plan = planned(slug, TWO_SPLITS, epsilon, max_depth=depth)
-    charged = float(tree_losses.leaves_of(plan.event).inverse_scale)
+    charged = float(tree_price.leaves_of(plan.event).inverse_scale)
     proved = lower_bound_on_loss(plan, ONE_ROW, EMPTY, someone_of_class_one)
 
     assert charged == pytest.approx(1.0)
@@ -74,7 +74,7 @@ def test_runs_of_a_correct_forest_prove_almost_the_charge_of_its_counts_and_no_m
 
 def test_runs_of_a_forest_with_half_the_noise_prove_it() -> None:
     plan = planned("rdt-ta", TWO_SPLITS, max_depth=0)
-    leaves = tree_losses.tree_event(plan.event)
+    leaves = tree_price.tree_event(plan.event)
     louder = replace(plan.event.parts[0], event=replace(leaves, inverse_scale=2 * leaves.inverse_scale))
     broken = replace(plan, event=replace(plan.event, parts=(louder,)))
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from app.core.errors import InvalidRequest
 from app.forests import catalogue, planning
-from app.forests.bins.noise_prices import LARGEST_INVERSE_SCALE
+from app.forests.bins.noisy_counts import LARGEST_INVERSE_SCALE
 from app.forests.contract.plan import Plan
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import tree_losses, tree_parameters
+from app.forests.trees import tree_parameters, tree_price
 from app.forests.trees.tree_price import TreePrice
 from app.forests.trees.utilities import GINI_RANGE_SENSITIVITY
 from app.privacy.accountants import pure
@@ -102,7 +102,7 @@ def test_mrf_path_adds_up_to_the_price_of_a_tree(epsilon: Fraction, depth: int, 
     settled = plan(PlanRequest("mrf", parameters, epsilon, 1_000), SCHEMA)
     levels = TreePrice.of(settled.event).levels
     path = sum(GINI_RANGE_SENSITIVITY * selection.inverse_scale for level in levels for selection in level)
-    tree = path + tree_losses.leaves_of(settled.event).inverse_scale
+    tree = path + tree_price.leaves_of(settled.event).inverse_scale
 
     assert n_trees * tree == pure.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE)
     assert len(levels) == settled.parameters["max_depth"]

@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 from app.access import keys
 from app.access.roles import Role
 from app.api.main import create_app
-from app.core import clock
+from app.core import stamps
 from app.core.child_processes import scrubbed_environment
 from app.core.data_keys import StorageKeys
 from app.core.stores import Directory
@@ -123,7 +123,7 @@ def _opened(url: str, home: Path, monkeypatch: pytest.MonkeyPatch, *, has_childr
     """An installation on a migrated database with fixed ids, secrets and times."""
     ticks, tokens = itertools.count(), itertools.count(1)
     start = datetime(2026, 1, 1, tzinfo=UTC)
-    monkeypatch.setattr(clock, "now", lambda: start + timedelta(seconds=next(ticks) / 1000))
+    monkeypatch.setattr(stamps, "now", lambda: start + timedelta(seconds=next(ticks) / 1000))
     monkeypatch.setattr(secrets, "token_bytes", lambda n=32: next(tokens).to_bytes(n))
     monkeypatch.setattr(secrets, "token_hex", lambda n=32: next(tokens).to_bytes(n).hex())
     monkeypatch.setattr(secrets, "token_urlsafe", lambda n=32: next(tokens).to_bytes(n).hex())

@@ -22,7 +22,7 @@ from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanInvalid, PlanRequest, plan, read
-from app.forests.trees import leaf_prices, tree_losses
+from app.forests.trees import leaf_prices, tree_price
 from app.forests.trees.grow import selecting
 from app.forests.trees.grow.assignment import is_structure_row
 from app.forests.trees.grow.in_memory_histograms import LocalHistograms
@@ -234,7 +234,7 @@ def test_pure_accounts_and_budgets_too_small_for_integers_keep_laplace_noise() -
 def test_leaves_of_an_empty_dataset_carry_normal_noise_of_the_stated_deviation(slug: str) -> None:
     """T13 on a gdp account: mean and deviation of all released counts, each within 6.5 standard errors."""
     settled = planned(slug, "gdp", "1", n_estimators=64, max_depth=2, **SEQUENTIAL)
-    leaf_event = tree_losses.leaves_of(settled.event)
+    leaf_event = tree_price.leaves_of(settled.event)
     forest = grow(settled, TWO_SPLITS, rows_of(EMPTY), SystemRandomness(), on_tree_done=lambda: None)
     counts, deviation = forest.arrays["counts"], noisy_counts.noise_sd(leaf_event)
     n = counts.size
@@ -249,7 +249,7 @@ def test_leaves_of_an_empty_dataset_carry_normal_noise_of_the_stated_deviation(s
 def test_a_row_moves_the_released_count_of_its_leaf_alone_by_what_was_charged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without noise: the query is unit · count, and unit² is the squared sensitivity in the event."""
     settled = planned("rdt-ta", "gdp", "1", max_depth=0)
-    leaf_event = tree_losses.leaves_of(settled.event)
+    leaf_event = tree_price.leaves_of(settled.event)
     queries: list[np.ndarray] = []
     honest = noisy_counts.in_whole_rows
     monkeypatch.setattr(
@@ -296,7 +296,7 @@ def test_a_row_that_counts_twice_breaks_the_curve(monkeypatch: pytest.MonkeyPatc
 
 def test_released_counts_are_whole_rows_read_with_their_own_noise() -> None:
     settled = planned("rdt-ta", "gdp", "1", n_estimators=3)
-    leaf_event = tree_losses.leaves_of(settled.event)
+    leaf_event = tree_price.leaves_of(settled.event)
     laplace = DiscreteLaplace(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1, 4), 8)
     unit = noisy_counts.per_row(leaf_event)
     near = np.array([0, unit // 2 - 1, unit // 2 + 1, -unit, 5 * unit - unit // 3])

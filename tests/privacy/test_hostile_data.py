@@ -17,7 +17,7 @@ from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import plan
-from app.forests.trees.tree_losses import leaves_of
+from app.forests.trees.tree_price import leaves_of
 from app.privacy.adjacency import Adjacency
 from tests.privacy.laws import SIGNIFICANCE
 from tests.support.plans import request_for

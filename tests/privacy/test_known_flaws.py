@@ -20,7 +20,7 @@ from app.forests.algorithms.rdt.price import AveragedTrees
 from app.forests.contract.plan import Plan
 from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.trees import tree_losses, utilities
+from app.forests.trees import tree_price, utilities
 from app.forests.trees.grow import assignment
 from app.forests.trees.grow.in_memory_histograms import LocalHistograms
 from app.forests.trees.grow.leaves import Tree
@@ -157,7 +157,7 @@ def test_trees_on_the_same_rows_do_not_share_one_price(monkeypatch: pytest.Monke
 
 
 def _doubled(plan: Plan) -> object:
-    leaves = tree_losses.tree_event(plan.event)
+    leaves = tree_price.tree_event(plan.event)
     return replace(leaves, inverse_scale=2 * leaves.inverse_scale)
 
 

@@ -22,7 +22,7 @@ from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import tree_losses
+from app.forests.trees import tree_price
 from app.privacy.accountants import gdp
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Part, RoundedGaussian, Sequential
@@ -137,7 +137,7 @@ def test_the_attack_finds_a_canary_that_is_hardly_hidden(slug: str, parameters: 
 def test_the_attack_detects_missing_noise() -> None:
     """The flaw: counts with a twentieth of the charged noise."""
     settled = planned("rdt-ta", "1", **FLAT)
-    leaves = tree_losses.tree_event(settled.event)
+    leaves = tree_price.tree_event(settled.event)
     louder = replace(settled.event.parts[0], event=replace(leaves, inverse_scale=20 * leaves.inverse_scale))
 
     assert proved(replace(settled, epsilon=Fraction(20), event=replace(settled.event, parts=(louder,)))) > 1.2

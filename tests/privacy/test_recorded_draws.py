@@ -15,7 +15,7 @@ import pytest
 
 from app.forests import catalogue, planning
 from app.forests.bins.grow import count_noise
-from app.forests.bins.noise_prices import LARGEST_START, noise
+from app.forests.bins.noisy_counts import LARGEST_START, noise
 from app.forests.contract.plan import Plan
 from app.forests.data import threads
 from app.forests.data.coded_rows import CodedColumns, CodedRows, TrainingRows

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from app.api.main import create_app
-from app.core import ids
+from app.core import stamps
 from app.datasets import erasure
 from app.db.base import Base
 from app.db.unit_of_work import Database
@@ -142,12 +142,12 @@ def _copied(server: Server, of: Targets) -> Targets:
     dataset = server.uploaded(budget={"accountant": "pure", "epsilon": "1000"})["id"]
     with server.database.write() as session:
         copies = {
-            "job": _copy(session, JobRow, of.job, ids.JOB, dataset),
-            "model": _copy(session, ModelRow, of.model, ids.MODEL, dataset),
-            "rival": _copy(session, ModelRow, of.rival, ids.MODEL, dataset),
-            "profile": _copy(session, ProfileRow, of.profile, ids.PROFILE, dataset, job_id=ids.new(ids.JOB)),
+            "job": _copy(session, JobRow, of.job, stamps.JOB, dataset),
+            "model": _copy(session, ModelRow, of.model, stamps.MODEL, dataset),
+            "rival": _copy(session, ModelRow, of.rival, stamps.MODEL, dataset),
+            "profile": _copy(session, ProfileRow, of.profile, stamps.PROFILE, dataset, job_id=stamps.new(stamps.JOB)),
             "evaluation": _copy(
-                session, EvaluationRow, of.evaluation, ids.EVALUATION, dataset, job_id=ids.new(ids.JOB)
+                session, EvaluationRow, of.evaluation, stamps.EVALUATION, dataset, job_id=stamps.new(stamps.JOB)
             ),
         }
     name_model(server, dataset, copies["rival"])
@@ -160,6 +160,6 @@ def _copied(server: Server, of: Targets) -> Targets:
 def _copy(session: Session, kind: type[_Row], row_id: str, prefix: str, dataset: str, **changes: Any) -> str:
     row = session.get_one(kind, row_id)
     values = {column.name: getattr(row, column.name) for column in kind.__table__.columns}
-    copy_id = ids.new(prefix)
+    copy_id = stamps.new(prefix)
     session.add(kind(**values | {"id": copy_id, "dataset_id": dataset} | changes))
     return copy_id

@@ -20,7 +20,7 @@ from app.access import keys
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import Principal, Role
 from app.access.tables import KeyRow
-from app.core import clock
+from app.core import stamps
 from app.core.settings import Settings
 from app.datasets.body_forms import BodyForm
 from app.jobs import queue
@@ -201,7 +201,7 @@ def open_with(settings: Settings, *, pool_size: int = 8) -> Installation:
             for caller in (OWNER, ADMIN, STRANGER):
                 if session.get(KeyRow, caller.key_id) is None:
                     roles = sorted(caller.roles)
-                    keys.add(session, key_id=caller.key_id, secret="s" * 43, name="test", roles=roles, at=clock.now())
+                    keys.add(session, key_id=caller.key_id, secret="s" * 43, name="test", roles=roles, at=stamps.now())
         closes.pop_all()
     return installation
 

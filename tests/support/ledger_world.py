@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import rfc8785
 from sqlalchemy.orm import Session
 
-from app.core import clock
+from app.core import stamps
 from app.core.errors import BudgetExceeded, PopulationMismatch, ReservationSettled
 from app.ledger import caps, external, populations, repository, state, statements
 from app.ledger import service as ledger
@@ -89,7 +89,7 @@ class World:
             self._population, self._population, accountant, cap, delta, "key_owner"
         )
         with self._database.write() as session:
-            populations.open_population(session, new_population, at=clock.now())
+            populations.open_population(session, new_population, at=stamps.now())
 
     def take(self, step: Step) -> str:
         """Applies a step to the ledger and to the model, and returns its outcome in words."""
@@ -259,7 +259,7 @@ class World:
 
     def _join(self, session: Session, account_id: str, model: Model) -> str:
         try:
-            populations.join(session, self._population, account_id, actor="key_owner", at=clock.now())
+            populations.join(session, self._population, account_id, actor="key_owner", at=stamps.now())
         except PopulationMismatch:
             assert not self._models.together.join(account_id, model)
             return "does not match"

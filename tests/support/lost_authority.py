@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.access import keys
 from app.access.tables import GrantRow
-from app.core import clock
+from app.core import stamps
 from app.db.unit_of_work import Database
 
 Loss = Literal["key", "roles", "grants"]
@@ -50,7 +50,7 @@ def lost_before_write(database: Database, key_id: str, loss: Loss, *, write: int
 
 def _take(session: Session, key_id: str, loss: Loss) -> None:
     if loss == "key":
-        keys.find(session, key_id).revoked_at = clock.now()
+        keys.find(session, key_id).revoked_at = stamps.now()
     elif loss == "roles":
         keys.find(session, key_id).roles = []
     else:

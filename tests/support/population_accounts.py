@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.core import clock
+from app.core import stamps
 from app.ledger import populations, statements
 from app.ledger import service as ledger
 from app.ledger.populations import NewPopulation
@@ -25,7 +25,7 @@ ZCDP = dataclasses.replace(PURE, accountant="zcdp", delta="0.000001")
 def opened(session: Session, *members: str, like: ledger.NewAccount = PURE, cap: int = 100) -> None:
     """Opens the population and its members."""
     new_population = NewPopulation("pop_a", "patients", like.accountant, cap, like.delta, OWNER.key_id)
-    populations.open_population(session, new_population, at=clock.now())
+    populations.open_population(session, new_population, at=stamps.now())
     for name in members:
         account(session, name, like)
         join(session, name)
@@ -38,7 +38,7 @@ def account(session: Session, name: str, like: ledger.NewAccount = PURE, **chang
 
 def join(session: Session, name: str) -> None:
     """Joins an account to the population."""
-    populations.join(session, "pop_a", name, actor=OWNER.key_id, at=clock.now())
+    populations.join(session, "pop_a", name, actor=OWNER.key_id, at=stamps.now())
 
 
 def reserve(session: Session, name: str, amount: int, job: str, *shards: int) -> str:

@@ -18,7 +18,7 @@ from typing import Any, TextIO, TypeAlias
 
 from sqlalchemy import Connection, LargeBinary, MetaData, Table, create_engine, insert, inspect, select
 
-from app.core import clock
+from app.core import stamps
 from app.db import migrate
 from app.db.engine import parse_url
 from app.db.revisions import head_revision
@@ -84,7 +84,7 @@ def _write_line(file: TextIO, value: Any) -> None:
 def _to_json(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
-    return clock.to_text(value) if isinstance(value, datetime) else value
+    return stamps.to_text(value) if isinstance(value, datetime) else value
 
 
 def _parsed(lines: Iterable[str]) -> Rows:

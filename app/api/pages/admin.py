@@ -10,14 +10,14 @@ from app.api.pages.forms import Form, checked, submitted, utc
 from app.api.pages.refusals import rendered_with
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
-from app.core import clock, limits
+from app.core import limits, stamps
 from app.core.errors import GrovekeeperError
 from app.core.settings import GlobalRole
 from app.services import approvals, keys, observed
+from app.services.dataset_rules import list_frozen
 from app.services.installation import Installation
 from app.services.ledger import evidence
 from app.services.pages import PageRequest
-from app.services.rules.show_rules import list_frozen
 from app.wire.keys import KeyIn, RotationIn
 
 router = APIRouter(prefix="/ui/admin", route_class=PageRoute)
@@ -98,5 +98,5 @@ def _keys(
         name=name,
         following=listed.next,
         roles=_ROLES,
-        now=clock.to_text(clock.now()),
+        now=stamps.to_text(stamps.now()),
     )

@@ -16,13 +16,12 @@ from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, RoleMissing
 from app.services import grants, populations
 from app.services.authorization import has_role
+from app.services.dataset_rules import change_rules, show_rules
 from app.services.datasets import show_datasets, uploads
 from app.services.datasets.join_population import join_population
 from app.services.installation import Installation
 from app.services.ledger import balances, spend
 from app.services.pages import PageRequest
-from app.services.rules.change_rules import change_rules
-from app.services.rules.show_rules import show_rules
 from app.wire.datasets import GrantIn, GrantList
 from app.wire.ledger import PartitionBalance
 from app.wire.populations import JoinIn

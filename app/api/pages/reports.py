@@ -9,7 +9,7 @@ from app.api.deps import Caller, CurrentInstallation, KeptHeads
 from app.api.pages.ledger import unit_of_account
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
-from app.core import clock, limits
+from app.core import limits, stamps
 from app.ledger.entries import EntryKind
 from app.services import populations
 from app.services.installation import Installation
@@ -52,7 +52,7 @@ def show_report(
         spent=_charges(installation, caller, balance),
         population=populations.show_population(installation, caller, balance.account) if is_population else None,
         verification=verify_ledger(installation, caller, account, signer=heads.signer),
-        now=clock.to_text(clock.now()),
+        now=stamps.to_text(stamps.now()),
     )
 
 

@@ -10,7 +10,7 @@ from fastapi import Request, Response
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from app.access.roles import Principal
-from app.core import clock, limits
+from app.core import limits, stamps
 from app.core.errors import MalformedRequest, Unauthenticated
 from app.ledger.checkpoints import Signer
 from app.services.authenticate import confirm
@@ -74,11 +74,11 @@ def _serializer(signer: Signer) -> URLSafeTimedSerializer:
 
 
 def _text(time: datetime | None) -> str | None:
-    return None if time is None else clock.to_text(time)
+    return None if time is None else stamps.to_text(time)
 
 
 def _time(text: str | None) -> datetime | None:
-    return None if text is None else clock.from_text(text)
+    return None if text is None else stamps.from_text(text)
 
 
 def _name(request: Request) -> str:

@@ -27,6 +27,8 @@ from app.core.errors import (
 )
 from app.datasets.body_forms import BodyForm
 from app.services import grants
+from app.services.dataset_rules import change_rules as put_rules
+from app.services.dataset_rules import show_rules as rules_of
 from app.services.datasets import overlaps, show_datasets, uploads
 from app.services.datasets.declare_dataset import check_declaration as try_declaration
 from app.services.datasets.declare_dataset import register_dataset
@@ -35,8 +37,6 @@ from app.services.datasets.erase_unit import erase_unit as erase_rows_of
 from app.services.datasets.erase_upload import erase_upload as erase_rows_of_upload
 from app.services.datasets.join_population import join_population as join
 from app.services.datasets.upload_rows import UploadTerms
-from app.services.rules.change_rules import change_rules as put_rules
-from app.services.rules.show_rules import show_rules as rules_of
 from app.wire.datasets import (
     DatasetIn,
     DatasetList,

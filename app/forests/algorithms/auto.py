@@ -8,7 +8,7 @@ from typing import Final
 
 from app.forests.algorithms.nbrt.price import NoiseMatchedBoosting
 from app.forests.algorithms.rpf.price import ReweightedForest
-from app.forests.bins.noise_prices import mu_squared
+from app.forests.bins.noisy_counts import mu_squared
 from app.forests.contract.about import About
 from app.forests.contract.algorithm import Described
 from app.forests.contract.facts import PublicFacts

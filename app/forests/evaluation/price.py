@@ -10,7 +10,7 @@ from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest
 from app.forests.bins import noisy_counts
 from app.forests.contract.facts import PublicFacts
-from app.forests.trees import selections
+from app.forests.trees import tree_price
 from app.privacy import events
 from app.privacy.accountants import pure
 from app.privacy.calibration import fitted
@@ -138,9 +138,11 @@ def plan_best(n_models: int, facts: PublicFacts, *, winner_accuracy: bool) -> Ev
     return _covered(plan, facts)
 
 
-def _selection(facts: PublicFacts, n_models: int) -> selections.Selection:
-    def at(epsilon: Fraction) -> selections.Selection:
-        return selections.priced(epsilon, facts, range_sensitivity=CORRECT_SENSITIVITY, max_candidates=n_models)
+def _selection(facts: PublicFacts, n_models: int) -> tree_price.Selection:
+    def at(epsilon: Fraction) -> tree_price.Selection:
+        return tree_price.selection_event(
+            epsilon, facts, range_sensitivity=CORRECT_SENSITIVITY, max_candidates=n_models
+        )
 
     if facts.budget.accountant == pure.NAME:
         return at(facts.epsilon)

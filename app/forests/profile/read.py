@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.bins import noisy_counts, quantile_bins
-from app.forests.bins.noise_prices import SCALE_BITS
+from app.forests.bins.noisy_counts import SCALE_BITS
 from app.forests.bins.reused_profile import ReusedProfile
 from app.forests.data.schema import Schema
 from app.forests.profile.price import ProfileInvalid, ProfilePlan, parts_of

@@ -8,9 +8,9 @@ from app.forests.contract import family
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
-from app.forests.trees import leaf_prices, pooling, tree_bins
+from app.forests.trees import leaf_prices, pooling, shapes
 from app.forests.trees.leaf_sums import LeafSums, PooledSums
-from app.forests.trees.tree_losses import leaves_of
+from app.forests.trees.tree_price import leaves_of
 
 
 class CountFamily:
@@ -29,7 +29,7 @@ class CountFamily:
         """A reader that normalises sums of leaf values."""
         noise_scale = leaf_prices.noise_scale(leaves_of(forest.plan.event))
         sums = LeafSums(
-            tree_bins.encoding_of(schema, forest.plan.parameters["n_bins"], forest.plan.profile),
+            shapes.encoding_of(schema, forest.plan.parameters["n_bins"], forest.plan.profile),
             forest.arrays,
             pooling.leaf_values(forest.arrays["counts"], read_out, noise_scale=noise_scale),
         )

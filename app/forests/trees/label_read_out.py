@@ -8,7 +8,7 @@ from app.forests.contract import family
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
-from app.forests.trees import pooling, tree_bins
+from app.forests.trees import pooling, shapes
 from app.forests.trees.count_read_out import CountFamily
 from app.forests.trees.leaf_sums import LeafSums, PooledSums
 
@@ -31,7 +31,7 @@ class LabelFamily:
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
         """A reader that returns shares of votes."""
         sums = LeafSums(
-            tree_bins.encoding_of(schema, forest.plan.parameters["n_bins"], forest.plan.profile),
+            shapes.encoding_of(schema, forest.plan.parameters["n_bins"], forest.plan.profile),
             forest.arrays,
             np.eye(schema.n_classes)[forest.arrays["labels"]] / forest.plan.n_trees,
         )

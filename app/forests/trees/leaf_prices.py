@@ -4,11 +4,10 @@ import math
 from fractions import Fraction
 
 from app.forests.bins import noisy_counts
-from app.forests.bins.noise_prices import draw_scale
-from app.forests.bins.noisy_counts import SENSITIVITIES
+from app.forests.bins.noisy_counts import SENSITIVITIES, draw_scale
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter
-from app.forests.trees import selections
+from app.forests.trees import tree_price
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import (
     DiscreteLaplace,
@@ -46,7 +45,7 @@ def priced(kind: str, loss: Fraction, depth: int, facts: PublicFacts) -> Event:
     """
     n_classes, sensitivity = facts.schema.n_classes, SENSITIVITIES[facts.budget.adjacency]
     if kind == LABEL:
-        selection = selections.priced(loss, facts, range_sensitivity=sensitivity, max_candidates=n_classes)
+        selection = tree_price.selection_event(loss, facts, range_sensitivity=sensitivity, max_candidates=n_classes)
         return Parallel(_LEAF_NODES, (Part(2**depth, selection),))
     laplace = DiscreteLaplace(
         facts.budget.adjacency,
@@ -87,7 +86,7 @@ def require(kind: str, event: Event, *, adjacency: Adjacency = Adjacency.ADD_REM
         raise UnknownPrivacyEvent("not the event of such leaves")
 
 
-def label_selection(event: Event) -> selections.Selection | None:
+def label_selection(event: Event) -> tree_price.Selection | None:
     """The priced selection of a leaf's label; ``None`` where leaves release counts."""
     match event:
         case Parallel(over, (Part(event=PermuteAndFlip() | ExponentialMechanism() as own),)) if over == _LEAF_NODES:

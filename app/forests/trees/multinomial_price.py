@@ -9,9 +9,8 @@ from app.forests.contract.algorithm import Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, share
 from app.forests.data.encoding import Encoding
-from app.forests.trees import leaf_prices, selections, tree_bins, tree_losses, tree_parameters, utilities
-from app.forests.trees.selections import Selection
-from app.forests.trees.tree_price import TreePrice
+from app.forests.trees import leaf_prices, shapes, tree_parameters, tree_price, utilities
+from app.forests.trees.tree_price import Selection, TreePrice
 from app.privacy.events import Event
 
 JOINT, TWO_STAGE = "joint", "two_stage"
@@ -69,12 +68,12 @@ def _node(loss: Fraction, parameters: Parameters, encoding: Encoding, facts: Pub
     sensitivity = utilities.RANGE_SENSITIVITIES[str(parameters["utility"])]
     if parameters["selection"] == JOINT:
         n_candidates = len(encoding.candidates)
-        return (selections.priced(loss, facts, range_sensitivity=sensitivity, max_candidates=n_candidates),)
+        return (tree_price.selection_event(loss, facts, range_sensitivity=sensitivity, max_candidates=n_candidates),)
     share = amounts.parse(parameters["feature_share"])
     per_feature = np.unique(encoding.candidates.feature, return_counts=True)[1]
     return (
-        selections.priced(share * loss, facts, range_sensitivity=sensitivity, max_candidates=len(per_feature)),
-        selections.priced(
+        tree_price.selection_event(share * loss, facts, range_sensitivity=sensitivity, max_candidates=len(per_feature)),
+        tree_price.selection_event(
             (1 - share) * loss, facts, range_sensitivity=sensitivity, max_candidates=int(per_feature.max())
         ),
     )
@@ -84,12 +83,12 @@ def event(parameters: Parameters, facts: PublicFacts) -> Event:
     """The event of T trees, sequential or on disjoint rows; a tree is the selections of a path, then its leaves."""
     n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
     apart = parameters["se"] == tree_parameters.HASH
-    per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)
+    per_tree = tree_price.loss_per_tree(parameters, facts.epsilon)
     share = tree_parameters.structure_share(parameters)
     for_levels, for_leaves = (per_tree, per_tree) if apart else (share * per_tree, (1 - share) * per_tree)
-    encoding = tree_bins.encoding_of(facts.schema, parameters["n_bins"], facts.profile)
+    encoding = shapes.encoding_of(facts.schema, parameters["n_bins"], facts.profile)
     price = TreePrice(
-        tuple(_node(loss, parameters, encoding, facts) for loss in tree_losses.level_losses(for_levels, depth)),
+        tuple(_node(loss, parameters, encoding, facts) for loss in tree_price.level_losses(for_levels, depth)),
         leaf_prices.priced(str(parameters["leaf"]), for_leaves, depth, facts),
         apart=apart,
     )

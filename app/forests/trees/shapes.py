@@ -1,12 +1,19 @@
-"""Limits the size of a forest and its working memory by public numbers, before any row is read."""
+"""Chooses and limits the size of a forest, its bins and its working memory by public rules, before any row is read."""
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core import limits
 from app.core.errors import InvalidRequest
+from app.forests.bins import quantile_bins
+from app.forests.bins.reused_profile import ReusedProfile
+from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Value
 from app.forests.data.encoding import Encoding
+from app.forests.data.schema import Schema
+from app.forests.trees import tree_parameters
 
 MAX_TABLE_CELLS = 2**24
 """Limit on nodes × candidates of one level, and on nodes × codes × classes of one feature."""
@@ -95,3 +102,32 @@ def blocks(n_codes: NDArray[np.int32], *, cells: int) -> list[slice]:
             start, n_cells = feature, 0
         n_cells += int(n_feature_cells)
     return [*slices, slice(start, len(n_codes))]
+
+
+def encoding_of(schema: Schema, n_bins: Value, profile: ReusedProfile | None) -> Encoding:
+    """The bins that splits refer to; planning, growth and prediction all use this function.
+
+    Args:
+        schema: public.
+        n_bins: public bins per numeric feature, where no profile is reused.
+        profile: an earlier release, whose cuts are public.
+    """
+    if profile is None:
+        return Encoding.of(schema, int(n_bins))
+    return quantile_bins.encoding(schema, profile.cut_array)
+
+
+def fill_greedy_sizes(requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    """Fills in the number and depth of trees by public rules; see ``Algorithm.settle``."""
+    settled = dict(requested)
+    encoding = encoding_of(facts.schema, settled["n_bins"], facts.profile)
+    settled.setdefault("n_estimators", tree_parameters.default_n_trees(facts))
+    depth = default_depth(facts, int(settled["n_estimators"]))
+    warnings = settle_depth(settled, depth, encoding, tables=True)
+    return settled, warnings
+
+
+def default_depth(facts: PublicFacts, n_trees: int) -> int:
+    """Depth by a public rule of the size, ε, the number of classes and the number of trees."""
+    strength = math.log2(max(facts.size * float(facts.epsilon) / n_trees, 4.0))
+    return min(max(round(0.55 * strength - 0.75 + 0.35 * math.log2(facts.schema.n_classes / 2)), 1), 8)

@@ -1,16 +1,91 @@
-"""Builds the privacy event of a tree: the selections of a path, then the releases of the leaves."""
+"""Prices the selections and the leaves of a tree, and reads the parts of a tree back out of the priced event.
+
+On accounts that count ε, a selection is permute-and-flip, which is at least as good as the exponential mechanism at the
+same ε. On accounts that count ρ or μ², a selection is the exponential mechanism, whose bounded range makes it cheaper
+in these units (docs/proofs/accounting.md). The priced event names the mechanism that growth draws from.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
-from app.forests.trees import tree_losses
-from app.forests.trees.selections import Selection
-from app.privacy.events import Event, ExponentialMechanism, Parallel, Part, PermuteAndFlip, Sequential
+from app.forests.bins.noisy_counts import draw_scale
+from app.forests.contract.facts import PublicFacts
+from app.forests.contract.parameters import Value
+from app.forests.trees.tree_parameters import is_sharded
+from app.privacy.accountants import pure
+from app.privacy.events import (
+    Event,
+    ExponentialMechanism,
+    Parallel,
+    Part,
+    PermuteAndFlip,
+    Sequential,
+    UnknownPrivacyEvent,
+)
 from app.privacy.events import UnknownPrivacyEvent as Unknown
+
+Selection: TypeAlias = PermuteAndFlip | ExponentialMechanism
+
+
+def selection_event(loss: Fraction, facts: PublicFacts, *, range_sensitivity: int, max_candidates: int) -> Selection:
+    """The event of one selection that costs at most ``loss`` in ε.
+
+    Args:
+        loss: public; above zero.
+        facts: public; the unit of the account decides the mechanism.
+        range_sensitivity: of the utility, in the utility's integer units, under the adjacency of ``facts.budget``.
+        max_candidates: public; largest number of candidates, at least 1.
+    """
+    kind = PermuteAndFlip if facts.budget.accountant == pure.NAME else ExponentialMechanism
+    return kind(
+        facts.budget.adjacency,
+        range_sensitivity=Fraction(range_sensitivity),
+        inverse_scale=draw_scale(loss, range_sensitivity),
+        max_candidates=max_candidates,
+    )
+
+
+def loss_per_tree(parameters: Mapping[str, Value], epsilon: Fraction) -> Fraction:
+    """The ε of one tree: all of ε where trees have disjoint rows, an equal share where all trees share the rows."""
+    return epsilon if is_sharded(parameters) else epsilon / int(parameters["n_estimators"])
+
+
+def level_losses(total: Fraction, depth: int) -> tuple[Fraction, ...]:
+    """Divides a path's structure budget over the levels: deeper nodes hold fewer rows and get a little more."""
+    weights = [10 + level for level in range(depth)]
+    return tuple(total * weight / sum(weights) for weight in weights)
+
+
+def geometric_losses(total: Fraction, depth: int, ratio: Fraction) -> tuple[Fraction, ...]:
+    """Divides a path's structure budget over the levels: each level gets ``ratio`` times the level above."""
+    weights = [ratio**level for level in range(depth)]
+    return tuple(total * weight / sum(weights) for weight in weights)
+
+
+def tree_event(event: Event) -> Event:
+    """The event of one tree of a forest, or of one part of a level.
+
+    Raises:
+        UnknownPrivacyEvent: the event is not one of a forest or a level.
+    """
+    if isinstance(event, Sequential | Parallel) and len(event.parts) == 1:
+        return event.parts[0].event
+    raise UnknownPrivacyEvent("not an event of like parts")
+
+
+def leaves_of(event: Event) -> Event:
+    """The event of the leaves of one tree, taken from a forest's event.
+
+    Raises:
+        UnknownPrivacyEvent: the event is not one of a forest.
+    """
+    tree = tree_event(event)
+    return tree.parts[-1].event if isinstance(tree, Sequential | Parallel) and tree.parts else tree
+
 
 Levels: TypeAlias = tuple[tuple[Selection, ...], ...]
 """For each level, root first, the selections of one node in order."""
@@ -50,7 +125,7 @@ class TreePrice:
         Raises:
             UnknownPrivacyEvent: the event is not one of such a forest.
         """
-        match tree_losses.tree_event(forest):
+        match tree_event(forest):
             case Parallel(over, (Part(times=1, event=Sequential(levels)), Part(times=1, event=leaves))) if (
                 over == _APART
             ):
@@ -86,7 +161,7 @@ def levels_of(forest: Event) -> Levels:
     Raises:
         UnknownPrivacyEvent: the event is not one of trees without leaves.
     """
-    tree = tree_losses.tree_event(forest)
+    tree = tree_event(forest)
     if isinstance(tree, Sequential):
         return _read(tree.parts)
     raise Unknown("not the event of the structure of trees")
@@ -121,7 +196,7 @@ def _read(levels: Sequence[Part]) -> Levels:
 
 
 def _selections(level: Event) -> tuple[Selection, ...]:
-    node = tree_losses.tree_event(level)
+    node = tree_event(level)
     parts = [part.event for part in node.parts] if isinstance(node, Sequential) else [node]
     selections = tuple(event for event in parts if isinstance(event, PermuteAndFlip | ExponentialMechanism))
     if not selections or len(selections) != len(parts):

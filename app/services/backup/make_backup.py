@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from app.core import clock, durable
+from app.core import durable, stamps
 from app.core.errors import InstallationError, Unavailable
 from app.core.stores import Directory, StoredFile
 from app.datasets import admission, catalog, fingerprints, row_files
@@ -79,7 +79,7 @@ class _Backup:
     def run(self) -> Manifest:
         """Copies everything; the manifest is not written yet."""
         for _ in range(_ATTEMPTS):
-            made_at = clock.to_text(clock.now())
+            made_at = stamps.to_text(stamps.now())
             with self._installation.database.read() as session:
                 self._write_database(session)
                 files, books = list(_files(self._installation, session)), list[str]()

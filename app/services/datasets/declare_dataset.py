@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest, once
 from app.access.roles import Principal, Role
-from app.core import amounts, ids
+from app.core import amounts, stamps
 from app.core.data_keys import DataKey, StorageKeys
 from app.core.errors import FieldProblem, InvalidRequest
 from app.datasets import catalog
@@ -199,7 +199,7 @@ def _row(
     at: datetime,
 ) -> DatasetRow:
     size = declaration.public_size
-    dataset_id = ids.new(ids.DATASET)
+    dataset_id = stamps.new(stamps.DATASET)
     row = DatasetRow(
         id=dataset_id,
         name=declaration.name,

@@ -1,7 +1,7 @@
 """Serves ``POST /datasets/{id}/erasures``: erases the rows of one privacy unit; every charge stays."""
 
 from app.access.roles import MANAGE_DATASET, Principal
-from app.core import ids
+from app.core import stamps
 from app.core.errors import DatasetDeleted, InvalidRequest, NoRowsOfUnit
 from app.datasets import admission, catalog, row_files
 from app.datasets.cells import digest_key
@@ -55,7 +55,7 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
                 raise NoRowsOfUnit
             with acting(installation, principal) as (session, principal):
                 authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
-                record, erased = ids.new(ids.ERASURE), ErasedUnit(row_id, last_upload=uploads[-1].ordinal)
+                record, erased = stamps.new(stamps.ERASURE), ErasedUnit(row_id, last_upload=uploads[-1].ordinal)
                 # The record is before the act: of a unit, it could not be written again from the act.
                 open_log(installation).write_unit(unit_record(dataset.id, record), erased, key=key)
                 actor = principal.key_id

@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from app.access.roles import MANAGE_DATASET, Principal
-from app.core import clock
+from app.core import stamps
 from app.core.data_keys import DataKey
 from app.core.errors import Unavailable
 from app.datasets import catalog
@@ -89,7 +89,7 @@ def erase_upload(
         dataset=dataset.id,
         dataset_name=dataset.name,
         epoch=upload,
-        erased_at=clock.to_text(erased_at),
+        erased_at=stamps.to_text(erased_at),
         places=None if dataset.unit_column is None else "free" if are_places_free else "taken",
         stays=STAYS if dataset.unit_column is None else f"{STAYS} {_FREE if are_places_free else _TAKEN}",
     )

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.roles import MANAGE_DATASET, Principal, Role
-from app.core import clock
+from app.core import stamps
 from app.core.data_keys import StorageKeys
 from app.core.errors import RoleMissing, Unavailable
 from app.core.sealed_files import SealedFile
@@ -75,7 +75,7 @@ def _epoch(epoch: EpochRow, overlap: "Overlap | None", facts: Mapping[str, catal
     shared = {} if overlap is None else overlap.shared
     return EpochOverlap(
         epoch=epoch.id,
-        uploaded_at=clock.to_text(epoch.uploaded_at),
+        uploaded_at=stamps.to_text(epoch.uploaded_at),
         rows=None if overlap is None else overlap.rows,
         distinct=None if overlap is None else overlap.distinct,
         shared=[

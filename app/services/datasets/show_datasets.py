@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.roles import SEE_DATASET, Principal
-from app.core import clock
+from app.core import stamps
 from app.datasets import catalog
 from app.datasets.tables import EpochRow
 from app.ledger import repository, rules, statements
@@ -116,8 +116,8 @@ def _out(
             "population": row.population,
             "warnings": _warnings(dataset, balance),
             "epochs": [_epoch(epoch) for epoch in epochs],
-            "created_at": clock.to_text(row.created_at),
-            "deleted_at": None if row.deleted_at is None else clock.to_text(row.deleted_at),
+            "created_at": stamps.to_text(row.created_at),
+            "deleted_at": None if row.deleted_at is None else stamps.to_text(row.deleted_at),
         }
     )
 
@@ -128,8 +128,8 @@ def _warnings(dataset: catalog.Dataset, balance: statements.Balance) -> list[str
 
 
 def _epoch(row: EpochRow) -> dict[str, str | None]:
-    erased_at = None if row.erased_at is None else clock.to_text(row.erased_at)
-    return {"epoch": row.id, "uploaded_at": clock.to_text(row.uploaded_at), "erased_at": erased_at}
+    erased_at = None if row.erased_at is None else stamps.to_text(row.erased_at)
+    return {"epoch": row.id, "uploaded_at": stamps.to_text(row.uploaded_at), "erased_at": erased_at}
 
 
 def account_out(balance: statements.Balance) -> AccountOut:

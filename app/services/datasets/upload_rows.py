@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.access.roles import MANAGE_DATASET, Principal, Role
-from app.core import ids, limits
+from app.core import limits, stamps
 from app.core.data_keys import DataKey
 from app.core.errors import CellsUnread, TooLarge, Unavailable, UnreadColumn, UploadRepeated
 from app.datasets import catalog, row_files
@@ -129,7 +129,7 @@ class _Upload:
         self._dataset = dataset
         self._key = key
         self._book = book
-        self._epoch_id = ids.new(ids.EPOCH)
+        self._epoch_id = stamps.new(stamps.EPOCH)
         self._before: list[str] = []
         self._earlier: dict[str, StoredUpload] = {}
         self._is_added = False

@@ -2,7 +2,7 @@
 
 from app.access import grants
 from app.access.roles import MANAGE_DATASET, Principal, Role
-from app.core import clock
+from app.core import stamps
 from app.datasets import catalog
 from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
@@ -37,8 +37,8 @@ def list_uploads(installation: Installation, principal: Principal, reference: st
         uploads=[
             ListedUpload(
                 epoch=epoch.id,
-                uploaded_at=clock.to_text(epoch.uploaded_at),
-                erased_at=None if epoch.erased_at is None else clock.to_text(epoch.erased_at),
+                uploaded_at=stamps.to_text(epoch.uploaded_at),
+                erased_at=None if epoch.erased_at is None else stamps.to_text(epoch.erased_at),
                 rows=rows.get(epoch.id),
             )
             for epoch in shown

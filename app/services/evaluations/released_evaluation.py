@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.core import ids
+from app.core import stamps
 from app.forests.evaluation.price import EvaluationInvalid
 from app.forests.evaluation.read import Evaluation
 from app.jobs.tables import JobRow
@@ -28,7 +28,7 @@ class ReleasedEvaluation:
 
     def register(self, session: Session, row: JobRow) -> None:
         """See :class:`app.services.jobs.kind.Output`."""
-        released = EvaluationRow(**output_facts.identity(row, prefix=ids.EVALUATION), body=self.body)
+        released = EvaluationRow(**output_facts.identity(row, prefix=stamps.EVALUATION), body=self.body)
         evaluations.add(session, released, self.body["models"])
         row.evaluation_id = released.id
 

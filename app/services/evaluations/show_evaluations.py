@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.roles import SEE_MODEL, TRAIN, Principal
-from app.core import clock
+from app.core import stamps
 from app.forests import metrics
 from app.forests.bins import noisy_counts
 from app.forests.data.schema import Schema
@@ -127,7 +127,7 @@ def _evaluation_out(row: EvaluationRow, guarantee: dict[str, Any], *, majority: 
         ledger=facts["ledger"],
         price=PriceOut.model_validate(facts["price"]),
         warnings=facts["warnings"],
-        created_at=clock.to_text(row.created_at),
+        created_at=stamps.to_text(row.created_at),
     )
 
 

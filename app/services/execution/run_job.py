@@ -14,7 +14,7 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
-from app.access import authority, grants
+from app.access import grants
 from app.access.roles import TRAIN
 from app.core import durable
 from app.core.data_keys import SealBroken
@@ -188,8 +188,8 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
 def _hold_submitter(installation: Installation, session: Session, row: JobRow) -> None:
     """Locks the submitter's key, before the job is locked, and checks its roles on every dataset of the job."""
     try:
-        authority.lock(session, row.submitted_by)
-        submitter = authority.read(session, row.submitted_by, now=installation.database.now)
+        grants.lock(session, row.submitted_by)
+        submitter = grants.read(session, row.submitted_by, now=installation.database.now)
         for dataset_id in {row.dataset_id, *(part.dataset for part in row.parts)}:
             grants.require(session, submitter, dataset_id, TRAIN, kind="dataset")
     except (Unauthenticated, NotFound, RoleMissing):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from app.core import clock, limits
+from app.core import limits, stamps
 from app.core.errors import BalanceMismatch
 from app.datasets import catalog, row_files
 from app.jobs import queue
@@ -88,7 +88,7 @@ def tidy_rows(installation: Installation) -> None:
     :data:`STALE_UPLOAD` ago.
     """
     complete_erasures(installation)
-    stale_before = clock.now() - STALE_UPLOAD
+    stale_before = stamps.now() - STALE_UPLOAD
     with installation.database.read() as session:
         epochs, deleted = catalog.epoch_ids(session), catalog.deleted_ids(session)
     store = installation.files
@@ -109,7 +109,7 @@ def tidy_artifacts(installation: Installation) -> None:
 
     Younger artifacts stay: their models may be about to be registered.
     """
-    stored = installation.store.digests(before=clock.now() - STALE_ARTIFACT)
+    stored = installation.store.digests(before=stamps.now() - STALE_ARTIFACT)
     if not stored:
         return
     with installation.database.read() as session:  # after the files were listed, so that no new model is missed

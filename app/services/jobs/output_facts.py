@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.core import ids
+from app.core import stamps
 from app.datasets import catalog
 from app.jobs.tables import JobRow
 from app.privacy import accountants, events, receipts
@@ -53,7 +53,7 @@ def events_of(row: JobRow) -> list[Any]:
 def identity(row: JobRow, *, prefix: str) -> dict[str, Any]:
     """The columns of every output that name its job, and a new id."""
     return {
-        "id": ids.new(prefix),
+        "id": stamps.new(prefix),
         "name": row.name,
         "dataset_id": row.dataset_id,
         "dataset_name": row.dataset_name,

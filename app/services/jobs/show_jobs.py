@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.roles import MANAGE_DATASET, SEE_JOB, TRAIN, Principal
-from app.core import clock
+from app.core import stamps
 from app.core.errors import JobFinished, NotFound, RoleMissing, Unauthenticated
 from app.jobs import queue
 from app.jobs.queue import ALL_JOBS, JobFilter
@@ -93,7 +93,7 @@ def job_out(row: JobRow) -> JobOut:
             "profile_id": row.profile_id,
             "evaluation_id": row.evaluation_id,
             **part_fields(row.parts),
-            "submitted_at": clock.to_text(row.submitted_at),
+            "submitted_at": stamps.to_text(row.submitted_at),
         }
     )
 

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.roles import SEE_BALANCE, SEE_LEDGER, Principal, Role
-from app.core.clock import to_text
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
+from app.core.stamps import to_text
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.ledger import populations, rules, statements

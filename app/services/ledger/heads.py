@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
-from app.core import clock
+from app.core import stamps
 from app.core.errors import InstallationError, LedgerRewound
 from app.db import revisions
 from app.db.unit_of_work import transaction_time
@@ -203,5 +203,5 @@ class HeadWriter:
 
 def checkpoint_of(session: Session, account_id: str, size: int) -> Checkpoint:
     """A checkpoint, with the present time, of an account's first ``size`` entries."""
-    at = clock.to_text(transaction_time(session))
+    at = stamps.to_text(transaction_time(session))
     return Checkpoint(account_id, size, Log(session, account_id).root(size), at)

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.core import ids
+from app.core import stamps
 from app.forests.data.schema import Schema
 from app.forests.profile.price import ProfileInvalid
 from app.forests.profile.read import Profile
@@ -29,7 +29,7 @@ class ReleasedProfile:
 
     def register(self, session: Session, row: JobRow) -> None:
         """See :class:`app.services.jobs.kind.Output`."""
-        released = ProfileRow(**output_facts.identity(row, prefix=ids.PROFILE), body=self.body)
+        released = ProfileRow(**output_facts.identity(row, prefix=stamps.PROFILE), body=self.body)
         profiles.add(session, released)
         row.profile_id = released.id
 

@@ -4,7 +4,7 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.roles import TRAIN, Principal
-from app.core import clock
+from app.core import stamps
 from app.registry import profiles
 from app.registry.tables import ProfileRow
 from app.services import guarantees
@@ -55,7 +55,7 @@ def _summary(row: ProfileRow) -> ProfileSummary:
         scope=row.body["scope"],
         epochs=row.body["epochs"],
         price=PriceOut.model_validate(row.body["price"]),
-        created_at=clock.to_text(row.created_at),
+        created_at=stamps.to_text(row.created_at),
     )
 
 

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 from sqlalchemy import BindParameter, bindparam, select
 from sqlalchemy.orm import Session
 
-from app.access import authority, grants
+from app.access import grants
 from app.access.roles import Principal, Role
 from app.access.tables import GrantRow, KeyRow
 from app.core import amounts
-from app.core.ids import is_reference
+from app.core.stamps import is_reference
 from app.datasets import catalog
 from app.datasets.tables import DatasetRow
 from app.ledger.tables import AccountRow
@@ -72,7 +72,7 @@ def read_asked(
         RoleMissing: the key may see a dataset, but has none of these roles there.
     """
     key, rows = _read(session, caller, [reference for reference in references if is_reference(reference)])
-    principal = authority.confirm_row(session, caller, key, now=installation.database.now)
+    principal = grants.confirm_row(session, caller, key, now=installation.database.now)
     asked = []
     for reference in references:
         row = rows.get(reference)

@@ -18,11 +18,11 @@ from typing import Any
 from sqlalchemy import BindParameter, Select, and_, bindparam, func, select
 from sqlalchemy.orm import Session
 
-from app.access import authority, idempotency
+from app.access import grants, idempotency
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import TRAIN, Principal, Role
 from app.access.tables import AnswerRow
-from app.core import ids, limits
+from app.core import limits, stamps
 from app.core.errors import DatasetDeleted, GrovekeeperError, NoRowsYet, TooManyRequests
 from app.datasets import catalog
 from app.datasets.tables import DatasetRow
@@ -87,7 +87,7 @@ def spending(installation: Installation, caller: Principal, request: IdempotentR
     """
     try:
         with installation.database.write() as session:
-            authority.lock(session, caller.key_id)
+            grants.lock(session, caller.key_id)
             spend = Spending(installation, session, caller, request)
             yield spend
     except GrovekeeperError as error:
@@ -194,7 +194,7 @@ class Spending:
             raise NoRowsYet
         if self._n_unfinished >= limits.MAX_UNFINISHED_JOBS_PER_KEY:
             raise TooManyRequests("unfinished jobs of this key", retry_after_s=limits.FULL_QUEUE_RETRY_S)
-        job_id, key_id = ids.new(ids.JOB), self.principal.key_id
+        job_id, key_id = stamps.new(stamps.JOB), self.principal.key_id
         parts = [replace(part, scope=part.charged_scope) for part in job.parts]
         new_reservations = [_reservation(job, part, job_id=job_id) for part in parts]
         judged = reservations.judge(self.session, new_reservations, actor=key_id)

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.core import ids
+from app.core import stamps
 from app.datasets import catalog
 from app.forests import artifacts
 from app.jobs.tables import JobRow
@@ -29,7 +29,7 @@ class StoredArtifact:
     def register(self, session: Session, row: JobRow) -> None:
         """See :class:`app.services.jobs.kind.Output`."""
         model = ModelRow(
-            **output_facts.identity(row, prefix=ids.MODEL),
+            **output_facts.identity(row, prefix=stamps.MODEL),
             algorithm=row.algorithm,
             digest=self.digest,
             size_bytes=self.size_bytes,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
-from app.access import authority, grants
+from app.access import grants
 from app.access.roles import MANAGE_DATASET
-from app.core import clock, limits
+from app.core import limits, stamps
 from app.core.errors import NotFound, RoleMissing, Unauthenticated, Unavailable
 from app.datasets import catalog
 from app.ledger import control
@@ -97,7 +97,7 @@ def _held(installation: Installation, webhook_id: str) -> _Held | None:
 
 def _may_still_listen(installation: Installation, session: Session, row: WebhookRow) -> bool:
     try:
-        owner = authority.read(session, row.created_by, now=installation.database.now)
+        owner = grants.read(session, row.created_by, now=installation.database.now)
         grants.require(session, owner, row.dataset_id, MANAGE_DATASET, kind="dataset")
     except (Unauthenticated, NotFound, RoleMissing):
         return False
@@ -106,7 +106,7 @@ def _may_still_listen(installation: Installation, session: Session, row: Webhook
 
 def _deliver(installation: Installation, held: _Held) -> bool:
     headers = {
-        "Grovekeeper-Signature": sender.signature(held.secret, held.body, at_s=int(clock.now().timestamp())),
+        "Grovekeeper-Signature": sender.signature(held.secret, held.body, at_s=int(stamps.now().timestamp())),
         "Grovekeeper-Delivery": held.delivery_id,
         "Grovekeeper-Event": held.event,
     }

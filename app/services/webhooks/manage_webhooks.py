@@ -5,7 +5,7 @@ import secrets
 from sqlalchemy.orm import Session
 
 from app.access.roles import MANAGE_DATASET, Principal
-from app.core import amounts, clock, ids
+from app.core import amounts, stamps
 from app.core.errors import InvalidRequest
 from app.datasets import catalog
 from app.ledger import control
@@ -49,7 +49,7 @@ def create_webhook(
         dataset = catalog.locked(session, dataset.id).living()
         at = installation.database.now(session)
         row = WebhookRow(
-            id=ids.new(ids.WEBHOOK),
+            id=stamps.new(stamps.WEBHOOK),
             dataset_id=dataset.id,
             url=body.url,
             events=sorted(set(body.events)),
@@ -103,7 +103,7 @@ def _facts(session: Session, row: WebhookRow) -> dict[str, object]:
         "events": row.events,
         "threshold": row.threshold,
         "created_by": row.created_by,
-        "created_at": clock.to_text(row.created_at),
+        "created_at": stamps.to_text(row.created_at),
         "waiting": outbox.n_waiting(session, row.id),
         "failures": row.failures,
     }

@@ -3,7 +3,7 @@
 import pytest
 
 from app.access.keys import NotAKey, split
-from app.core import ids
+from app.core import stamps
 
 SECRET = "A" * 41 + "_-"
 
@@ -29,6 +29,9 @@ def test_a_text_of_another_form_is_refused(key: str) -> None:
 
 
 def test_ids_and_names_are_references_and_other_texts_are_not() -> None:
-    assert all(ids.is_reference(ids.new(prefix)) for prefix in (ids.DATASET, ids.JOB, ids.KEY, ids.MODEL, ids.EPOCH))
-    assert all(map(ids.is_reference, ("a", "A.b_c-9", "x" * 64)))
-    assert not any(map(ids.is_reference, ("", "x" * 65, "a b", "a\x00", "a\n", "é", "٣", "a/b", "%41")))
+    assert all(
+        stamps.is_reference(stamps.new(prefix))
+        for prefix in (stamps.DATASET, stamps.JOB, stamps.KEY, stamps.MODEL, stamps.EPOCH)
+    )
+    assert all(map(stamps.is_reference, ("a", "A.b_c-9", "x" * 64)))
+    assert not any(map(stamps.is_reference, ("", "x" * 65, "a b", "a\x00", "a\n", "é", "٣", "a/b", "%41")))

@@ -9,7 +9,7 @@ import pytest
 from app.access import signing_keys, tokens
 from app.access.roles import Role
 from app.access.tokens import Rules, Token
-from app.core import clock, limits
+from app.core import limits, stamps
 from app.core.errors import Unauthenticated
 from tests.support.identity_provider import ATTACKS, AUDIENCE, ISSUER, KEY_SET, ROLES, token
 
@@ -18,7 +18,7 @@ RULES = Rules(ISSUER, AUDIENCE, "roles", {value: Role(role) for value, role in R
 
 
 def _verified(text: str) -> Token:
-    return tokens.verify(text, RULES, find_key=KEYS.get, at=clock.now())
+    return tokens.verify(text, RULES, find_key=KEYS.get, at=stamps.now())
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])

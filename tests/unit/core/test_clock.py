@@ -4,14 +4,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.core import clock
+from app.core import stamps
 
 
 @pytest.mark.parametrize(
     "text", ["2027-01-31T12:00:00Z", "2027-01-31T12:00:00.000000+00:00", "2027-01-31T14:00:00.0+02:00"]
 )
 def test_a_time_with_a_zone_is_read(text: str) -> None:
-    assert clock.from_rfc_3339(text) == datetime(2027, 1, 31, 12, tzinfo=UTC)
+    assert stamps.from_rfc_3339(text) == datetime(2027, 1, 31, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -25,4 +25,4 @@ def test_a_time_with_a_zone_is_read(text: str) -> None:
 )  # fmt: skip
 def test_another_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        clock.from_rfc_3339(text)
+        stamps.from_rfc_3339(text)

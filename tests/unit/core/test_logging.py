@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.core import clock, logging
+from app.core import logging, stamps
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_a_line_is_one_object_with_public_fields_only(lines: _Lines) -> None:
     logger.info("a job\nended", extra={"job_id": "jb_1", "rows": 48_842})
     (line,) = lines.parsed()
     at = line.pop("at")
-    assert clock.to_text(clock.from_text(at)) == at
+    assert stamps.to_text(stamps.from_text(at)) == at
     assert line == {"level": "INFO", "logger": "app.worker", "message": "a job\nended", "job_id": "jb_1"}
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.core import clock
+from app.core import stamps
 from app.core.stores import Directory
 from app.datasets import row_files
 
@@ -69,7 +69,7 @@ def test_an_upload_into_an_erased_dataset_fails_and_leaves_nothing(store):
 def test_files_of_killed_uploads_are_erased_and_files_of_running_uploads_are_not(store):
     old = write(store, row_files.rows_name("ds_a", "ep_a"))
     killed = write(store, "rows/ds_a/.ep_b.parquet.00.part")
-    hour_ago = clock.now() - timedelta(hours=1)
+    hour_ago = stamps.now() - timedelta(hours=1)
     for file in (old, killed):
         os.utime(file, (hour_ago.timestamp() - 60, hour_ago.timestamp() - 60))
     with store.new(row_files.rows_name("ds_a", "ep_c"), existing="refuse"):

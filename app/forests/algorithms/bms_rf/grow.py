@@ -16,7 +16,7 @@ from app.forests.data.encoding import Encoding
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
-from app.forests.trees import tree_bins
+from app.forests.trees import shapes
 from app.forests.trees.grow import assignment, greedy
 from app.forests.trees.grow.histograms import TreeHistograms
 from app.forests.trees.grow.leaves import ReleasedTree
@@ -106,7 +106,7 @@ def votes_of(layer: Forest, schema: Schema, columns: SanitisedColumns) -> NDArra
         schema: public; schema of the layer's rows.
         columns: PRIVATE, or a caller's rows to predict; columns of ``schema``.
     """
-    encoding = tree_bins.encoding_of(schema, layer.plan.parameters["n_bins"], layer.plan.profile)
+    encoding = shapes.encoding_of(schema, layer.plan.parameters["n_bins"], layer.plan.profile)
     values = votes.of_leaves(layer.arrays, schema.n_classes).astype(np.float64)
     return LeafSums(encoding, layer.arrays, values).of(columns).astype(np.int64)  # sums of whole numbers, exact
 

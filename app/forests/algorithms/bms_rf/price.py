@@ -16,7 +16,7 @@ from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import POINTER, Parameter, Value, share
 from app.forests.data.encoding import Encoding
-from app.forests.trees import greedy_sizes, multinomial_price, shapes, tree_bins, tree_parameters
+from app.forests.trees import multinomial_price, shapes, tree_parameters
 from app.privacy.events import Event
 
 DEFAULT_LAYERS = 2
@@ -96,8 +96,8 @@ class StackedForest(Algorithm):
         settled.setdefault("n_layers", min(DEFAULT_LAYERS, n_trees))
         if int(settled["n_layers"]) > n_trees:
             raise InvalidRequest.at(f"{POINTER}/n_layers", "more-than-trees", limit=n_trees)
-        depth = greedy_sizes.default_depth(facts, n_trees)
-        first = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
+        depth = shapes.default_depth(facts, n_trees)
+        first = shapes.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         for schema in layers.schemas(facts.schema, settled)[1:2]:
             # Histograms of later layers must fit in memory, too. Later layers never make the trees deeper.
             encoding = Encoding.of(schema, int(settled["n_bins"]))

@@ -12,7 +12,7 @@ from app.forests.contract.about import About
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, Value, share
-from app.forests.trees import greedy_sizes, leaf_prices, selections, tree_bins, tree_losses, tree_parameters, utilities
+from app.forests.trees import leaf_prices, shapes, tree_parameters, tree_price, utilities
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Event
 
@@ -65,17 +65,21 @@ class MaximalVoteTrees(Algorithm):
         """Fills in the shares of each tree's ε, and the number and depth of trees, from public facts."""
         settled = dict(requested)
         tree_parameters.settle_structure_share(settled, facts, usual="0.5")
-        return greedy_sizes.settle(settled, facts)
+        return shapes.fill_greedy_sizes(settled, facts)
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T trees, sequential or on disjoint rows; a tree is one selection per node of a path, then counts."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
-        per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)
+        per_tree = tree_price.loss_per_tree(parameters, facts.epsilon)
         share = tree_parameters.structure_share(parameters)
-        n_candidates = len(tree_bins.encoding_of(facts.schema, parameters["n_bins"], facts.profile).candidates)
-        losses = tree_losses.geometric_losses(share * per_tree, depth, amounts.parse(parameters["level_ratio"]))
+        n_candidates = len(shapes.encoding_of(facts.schema, parameters["n_bins"], facts.profile).candidates)
+        losses = tree_price.geometric_losses(share * per_tree, depth, amounts.parse(parameters["level_ratio"]))
         levels = tuple(
-            (selections.priced(loss, facts, range_sensitivity=_RANGE_SENSITIVITY, max_candidates=n_candidates),)
+            (
+                tree_price.selection_event(
+                    loss, facts, range_sensitivity=_RANGE_SENSITIVITY, max_candidates=n_candidates
+                ),
+            )
             for loss in losses
         )
         price = TreePrice(levels, leaf_prices.priced(leaf_prices.COUNTS, (1 - share) * per_tree, depth, facts))

@@ -13,7 +13,7 @@ from app.forests.contract.about import About
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, Value
-from app.forests.trees import greedy_sizes, multinomial_price, tree_parameters
+from app.forests.trees import multinomial_price, shapes, tree_parameters
 from app.forests.trees.multinomial_price import USUAL_STRUCTURE_SHARE
 from app.privacy.events import Event
 
@@ -67,7 +67,7 @@ class MultinomialForest(Algorithm):
         """Fills in the shares of each tree's ε, and the number and depth of trees, from public facts."""
         settled = dict(requested)
         tree_parameters.settle_structure_share(settled, facts, usual=USUAL_STRUCTURE_SHARE)
-        settled, warnings = greedy_sizes.settle(settled, facts)
+        settled, warnings = shapes.fill_greedy_sizes(settled, facts)
         if settled["exploration"] == "1" and int(settled["max_depth"]) > 0:
             warnings = (*warnings, _ALL_RANDOM)
         return settled, warnings

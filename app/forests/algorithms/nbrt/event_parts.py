@@ -9,7 +9,7 @@ from typing import Final
 
 from app.forests.algorithms.nbrt import event_parts
 from app.forests.bins import quantile_bins
-from app.forests.bins.noise_prices import LARGEST_START, VARIANCE
+from app.forests.bins.noisy_counts import LARGEST_START, VARIANCE
 from app.privacy.events import Event, ExponentialMechanism, Part, RoundedGaussian, Sequential, UnknownPrivacyEvent
 
 

@@ -19,7 +19,7 @@ from app.forests.algorithms.nbrt.event_parts import N_SIDES
 from app.forests.algorithms.nbrt.random_trees import Trees, no_trees
 from app.forests.algorithms.nbrt.scales import SCORE_LIMIT, SCORE_UNIT
 from app.forests.algorithms.nbrt.start_scores import centred_logs, start_scores
-from app.forests.bins.noise_prices import SCALE_BITS
+from app.forests.bins.noisy_counts import SCALE_BITS
 from app.forests.data.encoding import Encoding
 from app.forests.kernels import fourth_roots
 from app.forests.kernels.boosting import MASK_WORDS

@@ -19,7 +19,7 @@ from app.forests.algorithms.nbrt.scales import Scales
 from app.forests.algorithms.nbrt.start_scores import leaf_scores, start_at_reading, start_scores
 from app.forests.bins import quantile_bins
 from app.forests.bins.grow import quantile_cuts
-from app.forests.bins.noise_prices import SCALE_BITS
+from app.forests.bins.noisy_counts import SCALE_BITS
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
 from app.forests.data.coded_rows import TrainingRows

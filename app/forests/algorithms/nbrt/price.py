@@ -15,7 +15,7 @@ from app.forests.algorithms.nbrt import event_parts, temperature
 from app.forests.algorithms.nbrt.event_parts import Parts, trees_alone
 from app.forests.algorithms.nbrt.read import CALIBRATED, FOR_CLIP, LOGISTIC, MEASURED, NOT_FOR_CLIP
 from app.forests.bins import priced_bins, quantile_bins
-from app.forests.bins.noise_prices import LARGEST_START, VARIANCE, draw_scale, loss_of_unit, mu_squared, noise
+from app.forests.bins.noisy_counts import LARGEST_START, VARIANCE, draw_scale, loss_of_unit, mu_squared, noise
 from app.forests.contract.about import About
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts

@@ -10,7 +10,7 @@ from fractions import Fraction
 from math import isqrt
 from typing import Final
 
-from app.forests.bins.noise_prices import VARIANCE
+from app.forests.bins.noisy_counts import VARIANCE
 from app.forests.kernels.boosting import LARGEST_SQUARED_LENGTH, PROBABILITY_BITS
 from app.forests.kernels.exponential import SCORE_BITS
 from app.privacy.events import UnknownPrivacyEvent

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.algorithms.nbrt.scales import SCORE_LIMIT, SCORE_UNIT, Scales
-from app.forests.bins.noise_prices import SCALE_BITS
+from app.forests.bins.noisy_counts import SCALE_BITS
 
 _QUOTIENT_BITS = (5, 4, 4, 4)
 """Bits of the quotient per division step, in half units for rounding to nearest; each step stays within 63 bits."""

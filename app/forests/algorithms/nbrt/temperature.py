@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.bins.noise_prices import SCALE_BITS
+from app.forests.bins.noisy_counts import SCALE_BITS
 from app.forests.kernels.exponential import SCORE_BITS
 
 _MARGINS: Final = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0)

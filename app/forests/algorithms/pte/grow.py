@@ -12,7 +12,7 @@ from app.forests.data.encoding import Encoding
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
-from app.forests.trees import leaf_prices, pooling, tree_losses
+from app.forests.trees import leaf_prices, pooling, tree_price
 from app.forests.trees.grow import exact_medians
 from app.forests.trees.grow.collect import forest_of
 from app.forests.trees.grow.in_memory_histograms import LabelsApart, LocalHistograms, without_labels
@@ -90,7 +90,7 @@ def labels_of(plan: Plan, trees: list[Tree], encoding: Encoding, features: Sanit
     """
     arrays = {name: np.stack([getattr(tree, name) for tree in trees]) for name in ("feature", "threshold", "equals")}
     counts = np.stack([tree.counts for tree in trees])
-    noise_scale = leaf_prices.noise_scale(tree_losses.leaves_of(plan.event))
+    noise_scale = leaf_prices.noise_scale(tree_price.leaves_of(plan.event))
     values = pooling.leaf_values(counts, pooling.LOGARITHMIC, noise_scale=noise_scale)
     labels: NDArray[np.int32] = LeafSums(encoding, arrays, values).of(features).argmax(axis=1).astype(np.int32)
     return labels

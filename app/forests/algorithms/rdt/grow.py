@@ -3,7 +3,7 @@
 from app.forests.contract.algorithm import Parameters
 from app.forests.data.encoding import Encoding
 from app.forests.noise.randomness import Randomness
-from app.forests.trees import tree_losses
+from app.forests.trees import tree_price
 from app.forests.trees.grow import leaves
 from app.forests.trees.grow.histograms import TreeHistograms
 from app.forests.trees.grow.leaves import ReleasedTree
@@ -43,4 +43,4 @@ def grow_tree(
     """
     splits = random_structure(encoding.candidates, int(parameters["max_depth"]), randomness)
     drop(rows, splits)
-    return leaves.release(splits, tree_losses.tree_event(event), rows, randomness)
+    return leaves.release(splits, tree_price.tree_event(event), rows, randomness)

@@ -12,7 +12,7 @@ from app.forests.algorithms.rdt.price import RandomDecisionTrees
 from app.forests.contract.about import About
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Value
-from app.forests.trees import shapes, tree_bins, tree_parameters
+from app.forests.trees import shapes, tree_parameters
 
 _ABOUT = About(
     claimed="ε-differential privacy of ten random trees with Laplace noise on the class counts of their leaves.",
@@ -39,7 +39,7 @@ class JagannathanTrees(RandomDecisionTrees):
     def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the depth from the number of features and the public size."""
         settled = dict(requested)
-        encoding = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
+        encoding = shapes.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         warnings = shapes.settle_depth(settled, default_depth_by_features(facts), encoding, tables=False)
         return settled, warnings
 

@@ -12,7 +12,7 @@ from app.forests.contract.about import About
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Value
-from app.forests.trees import leaf_prices, shapes, tree_bins, tree_losses, tree_parameters
+from app.forests.trees import leaf_prices, shapes, tree_parameters, tree_price
 from app.privacy.events import Event, Parallel, Part, Sequential
 
 _ABOUT = About(
@@ -48,7 +48,7 @@ class RandomDecisionTrees(Algorithm):
     def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the number and depth of trees from the public size, ε and the schema."""
         settled = dict(requested)
-        encoding = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
+        encoding = shapes.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         settled.setdefault("n_estimators", default_n_trees(facts))
         depth = default_depth(facts, int(settled["n_estimators"]))
         warnings = shapes.settle_depth(settled, depth, encoding, tables=False)
@@ -57,13 +57,13 @@ class RandomDecisionTrees(Algorithm):
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T noisy histograms, sequential or on disjoint rows."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
-        per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)
+        per_tree = tree_price.loss_per_tree(parameters, facts.epsilon)
         parts = (Part(n_trees, leaf_prices.priced(leaf_prices.COUNTS, per_tree, depth, facts)),)
         return Parallel("trees", parts) if tree_parameters.is_sharded(parameters) else Sequential(parts)
 
     def check(self, event: Event, parameters: Parameters) -> None:
         """See ``Algorithm.check``."""
-        leaf_prices.require(leaf_prices.COUNTS, tree_losses.tree_event(event))
+        leaf_prices.require(leaf_prices.COUNTS, tree_price.tree_event(event))
 
 
 class VotingTrees(RandomDecisionTrees):

@@ -30,7 +30,7 @@ from app.forests.algorithms.rpf.read import (
     TEMPERED,
 )
 from app.forests.bins import quantile_bins
-from app.forests.bins.noise_prices import draw_scale
+from app.forests.bins.noisy_counts import draw_scale
 from app.forests.contract.about import About
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
@@ -38,7 +38,7 @@ from app.forests.contract.parameters import Parameter, Value, share
 from app.forests.data import pairs
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Schema
-from app.forests.trees import shapes, tree_losses, tree_parameters
+from app.forests.trees import shapes, tree_parameters, tree_price
 from app.privacy.events import Event, Part, Sequential, UnknownPrivacyEvent
 
 _MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 1, 8
@@ -147,7 +147,7 @@ class ReweightedForest(Algorithm):
         share = amounts.parse(parameters["structure_share"]) if depth > 0 else Fraction(0)
         per_tree = for_trees / n_trees
         of_selections = _stages(parameters, widest_encoding(parameters, facts.schema))
-        losses = iter(tree_losses.level_losses(share * per_tree, depth))
+        losses = iter(tree_price.level_losses(share * per_tree, depth))
         scales = PathScales(
             tuple(
                 draw_scale(sum(islice(losses, stage.n_splits), Fraction(0)), RANGE_SENSITIVITY)

@@ -13,7 +13,7 @@ from app.forests.contract.about import About
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Value, share
-from app.forests.trees import leaf_prices, selections, shapes, tree_bins, tree_losses, tree_parameters
+from app.forests.trees import leaf_prices, shapes, tree_parameters, tree_price
 from app.forests.trees.median_prices import LEVEL_RATIO, RANGE_SENSITIVITY, default_depth, most_splits
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Event
@@ -56,7 +56,7 @@ class MedianTrees(Algorithm):
     def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the depth from the public size and ε."""
         settled = dict(requested)
-        encoding = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
+        encoding = shapes.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         warnings = shapes.settle_depth(
             settled, default_depth(facts, int(settled["n_estimators"])), encoding, tables=True
         )
@@ -65,12 +65,12 @@ class MedianTrees(Algorithm):
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T trees on disjoint rows, or sequential; a tree is one private median per level, then counts."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
-        per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)
+        per_tree = tree_price.loss_per_tree(parameters, facts.epsilon)
         share = tree_parameters.structure_share(parameters)
-        widest = most_splits(tree_bins.encoding_of(facts.schema, parameters["n_bins"], facts.profile))
+        widest = most_splits(shapes.encoding_of(facts.schema, parameters["n_bins"], facts.profile))
         levels = tuple(
-            (selections.priced(loss, facts, range_sensitivity=RANGE_SENSITIVITY, max_candidates=widest),)
-            for loss in tree_losses.geometric_losses(share * per_tree, depth, LEVEL_RATIO)
+            (tree_price.selection_event(loss, facts, range_sensitivity=RANGE_SENSITIVITY, max_candidates=widest),)
+            for loss in tree_price.geometric_losses(share * per_tree, depth, LEVEL_RATIO)
         )
         price = TreePrice(levels, leaf_prices.priced(leaf_prices.COUNTS, (1 - share) * per_tree, depth, facts))
         return price.forest_event(n_trees, sharded=tree_parameters.is_sharded(parameters))

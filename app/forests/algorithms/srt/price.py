@@ -13,7 +13,7 @@ from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Value
 from app.forests.data.schema import Schema
-from app.forests.trees import leaf_prices, shapes, tree_bins, tree_losses, tree_parameters
+from app.forests.trees import leaf_prices, shapes, tree_parameters, tree_price
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Event
 
@@ -66,14 +66,14 @@ class LabelledRandomTrees(Algorithm):
     def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the depth from the features of the schema."""
         settled = dict(requested)
-        encoding = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
+        encoding = shapes.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         warnings = shapes.settle_depth(settled, default_depth(facts.schema), encoding, tables=False)
         return settled, warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T trees on disjoint rows, or sequential; a tree is one label per leaf."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
-        per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)
+        per_tree = tree_price.loss_per_tree(parameters, facts.epsilon)
         price = TreePrice((), leaf_prices.priced(leaf_prices.LABEL, per_tree, depth, facts))
         return price.forest_event(n_trees, sharded=tree_parameters.is_sharded(parameters))
 

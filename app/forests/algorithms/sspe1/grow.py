@@ -12,7 +12,7 @@ from app.forests.data.coded_rows import TrainingRows
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
-from app.forests.trees import tree_bins, tree_parameters, tree_price
+from app.forests.trees import shapes, tree_parameters, tree_price
 from app.forests.trees.grow import leaves, private_medians, structure
 from app.forests.trees.grow.assignment import Assignment
 from app.forests.trees.grow.collect import forest_of
@@ -89,7 +89,7 @@ def _trees(
 ) -> Iterator[ReleasedTree]:
     if plan.unlabelled is None:
         raise UnknownPrivacyEvent("the event of the second dataset is missing")
-    encoding = tree_bins.encoding_of(schema, plan.parameters["n_bins"], plan.profile)
+    encoding = shapes.encoding_of(schema, plan.parameters["n_bins"], plan.profile)
     levels, priced = tree_price.levels_of(plan.unlabelled.event), TreePrice.of(plan.event).leaves
     of_both = _parted(plan, encoding, rows, unlabelled, randomness)
     for index in range(plan.n_trees):

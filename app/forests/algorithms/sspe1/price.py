@@ -12,16 +12,7 @@ from app.forests.contract.about import About
 from app.forests.contract.algorithm import Parameters, TwoDatasetAlgorithm
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Value
-from app.forests.trees import (
-    leaf_prices,
-    median_prices,
-    selections,
-    shapes,
-    tree_bins,
-    tree_losses,
-    tree_parameters,
-    tree_price,
-)
+from app.forests.trees import leaf_prices, median_prices, shapes, tree_parameters, tree_price
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Event
 
@@ -63,24 +54,28 @@ class SemiSupervisedTrees(TwoDatasetAlgorithm):
         settled = dict(requested)
         n_trees = int(settled["n_estimators"])
         rule = min(median_prices.default_depth(part, n_trees) for part in (facts, facts.of_unlabelled))
-        encoding = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
+        encoding = shapes.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         return settled, shapes.settle_depth(settled, rule, encoding, tables=True)
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """The event of the labelled dataset: counts of every leaf of T trees."""
         depth, n_trees = int(parameters["max_depth"]), int(parameters["n_estimators"])
-        per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)
+        per_tree = tree_price.loss_per_tree(parameters, facts.epsilon)
         price = TreePrice((), leaf_prices.priced(leaf_prices.COUNTS, per_tree, depth, facts))
         return price.forest_event(n_trees, sharded=tree_parameters.is_sharded(parameters))
 
     def structure_event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """The event of the unlabelled dataset: one private median per level of T trees."""
         depth, n_trees = int(parameters["max_depth"]), int(parameters["n_estimators"])
-        per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)
-        widest = median_prices.most_splits(tree_bins.encoding_of(facts.schema, parameters["n_bins"], facts.profile))
+        per_tree = tree_price.loss_per_tree(parameters, facts.epsilon)
+        widest = median_prices.most_splits(shapes.encoding_of(facts.schema, parameters["n_bins"], facts.profile))
         levels = tuple(
-            (selections.priced(loss, facts, range_sensitivity=median_prices.RANGE_SENSITIVITY, max_candidates=widest),)
-            for loss in tree_losses.geometric_losses(per_tree, depth, median_prices.LEVEL_RATIO)
+            (
+                tree_price.selection_event(
+                    loss, facts, range_sensitivity=median_prices.RANGE_SENSITIVITY, max_candidates=widest
+                ),
+            )
+            for loss in tree_price.geometric_losses(per_tree, depth, median_prices.LEVEL_RATIO)
         )
         return tree_price.structure_event(levels, n_trees, sharded=tree_parameters.is_sharded(parameters))
 

@@ -3,8 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.bins.noise_prices import SCALE_BITS
-from app.forests.bins.noisy_counts import per_row
+from app.forests.bins.noisy_counts import SCALE_BITS, per_row
 from app.forests.noise.randomness import Randomness
 from app.privacy.events import DiscreteLaplace, Event, RoundedGaussian, UnknownPrivacyEvent
 

@@ -14,8 +14,7 @@ from app.forests.trees import shapes, utilities
 from app.forests.trees.grow import leaves, selecting, structure
 from app.forests.trees.grow.histograms import TreeHistograms
 from app.forests.trees.grow.leaves import ReleasedTree
-from app.forests.trees.selections import Selection
-from app.forests.trees.tree_price import TreePrice
+from app.forests.trees.tree_price import Selection, TreePrice
 from app.privacy.events import Event
 
 

@@ -7,7 +7,7 @@ from app.forests.data.encoding import Encoding
 from app.forests.noise.randomness import Randomness
 from app.forests.trees.grow import selecting, structure
 from app.forests.trees.grow.histograms import TreeHistograms
-from app.forests.trees.selections import Selection
+from app.forests.trees.tree_price import Selection
 
 
 def choose_medians(

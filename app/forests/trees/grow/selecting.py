@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.noise.randomness import Randomness
-from app.forests.trees.selections import Selection
+from app.forests.trees.tree_price import Selection
 from app.privacy.events import PermuteAndFlip
 
 

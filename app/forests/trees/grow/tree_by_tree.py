@@ -14,7 +14,7 @@ from app.forests.data.coded_rows import TrainingRows
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
-from app.forests.trees import tree_bins
+from app.forests.trees import shapes
 from app.forests.trees.grow.assignment import Assignment
 from app.forests.trees.grow.collect import forest_of
 from app.forests.trees.grow.histograms import TreeHistograms
@@ -60,7 +60,7 @@ def grow_trees(
         randomness: source of every draw.
         on_tree_done: called after each tree.
     """
-    encoding = tree_bins.encoding_of(schema, plan.parameters["n_bins"], plan.profile)
+    encoding = shapes.encoding_of(schema, plan.parameters["n_bins"], plan.profile)
     assigned = _assignment(plan, randomness)
     histograms = PartedHistograms(parts_of(rows, encoding, LocalHistograms, assigned))
     trees = (

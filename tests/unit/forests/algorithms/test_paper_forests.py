@@ -18,7 +18,7 @@ from app.forests.grow import grow
 from app.forests.kernels import routing
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import pooling, tree_losses, tree_parameters
+from app.forests.trees import pooling, tree_parameters, tree_price
 from app.forests.trees.grow.in_memory_histograms import LocalHistograms
 from app.forests.trees.utilities import MISCOUNT, miscount, split_utility
 from tests.support.schemas import schema_of
@@ -226,8 +226,8 @@ def test_depth_of_summed_trees_is_half_the_features_or_what_the_size_allows() ->
 
 
 def test_deeper_levels_get_a_little_more_and_all_of_them_the_whole() -> None:
-    of_levels = tree_losses.level_losses(Fraction(33), 3)
+    of_levels = tree_price.level_losses(Fraction(33), 3)
 
     assert of_levels == (10, 11, 12)
-    assert tree_losses.geometric_losses(Fraction(19), 3, Fraction(3, 2)) == (4, 6, 9)
-    assert tree_losses.level_losses(Fraction(1), 0) == ()
+    assert tree_price.geometric_losses(Fraction(19), 3, Fraction(3, 2)) == (4, 6, 9)
+    assert tree_price.level_losses(Fraction(1), 0) == ()

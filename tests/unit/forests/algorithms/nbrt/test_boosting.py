@@ -11,7 +11,7 @@ import pytest
 
 from app.forests.algorithms.nbrt.scales import Scales, clip_of
 from app.forests.algorithms.nbrt.start_scores import leaf_scores, start_scores
-from app.forests.bins.noise_prices import SCALE_BITS, VARIANCE
+from app.forests.bins.noisy_counts import SCALE_BITS, VARIANCE
 from app.forests.kernels import boosting as kernels
 from app.forests.kernels import cell_sums, exponential, prediction
 from app.forests.kernels.compiled import boosting_loops as loops

@@ -14,7 +14,7 @@ from app.forests.algorithms.nbrt.event_parts import Parts
 from app.forests.algorithms.nbrt.read import calibrated, probabilities
 from app.forests.artifacts import ArtifactInvalid
 from app.forests.bins import quantile_bins
-from app.forests.bins.noise_prices import VARIANCE
+from app.forests.bins.noisy_counts import VARIANCE
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
 from app.forests.data.rows import SanitisedColumns, SanitisedRows

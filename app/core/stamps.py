@@ -1,7 +1,11 @@
-"""Reads the wall clock, and converts times to text and back. Every time has a zone, which is UTC."""
+"""Reads the wall clock, converts times to text and back, and makes ids. Every time has a zone, which is UTC."""
 
+import base64
 import re
+import secrets
 from datetime import UTC, datetime
+
+from app.core import limits
 
 _RFC_3339 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})", re.ASCII
@@ -41,3 +45,32 @@ def from_rfc_3339(text: str) -> datetime:
         return datetime.fromisoformat(text).astimezone(UTC)
     except OverflowError:
         raise ValueError("not a time of this calendar") from None
+
+
+DATASET = "ds"
+EPOCH = "ep"
+RESERVATION = "rs"
+JOB = "jb"
+MODEL = "md"
+PROFILE = "pf"
+EVALUATION = "ev"
+KEY = "key"
+SUBJECT = "sub"
+POPULATION = "pop"
+WEBHOOK = "wh"
+DELIVERY = "whd"
+PROCESS = "pr"
+ERASURE = "er"
+
+_REFERENCE = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.MAX_DATASET_NAME_CHARS}}}", re.ASCII)
+
+
+def is_reference(text: str) -> bool:
+    """Whether a text has the form of an id or a name. Other texts need no query, and may hold characters such as NUL
+    that a database refuses."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
+def new(prefix: str) -> str:
+    """A new id, such as ``ds_4xk2m7q3vdn5t6wa``: lower case letters and digits after the prefix."""
+    return f"{prefix}_{base64.b32encode(secrets.token_bytes(10)).decode('ascii').lower()}"

@@ -1,0 +1,223 @@
+"""Changes and shows the rules of a dataset, and converts their amounts between steps and exact decimals."""
+
+from datetime import datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.access import grants, keys
+from app.access.roles import MANAGE_DATASET, Principal, Role
+from app.core import limits, stamps
+from app.core.errors import DatasetDeleted, InvalidRequest, NotFound, Unauthenticated
+from app.datasets import catalog
+from app.datasets.catalog import Dataset
+from app.jobs import queue
+from app.ledger import control, repository, rules
+from app.ledger.entries import EntryKind
+from app.ledger.rules import Quota, Rules, loosens, put
+from app.ledger.tables import RulesRow
+from app.privacy import accountants
+from app.privacy.accountants import amount_text
+from app.privacy.accountants.accountant import steps_down
+from app.services.authorization import acting, authorized_dataset
+from app.services.installation import Installation
+from app.wire.rules import RulesIn, RulesOut
+
+
+def rules_of(body: RulesIn, accountant: str) -> Rules:
+    """Converts a request to rules in whole steps, rounded down.
+
+    Raises:
+        InvalidRequest: an amount is less than one step, or above every cap.
+    """
+    quotas = [
+        Quota(frozenset(quota.keys), _steps(quota.cap, accountant, at=f"/quotas/{number}/cap"))
+        for number, quota in enumerate(body.quotas)
+    ]
+    return Rules(
+        largest_job=_optional_steps(body.largest_job, accountant, at="/largest_job"),
+        approval_above=_optional_steps(body.approval_above, accountant, at="/approval_above"),
+        quotas=tuple(sorted(set(quotas), key=lambda quota: (sorted(quota.keys), quota.cap))),
+        is_frozen=body.frozen,
+        erase_rows_at=body.erase_rows_at,
+    )
+
+
+def json_of(rules: Rules, accountant: str) -> dict[str, Any]:
+    """The rules as answers and acts show them. Equal rules have equal forms."""
+    return {
+        "largest_job": _optional_text(accountant, rules.largest_job),
+        "approval_above": _optional_text(accountant, rules.approval_above),
+        "quotas": [{"keys": sorted(quota.keys), "cap": amount_text(accountant, quota.cap)} for quota in rules.quotas],
+        "frozen": rules.is_frozen,
+        "erase_rows_at": _time(rules.erase_rows_at),
+    }
+
+
+def _steps(amount: Fraction, accountant: str, *, at: str) -> int:
+    steps = steps_down(amount, accountants.by_name(accountant).PLACES)
+    if steps == 0:
+        raise InvalidRequest.at(at, "too-small")
+    if steps > limits.MAX_STEPS:
+        raise InvalidRequest.at(at, "too-large")
+    return steps
+
+
+def _optional_steps(amount: Fraction | None, accountant: str, *, at: str) -> int | None:
+    return None if amount is None else _steps(amount, accountant, at=at)
+
+
+def _optional_text(accountant: str, steps: int | None) -> str | None:
+    return None if steps is None else amount_text(accountant, steps)
+
+
+def _time(at: datetime | None) -> str | None:
+    return None if at is None else stamps.to_text(at)
+
+
+def show_rules(installation: Installation, principal: Principal, reference: str) -> RulesOut:
+    """Shows the rules of a dataset.
+
+    Raises:
+        NotFound: no such dataset, or it is not visible to this key.
+        RoleMissing: only owners see rules.
+    """
+    with installation.database.read() as session:
+        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
+        return rules_out(session, dataset, at=installation.database.now(session))
+
+
+def list_frozen(installation: Installation, principal: Principal) -> list[tuple[str, str]]:
+    """Lists the frozen datasets whose rows are not erased, by id and name.
+
+    Raises:
+        RoleMissing: only an admin sees the rules of all datasets.
+    """
+    principal.require(Role.ADMIN)
+    with installation.database.read() as session:
+        frozen = catalog.named(session, rules.frozen_accounts(session))
+        return [(dataset_id, named.name) for dataset_id, named in sorted(frozen.items()) if named.deleted_at is None]
+
+
+def living_proposal(row: RulesRow | None, *, at: datetime) -> dict[str, Any] | None:
+    """The proposed rules, their owner and the time, until the proposal expires."""
+    if row is None or row.proposal is None:
+        return None
+    expires_at = stamps.from_text(row.proposal["at"]) + timedelta(seconds=limits.MAX_PROPOSAL_S)
+    return row.proposal if at <= expires_at else None
+
+
+def rules_out(session: Session, dataset: Dataset, *, at: datetime) -> RulesOut:
+    """Formats the rules of a dataset."""
+    row, accountant = rules.row_of(session, dataset.id), repository.account(session, dataset.id).accountant
+    in_force = rules.rules_of(row)
+    keys = frozenset[str]().union(*(quota.keys for quota in in_force.quotas))
+    by_key = rules.usage(session, dataset.id, keys, key="").by_key
+    shown = json_of(in_force, accountant)
+    for quota, listed in zip(in_force.quotas, shown["quotas"], strict=True):
+        listed["spent"] = amount_text(accountant, sum(by_key.get(key, 0) for key in quota.keys))
+    return RulesOut.model_validate(
+        {
+            "dataset": dataset.id,
+            "dataset_name": dataset.name,
+            "unit": accountants.by_name(accountant).UNIT,
+            **shown,
+            "changed_by": None if row is None else row.changed_by,
+            "changed_at": None if row is None else stamps.to_text(row.changed_at),
+            "proposal": living_proposal(row, at=at),
+        }
+    )
+
+
+def change_rules(installation: Installation, principal: Principal, reference: str, body: RulesIn) -> RulesOut:
+    """Replaces the rules of a dataset.
+
+    A tightening is in force at once, and so is every change by an admin. A loosening by an owner is kept as a proposal.
+    It is in force once another owner sends the same rules within ``limits.MAX_PROPOSAL_S``. Any other change drops the
+    proposal; so does sending the rules in force again.
+
+    Raises:
+        NotFound: no such dataset, or it is not visible to this key.
+        RoleMissing: only owners change rules.
+        DatasetDeleted: the dataset's rows are erased, or their date has come.
+        InvalidRequest: an amount or a date is out of range, or a quota names an unknown key.
+    """
+    with acting(installation, principal) as (session, principal):
+        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
+        catalog.locked(session, dataset.id).living()
+        _require_keys(session, body)
+        change = _Change(session, principal, dataset, installation.database.now)
+        change.request(rules_of(body, change.accountant))
+        return rules_out(session, dataset, at=change.at)
+
+
+class _Change:
+    """One change, under the lock of the dataset."""
+
+    def __init__(self, session: Session, principal: Principal, dataset: Dataset, now: grants.Now) -> None:
+        self._session = session
+        self._principal = principal
+        self._dataset = dataset
+        self._now = now
+        self.at = now(session)
+        self.accountant = repository.account(session, dataset.id).accountant
+        self._row = rules.row_of(session, dataset.id)
+        self._before = rules.rules_of(self._row)
+        if self._before.is_due(self.at):
+            raise DatasetDeleted
+        self._proposal = living_proposal(self._row, at=self.at)
+
+    def request(self, rules: Rules) -> None:
+        """Puts rules in force or proposes them."""
+        erase_at = rules.erase_rows_at
+        if erase_at is not None and erase_at <= self.at:
+            raise InvalidRequest.at("/erase_rows_at", "past")
+        if self._principal.is_admin or not loosens(self._before, rules):
+            if rules != self._before or self._proposal is not None:
+                self._put(rules, proposed_by=None)
+            return
+        by = None if self._proposal is None else str(self._proposal["by"])
+        is_proposed = self._proposal is not None and self._proposal["rules"] == json_of(rules, self.accountant)
+        if is_proposed and by is not None and by != self._principal.key_id and self._is_owner(by):
+            self._put(rules, proposed_by=by)
+        elif not is_proposed or by != self._principal.key_id:
+            self._propose(rules)
+
+    def _is_owner(self, key_id: str) -> bool:
+        """Whether the key of a proposal is an owner still."""
+        try:
+            proposer = grants.read(self._session, key_id, now=self._now)
+        except Unauthenticated:
+            return False
+        return grants.granted(self._session, proposer, self._dataset.id) is Role.OWNER
+
+    def _put(self, rules: Rules, *, proposed_by: str | None) -> None:
+        if self._before.is_frozen and not rules.is_frozen:
+            queue.restart_waits(self._session, self._dataset.id, at=self.at)
+        repository.locked_account(self._session, self._dataset.id)
+        put(self._session, self._dataset.id, rules, actor=self._principal.key_id, at=self.at)
+        self._record(EntryKind.RULES_CHANGED, rules, proposed_by=proposed_by)
+
+    def _propose(self, rules: Rules) -> None:
+        assert self._row is not None, "without rules no change is a loosening"
+        proposed = json_of(rules, self.accountant)
+        self._row.proposal = {"rules": proposed, "by": self._principal.key_id, "at": stamps.to_text(self.at)}
+        self._session.flush()
+        self._record(EntryKind.RULES_PROPOSED, rules)
+
+    def _record(self, kind: EntryKind, rules: Rules, **details: object) -> None:
+        facts = {"dataset": self._dataset.id, "rules": json_of(rules, self.accountant), **details}
+        control.record(self._session, kind, actor=self._principal.key_id, **facts)
+
+
+def _require_keys(session: Session, body: RulesIn) -> None:
+    """Refuses quotas of keys that do not exist, which would limit nothing."""
+    for number, quota in enumerate(body.quotas):
+        for key_id in quota.keys:
+            try:
+                if not stamps.is_reference(key_id):
+                    raise NotFound("key")
+                keys.find(session, key_id)
+            except NotFound:
+                raise InvalidRequest.at(f"/quotas/{number}/keys", "unknown-key") from None

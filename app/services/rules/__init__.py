@@ -1,1 +1,0 @@
-"""Shows and changes the rules of datasets."""
