@@ -363,7 +363,7 @@ def test_many_equal_rows_add_as_many_times_what_one_row_adds(slug: str, accounta
 
 
 def test_tables_of_the_most_rows_at_the_largest_scale_do_not_wrap() -> None:
-    """2^31 rows in one cell of a table whose row adds 2^31: the sum has 62 bits, as bins/noise_prices.py states."""
+    """2^31 rows in one cell of a table whose row adds 2^31: the sum has 62 bits, as bins/noisy_counts.py states."""
     event = noise(LARGEST_START, coordinates=2)
     recorder = Recorder()
     released = count_noise.release(np.array([2**31, 0]), event, recorder)  # type: ignore[arg-type]
