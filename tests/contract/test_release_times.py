@@ -59,7 +59,7 @@ class FirstSignal(threading.Event):
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
-        self._clock = stamps
+        self._clock = clock
 
     def wait(self, timeout: float | None = None) -> bool:
         self._clock.wait(timeout)
@@ -71,7 +71,7 @@ class Run:
     """A worker with public times, whose children take the given times, and what it wrote."""
 
     scene: Scene
-    stamps: Clock
+    clock: Clock
     durations: list[float]
     progress: list[tuple[float, int]]
 

@@ -56,7 +56,7 @@ class Start:
     role: Role
     environ: dict[str, str]
     log: str
-    stamps: str
+    clock: str
     journal: str
     database_url: str
 
