@@ -153,7 +153,7 @@ class State:
             case EntryKind.JOIN | EntryKind.LOAD:
                 self._set_load(entry)
             case _ if self.account_id == CONTROL_CHAIN:
-                pass
+                pass  # acts have no balance
             case EntryKind.STATE:
                 self._require((entry.details or {}).get("state") == self.to_json())
             case _:

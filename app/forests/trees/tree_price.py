@@ -26,7 +26,6 @@ from app.privacy.events import (
     Sequential,
     UnknownPrivacyEvent,
 )
-from app.privacy.events import UnknownPrivacyEvent as Unknown
 
 Selection: TypeAlias = PermuteAndFlip | ExponentialMechanism
 
@@ -132,7 +131,7 @@ class TreePrice:
                 return cls(_read(levels), leaves, apart=True)
             case Sequential((*levels, Part(times=1, event=leaves))):
                 return cls(_read(levels), leaves)
-        raise Unknown("not the event of a forest of trees")
+        raise UnknownPrivacyEvent("not the event of a forest of trees")
 
     def require(self, *, depth: int, selections: Sequence[Fraction], apart: bool) -> None:
         """Checks the shape of a price that was read from a stored event.
@@ -147,7 +146,7 @@ class TreePrice:
         """
         require_levels(self.levels, depth, selections)
         if self.apart is not apart:
-            raise Unknown("not the event of these parameters")
+            raise UnknownPrivacyEvent("not the event of these parameters")
 
 
 def structure_event(levels: Levels, n_trees: int, *, sharded: bool) -> Event:
@@ -164,7 +163,7 @@ def levels_of(forest: Event) -> Levels:
     tree = tree_event(forest)
     if isinstance(tree, Sequential):
         return _read(tree.parts)
-    raise Unknown("not the event of the structure of trees")
+    raise UnknownPrivacyEvent("not the event of the structure of trees")
 
 
 def require_levels(levels: Levels, depth: int, selections: Sequence[Fraction]) -> None:
@@ -172,7 +171,7 @@ def require_levels(levels: Levels, depth: int, selections: Sequence[Fraction]) -
     sensitivities = [[selection.range_sensitivity for selection in level] for level in levels]
     scales = [selection.inverse_scale for level in levels for selection in level]
     if sensitivities != [list(selections)] * depth or not all(scales):
-        raise Unknown("not the event of these parameters")
+        raise UnknownPrivacyEvent("not the event of these parameters")
 
 
 def _forest(tree: Event, n_trees: int, *, sharded: bool) -> Event:
@@ -200,5 +199,5 @@ def _selections(level: Event) -> tuple[Selection, ...]:
     parts = [part.event for part in node.parts] if isinstance(node, Sequential) else [node]
     selections = tuple(event for event in parts if isinstance(event, PermuteAndFlip | ExponentialMechanism))
     if not selections or len(selections) != len(parts):
-        raise Unknown("not the event of a level of selections")
+        raise UnknownPrivacyEvent("not the event of a level of selections")
     return selections
