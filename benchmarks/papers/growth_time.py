@@ -107,7 +107,8 @@ def compare(dataset: Dataset, slug: str, *, pairs: int) -> str:
     train, _ = split_of(len(dataset.y), 0)
     design = Design.of(dataset.schema)
     names = {parameter.name for parameter in catalogue.REFERENCES[slug].parameters}
-    plan = catalogue.plan(slug, {"n_estimators": N_TREES} if "n_estimators" in names else {})
+    n_trees = 2 * N_TREES if slug in STACKED else N_TREES
+    plan = catalogue.plan(slug, {"n_estimators": n_trees} if "n_estimators" in names else {})
 
     def rows_of(which: NDArray[np.int64]) -> SanitisedRows:
         return SanitisedRows(dataset.features(which), dataset.y[which], np.zeros((len(which), 16), dtype=np.uint8))

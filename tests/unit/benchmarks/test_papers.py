@@ -36,7 +36,7 @@ def test_errors_become_accuracies_and_printed_sizes_become_parameters() -> None:
     stacked = by_place["bms-3", "Vehicle", "BMS-RF"]
     assert stacked.plain is not None
     assert stacked.private is not None
-    assert stacked.plain.parameters == {"n_estimators": 20, "n_layers": 3, "p1": "0.6", "p2": "0.2"}
+    assert stacked.plain.parameters == {"n_estimators": 60, "n_layers": 3, "p1": "0.6", "p2": "0.2"}
     assert stacked.private.algorithm == "bms-rf"
 
 

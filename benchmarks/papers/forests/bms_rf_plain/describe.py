@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from app.core import limits
-from app.forests.contract.algorithm import Parameters
 from app.forests.contract.parameters import Parameter, share
 from benchmarks.papers.forests import parameters as shared
 from benchmarks.papers.forests.contract import Reference
@@ -31,9 +29,8 @@ class StackedReference(Reference):
     parameters = (
         replace(
             shared.N_ESTIMATORS,
-            description="Number of trees of a layer: M.",
-            default=30,
-            maximum=Fraction(limits.MAX_TREES // MAX_LAYERS),
+            description="Number of trees of all layers together, M · N; the layers divide them as evenly as possible.",
+            default=60,
         ),
         Parameter(
             "n_layers",
@@ -59,7 +56,3 @@ class StackedReference(Reference):
             maximum=Fraction(1),
         ),
     )
-
-    def n_trees(self, parameters: Parameters) -> int:
-        """The trees of all layers."""
-        return int(parameters["n_estimators"]) * int(parameters["n_layers"])

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
-from benchmarks.papers.forests.bms_rf_plain.read import PROJECTION, scaled, shifted
+from benchmarks.papers.forests.bms_rf_plain.read import PROJECTION, layer_sizes, scaled, shifted
 from benchmarks.papers.forests.contract import PlainForest, PlainPlan
 from benchmarks.papers.forests.loops import split_loops
 from benchmarks.papers.forests.trees.design import Design
@@ -30,7 +30,7 @@ def grow_forest(
         Song and Wang (2024), Algorithms 1 and 2, equations (4) to (7).
     """
     parameters, design, random = plan.parameters, Design.of(schema), np.random.default_rng(seed)
-    n_layers, n_trees = int(parameters["n_layers"]), int(parameters["n_estimators"])
+    n_layers = int(parameters["n_layers"])
     weights = random.random((n_layers - 1, schema.n_classes, design.n_columns)).astype(np.float32)
     rule = Rule(
         split_loops.MULTINOMIAL,
@@ -42,7 +42,7 @@ def grow_forest(
     )
     X = scaled(design, rows.features)
     forest, seen = list[NodeTree](), X
-    for layer in range(n_layers):
+    for layer, n_trees in enumerate(layer_sizes(parameters)):
         coded, trees = _coded(design, rows, seen, is_first=layer == 0), list[NodeTree]()
         for _ in range(n_trees):
             parts = Weights.parted(coded.n_rows, random, structure_share=float(parameters["structure_share"]))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.forests.contract.algorithm import Parameters
 from app.forests.data.rows import SanitisedColumns
 from app.forests.data.schema import Schema
 from app.forests.trees import pooling
@@ -22,10 +24,10 @@ def reader(forest: PlainForest, schema: Schema, read_out: str) -> PlainStackedRe
     """A reader of shares of votes (``mv``) or of mean shares (``ta``, ``pa``) over all layers."""
     trees = NodeTrees.of(forest.arrays)
     values = np.concatenate([voting(trees).values if read_out == pooling.VOTE else trees.values, trees.values], axis=1)
-    size = int(forest.plan.parameters["n_estimators"])
+    sizes = layer_sizes(forest.plan.parameters)
     layers = tuple(
-        replace(trees, root=trees.root[first : first + size + 1], values=values)
-        for first in range(0, forest.plan.n_trees, size)
+        replace(trees, root=trees.root[end - size : end + 1], values=values)
+        for size, end in zip(sizes, accumulate(sizes), strict=True)
     )
     shift = float(forest.plan.parameters["shift"])
     return PlainStackedReader(Design.of(schema), layers, forest.arrays[PROJECTION], shift)
@@ -59,6 +61,12 @@ class PlainStackedReader:
                 shares = of_layer[:, n_classes:] / (len(layer.root) - 1)
                 seen = shifted(X, shares, self.projection[index], self.shift)
         return pooling.to_probabilities(sums, pooling.AVERAGE)
+
+
+def layer_sizes(parameters: Parameters) -> tuple[int, ...]:
+    """The number of trees of each layer, as even as possible; the first layers have one tree more, as in ``bms-rf``."""
+    whole, rest = divmod(int(parameters["n_estimators"]), int(parameters["n_layers"]))
+    return tuple(whole + (layer < rest) for layer in range(int(parameters["n_layers"])))
 
 
 def scaled(design: Design, columns: SanitisedColumns) -> NDArray[np.float32]:

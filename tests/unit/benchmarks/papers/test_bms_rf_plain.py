@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from app.forests.data.rows import SanitisedColumns
 from benchmarks.papers.forests import catalogue
+from benchmarks.papers.forests.bms_rf_plain.read import layer_sizes
 from benchmarks.papers.forests.contract import PlainForest
 from benchmarks.papers.forests.trees.node_routing import NodeTrees
 from tests.unit.benchmarks.papers.reference_forests import IRIS, grown, iris, leaf_of, public_rows
@@ -12,7 +13,8 @@ from tests.unit.benchmarks.papers.reference_forests import IRIS, grown, iris, le
 
 def _forest(**parameters: object) -> tuple[PlainForest, NDArray[np.float64]]:
     X, y = iris()
-    return grown("bms-rf-plain", IRIS, public_rows(*X[:100].T, y=y[:100]), n_estimators=6, **parameters), X[100:]
+    rows = public_rows(*X[:100].T, y=y[:100])
+    return grown("bms-rf-plain", IRIS, rows, **{"n_estimators": 12, **parameters}), X[100:]
 
 
 def _columns(X: NDArray[np.float64]) -> SanitisedColumns:
@@ -20,7 +22,7 @@ def _columns(X: NDArray[np.float64]) -> SanitisedColumns:
 
 
 def test_a_later_layer_sees_the_columns_shifted_by_the_shares_of_the_layer_before() -> None:
-    forest, X = _forest(n_layers=3)
+    forest, X = _forest(n_estimators=18, n_layers=3)
     trees, weights = NodeTrees.of(forest.arrays), forest.arrays["projection"].astype(np.float64)
     got = catalogue.probabilities(forest, IRIS, _columns(X), read_out="ta")
     for row, expected in zip(X[:10].astype(np.float32).astype(np.float64) / 10.0, got, strict=False):
@@ -43,6 +45,13 @@ def test_a_row_does_not_depend_on_the_others_and_layers_differ() -> None:
 
 
 def test_no_path_is_longer_than_the_depth() -> None:
-    forest, X = _forest(max_depth=2, n_layers=1)
+    forest, X = _forest(n_estimators=6, max_depth=2, n_layers=1)
     trees = NodeTrees.of(forest.arrays)
     assert max(leaf_of(trees, tree, row)[1] for tree in range(6) for row in X.astype(np.float32)) == 2
+
+
+def test_layers_divide_the_trees_as_evenly_as_possible() -> None:
+    forest, X = _forest(n_estimators=5, n_layers=3)
+    assert layer_sizes(forest.plan.parameters) == (2, 2, 1)
+    assert len(forest.arrays["root"]) == 6
+    assert catalogue.probabilities(forest, IRIS, _columns(X), read_out=None).shape == (50, 3)
