@@ -193,6 +193,8 @@ def predictions(dataset: Dataset, task: Task, train: NDArray[np.int64], test: ND
         plain_plan = references.plan(task.slug, task.parameters)
         plain = references.grow(plain_plan, dataset.schema, _rows(dataset, train), on_tree_done=lambda: None)
         shares = references.probabilities(plain, dataset.schema, columns)
+        if not np.isfinite(shares).all():
+            raise ValueError(f"a leaf of {task.slug} on {task.dataset} has no rows")
         return Predictions(None, shares, shares.argmax(axis=1).astype(np.int32), time.perf_counter() - began)
     training_plan = plan(task.request(dataset.public_size), dataset.schema)
     artifact = artifacts.loads(artifact_of(dataset, training_plan, train))

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.errors import GrovekeeperError
+from app.core.errors import InvalidRequest, NotSupported
 from benchmarks import bundled, datasets, printed_pages, printed_tables
 from benchmarks.datasets import Dataset
 from benchmarks.printed_tables import Cell
@@ -66,14 +66,17 @@ def tasks_of(cells: Iterable[Cell], figures: Iterable[Task], *, repeats: int, si
 
 
 def run_all(folder: Path | None, tasks: Sequence[Task], path: Path) -> list[PaperRun]:
-    """Runs the tasks that the CSV lacks and returns all its runs. A refused task is printed and left out."""
+    """Runs the tasks that the CSV lacks and returns all its runs. A refused task is printed and left out.
+
+    Any other error ends the command: a fold that is missing because of a defect would change a mean.
+    """
     todo = unfinished(tasks, load(path, PaperRun))
     for done, task in enumerate(todo):
         dataset = read(folder, task.dataset)
         train, test = fold_of(len(dataset.y), task.repeat)
         try:
             answers = predictions(dataset, task, train, test)
-        except GrovekeeperError as refused:
+        except (InvalidRequest, NotSupported) as refused:
             print(f"refused: {task.dataset} {task.algorithm} ε = {task.epsilon}: {refused!r}", file=sys.stderr)
             continue
         accuracy = float(np.mean(answers.labels == dataset.y[test]))

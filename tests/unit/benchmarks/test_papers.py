@@ -80,3 +80,11 @@ def test_the_ceiling_is_the_sum_over_all_labels(n_trees: int, n_classes: int) ->
         if votes[0] == votes.max():
             total += chance / np.count_nonzero(votes == votes.max())
     assert vote_ceiling(n_trees, 2.0, n_classes) == pytest.approx(total)
+
+
+def test_a_forest_without_shares_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fold that is dropped because of a defect would change a mean."""
+    monkeypatch.setattr(references, "probabilities", lambda *_: np.full((15, 3), np.nan))
+    command = ["--tables", "spe-1", "--datasets", "iris", "--repeats", "1", "--results", str(tmp_path)]
+    with pytest.raises(ValueError, match="a leaf of breiman on iris has no rows"):
+        papers.main(command)

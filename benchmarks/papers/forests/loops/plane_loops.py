@@ -332,7 +332,8 @@ def best_cuts(
                         low = max(low, value)
                     else:
                         high = min(high, value)
-                found[node, 0], found[node, 1], found[node, 2] = direction, (low + high) / 2.0, gain
+                middle = (low + high) / 2.0  # of neighbouring doubles it may be ``high``, which must stay on the right
+                found[node, 0], found[node, 1], found[node, 2] = direction, middle if middle < high else low, gain
 
 
 @compiled

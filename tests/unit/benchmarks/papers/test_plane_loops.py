@@ -117,3 +117,15 @@ def test_rows_are_divided_by_the_plane() -> None:
         goes_left = values <= thresholds[node]
         assert goes_left[: n_left[node]].all()
         assert not goes_left[n_left[node] :].any()
+
+
+def test_sums_that_are_next_to_each_other_in_float64_are_separated() -> None:
+    """The mean of two neighbouring doubles may be the larger one, and float32 rounds these two apart."""
+    smaller = np.array([[1.0] * 2, [3 * 2.0**-24] * 2, [-(2.0**-52), 0.0]], dtype=np.float32)
+    table = smaller, np.array([[0, 1], [1, 1]], dtype=np.int32)
+    order, bounds, columns = np.arange(2, dtype=np.int32), np.array([[0, 2]], dtype=np.int64), np.array([[0, 1, 2]])
+    nodes, direction, found = (order, bounds, columns.astype(np.int32)), np.ones((1, 1, 3)), np.empty((1, 3))
+    plane_loops.best_cuts(table, nodes, (np.ones((1, 2)), direction, np.ones(1)), found)
+    n_left = np.empty(1, dtype=np.int64)
+    plane_loops.divide(table[0], nodes, (direction[:, 0], found[:, 1]), n_left)
+    assert (found[0, 0], n_left[0]) == (0.0, 1)
