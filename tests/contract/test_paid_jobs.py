@@ -19,6 +19,7 @@ from app.services.jobs.task import JobTask
 from tests.support import people
 from tests.support.crash_scene import Scene
 from tests.support.job_kinds import evaluation, model, profile, run
+from tests.support.two_datasets import Pair
 
 ROOT = Path(__file__).parents[2]
 
@@ -134,6 +135,25 @@ def test_a_job_whose_task_is_not_what_was_reserved_reads_no_row(scene: Scene, ch
     row = scene.job(job_id)
     assert (row.state, row.reason, row.charged_at) == ("failed", "failed", None)
     assert scene.kinds_of(job_id) == ["reserve", "void"]
+
+
+def test_a_job_whose_reservations_belong_to_the_accounts_of_each_other_reads_no_row(scene: Scene) -> None:
+    """Events, prices and scopes are those that were reserved: only the accounts show that each dataset's rows are read
+    at the price of the other one."""
+    pair = Pair.beside(scene)
+    job_id = pair.submit(key="k", of_second="0.01")
+
+    def exchanged(task: dict[str, Any]) -> None:
+        first, second = task["parts"]
+        task["parts"] = [
+            {**second, "reservation_id": first["reservation_id"]},
+            {**first, "reservation_id": second["reservation_id"]},
+        ]
+
+    _of_task(exchanged)(scene, job_id)
+    run(scene, _never)
+    assert (scene.job(job_id).state, scene.job(job_id).charged_at) == ("failed", None)
+    assert pair.kinds_of(job_id) == (["reserve", "void"], ["reserve", "void"])
 
 
 def test_a_job_with_a_changed_reservation_reads_no_row_and_gives_nothing_back(scene: Scene) -> None:

@@ -160,6 +160,46 @@ def test_an_event_that_prices_one_tree_pays_for_no_second_tree(slug: str, accoun
 
 
 @pytest.mark.parametrize(("slug", "accountant"), CASES)
+def test_a_job_that_spends_more_on_any_single_draw_stops_before_it(
+    monkeypatch: pytest.MonkeyPatch, slug: str, accountant: str
+) -> None:
+    """Twice the inverse scale, or half of the standard deviation of normal noise, in one draw of the job."""
+    plan, n_draws = planned(slug, accountant), list[int]()
+
+    class Careless(PaidRandomness):
+        at: int | None = None
+
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            n_draws.append(0)
+
+        def is_this_one(self) -> bool:
+            n_draws[-1] += 1
+            return n_draws[-1] - 1 == self.at
+
+        def permute_and_flip(self, utilities: Any, *, inverse_scale: Fraction) -> int:
+            return super().permute_and_flip(utilities, inverse_scale=(1 + self.is_this_one()) * inverse_scale)
+
+        def select_exponential(self, utilities: Any, *, inverse_scale: Fraction) -> int:
+            return super().select_exponential(utilities, inverse_scale=(1 + self.is_this_one()) * inverse_scale)
+
+        def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> Any:
+            return super().discrete_laplace(shape, inverse_scale=(1 + self.is_this_one()) * inverse_scale)
+
+        def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> Any:
+            return super().rounded_gaussian(shape, scale_bits=scale_bits - self.is_this_one())
+
+    monkeypatch.setattr(growth, "PaidRandomness", Careless)
+    grown(plan)
+    assert n_draws[0] >= N_TREES
+    for at in range(n_draws[0]):
+        monkeypatch.setattr(Careless, "at", at)
+        with pytest.raises(UnpaidDraw):
+            grown(plan)
+        assert n_draws[-1] == at + 1 or slug == "bms-rf"  # whose second layer has half the trees, at twice the scale
+
+
+@pytest.mark.parametrize(("slug", "accountant"), CASES)
 @pytest.mark.parametrize("depth", [0, 2])
 def test_a_stored_plan_costs_what_its_parameters_cost(
     profile: ReusedProfile, slug: str, accountant: str, depth: int

@@ -51,6 +51,7 @@ SCHEMA = schema_of(
     classes=["no", "maybe", "yes"],
 )
 N_ROWS = 240
+N_FORESTS = 40
 Leaf = PermuteAndFlip | ExponentialMechanism | DiscreteLaplace | RoundedGaussian
 
 
@@ -183,6 +184,15 @@ def relabelled(rows: SanitisedRows, changed: int) -> SanitisedRows:
     return replace(rows, y=labels)
 
 
+def with_outlier(rows: SanitisedRows) -> SanitisedRows:
+    """Rows of one class and of small numbers, and the second row, which has another class and the largest numbers."""
+    size, age, colour = (column.copy() for column in rows.features.columns)
+    size, age = 0.7 * size, 0.7 * age
+    size[1] = age[1] = 8.9
+    columns = SanitisedColumns((size, age, colour), len(rows.y))
+    return SanitisedRows(columns, 2 * (np.arange(len(rows.y)) == 1).astype(np.int32), rows.row_ids)
+
+
 def recorded(
     plan: Plan,
     rows: SanitisedRows,
@@ -262,6 +272,38 @@ def test_a_row_moves_the_exact_numbers_of_a_job_by_what_was_charged(
             seen = recorded(plan, rows, without(second, row), is_coded=is_coded, replayed=whole)
             shares.append(check(plan.unlabelled.event, whole, seen, accountant=accountant))
     assert max(shares) > 0
+
+
+@pytest.mark.parametrize(("slug", "accountant", "parameters"), CASES)
+def test_a_draw_on_twice_its_exact_numbers_costs_more_than_its_leaf(
+    slug: str, accountant: str, parameters: dict[str, object]
+) -> None:
+    """Every leaf of the event is used up by a row that is the only one of its class and of its values: twice the
+    utilities or sums would move by more than was charged. A few forests, because splits and shards are random."""
+    plan, second = planned(slug, accountant, **parameters), rows_of(seed=1)
+    rows, neighbour = with_outlier(rows_of()), relabelled if plan.adjacency is Adjacency.LABEL else without
+    events = [plan.event] if plan.unlabelled is None else [plan.event, plan.unlabelled.event]
+    unnoticed = {(type(leaf), scale_of(leaf)) for event in events for leaf in leaves(event)}
+    for _ in range(N_FORESTS):
+        whole = recorded(plan, rows, second, is_coded=False)
+        seen = [recorded(plan, neighbour(rows, 1), second, is_coded=False, replayed=whole)]
+        if plan.unlabelled is not None:
+            seen.append(recorded(plan, rows, without(second, 1), is_coded=False, replayed=whole))
+        for other, event in zip(seen, events, strict=True):
+            check(event, whole, other, accountant=accountant)
+        for kind, scale in list(unnoticed):
+            doubled = [
+                [draw._replace(exact=2 * draw.exact) for draw in draws if (draw.kind, draw.scale) == (kind, scale)]
+                for draws in (whole, *seen)
+            ]
+            for other, event in zip(doubled[1:], events, strict=True):
+                try:
+                    check(event, doubled[0], other, accountant=accountant)
+                except AssertionError:
+                    unnoticed.discard((kind, scale))
+        if not unnoticed:
+            return
+    assert not unnoticed
 
 
 def planned(slug: str, accountant: str, *, max_rows: int = 1, strength: int = 4, **parameters: object) -> Plan:
