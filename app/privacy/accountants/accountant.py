@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from fractions import Fraction
+from math import ceil, floor
 from typing import Protocol, TypeAlias
 
 from app.privacy.adjacency import Adjacency
@@ -84,25 +85,18 @@ class Accountant(Protocol):
         """The amount that bounds replacing one unit by another, where ``amount`` bounds adding or removing one."""
 
 
-def largest_epsilon(
-    remaining: int, *, epsilon_of: Callable[[int], Fraction], price: Callable[[Fraction], int]
-) -> Fraction:
+def largest_epsilon(remaining: int, *, epsilon_of: Callable[[int], Fraction]) -> Fraction:
     """The largest multiple of 10⁻⁹ ε whose price is at most ``remaining``; zero if no multiple is.
 
-    The result is the last multiple before the ε that the next larger amount implies.
+    It is the last multiple before the ε that the next larger amount implies.
 
     Args:
         remaining: whole steps of the unit.
-        epsilon_of: the ε that an amount implies, rounded up.
-        price: the price of an ε.
+        epsilon_of: the ε that an amount implies, rounded up to a multiple.
     """
     if remaining <= 0:
         return Fraction(0)
-    step = Fraction(1, 10**EPSILON_PLACES)
-    epsilon = epsilon_of(remaining + 1) - step
-    while epsilon > 0 and price(epsilon) > remaining:
-        epsilon -= step
-    return max(epsilon, Fraction(0))
+    return max(epsilon_of(remaining + 1) - Fraction(1, 10**EPSILON_PLACES), Fraction(0))
 
 
 def composed(event: Event, *, adjacency: Adjacency, leaf: Callable[[Leaf], Fraction], label_factor: int) -> Fraction:
@@ -169,9 +163,9 @@ def checked_delta(delta: Fraction | None) -> Fraction:
 
 def steps_down(value: Fraction, places: int) -> int:
     """Whole steps of 10^−places in a value, rounded down and never below zero."""
-    return max(int(value * 10**places // 1), 0)
+    return max(floor(value * 10**places), 0)
 
 
 def steps_up(value: Fraction, places: int) -> int:
     """Whole steps of 10^−places that cover a value, never below zero."""
-    return max(int(-(-value * 10**places // 1)), 0)
+    return max(ceil(value * 10**places), 0)

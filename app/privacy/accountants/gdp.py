@@ -123,7 +123,7 @@ def epsilon_of(amount: int, delta: Fraction | None) -> Fraction:
 
 def largest_that_fits(remaining: int, delta: Fraction | None) -> Fraction:
     """The largest multiple of 10⁻⁹ ε whose price at δ is at most ``remaining``; zero if no multiple is."""
-    return largest_epsilon(remaining, epsilon_of=partial(epsilon_of, delta=delta), price=partial(price, delta=delta))
+    return largest_epsilon(remaining, epsilon_of=partial(epsilon_of, delta=delta))
 
 
 def group(rows: int) -> int:
