@@ -27,6 +27,8 @@ from types import CodeType, FunctionType
 from typing import Any, Final
 
 import pytest
+from hypothesis import Phase
+from hypothesis import settings as hypothesis_settings
 
 from tests.privacy.mutations import ROOT, Mutant, file_of, modules, mutants_of, tree_of
 
@@ -36,6 +38,7 @@ FOLDERS: Final = (
     "tests/unit/forests",
     "tests/unit/ledger",
     "tests/unit/privacy",
+    "tests/unit/verifier/test_verifier_conversions.py",
     "tests/contract/test_accountants.py",
     "tests/contract/test_paid_jobs.py",
     "tests/contract/test_plan_prices.py",
@@ -68,7 +71,7 @@ def run(mutants: Sequence[Mutant], folders: Sequence[str], *, is_complete: bool)
     """Runs mutants against the tests of folders; returns 1 where one survives without a reason, else 0."""
     reasons = {key: group["reason"] for group in json.loads(WITHOUT_EFFECT.read_text()) for key in group["mutants"]}
     server = _Server([mutant for mutant in mutants if mutant.key not in reasons])
-    options = ["-q", "-s", "-p", "no:cacheprovider", "-o", "timeout=0", "-o", "addopts="]
+    options = ["-q", "-s", "--tb=no", "-p", "no:cacheprovider", "-o", "timeout=0", "-o", "addopts="]
     chosen = ["--strict-markers", "--import-mode=importlib", "-m", "not long", "-k", "not postgresql"]
     if pytest.main([*options, *chosen, *(str(ROOT / folder) for folder in folders)], plugins=[server]):
         return 2
@@ -90,6 +93,13 @@ class _Server:
         self.mutants, self.outcomes = mutants, dict[str, str]()
         self._noticed = defaultdict[str, Counter[str]](Counter)
         self._failed = False
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self) -> None:
+        """The first example that shows a mutant will do: no search for a smaller one."""
+        usual = hypothesis_settings.get_profile("repeatable")
+        hypothesis_settings.register_profile("mutants", usual, phases=(Phase.explicit, Phase.generate))
+        hypothesis_settings.load_profile("mutants")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._failed = self._failed or report.failed
