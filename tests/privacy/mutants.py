@@ -27,8 +27,6 @@ from types import CodeType, FunctionType
 from typing import Any, Final
 
 import pytest
-from hypothesis import Phase
-from hypothesis import settings as hypothesis_settings
 
 from tests.privacy.mutations import ROOT, Mutant, file_of, modules, mutants_of, tree_of
 
@@ -97,9 +95,11 @@ class _Server:
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self) -> None:
         """The first example that shows a mutant will do: no search for a smaller one."""
-        usual = hypothesis_settings.get_profile("repeatable")
-        hypothesis_settings.register_profile("mutants", usual, phases=(Phase.explicit, Phase.generate))
-        hypothesis_settings.load_profile("mutants")
+        from hypothesis import Phase, settings  # which pytest loads first, so that it can rewrite its assertions
+
+        usual = settings.get_profile("repeatable")
+        settings.register_profile("mutants", usual, phases=(Phase.explicit, Phase.generate))
+        settings.load_profile("mutants")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._failed = self._failed or report.failed

@@ -163,9 +163,11 @@ def checked_delta(delta: Fraction | None) -> Fraction:
 
 def steps_down(value: Fraction, places: int) -> int:
     """Whole steps of 10^−places in a value, rounded down and never below zero."""
-    return max(floor(value * 10**places), 0)
+    whole: int = floor(value * 10**places)
+    return max(whole, 0)
 
 
 def steps_up(value: Fraction, places: int) -> int:
     """Whole steps of 10^−places that cover a value, never below zero."""
-    return max(ceil(value * 10**places), 0)
+    whole: int = ceil(value * 10**places)
+    return max(whole, 0)
