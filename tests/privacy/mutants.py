@@ -144,9 +144,9 @@ class _Server:
     def _tests(
         self, mutant: Mutant, entered: dict[str, set[str]], durations: dict[str, float], *, first: str | None
     ) -> list[str]:
-        names = entered[f"{mutant.module}:{mutant.scope}"] or entered[mutant.module]
+        enter = entered[f"{mutant.module}:{mutant.scope}"] or set().union(*(entered[name] for name in _readers(mutant)))
         noticed = self._noticed[mutant.module]
-        names = sorted(names, key=lambda name: (name != first, durations[name] / (1 + noticed[name])))
+        names = sorted(enter, key=lambda name: (name != first, durations[name] / (1 + noticed[name])))
         total, chosen = 0.0, list[str]()
         for name in names:
             total += durations[name]
@@ -310,6 +310,13 @@ def _apply(mutant: Mutant, functions: Sequence[FunctionType]) -> bool:
         if getattr(other, "__name__", "").startswith(("app.", "tests.")) and vars(other).get(mutant.scope) is old:
             setattr(other, mutant.scope, value)
     return True
+
+
+def _readers(mutant: Mutant) -> list[str]:
+    """The module of a constant, and the modules that import it."""
+    loaded = {name: vars(module) for name, module in list(sys.modules.items()) if name.startswith("app.")}
+    value = loaded.get(mutant.module, {}).get(mutant.scope)
+    return [mutant.module, *(name for name, own in loaded.items() if own.get(mutant.scope) is value is not None)]
 
 
 def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
