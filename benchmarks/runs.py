@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from app.forests import artifacts, catalogue, predict
-from app.forests.algorithms.auto import Auto
+from app.forests.catalogue import Auto
 from app.forests.contract.algorithm import Algorithm, TwoDatasetAlgorithm
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan

@@ -5,16 +5,9 @@ from types import MappingProxyType
 from typing import Protocol
 
 from app.forests.algorithms.bms_rf import grow as bms_rf
-from app.forests.algorithms.maxtree import grow as maxtree
-from app.forests.algorithms.mrf import grow as mrf
+from app.forests.algorithms.literature import grow as literature
 from app.forests.algorithms.nbrt import grow as nbrt
-from app.forests.algorithms.pte import grow as pte
-from app.forests.algorithms.rdt import grow as rdt
 from app.forests.algorithms.rpf import grow as rpf
-from app.forests.algorithms.spe import grow as spe
-from app.forests.algorithms.srt import grow as srt
-from app.forests.algorithms.sspe1 import grow as sspe1
-from app.forests.algorithms.sspe2 import grow as sspe2
 from app.forests.bins import quantile_bins
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
@@ -76,14 +69,14 @@ class GrowFromBoth(Protocol):
 
 TREES: Mapping[str, GrowTree] = MappingProxyType(
     {
-        "mrf": mrf.grow_tree,
-        "rdt-mv": rdt.grow_tree,
-        "rdt-ta": rdt.grow_tree,
-        "rdt-pa": rdt.grow_tree,
-        "rdt-jagannathan": rdt.grow_tree,
-        "srt": srt.grow_tree,
-        "maxtree": maxtree.grow_tree,
-        "spe": spe.grow_tree,
+        "mrf": literature.grow_multinomial_tree,
+        "rdt-mv": literature.grow_random_tree,
+        "rdt-ta": literature.grow_random_tree,
+        "rdt-pa": literature.grow_random_tree,
+        "rdt-jagannathan": literature.grow_random_tree,
+        "srt": literature.grow_labelled_random_tree,
+        "maxtree": literature.grow_maximal_vote_tree,
+        "spe": literature.grow_median_tree,
     }
 )
 """Growth of one tree for algorithms whose trees are independent, by slug."""
@@ -97,11 +90,11 @@ FORESTS: Mapping[str, GrowForest] = MappingProxyType(
 """Growth of a whole forest, by slug of the algorithm."""
 
 FROM_VALUES: Mapping[str, GrowFromValues] = MappingProxyType(
-    {"bms-rf": bms_rf.grow_forest, "sspe-2": sspe2.grow_forest, "pte": pte.grow_forest}
+    {"bms-rf": bms_rf.grow_forest, "sspe-2": literature.grow_label_trees, "pte": literature.grow_transductive_ensemble}
 )
 """Growth of a whole forest from values, by slug of the algorithm."""
 
-FROM_BOTH: Mapping[str, GrowFromBoth] = MappingProxyType({"sspe-1": sspe1.grow_from_both})
+FROM_BOTH: Mapping[str, GrowFromBoth] = MappingProxyType({"sspe-1": literature.grow_from_both})
 """Growth on two datasets, by slug of the algorithm."""
 
 

@@ -7,8 +7,8 @@ from functools import partial
 
 from app.core.errors import AccountantMismatch, AdjacencyMismatch, GrovekeeperError, InvalidRequest
 from app.forests import catalogue
-from app.forests.algorithms.auto import Choice
 from app.forests.bins.reused_profile import ReusedProfile
+from app.forests.catalogue import Choice
 from app.forests.contract.algorithm import Algorithm, TwoDatasetAlgorithm
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Value, read_all, read_stored, without_effect

@@ -14,9 +14,8 @@ import pytest
 
 from app.forests import catalogue
 from app.forests import grow as growth
-from app.forests.algorithms.mrf import grow as mrf
-from app.forests.algorithms.rdt import grow as rdt
-from app.forests.algorithms.rdt.price import AveragedTrees
+from app.forests.algorithms.literature import grow as literature
+from app.forests.algorithms.literature.price import AveragedTrees
 from app.forests.contract.plan import Plan
 from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
@@ -50,21 +49,21 @@ def train_with(monkeypatch: pytest.MonkeyPatch, slug: str, mutant: GrowTree) -> 
 def stops_on_an_exact_count(event, parameters, *, encoding, rows, randomness) -> Tree:
     """A leaf if at most one row is left: P(split) is 1 or 0."""
     few = rows.leaf_histogram().sum() <= 1
-    tree = mrf.grow_tree(event, parameters, encoding=encoding, rows=rows, randomness=randomness)
+    tree = literature.grow_multinomial_tree(event, parameters, encoding=encoding, rows=rows, randomness=randomness)
     return replace(tree, threshold=np.full_like(tree.threshold, 255)) if few else tree
 
 
 def labels_by_exact_majority(event, parameters, *, encoding, rows, randomness) -> Tree:
     """The leaf's label without noise."""
     seen = _Remembering(rows)
-    tree = mrf.grow_tree(event, parameters, encoding=encoding, rows=seen, randomness=randomness)
+    tree = literature.grow_multinomial_tree(event, parameters, encoding=encoding, rows=seen, randomness=randomness)
     return replace(tree, counts=np.eye(tree.counts.shape[1], dtype=np.int64)[seen.leaves.argmax(axis=1)])
 
 
 def releases_non_empty_leaves_only(event, parameters, *, encoding, rows, randomness) -> Tree:
     """Leaves without rows are not released."""
     seen = _Remembering(rows)
-    tree = rdt.grow_tree(event, parameters, encoding=encoding, rows=seen, randomness=randomness)
+    tree = literature.grow_random_tree(event, parameters, encoding=encoding, rows=seen, randomness=randomness)
     return replace(tree, counts=np.where(seen.leaves.sum(axis=1, keepdims=True) > 0, tree.counts, 0))
 
 

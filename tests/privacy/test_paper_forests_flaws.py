@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from app.forests import catalogue
+from app.forests.algorithms.literature import medians
 from app.forests.contract.plan import Plan
 from app.forests.trees import utilities
-from app.forests.trees.grow import private_medians, selecting
+from app.forests.trees.grow import selecting
 from app.forests.trees.grow.in_memory_histograms import LocalHistograms
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Part, UnknownPrivacyEvent
@@ -43,7 +44,7 @@ def test_candidates_between_values_present_are_an_infinite_loss(monkeypatch: pyt
     """A12: medians among thresholds from the smallest to the largest value of the node."""
     settled = planned("spe", THREE_SPLITS, **SEQUENTIAL)
     assert worst(settled, THREE_SPLITS, 3) <= 1.0 + TOLERANCE
-    honest = private_medians.split_evenness
+    honest = medians.split_evenness
 
     def between_values_present(rows, encoding, feature):
         evenness = honest(rows, encoding, feature)
@@ -58,7 +59,7 @@ def test_candidates_between_values_present_are_an_infinite_loss(monkeypatch: pyt
             return draw(selection, np.zeros_like(scores), randomness)
         return int(inside[draw(selection, scores[inside], randomness)])
 
-    monkeypatch.setattr(private_medians, "split_evenness", between_values_present)
+    monkeypatch.setattr(medians, "split_evenness", between_values_present)
     monkeypatch.setattr(selecting, "draw", among_those)
 
     assert worst(settled, THREE_SPLITS, 3) == math.inf
@@ -84,14 +85,14 @@ def test_a_branch_that_stops_on_an_exact_count_is_an_infinite_loss(monkeypatch: 
     """A2: a node with at most one row is not split, and the model shows it."""
     settled = planned("spe", TWO_SPLITS, **SEQUENTIAL)
     assert worst(settled, TWO_SPLITS, 2) <= 1.0 + TOLERANCE
-    honest = private_medians.choose_medians
+    honest = medians.choose_medians
 
     def unless_few(selection, encoding, rows, **rest):
         sizes = rows.leaf_histogram().sum(axis=1)
         chosen = honest(selection, encoding, rows, **rest)
         return [None if size <= 1 else choice for size, choice in zip(sizes, chosen, strict=True)]
 
-    monkeypatch.setattr(private_medians, "choose_medians", unless_few)
+    monkeypatch.setattr(medians, "choose_medians", unless_few)
 
     assert worst(settled, TWO_SPLITS, 2) == math.inf
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.forests.algorithms.literature import medians
 from app.forests.trees import median_prices, utilities
-from app.forests.trees.grow import greedy, private_medians
+from app.forests.trees.grow import greedy
 from app.forests.trees.grow.assignment import is_structure_row, shards, structure_rows
 from tests.privacy.test_sensitivity import ENCODING, row, splits, tree_of
 
@@ -61,9 +62,7 @@ def test_added_row_lowers_every_miscount_utility_of_one_node_by_at_most_one(
 def test_added_row_moves_every_evenness_of_one_node_by_exactly_one(
     rows: list[tuple[int, ...]], added: tuple[int, ...], levels: list[tuple[int, int, bool]], feature: int
 ) -> None:
-    more, fewer = (
-        private_medians.split_evenness(at(some, levels), ENCODING, feature) for some in ([*rows, added], rows)
-    )
+    more, fewer = (medians.split_evenness(at(some, levels), ENCODING, feature) for some in ([*rows, added], rows))
     change = more - fewer
     touched = np.any(change != 0, axis=1)
 
@@ -76,8 +75,8 @@ def test_evenness_is_not_monotone_and_uses_up_its_range() -> None:
     """A row above all others raises the splits below it whose upper side was too small, and lowers the others."""
     rows = [(0, 0, 0, 0, 0)] * 3
     change = (
-        private_medians.split_evenness(tree_of([*rows, (1, 0, 0, 0, 0)]), ENCODING, 0)
-        - private_medians.split_evenness(tree_of(rows), ENCODING, 0)
+        medians.split_evenness(tree_of([*rows, (1, 0, 0, 0, 0)]), ENCODING, 0)
+        - medians.split_evenness(tree_of(rows), ENCODING, 0)
     )[0]
 
     assert change.tolist()[:2] == [1, -1]
@@ -90,7 +89,7 @@ def test_evenness_is_that_of_the_rows_on_both_sides() -> None:
     rows = [tuple(int(generator.integers(0, size)) for size in (*ENCODING.n_codes.tolist(), 3)) for _ in range(50)]
     candidates = ENCODING.candidates
     for feature in range(3):
-        result = private_medians.split_evenness(tree_of(rows), ENCODING, feature)[0]
+        result = medians.split_evenness(tree_of(rows), ENCODING, feature)[0]
         mine = np.flatnonzero(candidates.feature == feature)
         expected = []
         for index in mine:

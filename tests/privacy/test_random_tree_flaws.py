@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from app.forests import catalogue
-from app.forests.algorithms.rdt.jagannathan import JagannathanTrees
+from app.forests.algorithms.literature.price import JagannathanTrees
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
 from app.forests.data.rows import SanitisedRows

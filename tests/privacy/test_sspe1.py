@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from app.forests import catalogue
+from app.forests.algorithms.literature import medians
 from app.forests.contract.plan import Plan
 from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.planning import plan
 from app.forests.trees import tree_price
-from app.forests.trees.grow import private_medians
 from app.privacy import accountants
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
@@ -224,14 +224,14 @@ def test_the_price_of_a_monotone_utility_is_caught() -> None:
 
 def test_a_stop_on_the_exact_number_of_unlabelled_rows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The paper stops at ten rows; this test stops at one row."""
-    choose = private_medians.choose_medians
+    choose = medians.choose_medians
 
     def stopping(own: object, encoding: object, rows: object, **given: object) -> list:
         sizes = rows.class_histogram(slice(0, 1)).sum(axis=(1, 2))
         picked = choose(own, encoding, rows, **given)
         return [None if size <= 1 else choice for size, choice in zip(sizes, picked, strict=True)]
 
-    monkeypatch.setattr(private_medians, "choose_medians", stopping)
+    monkeypatch.setattr(medians, "choose_medians", stopping)
     laws = Laws(planned(), THREE_SPLITS, window=(0, 0))
 
     assert laws.worst_of_unlabelled(add_remove_pairs(multisets(2, FEW))) == math.inf

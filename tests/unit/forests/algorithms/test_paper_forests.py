@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 from app.forests import artifacts, predict
-from app.forests.algorithms.rdt.jagannathan import default_depth_by_features
-from app.forests.algorithms.srt.price import default_depth
 from app.forests.artifacts import ArtifactInvalid
 from app.forests.contract.forest import Forest
 from app.forests.data.encoding import Encoding
@@ -212,17 +210,12 @@ def test_depth_of_random_labelled_trees_follows_the_features(n_numbers: int, n_c
     words = [{"name": f"c{i}", "type": "categorical", "categories": ["a", "b"]} for i in range(n_categories)]
     schema = Schema.from_json({"features": [*numbers, *words], "label": SCHEMA.to_json()["label"]})
 
-    assert default_depth(schema) == depth
+    assert plan(PlanRequest("srt", {"n_estimators": 1}, Fraction(1), N_ROWS), schema).parameters["max_depth"] == depth
 
 
 def test_depth_of_summed_trees_is_half_the_features_or_what_the_size_allows() -> None:
-    class Facts:
-        schema = SCHEMA
-        size = 10**6
-
-    assert default_depth_by_features(Facts()) == 2
-    Facts.size = 4
-    assert default_depth_by_features(Facts()) == 1
+    for size, depth in ((10**6, 2), (4, 1)):
+        assert plan(PlanRequest("rdt-jagannathan", {}, Fraction(1), size), SCHEMA).parameters["max_depth"] == depth
 
 
 def test_deeper_levels_get_a_little_more_and_all_of_them_the_whole() -> None:

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests.algorithms import auto
+from app.forests import catalogue
 from app.forests.contract.plan import Plan
 from app.forests.planning import PlanRequest, plan
 from tests.support.schemas import schema_of
@@ -43,7 +43,7 @@ def test_a_hopeless_budget_plans_class_proportions_with_a_warning(accountant: st
 
 def test_a_budget_is_hopeless_below_a_threshold_of_rows_times_mu() -> None:
     mu = 0.2367  # the μ of ε = 1 at δ = 10⁻⁶
-    line = round(auto.HOPELESS / mu)
+    line = round(catalogue.HOPELESS / mu)
     assert planned("auto", "gdp", size=line - 2).parameters["max_depth"] == 0
     assert planned("auto", "gdp", size=line + 2).parameters["max_depth"] >= 2
 

@@ -1,0 +1,633 @@
+"""Prices the forests of published papers: a level rule, a release of leaves, and default sizes by public rules.
+
+==================  ==============================================  ==================  ==========================
+slug                splits of a tree                                a leaf releases     proof
+==================  ==============================================  ==================  ==========================
+``mrf``             private selections by Gini or miscount          counts or a label   docs/proofs/mrf.md
+``rdt-…``           random, without rows                            counts              docs/proofs/rdt.md
+``srt``             random, without rows                            a label             docs/proofs/srt.md
+``maxtree``         private selections by miscount                  counts              docs/proofs/maxtree.md
+``spe``             private medians                                 counts              docs/proofs/spe.md
+``sspe-1``          private medians of an unlabelled dataset        counts              docs/proofs/sspe-1.md
+``sspe-2``          exact medians of public features                counts or a label   docs/proofs/sspe-2.md
+``pte``             exact medians of public features                counts              docs/proofs/pte.md
+==================  ==============================================  ==================  ==========================
+
+Each proof page shows the errors of the paper and proves the guarantee of this version.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from math import ceil, log2
+
+import numpy as np
+
+from app.core import amounts, limits
+from app.core.errors import InvalidRequest
+from app.forests.contract.about import About
+from app.forests.contract.algorithm import Algorithm, Parameters, TwoDatasetAlgorithm
+from app.forests.contract.facts import PublicFacts
+from app.forests.contract.parameters import Parameter, Value, share
+from app.forests.data.encoding import Encoding
+from app.forests.trees import leaf_prices, multinomial_price, shapes, tree_parameters, tree_price, utilities
+from app.forests.trees.tree_price import Levels, TreePrice
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import Event, Parallel, Part, Sequential
+
+MEDIAN_RANGE_SENSITIVITY = 2
+"""An added row changes the utility of every split by +1 or −1, not by the same sign for all splits."""
+
+MEDIAN_LEVEL_RATIO = Fraction(3, 2)
+"""Ratio of a level's share of ε to the share of the level above (equation 7 of Huang, Lei and Kabán)."""
+
+ROWS_OF_A_LEAF = 8
+"""Labelled rows times ε that the rules for accounts of labels aim for in a leaf: four times the scale of its noise."""
+
+DEEPEST_BY_RULE = 10
+DEFAULT_TEACHERS, DEFAULT_PUPILS = 10, 50
+
+
+class MultinomialForest(Algorithm):
+    """Trees whose splits are selected at random by a utility of class counts, with noisy counts or labels in leaves.
+
+    Li et al., "Multinomial random forest: toward consistency and privacy-preservation" (preprint), and Bai et al.,
+    "Multinomial random forest" (2022), with public candidates, depth-only stopping and noisy leaves.
+    """
+
+    slug = "mrf"
+    title = "Multinomial random forest, repaired"
+    source = "Bai et al. (2022), Multinomial random forest, Pattern Recognition; repaired"
+    about = About(
+        claimed=(
+            "ε-differential privacy of trees whose splits and labels are drawn by exponential mechanisms on normalised "
+            "utilities, and consistency."
+        ),
+        wrong=(
+            "Split values lie halfway between values present, and a stop reads an exact count: the loss is infinite. "
+            "Normalised utilities make the labels of 64 trees at ε = 1 nearly coins, at most 51.2 % right on two "
+            "classes, so the reported accuracy is not that of the mechanism. Labels that are drawn anew for every "
+            "prediction cost budget every time."
+        ),
+        here=(
+            "The same trees with public candidates, and counts as utilities at the price of what one row moves; a "
+            "fixed depth; labels or counts are released once. Every mode of the papers is a parameter. Consistency is "
+            "not claimed."
+        ),
+        proof="docs/proofs/mrf.md",
+        results="docs/results/papers.md",
+    )
+    read_outs = ("log", "ta", "mv")
+    parameters = (
+        *multinomial_price.PARAMETERS,
+        Parameter(
+            "exploration",
+            "number",
+            "Probability that a node takes a random feature and a random split of it, without looking at rows.",
+            default="0",
+            minimum=Fraction(0),
+            maximum=Fraction(1),
+        ),
+    )
+
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+        """Fills in the shares of each tree's ε, and the number and depth of trees, from public facts."""
+        settled = dict(requested)
+        tree_parameters.settle_structure_share(settled, facts, usual=multinomial_price.USUAL_STRUCTURE_SHARE)
+        settled, warnings = shapes.fill_greedy_sizes(settled, facts)
+        if settled["exploration"] == "1" and int(settled["max_depth"]) > 0:
+            all_random = "Every split is random (exploration is 1), so what is charged for choosing splits buys nothing"
+            warnings = (*warnings, f"{all_random}; see rdt-ta.")
+        return settled, warnings
+
+    def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
+        """T trees, sequential or on disjoint rows; a tree is the selections of a path, then its leaves."""
+        return multinomial_price.event(parameters, facts)
+
+    def check(self, event: Event, parameters: Parameters) -> None:
+        """See ``Algorithm.check``."""
+        multinomial_price.check(event, parameters)
+
+
+class RandomDecisionTrees(Algorithm):
+    """Trees drawn from public randomness, with noise on every (leaf, class) count of every tree.
+
+    Bojarski et al. 2014, "Differentially- and non-differentially-private random decision trees".
+    """
+
+    source = "Bojarski, Choromanska, Choromanski, LeCun (2014)"
+    about = About(
+        claimed=(
+            "ε-differential privacy of random trees with Laplace noise on the class counts of their leaves, in three "
+            "ways of reading them."
+        ),
+        wrong=(
+            "No error for a row that is added or removed, if bounds are public. Replacing a row costs 2ε. Number and "
+            "height of trees were chosen by accuracy on the private rows, which no budget paid for."
+        ),
+        here=(
+            "The paper's release with integer noise; number and depth of trees follow public rules. All three "
+            "read-outs are free once it is paid for."
+        ),
+        proof="docs/proofs/rdt.md",
+        results="docs/results/first-families.md",
+    )
+    parameters = (
+        tree_parameters.N_ESTIMATORS,
+        tree_parameters.MAX_DEPTH,
+        tree_parameters.N_BINS,
+        tree_parameters.ASSIGNMENT,
+    )
+
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+        """Fills in the number and depth of trees from the public size, ε and the schema.
+
+        More trees average better, but each has more noise. An average leaf holds about twice as many rows as the scale
+        of its noise.
+        """
+        settled, strength = dict(requested), facts.size * float(facts.epsilon)
+        settled.setdefault("n_estimators", min(max(round(0.8 * strength**0.35), 3), 64))
+        of_a_tree = max(strength / int(settled["n_estimators"]), 1.0)
+        depth = min(max(round(math.log2(of_a_tree) - 1), 1), DEEPEST_BY_RULE)
+        return settled, _settle_depth(settled, depth, facts, tables=False)
+
+    def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
+        """T noisy histograms, sequential or on disjoint rows."""
+        n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
+        per_tree = tree_price.loss_per_tree(parameters, facts.epsilon)
+        parts = (Part(n_trees, leaf_prices.priced(leaf_prices.COUNTS, per_tree, depth, facts)),)
+        return Parallel("trees", parts) if tree_parameters.is_sharded(parameters) else Sequential(parts)
+
+    def check(self, event: Event, parameters: Parameters) -> None:
+        """See ``Algorithm.check``."""
+        leaf_prices.require(leaf_prices.COUNTS, tree_price.tree_event(event))
+
+
+class VotingTrees(RandomDecisionTrees):
+    """Random decision trees read by majority vote."""
+
+    slug = "rdt-mv"
+    title = "Random decision trees, majority vote"
+    read_outs = ("mv", "ta", "pa")
+
+
+class AveragedTrees(RandomDecisionTrees):
+    """Random decision trees read by averages of class shares."""
+
+    slug = "rdt-ta"
+    title = "Random decision trees, threshold averaging"
+    read_outs = ("ta", "mv", "pa")
+
+
+class DrawnTrees(RandomDecisionTrees):
+    """Random decision trees whose labels are drawn by averages of class shares."""
+
+    slug = "rdt-pa"
+    title = "Random decision trees, probabilistic averaging"
+    read_outs = ("pa", "mv", "ta")
+
+
+class JagannathanTrees(RandomDecisionTrees):
+    """Ten random decision trees, of depth half the number of features unless the public size is small.
+
+    Jagannathan, Pillaipakkamnatt and Wright, "A practical differentially private random decision tree classifier"
+    (2009; Transactions on Data Privacy 5, 2012). The mechanism is that of docs/proofs/rdt.md, with other default
+    numbers. Empty leaves are released, too: an omitted leaf would reveal that no row reaches it.
+    """
+
+    slug = "rdt-jagannathan"
+    title = "Random decision trees, depth by features"
+    source = "Jagannathan, Pillaipakkamnatt and Wright (2009, 2012)"
+    about = About(
+        claimed="ε-differential privacy of ten random trees with Laplace noise on the class counts of their leaves.",
+        wrong="No error for a row that is added or removed, if leaves that no row reached get noise like the others.",
+        here="The paper's release with integer noise; the depth follows the number of features.",
+        proof="docs/proofs/rdt.md",
+        results="docs/results/papers.md",
+    )
+    read_outs = ("ta", "sum", "mv")
+    parameters = (tree_parameters.TEN_TREES, *RandomDecisionTrees.parameters[1:])
+
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+        """Fills in the depth: min(⌈d/2⌉, ⌊log2 n⌋ − 1) for d features and the public size n, at least 1."""
+        settled, by_features = dict(requested), math.ceil(len(facts.schema.features) / 2)
+        depth = max(min(by_features, facts.size.bit_length() - 2), 1)
+        return settled, _settle_depth(settled, depth, facts, tables=False)
+
+
+class PathForest(Algorithm):
+    """A forest of trees that are priced alike: one selection per level of a path, then the leaves.
+
+    Attributes:
+        range_sensitivity: of the utility by which a level's splits are selected; ``None`` where splits cost no budget.
+    """
+
+    range_sensitivity: int | None = None
+
+    def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
+        """T trees on disjoint rows, or sequential; a tree is one selection per node of a path, then its leaves."""
+        n_trees, share = self._n_noisy_trees(parameters), self._structure_share(parameters)
+        sharded = tree_parameters.is_sharded(parameters)
+        per_tree = facts.epsilon if sharded else facts.epsilon / n_trees
+        kind, depth = self._leaf(parameters), int(parameters["max_depth"])
+        price = TreePrice(
+            self._levels(share * per_tree, parameters, facts) if share else (),
+            leaf_prices.priced(kind, (1 - share) * per_tree, depth, facts),
+        )
+        return price.forest_event(n_trees, sharded=sharded)
+
+    def check(self, event: Event, parameters: Parameters) -> None:
+        """See ``Algorithm.check``."""
+        price, is_selected = TreePrice.of(event), self._structure_share(parameters) > 0
+        sensitivities = [Fraction(self.range_sensitivity or 0)] if is_selected else []
+        price.require(depth=int(parameters["max_depth"]) if is_selected else 0, selections=sensitivities, apart=False)
+        leaf_prices.require(self._leaf(parameters), price.leaves, adjacency=self.adjacency)
+
+    def _levels(self, loss: Fraction, parameters: Parameters, facts: PublicFacts) -> Levels:
+        """The selection of each level, root first, at ``loss`` in total."""
+        encoding = shapes.encoding_of(facts.schema, parameters["n_bins"], facts.profile)
+        losses = tree_price.geometric_losses(loss, int(parameters["max_depth"]), self._level_ratio(parameters))
+        return tuple(
+            (
+                tree_price.selection_event(
+                    loss_of_level,
+                    facts,
+                    range_sensitivity=self.range_sensitivity or 0,
+                    max_candidates=self._n_candidates(encoding),
+                ),
+            )
+            for loss_of_level in losses
+        )
+
+    def _level_ratio(self, parameters: Parameters) -> Fraction:
+        return MEDIAN_LEVEL_RATIO
+
+    def _n_candidates(self, encoding: Encoding) -> int:
+        """Largest number of public splits of one feature: a median has at most that many candidates."""
+        return int(np.bincount(encoding.candidates.feature, minlength=1).max())
+
+    def _structure_share(self, parameters: Parameters) -> Fraction:
+        return Fraction(0) if self.range_sensitivity is None else tree_parameters.structure_share(parameters)
+
+    def _n_noisy_trees(self, parameters: Parameters) -> int:
+        return int(parameters["n_estimators"])
+
+    def _leaf(self, parameters: Parameters) -> str:
+        return str(parameters.get(leaf_prices.LEAF.name, leaf_prices.COUNTS))
+
+
+class LabelledRandomTrees(PathForest):
+    """Trees drawn from public randomness, on disjoint rows, each leaf releasing a label by permute-and-flip.
+
+    Fletcher and Islam, "Differentially private random decision forests using smooth sensitivity" (2017), without smooth
+    sensitivity. Trees are binary: a split on categories separates one category from the rest, where the paper has one
+    branch each.
+    """
+
+    slug = "srt"
+    title = "Random trees with private labels"
+    source = "Fletcher and Islam (2017), smooth random trees; repaired"
+    about = About(
+        claimed=(
+            "ε-differential privacy of one label per leaf, drawn by the exponential mechanism scaled by a smooth "
+            "sensitivity."
+        ),
+        wrong=(
+            "No theorem covers this selection: at a claim of 1 the loss has no bound. The smooth sensitivity is also "
+            "too small; ranges and categories are read off the rows, and the code publishes exact statistics."
+        ),
+        here=(
+            "Random trees on hashed parts of the rows; labels by permute-and-flip on counts, which reaches the "
+            "accuracy that the paper aims for. Smooth sensitivity is dropped."
+        ),
+        proof="docs/proofs/srt.md",
+        results="docs/results/papers.md",
+    )
+    read_outs = ("mv",)
+    parameters = (
+        replace(
+            tree_parameters.N_ESTIMATORS,
+            description="Number of trees; each adds a vote and takes its share of the rows or ε.",
+            default=20,
+        ),
+        replace(
+            tree_parameters.MAX_DEPTH,
+            description="Splits on every path. By default a rule of the features and the size.",
+        ),
+        tree_parameters.N_BINS,
+        tree_parameters.SHARDED_ASSIGNMENT,
+    )
+
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+        """Fills in the depth by the paper's rule, from the public features of the schema.
+
+        For m numeric features, the rule takes the smallest d for which a path of d random features is expected to leave
+        at most half of the m untested, m(1 − 1/m)^d ≤ m/2, and adds half of the number of categorical features.
+        """
+        settled = dict(requested)
+        n_categorical = sum(feature.is_categorical for feature in facts.schema.features)
+        n_numbers = len(facts.schema.features) - n_categorical
+        depth, untested = 0, float(n_numbers)
+        while untested > n_numbers / 2:
+            depth += 1
+            untested *= 1 - 1 / n_numbers
+        depth = min(max(depth + n_categorical // 2, 1), DEEPEST_BY_RULE)
+        return settled, _settle_depth(settled, depth, facts, tables=False)
+
+    def _leaf(self, parameters: Parameters) -> str:
+        return leaf_prices.LABEL
+
+
+class MaximalVoteTrees(PathForest):
+    """Trees whose splits are selected to leave the fewest rows outside the most common class of their side.
+
+    Liu et al. (2018), without their bootstrap.
+    """
+
+    slug = "maxtree"
+    title = "Greedy maximal-vote trees, without bootstrap"
+    source = "Liu et al. (2018), Applied Soft Computing, in its outline; repaired"
+    about = About(
+        claimed="ε-differential privacy of greedy trees by the maximal vote, in an ensemble of bootstrap samples.",
+        wrong=(
+            "The vote's sensitivity of 1 is right; a bootstrap's tree at ε = 1 loses 2.42 or more where a row is added."
+        ),
+        here=(
+            "The paper's greedy trees in outline, with every row in a tree once. The paper's division of the budget "
+            "and its way of voting are not reproduced."
+        ),
+        proof="docs/proofs/maxtree.md",
+        results="docs/results/papers.md",
+    )
+    range_sensitivity = utilities.RANGE_SENSITIVITIES[utilities.MISCOUNT]
+    read_outs = ("log", "ta", "mv")
+    parameters = (
+        tree_parameters.N_ESTIMATORS,
+        tree_parameters.MAX_DEPTH,
+        tree_parameters.N_BINS,
+        tree_parameters.ASSIGNMENT,
+        share(
+            "structure_share",
+            "Share of each tree's ε that its selections of splits get; the rest goes to leaf counts. By default 0.5, "
+            "and 0.85 on accounts with a δ.",
+        ),
+        Parameter(
+            "level_ratio",
+            "number",
+            "What a level's selections get of ε, as a multiple of what the level above gets.",
+            default="1",
+            minimum=Fraction(1, 2),
+            maximum=Fraction(2),
+        ),
+    )
+
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+        """Fills in the shares of each tree's ε, and the number and depth of trees, from public facts."""
+        settled = dict(requested)
+        tree_parameters.settle_structure_share(settled, facts, usual="0.5")
+        return shapes.fill_greedy_sizes(settled, facts)
+
+    def _level_ratio(self, parameters: Parameters) -> Fraction:
+        return amounts.parse(parameters["level_ratio"])
+
+    def _n_candidates(self, encoding: Encoding) -> int:
+        return len(encoding.candidates)
+
+
+class MedianTrees(PathForest):
+    """Each node draws a random feature and selects the split that divides its rows most evenly, without labels.
+
+    The supervised private ensemble of Huang, Lei and Kabán, "Noise-efficient learning of differentially private
+    partitioning machine ensembles", with public candidates and a fixed depth.
+    """
+
+    slug = "spe"
+    title = "Supervised private ensemble of median trees"
+    source = "Huang, Lei and Kabán, differentially private partitioning machine ensembles; repaired"
+    about = About(
+        claimed="ε-differential privacy of trees of private medians on disjoint subsets, with noisy leaf counts.",
+        wrong=(
+            "Medians are drawn between the smallest and the largest value present, and a stop reads an exact count: "
+            "the loss is infinite. Where a row is added or removed, as in the paper, subsets of fixed sizes cost up to "
+            "3ε."
+        ),
+        here=(
+            "Medians among public cuts, a fixed depth, each row's tree by a keyed hash of its id; the paper's budgets "
+            "per level."
+        ),
+        proof="docs/proofs/spe.md",
+        results="docs/results/papers.md",
+    )
+    range_sensitivity = MEDIAN_RANGE_SENSITIVITY
+    read_outs = ("log", "sum", "ta", "mv")
+    parameters: tuple[Parameter, ...] = (
+        tree_parameters.TEN_TREES,
+        tree_parameters.MAX_DEPTH,
+        tree_parameters.N_BINS,
+        tree_parameters.SHARDED_ASSIGNMENT,
+        share(
+            "structure_share",
+            "Share of each tree's ε that its private medians get; the rest goes to leaf counts.",
+            default="0.5",
+        ),
+    )
+
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+        """Fills in the depth from the public size and ε: about eight rows over ε in a leaf.
+
+        The paper sets the depth to the number of features, whatever the size: too deep with many features, too shallow
+        with few. Where two datasets are learned from, the smaller of their depths is taken.
+        """
+        settled = dict(requested)
+        paying = [facts] if facts.unlabelled is None else [facts, facts.unlabelled]
+        strength = min(part.size * float(part.epsilon) for part in paying) / int(settled["n_estimators"])
+        depth = min(max(round(math.log2(max(strength, 1.0))) - 3, 1), DEEPEST_BY_RULE)
+        return settled, _settle_depth(settled, depth, facts, tables=True)
+
+
+class SemiSupervisedTrees(MedianTrees, TwoDatasetAlgorithm):
+    """Trees of ``spe`` with private medians of an unlabelled dataset and leaf counts of a labelled dataset.
+
+    Algorithm 3 of Huang, Lei and Kabán in its first setting. Each account pays for the releases about its dataset: the
+    unlabelled dataset's ε pays for all medians, the labelled dataset's ε for all leaf counts.
+    """
+
+    slug = "sspe-1"
+    title = "Median trees from an unlabelled and a labelled dataset"
+    source = "Huang, Lei and Kabán, semi-supervised private ensemble; repaired"
+    about = About(
+        claimed=(
+            "ε-differential privacy where trees are built on unlabelled rows at ε and leaves counted on labelled rows "
+            "at ε."
+        ),
+        wrong=(
+            "The guarantee holds only if nobody is in both datasets: a person in both loses the sum. Ranges and the "
+            "stop on an exact count are those of spe: an infinite loss."
+        ),
+        here="Two datasets and two accounts, each of which pays for its own part, both or neither; medians as in spe.",
+        proof="docs/proofs/sspe-1.md",
+        results="docs/results/semi-supervised.md",
+    )
+    parameters = MedianTrees.parameters[:-1]
+
+    def structure_event(self, parameters: Parameters, facts: PublicFacts) -> Event:
+        """The event of the unlabelled dataset: one private median per level of T trees."""
+        levels = self._levels(tree_price.loss_per_tree(parameters, facts.epsilon), parameters, facts)
+        n_trees, sharded = int(parameters["n_estimators"]), tree_parameters.is_sharded(parameters)
+        return tree_price.structure_event(levels, n_trees, sharded=sharded)
+
+    def check_structure(self, event: Event, parameters: Parameters) -> None:
+        """See ``TwoDatasetAlgorithm.check_structure``."""
+        levels = tree_price.levels_of(event)
+        tree_price.require_levels(levels, int(parameters["max_depth"]), [Fraction(MEDIAN_RANGE_SENSITIVITY)])
+
+    def _structure_share(self, parameters: Parameters) -> Fraction:
+        """None of the labelled dataset's ε, which pays for leaves alone."""
+        return Fraction(0)
+
+
+MIN_ROWS = Parameter(
+    "min_rows",
+    "integer",
+    "A node with fewer rows is not split; sizes are public where labels alone are protected. By default a rule of "
+    "ε, the number of trees and labelled_share.",
+    minimum=Fraction(2),
+    maximum=Fraction(limits.MAX_ROWS_PER_DATASET),
+)
+
+LABELLED_SHARE = Parameter(
+    "labelled_share",
+    "number",
+    "Estimated share of the rows with a known label: a public estimate, never counted from rows. A smaller share "
+    "leads to larger leaves.",
+    default="1",
+    minimum=Fraction(1, 1000),
+    maximum=Fraction(1),
+)
+
+N_BINS_OF_LABELS = replace(tree_parameters.N_BINS, default=255)
+"""Splits are chosen at no privacy cost, so the default is the largest number of bins."""
+
+
+class LabelMedianTrees(PathForest):
+    """Each node splits a random feature at its exact median; each leaf releases noisy label counts or one label.
+
+    Algorithm 3 of Huang, Lei and Kabán in its second setting. Structure comes from public features, noise is on labels
+    only. Rows without a known label, the paper's unlabelled set, are used for the structure. No profile is needed:
+    features are public, so exact medians among 255 steps cost no budget.
+    """
+
+    slug = "sspe-2"
+    title = "Median trees for labels alone"
+    source = "Huang, Lei and Kabán, semi-supervised private ensemble, label privacy; repaired"
+    about = About(
+        claimed=(
+            "ε-differential privacy of labels, features being public: exact medians, Laplace noise of scale 1/ε on "
+            "leaf counts."
+        ),
+        wrong="Right where a label is added or removed, as in the paper; 2ε where one changes, which moves two counts.",
+        here=(
+            "The same with noise for two counts, only on accounts whose owner published features and membership. It "
+            "protects labels and nothing else."
+        ),
+        proof="docs/proofs/sspe-2.md",
+        results="docs/results/semi-supervised.md",
+    )
+    adjacency = Adjacency.LABEL
+    reuses_profiles = False
+    reads_values = True
+    read_outs: tuple[str, ...] = ("log", "sum", "ta", "mv")
+    parameters: tuple[Parameter, ...] = (
+        tree_parameters.TEN_TREES,
+        tree_parameters.MAX_DEPTH,
+        N_BINS_OF_LABELS,
+        tree_parameters.SHARDED_ASSIGNMENT,
+        leaf_prices.LEAF,
+        MIN_ROWS,
+        LABELLED_SHARE,
+    )
+
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+        """Fills in the fewest rows of a node that splits and, from the public size and ε, the depth."""
+        settled = dict(requested)
+        share = amounts.parse(settled["labelled_share"])
+        of_a_leaf = ROWS_OF_A_LEAF * self._n_noisy_trees(settled) / (facts.epsilon * share)
+        settled.setdefault("min_rows", min(max(ceil(2 * of_a_leaf), 2), limits.MAX_ROWS_PER_DATASET))
+        depth = min(max(ceil(log2(max(float(facts.size / of_a_leaf), 1.0))), 1), DEEPEST_BY_RULE)
+        return settled, _settle_depth(settled, depth, facts, tables=True)
+
+
+class TransductiveEnsemble(LabelMedianTrees):
+    """Median trees with noisy label counts, then median trees with exact counts of the labels that these predict.
+
+    Algorithm 4 of Huang, Lei and Kabán. Only the small ensemble on private labels costs budget, not the larger one on
+    its predictions: docs/proofs/pte.md shows why the second noise is not needed.
+    """
+
+    slug = "pte"
+    title = "Transductive ensemble of median trees for labels alone"
+    source = "Huang, Lei and Kabán, private transductive ensemble; repaired"
+    about = About(
+        claimed=(
+            "ε-differential privacy of a first ensemble that labels further rows, and of a second one that learns from "
+            "those labels."
+        ),
+        wrong=(
+            "The text contradicts itself on whether features are private. If so, both ensembles read the rows again: "
+            "the price is a multiple. If not, the price is right where a label is added or removed, and 2ε where one "
+            "changes; the second ensemble needs no noise."
+        ),
+        here=(
+            "Only on accounts that protect labels: the first ensemble costs budget, the second reads the first "
+            "ensemble's labels and public features at no cost."
+        ),
+        proof="docs/proofs/pte.md",
+        results="docs/results/semi-supervised.md",
+    )
+    read_outs = ("ta", "mv")
+    parameters = (
+        replace(
+            tree_parameters.N_ESTIMATORS,
+            description="Trees of both ensembles together. By default the teachers and fifty more.",
+        ),
+        Parameter(
+            "n_teachers",
+            "integer",
+            "Trees of the first ensemble, which divide the labels or ε; the other trees learn from the labels that the "
+            "first ensemble predicts. By default ten, or all trees if there are fewer.",
+            minimum=Fraction(1),
+            maximum=Fraction(limits.MAX_TREES),
+        ),
+        tree_parameters.MAX_DEPTH,
+        N_BINS_OF_LABELS,
+        tree_parameters.SHARDED_ASSIGNMENT,
+        MIN_ROWS,
+        LABELLED_SHARE,
+    )
+
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+        """Fills in ten and fifty trees, the fewest rows of a node that splits and, from public facts, the depth.
+
+        Raises:
+            InvalidRequest: more teachers than trees.
+        """
+        settled = dict(requested)
+        if "n_estimators" in settled:
+            settled.setdefault("n_teachers", min(DEFAULT_TEACHERS, int(settled["n_estimators"])))
+        settled.setdefault("n_teachers", DEFAULT_TEACHERS)
+        settled.setdefault("n_estimators", min(int(settled["n_teachers"]) + DEFAULT_PUPILS, limits.MAX_TREES))
+        if int(settled["n_teachers"]) > int(settled["n_estimators"]):
+            raise InvalidRequest.at("/parameters/n_teachers", "too-large", limit=int(settled["n_estimators"]))
+        return super().settle(settled, facts)
+
+    def _n_noisy_trees(self, parameters: Parameters) -> int:
+        """The first ensemble's trees: the second costs nothing."""
+        return int(parameters["n_teachers"])
+
+
+def _settle_depth(settled: dict[str, Value], depth: int, facts: PublicFacts, *, tables: bool) -> tuple[str, ...]:
+    """Sets ``max_depth`` by a rule on the bins of the plan; see :func:`shapes.settle_depth`."""
+    encoding = shapes.encoding_of(facts.schema, settled["n_bins"], facts.profile)
+    return shapes.settle_depth(settled, depth, encoding, tables=tables)

@@ -1,1 +1,0 @@
-"""Implements ``maxtree``, greedy trees whose splits misclassify few rows: price and growth."""

@@ -1,1 +1,0 @@
-"""Implements ``mrf``, the multinomial random forest, whose splits are private random selections: price and growth."""

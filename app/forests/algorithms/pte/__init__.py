@@ -1,1 +1,0 @@
-"""Implements ``pte``, which trains an ensemble on rows that a private ensemble has labelled: price and growth."""

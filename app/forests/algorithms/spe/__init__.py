@@ -1,1 +1,0 @@
-"""Implements ``spe``, trees that split at private medians of hashed shards of the rows: price and growth."""

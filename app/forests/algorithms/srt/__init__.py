@@ -1,1 +1,0 @@
-"""Implements ``srt``, random trees whose leaves release one label each: price and growth."""

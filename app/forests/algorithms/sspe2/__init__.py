@@ -1,1 +1,0 @@
-"""Implements ``sspe-2``, median trees on public features that protect labels alone: price and growth."""
