@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-from app.db.unit_of_work import Database
+from app.db.database import Database
 from app.ledger import service as ledger
 from app.ledger import statements
 from app.ledger.reservations import NewReservation

@@ -14,8 +14,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from app.core.data_keys import DataKey
-from app.core.sealed_files import SealedFile, Spool
+from app.core.sealed_files import DataKey, SealedFile, Spool
 from app.core.stores import StoredFile
 from app.datasets import private_rows
 from app.datasets.body_forms import BodyForm

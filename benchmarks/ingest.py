@@ -21,8 +21,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
 
-from app.core.data_keys import DataKey
-from app.core.sealed_files import SealedFile
+from app.core.sealed_files import DataKey, SealedFile
 from app.datasets.body_forms import BodyForm
 from app.datasets.fingerprints import Fingerprints
 from app.datasets.ingest import RowRules, ingest_rows

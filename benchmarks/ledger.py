@@ -22,7 +22,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.db import migrate
-from app.db.unit_of_work import Database
+from app.db.database import Database
 from app.ledger import service as ledger
 from app.privacy.composition import Partitions
 from tests.support.postgres import fresh_database, running_server

@@ -31,7 +31,7 @@ from sqlalchemy.orm import Session
 
 from app.core import stamps
 from app.db import migrate
-from app.db.unit_of_work import Database
+from app.db.database import Database
 from app.ledger import log, repository, state, statements
 from app.ledger import service as ledger
 from app.ledger.entries import Entry, EntryKind

@@ -27,7 +27,7 @@ import psutil
 from sqlalchemy import select
 
 from app.cli import own_process
-from app.core.data_keys import StorageKeys
+from app.core.sealed_files import StorageKeys
 from app.core.settings import Settings
 from app.db import migrate
 from app.jobs.states import JobState

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from app.core import stamps
 from app.core.errors import BudgetExceeded
-from app.db.unit_of_work import Database
+from app.db.database import Database
 from app.ledger import populations
 from app.ledger import service as ledger
 from app.privacy.composition import Partitions

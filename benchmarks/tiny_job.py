@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from app.core.stop_signals import Stop
+from app.core.processes import Stop
 from app.db import migrate
 from app.services.execution.run_job import claim_next, run_job
 from app.services.installation import Installation

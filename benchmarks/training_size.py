@@ -30,9 +30,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from app.core.child_processes import scrubbed_environment
-from app.core.data_keys import DataKey
-from app.core.memory import LARGE_PAGES
+from app.core.processes import LARGE_PAGES, scrubbed_environment
+from app.core.sealed_files import DataKey
 from app.core.stores import Directory
 from app.datasets import row_files, row_layout
 from app.datasets.cells import ROW_ID_BYTES

@@ -18,7 +18,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from app.core.data_keys import DataKey
+from app.core.sealed_files import DataKey
 from benchmarks.training_size import JOBS, Job, Measured, needed_bytes, run, store
 
 _HEADINGS = (

@@ -30,7 +30,7 @@ def _run(connection: Connection) -> None:
         target_metadata=Base.metadata,
         render_as_batch=True,
         compare_server_default=True,
-        # SQLite's DDL is transactional, too, because the driver does not commit on its own (app.db.engine).
+        # SQLite's DDL is transactional, too, because the driver does not commit on its own (app.db.database).
         transactional_ddl=True,
     )
     with context.begin_transaction():

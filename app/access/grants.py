@@ -17,8 +17,8 @@ from app.access.roles import SEE_GRANTS, Principal, Role
 from app.access.tables import GrantRow, KeyRow
 from app.core import stamps
 from app.core.errors import NotFound, RoleMissing, Unauthenticated
+from app.db.database import insert
 from app.db.locks import lock_names
-from app.db.unit_of_work import insert
 
 Now: TypeAlias = Callable[[Session], datetime]
 """The clock that all processes on the database share; read only for keys that expire."""

@@ -16,8 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.access.tables import AnswerRow
 from app.core.errors import IdempotencyInFlight, IdempotencyKeyReused
-from app.db.engine import DialectName
-from app.db.unit_of_work import dialect_of_session, insert_on
+from app.db.database import DialectName, dialect_of_session, insert_on
 from app.wire import base
 
 Identity: TypeAlias = tuple[str, str, str]

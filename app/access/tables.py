@@ -6,8 +6,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, LargeBinary
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.base import Base
-from app.db.types import CanonicalJson
+from app.db.base import Base, CanonicalJson
 
 
 class KeyRow(Base):

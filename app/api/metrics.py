@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from app.api.problems import INTERNAL, PROBLEMS
 from app.core import limits
 from app.core.errors import GrovekeeperError
-from app.core.tally import Tally
+from app.core.logging import Tally
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.services.observed import Observed, observe

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.command import command
-from app.core.child_processes import provider_environment, scrubbed_environment
 from app.core.errors import InstallationError
-from app.core.object_store import ObjectStore
+from app.core.processes import provider_environment, scrubbed_environment
 from app.core.settings import Settings
+from app.core.stores import ObjectStore
 
 app = typer.Typer(
     help="Run the processes of a Dask cluster, which count the rows of large datasets.", no_args_is_help=True

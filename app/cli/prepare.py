@@ -8,12 +8,11 @@ from sqlalchemy.exc import DBAPIError
 
 from app.access.keys import living_admin_exists
 from app.cli.command import ADMIN_KEY_FILE
-from app.core import durable
+from app.core import files
 from app.core.errors import InstallationError, Unavailable
 from app.core.settings import Settings
 from app.db import revisions
-from app.db.engine import database_file, parse_url
-from app.db.unit_of_work import Database
+from app.db.database import Database, database_file, parse_url
 from app.services.installation import refuse_unfinished_restore
 from app.services.keys import ensure_first_admin
 from app.services.ledger.heads import Heads
@@ -37,7 +36,7 @@ def prepare(settings: Settings) -> None:
         generated = ensure_first_admin(database, settings.admin_key)
     if generated is not None:
         file = settings.home / ADMIN_KEY_FILE
-        durable.write(file, f"{generated.text}\n".encode())
+        files.write(file, f"{generated.text}\n".encode())
         if sys.stderr.isatty():
             print(f"The first admin key, shown this once: {generated.text}", file=sys.stderr)
             print(f"It was also written to {file}", file=sys.stderr)

@@ -21,10 +21,16 @@ from app.cli.worker_pool import WorkerPool
 from app.core import limits
 from app.core.errors import InstallationError
 from app.core.logging import configure
-from app.core.memory import ONE_BLAS_THREAD, forbid_core_dumps, share_arenas, without_collection
-from app.core.periodic import Periodic
+from app.core.processes import (
+    ONE_BLAS_THREAD,
+    Periodic,
+    Stop,
+    forbid_core_dumps,
+    share_arenas,
+    stop_signals,
+    without_collection,
+)
 from app.core.settings import PREFIX, SETTINGS, Settings
-from app.core.stop_signals import Stop, stop_signals
 from app.services.datasets.erase_due import erase_due
 from app.services.installation import Installation
 from app.services.keys import record_uses

@@ -1,4 +1,4 @@
-"""Writes logs as JSON lines on standard error, without any private value.
+"""Writes logs as JSON lines on standard error, without any private value, and counts events for metrics.
 
 A line carries the *constant* text of a message, never its arguments, and of the extra fields only those in
 :data:`PUBLIC_FIELDS`. Of an exception, a line carries the type and the traceback's places in the code, not the message:
@@ -12,11 +12,14 @@ What a request or a job writes names it: :func:`about` adds its id.
 import json
 import logging
 import sys
+import threading
 import traceback
+from collections import Counter
+from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TextIO
+from typing import Generic, TextIO, TypeVar
 
 from app.core import limits, stamps
 
@@ -103,3 +106,24 @@ def configure(level: str, *, stream: TextIO | None = None) -> None:
     root.setLevel(level)
     for name in ("alembic", "uvicorn"):  # at INFO they log readings of the revision, and patterns of arguments
         logging.getLogger(name).setLevel("WARNING")
+
+
+Labels = TypeVar("Labels")
+
+
+class Tally(Generic[Labels]):
+    """Counts that only grow. Labels are public facts: names of routes, states and errors."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[Labels] = Counter()
+        self._lock = threading.Lock()
+
+    def add(self, labels: Labels) -> None:
+        """Counts one event."""
+        with self._lock:
+            self._counts[labels] += 1
+
+    def counts(self) -> Mapping[Labels, int]:
+        """A copy of all counts."""
+        with self._lock:
+            return dict(self._counts)

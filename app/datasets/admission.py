@@ -29,9 +29,9 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
-from app.core import durable, limits
-from app.core.data_keys import DataKey
+from app.core import files, limits
 from app.core.errors import InstallationError, Unavailable
+from app.core.sealed_files import DataKey
 from app.datasets import row_files
 from app.datasets.cells import ROW_ID_BYTES
 
@@ -241,7 +241,7 @@ def opened(home: Path, dataset_id: str, rules: BookRules) -> Iterator[AdmissionB
         FileNotFoundError: the dataset was erased during the upload.
     """
     file = home / row_files.admission_name(dataset_id)
-    durable.make_folder(file.parent)
+    files.make_folder(file.parent)
     file.touch(mode=0o600)
     connection = sqlite3.connect(file, timeout=0, isolation_level=None)
     try:

@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Text, cast, func, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from app.core.data_keys import DataKey, StorageKeys
 from app.core.errors import DatasetDeleted, InvalidRequest, NameTaken, NotFound
+from app.core.sealed_files import DataKey, StorageKeys
 from app.core.stamps import is_reference
 from app.datasets.tables import DatasetRow, EpochRow
 from app.forests.data.schema import Schema

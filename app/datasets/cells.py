@@ -9,7 +9,7 @@ import hmac
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.data_keys import DataKey
+from app.core.sealed_files import DataKey
 from app.privacy.composition import HashPartition, Partitions
 
 ROW_ID_BYTES = 16

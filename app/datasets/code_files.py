@@ -17,8 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from app.core.data_keys import DataKey, SealBroken
-from app.core.sealed_files import Reader, SealedFile
+from app.core.sealed_files import DataKey, Reader, SealBroken, SealedFile
 from app.core.stores import Directory, StoredFile
 from app.datasets import row_files
 from app.forests.data.coded_rows import CodedBlock

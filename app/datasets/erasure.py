@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.core.data_keys import DataKey
-from app.core.sealed_files import SealedFile, Writer
+from app.core.sealed_files import DataKey, SealedFile, Writer
 from app.core.stores import Store
 from app.datasets import row_files, row_layout
 from app.datasets.fingerprints import FINGERPRINT_BYTES

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from app.core import durable
-from app.core.data_keys import DataKey
+from app.core import files
+from app.core.sealed_files import DataKey
 from app.core.stores import Existing, Store, StoredFile
 
 FOLDER = "erasures"
@@ -120,7 +120,7 @@ class ErasureLog:
 
     @cached_property
     def _files(self) -> dict[str, bytes]:
-        names = [file.basename for file in self._store.files(FOLDER) if not file.name.endswith(durable.UNFINISHED)]
+        names = [file.basename for file in self._store.files(FOLDER) if not file.name.endswith(files.UNFINISHED)]
         with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
             contents = pool.map(lambda name: StoredFile(self._store, f"{FOLDER}/{name}").read_bytes(), names)
             return dict(zip(names, contents, strict=True))

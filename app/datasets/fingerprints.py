@@ -29,9 +29,8 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from numpy.typing import NDArray
 
-from app.core.data_keys import SealBroken
 from app.core.errors import InstallationError
-from app.core.sealed_files import SealedFile, Writer
+from app.core.sealed_files import SealBroken, SealedFile, Writer
 from app.core.stores import Store, StoredFile
 
 KEY_BYTES = 32

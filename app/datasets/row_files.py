@@ -16,9 +16,8 @@ from collections.abc import Collection, Iterator
 from datetime import datetime
 from pathlib import Path
 
-from app.core import durable
-from app.core.data_keys import DataKey
-from app.core.sealed_files import SealedFile
+from app.core import files
+from app.core.sealed_files import DataKey, SealedFile
 from app.core.stores import FOLDERS_OF_ROWS, Listed, Store, StoredFile
 
 CODES_FOLDER, PRINTS_FOLDER, ROWS_FOLDER = FOLDERS_OF_ROWS
@@ -155,7 +154,7 @@ def erase_uncommitted(store: Store, dataset_id: str, *, committed: Collection[st
 
 
 def _is_unfinished(file: Listed) -> bool:
-    return file.basename.startswith(".") and file.basename.endswith(durable.UNFINISHED)
+    return file.basename.startswith(".") and file.basename.endswith(files.UNFINISHED)
 
 
 def _folder(dataset_id: str, *, kind: str) -> str:

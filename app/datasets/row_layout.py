@@ -22,9 +22,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.core.data_keys import DataKey, SealBroken
 from app.core.errors import InstallationError
-from app.core.sealed_files import SealedFile, Writer
+from app.core.sealed_files import DataKey, SealBroken, SealedFile, Writer
 from app.core.stores import Store
 from app.datasets import row_files
 from app.datasets.cells import ROW_ID_BYTES

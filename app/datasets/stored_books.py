@@ -18,9 +18,8 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import BinaryIO, cast
 
-from app.core.data_keys import SealBroken
 from app.core.errors import InstallationError
-from app.core.sealed_files import SealedFile
+from app.core.sealed_files import SealBroken, SealedFile
 from app.core.stores import Store, StoredFile
 from app.datasets import row_files
 from app.datasets.admission import TABLES, WRITE, AdmissionBook, BookRules

@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from app.core.data_keys import SealBroken
 from app.core.errors import InstallationError
-from app.core.sealed_files import Reader, SealedFile
+from app.core.sealed_files import Reader, SealBroken, SealedFile
 from app.datasets import code_files, row_layout
 from app.datasets.boxes import Box, integers, numbers
 from app.datasets.cells import ROW_ID_BYTES

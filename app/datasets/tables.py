@@ -6,8 +6,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, LargeBinary, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.base import Base
-from app.db.types import CanonicalJson
+from app.db.base import Base, CanonicalJson
 
 
 class DatasetRow(Base):
@@ -16,7 +15,7 @@ class DatasetRow(Base):
     Attributes:
         visibility: ``private``. Processes of the version before write it, so a later revision drops it.
         living_name: the name until the dataset is deleted, then null, so that its owners may take it up again.
-        wrapped_key: the data key, wrapped by a storage key (:mod:`app.core.data_keys`); null once the dataset is
+        wrapped_key: the data key, wrapped by a storage key (:mod:`app.core.sealed_files`); null once the dataset is
             deleted.
         jobs_ended_at: when no job of the deleted dataset was left in the queue; null before.
     """

@@ -1,12 +1,80 @@
-"""Defines the declarative base of every table and the names of constraints."""
+"""Defines the declarative base of every table, and column types that store values exactly on both databases."""
 
-from datetime import datetime
-from typing import ClassVar
+import json
+from datetime import UTC, datetime
+from typing import Any, ClassVar
 
-from sqlalchemy import MetaData, Text
+import rfc8785
+from sqlalchemy import BigInteger, DateTime, Dialect, Integer, MetaData, Text
 from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from app.db.types import ExactInteger, UtcDateTime
+from app.core import stamps
+
+_INT64 = range(-(2**63), 2**63)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A time in UTC, to the microsecond: ``timestamptz`` on PostgreSQL, sortable RFC 3339 text on SQLite.
+
+    SQLAlchemy's ``DateTime(timezone=True)`` drops the zone on SQLite. A time without a zone is refused.
+    """
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(Text() if dialect.name == "sqlite" else DateTime(timezone=True))
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | str | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("the time has no zone")
+        return stamps.to_text(value) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: datetime | str | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return datetime.fromisoformat(value) if isinstance(value, str) else value.astimezone(UTC)
+
+
+class ExactInteger(TypeDecorator[int]):
+    """A 64-bit integer. Other values are refused, because SQLite would store a float or a text in an integer column."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        # An automatic key needs SQLite's row id, which only a column declared INTEGER can be.
+        return dialect.type_descriptor(Integer() if dialect.name == "sqlite" else BigInteger())
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError("an exact integer column takes integers only")
+        if value not in _INT64:
+            raise OverflowError("the integer does not fit into 64 bits")
+        return value
+
+
+class CanonicalJson(TypeDecorator[Any]):
+    """A JSON value as its RFC 8785 text: equal values have equal bytes, so the column can be hashed.
+
+    The encoding refuses integers beyond 2⁵³ and non-finite numbers. Python's ``None`` is SQL ``NULL``. SQLAlchemy does
+    not notice a change in place: assign a new value.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: object, dialect: Dialect) -> str | None:
+        return None if value is None else rfc8785.dumps(value).decode("utf-8")  # type: ignore[arg-type]  # dumps checks
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        return None if value is None else json.loads(value)
+
 
 NAMING_CONVENTION = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",

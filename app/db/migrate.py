@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 from app.core.errors import InstallationError
 from app.db import revisions
 from app.db.append_only import grant_to_service
-from app.db.engine import ACCESS, database_file, dialect_of, open_engine, parse_url
+from app.db.database import ACCESS, database_file, dialect_of, open_engine, parse_url
 from app.db.locks import WriteLock
 
 _ADVISORY_LOCK = 0x67726F7665  # "grove"

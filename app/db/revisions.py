@@ -10,7 +10,7 @@ from sqlalchemy import inspect, text
 
 import app
 from app.core.errors import InstallationError
-from app.db.unit_of_work import Database
+from app.db.database import Database
 
 
 def current_revision(url: str) -> str | None:

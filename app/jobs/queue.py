@@ -16,8 +16,8 @@ from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import LeaseLost, NotFound
+from app.db.database import insert_rows
 from app.db.locks import lock_rows, sent_together
-from app.db.unit_of_work import insert_rows
 from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobDatasetRow, JobRow
 

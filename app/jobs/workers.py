@@ -7,7 +7,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from app.core import limits
-from app.db.unit_of_work import insert
+from app.db.database import insert
 from app.jobs.tables import WorkerRow
 
 _KEPT: Final = timedelta(days=1)

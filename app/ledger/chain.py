@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.core import stamps
 from app.core.errors import BalanceMismatch
-from app.db.unit_of_work import transaction_time
+from app.db.database import transaction_time
 from app.ledger import repository, state
 from app.ledger.entries import CONTROL_CHAIN, Entry, EntryKind
 from app.ledger.log import Log

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.core import durable
+from app.core import files
 from app.core.errors import InstallationError
 from app.ledger.tables import SignerRow
 
@@ -152,7 +152,7 @@ def _make(file: Path) -> None:
     pem = Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    durable.write(file, pem, existing="keep")  # the first of several processes wins
+    files.write(file, pem, existing="keep")  # the first of several processes wins
 
 
 def pinned(session: Session) -> list[str]:

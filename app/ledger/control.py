@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.db.unit_of_work import insert
+from app.db.database import insert
 from app.ledger import chain, repository
 from app.ledger.entries import CONTROL_CHAIN, EntryKind
 from app.ledger.tables import AccountRow, EntryRow

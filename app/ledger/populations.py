@@ -23,7 +23,7 @@ from sqlalchemy.orm import Session
 
 from app.core import limits, stamps
 from app.core.errors import NameTaken, NotFound, PopulationMismatch
-from app.db.unit_of_work import insert
+from app.db.database import insert
 from app.ledger import chain, control, repository, state
 from app.ledger.admission import MemberTotal, Population
 from app.ledger.chain import NewEntry

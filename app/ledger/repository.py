@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import SQLCoreOperations
 
 from app.core.errors import NotFound
-from app.db.unit_of_work import insert_rows
+from app.db.database import insert_rows
 from app.ledger.entries import OPENING_LOAD_SEQUENCE, Entry, EntryKind
 from app.ledger.tables import AccountRow, EntryRow, ReservationRow
 from app.privacy import accountants

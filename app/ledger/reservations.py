@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 
 from app.core import amounts, stamps
 from app.core.errors import BudgetExceeded, DatasetDeleted, Frozen, NeedsApproval, NotFound, QuotaExceeded
+from app.db.database import insert_rows
 from app.db.locks import lock_rows, sent_together
-from app.db.unit_of_work import insert_rows
 from app.ledger import admission, chain, populations, repository, rules, state
 from app.ledger.admission import Admitted, Budgets, Population, Refused, Request
 from app.ledger.chain import NewEntry

@@ -17,7 +17,7 @@ from typing import Self
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
-from app.db.unit_of_work import transaction_time
+from app.db.database import transaction_time
 from app.ledger import repository
 from app.ledger.admission import Request
 from app.ledger.tables import ReservationRow, RulesRow

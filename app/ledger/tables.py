@@ -9,8 +9,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.base import Base
-from app.db.types import CanonicalJson
+from app.db.base import Base, CanonicalJson
 from app.ledger.entries import FIRST_PREVIOUS_HASH, EntryKind
 
 

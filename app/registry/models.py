@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from app.core.errors import ModelHasAlias, NotFound
 from app.core.stamps import is_reference
-from app.db.unit_of_work import insert
+from app.db.database import insert
 from app.registry import aliases
 from app.registry.tables import DatasetPopulationRow, GuaranteeRow, ModelRow
 

@@ -9,8 +9,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.base import Base
-from app.db.types import CanonicalJson
+from app.db.base import Base, CanonicalJson
 
 
 class ModelRow(Base):

@@ -8,14 +8,13 @@ from typing import BinaryIO, cast
 
 from app.access.cached_authority import CachedAuthority
 from app.access.keys import LastUses
-from app.core.data_keys import StorageKeys
 from app.core.errors import GrovekeeperError, InstallationError
-from app.core.private_files import close_to_others
+from app.core.files import close_to_others
+from app.core.logging import Tally
+from app.core.sealed_files import StorageKeys
 from app.core.settings import Settings
 from app.core.stores import FOLDERS_OF_ROWS, Directory, Store
-from app.core.tally import Tally
-from app.db.engine import database_file, dialect_of, parse_url
-from app.db.unit_of_work import Database
+from app.db.database import Database, database_file, dialect_of, parse_url
 from app.registry.cache import ArtifactCache
 from app.registry.store import FOLDER as ARTIFACTS_FOLDER
 from app.registry.store import ArtifactStore
@@ -122,7 +121,7 @@ def open_heads(settings: Settings) -> Store:
 
 
 def _object_store(settings: Settings, address: str) -> Store:
-    from app.core.object_store import ObjectStore
+    from app.core.stores import ObjectStore
 
     return ObjectStore(address, settings.home / "cache")
 

@@ -11,7 +11,7 @@ from app.access.tables import KeyRow
 from app.core import limits, stamps
 from app.core.errors import InstallationError, InvalidRequest, NotFound
 from app.datasets import catalog
-from app.db.unit_of_work import Database
+from app.db.database import Database
 from app.ledger import control
 from app.ledger.entries import EntryKind
 from app.services.authorization import acting

@@ -1,10 +1,10 @@
 """Confirms that an installation has the storage keys of its database, makes the first one, and changes to another."""
 
-from app.core import durable
-from app.core.data_keys import StorageKeys
+from app.core import files
+from app.core.sealed_files import StorageKeys
 from app.core.settings import Settings
 from app.datasets import catalog
-from app.db.unit_of_work import Database
+from app.db.database import Database
 from app.ledger import control
 from app.ledger.entries import EntryKind
 from app.services.installation import Installation, read_storage_keys, storage_key_file
@@ -24,7 +24,7 @@ def confirm_storage_keys(installation: Installation) -> None:
         wrapped = catalog.wrapped_keys(session)
     settings, file = installation.settings, storage_key_file(installation.settings)
     if settings.storage_key is None and settings.store is None and not wrapped and not file.exists():
-        durable.write(file, StorageKeys.new_text().encode(), existing="keep")
+        files.write(file, StorageKeys.new_text().encode(), existing="keep")
     installation.storage_keys.require(wrapped)
 
 

@@ -22,8 +22,8 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from app.core.dask_cluster import CONFIG, DaskCluster
 from app.core.logging import configure
-from app.core.memory import forbid_core_dumps, return_large_blocks
-from app.core.object_store import ObjectStore
+from app.core.processes import forbid_core_dumps, return_large_blocks
+from app.core.stores import ObjectStore
 from app.services.training import shard_tasks
 
 _LOOK_S = 0.5

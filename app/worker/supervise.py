@@ -14,7 +14,7 @@ from typing import Final
 
 from app.core import limits
 from app.core.errors import Unavailable
-from app.core.stop_signals import Stop
+from app.core.processes import Stop
 from app.jobs.queue import Claim
 from app.jobs.states import PREPARING, EndReason
 from app.services.execution import lease

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from alembic import op
 
 from app.core import stamps
-from app.db.types import UtcDateTime
+from app.db.base import UtcDateTime
 
 revision = "0005"
 down_revision = "0004"

@@ -19,7 +19,7 @@ import pytest
 from app.api.main import create_app
 from app.core import limits
 from app.core.settings import Settings
-from app.db.unit_of_work import Database
+from app.db.database import Database
 from app.services.execution import run_job
 from app.services.execution.perform import perform
 from app.services.installation import Installation

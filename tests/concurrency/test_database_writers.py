@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import text
 
 from app.core.errors import Unavailable
+from app.db.database import Database
 from app.db.locks import WriteLock
-from app.db.unit_of_work import Database
 from tests.support.counter import count_up
 
 _ROOT = Path(__file__).parents[2]

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect, text
 
-from app.core.data_keys import StorageKeys
 from app.core.errors import BudgetExceeded, DatasetDeleted, InstallationError, InvalidRequest, Unauthenticated
+from app.core.sealed_files import StorageKeys
 from app.core.settings import Settings
 from app.datasets import catalog, row_files
 from app.db import migrate
-from app.db.unit_of_work import Database
+from app.db.database import Database
 from app.ledger import control, statements
 from app.ledger.checkpoints import Signer
 from app.ledger.entries import EntryKind

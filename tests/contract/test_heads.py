@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import BalanceMismatch, InstallationError, LedgerRewound
+from app.core.processes import Stop
 from app.core.settings import Settings
-from app.core.stop_signals import Stop
 from app.jobs import queue
 from app.ledger import checkpoints, control, state
 from app.ledger.checkpoints import Checkpoint, Signer

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import LeaseLost
-from app.core.stop_signals import Stop
+from app.core.processes import Stop
 from app.core.stores import StoreUnreachable
 from app.jobs.states import EndReason, JobState
 from app.registry.store import ArtifactStore

@@ -10,7 +10,7 @@ import pytest
 
 from app.core import stamps
 from app.core.errors import LeaseLost, NotFound, Unavailable
-from app.core.stop_signals import Stop
+from app.core.processes import Stop
 from app.datasets import private_rows
 from app.forests import predict as forests
 from app.jobs import queue

@@ -11,8 +11,8 @@ import obstore
 import pytest
 from obstore.exceptions import GenericError
 
-from app.core.data_keys import StorageKeys
 from app.core.errors import InstallationError, LedgerRewound, Unavailable
+from app.core.sealed_files import StorageKeys
 from app.core.settings import Settings
 from app.datasets import row_files
 from app.jobs.states import EndReason, JobState

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import make_url, text
 
 from app.core.errors import Unavailable
-from app.db.unit_of_work import Database
+from app.db.database import Database
 from tests.support.tls_proxy import Certificates, make_certificates, tls_proxy
 
 

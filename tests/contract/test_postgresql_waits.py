@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from app.core import limits
 from app.core.errors import Unavailable
-from app.db.unit_of_work import Database
+from app.db.database import Database
 from tests.support.postgres import fresh_database
 
 

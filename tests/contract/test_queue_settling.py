@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from app.core.errors import DatasetDeleted, JobFinished, LeaseLost, Unavailable
-from app.db.unit_of_work import Database
+from app.db.database import Database
 from app.jobs import queue
 from app.ledger import service as ledger
 from app.registry import models

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from app.core import limits
-from app.core.child_processes import scrubbed_environment
 from app.core.errors import LeaseLost, Unavailable
-from app.core.stop_signals import Stop
+from app.core.processes import Stop, scrubbed_environment
 from app.services.execution import lease, run_job
 from app.services.execution.run_job import JobFailed
 from app.services.jobs import show_jobs

@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import select
 
 from app.core import stamps
-from app.core.stop_signals import Stop
+from app.core.processes import Stop
 from app.jobs.queue import Claim
 from app.ledger.tables import EntryRow
 from app.services.execution import lease

@@ -13,8 +13,8 @@ from sqlalchemy.exc import IntegrityError
 from app.core.errors import Unavailable
 from app.datasets.tables import DatasetRow
 from app.db import migrate
+from app.db.database import Database
 from app.db.locks import lock_names, lock_rows, number_of, sent_together
-from app.db.unit_of_work import Database
 from app.ledger.tables import AccountRow
 from tests.support.crash_scene import opened
 from tests.support.postgres import fresh_database

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from app.access.tables import AnswerRow
 from app.cli.main import app as grovekeeper
-from app.core.data_keys import StorageKeys
 from app.core.errors import DatasetDeleted, InstallationError
+from app.core.sealed_files import StorageKeys
 from app.datasets import catalog, private_rows, row_files
 from app.datasets.tables import DatasetRow
-from app.db.engine import database_file, parse_url
+from app.db.database import database_file, parse_url
 from app.forests.data.schema import Schema
 from app.jobs.states import EndReason, JobState
 from app.ledger import control, statements

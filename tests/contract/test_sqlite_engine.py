@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from app.core.errors import InstallationError
-from app.db.unit_of_work import Database
+from app.db.database import Database
 
 _PRAGMAS = {
     "journal_mode": "wal",

@@ -11,9 +11,8 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, StatementError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from app.core.errors import Unavailable
-from app.db.base import NAMING_CONVENTION
-from app.db.types import CanonicalJson, ExactInteger, UtcDateTime
-from app.db.unit_of_work import Database
+from app.db.base import NAMING_CONVENTION, CanonicalJson, ExactInteger, UtcDateTime
+from app.db.database import Database
 
 
 class _Base(DeclarativeBase):

@@ -13,8 +13,7 @@ import pytest
 
 from app.core.errors import InstallationError
 from app.core.settings import Settings
-from app.db import row_copies
-from app.services.backup import make_backup, manifest, restore_backup
+from app.services.backup import make_backup, manifest, restore_backup, row_copies
 from app.services.backup.restore_backup import _Restore
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads

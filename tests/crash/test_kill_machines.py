@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.data_keys import StorageKeys
+from app.core.sealed_files import StorageKeys
 from app.core.settings import Settings
 from app.ledger.checkpoints import Signer
 from app.registry import models

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 from sqlalchemy import select
 
-from app.db.unit_of_work import Database
+from app.db.database import Database
 from app.jobs.states import UNFINISHED, JobState
 from app.jobs.tables import JobRow
 from app.registry.tables import ModelRow

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import select
 
 from app.api.capacity import THREADS
-from app.db.unit_of_work import Database
+from app.db.database import Database
 from app.jobs.tables import JobRow
 from tests.faults import load
 from tests.faults.deployment import Deployment, Fork, embedded, replicated

@@ -9,9 +9,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from app.core.data_keys import DataKey, SealBroken
 from app.core.errors import GrovekeeperError
-from app.core.sealed_files import Reader, Writer
+from app.core.sealed_files import DataKey, Reader, SealBroken, Writer
 from tests.support.uploads import GOOD_ROW, HEADER, Ingestion
 
 _PLAIN, _PACKED = b"p", b"z"

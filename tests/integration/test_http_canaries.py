@@ -25,8 +25,8 @@ import pyarrow as pa
 import pytest
 from safetensors.numpy import load
 
-from app.core import durable, limits
-from app.core.data_keys import StorageKeys
+from app.core import files, limits
+from app.core.sealed_files import StorageKeys
 from app.datasets import catalog, row_files
 from app.forests.catalogue import BY_SLUG
 from app.forests.contract.algorithm import TwoDatasetAlgorithm
@@ -83,7 +83,7 @@ def _uploads(walk: Walk, dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as limited:
         limited.setattr(limits, "MAX_UPLOAD_BODY_BYTES", 500)
         walk.upload(dataset, "too many bytes", walk.rows("large").encode(), 413)
-    steps: list[tuple[Any, str]] = [(tempfile, "TemporaryFile"), (durable, "new_file")]
+    steps: list[tuple[Any, str]] = [(tempfile, "TemporaryFile"), (files, "new_file")]
     for step in steps:
         with monkeypatch.context() as filled:
             filled.setattr(*step, _full)

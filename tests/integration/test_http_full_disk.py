@@ -10,13 +10,13 @@ from typing import Any, NoReturn
 import pytest
 
 from app.cli import serve
-from app.core import durable, limits
+from app.core import files, limits
 from tests.support.server import CSV, Server, csv_rows
 
 _Usage = namedtuple("_Usage", "total used free")
 
 
-_RECEIVED, _STORED = (tempfile, "TemporaryFile"), (durable, "new_file")
+_RECEIVED, _STORED = (tempfile, "TemporaryFile"), (files, "new_file")
 
 
 @pytest.mark.parametrize(

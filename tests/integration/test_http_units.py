@@ -10,7 +10,7 @@ import pytest
 
 from app.api.capacity import THREADS
 from app.core import limits
-from app.core.data_keys import DataKey
+from app.core.sealed_files import DataKey
 from app.datasets import admission
 from app.datasets.admission import BookRules
 from app.verifier.dataset_replay import verify

@@ -15,7 +15,7 @@ import pytest
 
 from app.cli import own_process
 from app.cli.prepare import register_configured_admin
-from app.core.data_keys import StorageKeys
+from app.core.sealed_files import StorageKeys
 from app.core.settings import Settings
 from app.ledger.checkpoints import Signer
 from grovekeeper_client.client import Client

@@ -11,7 +11,7 @@ from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from app.db import migrate, revisions
-from app.db.unit_of_work import Database
+from app.db.database import Database
 from tests.support.postgres import driver_url, execute, fresh_database
 
 _INSERT = (

@@ -18,8 +18,7 @@ from app.core.errors import InstallationError
 from app.db import migrate, revisions
 from app.db.append_only import append_only_tables, create_append_only_triggers
 from app.db.base import Base
-from app.db.engine import parse_url
-from app.db.unit_of_work import Database
+from app.db.database import Database, parse_url
 from tests.migration.conftest import NextRevision
 from tests.support import snapshot
 

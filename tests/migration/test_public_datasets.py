@@ -9,7 +9,7 @@ from sqlalchemy import Connection, create_engine, text
 
 from app.core.errors import InstallationError
 from app.db import migrate, revisions
-from app.db.engine import parse_url
+from app.db.database import parse_url
 from tests.support import snapshot
 
 BEFORE = "0028"

@@ -17,13 +17,13 @@ from app.datasets.tables import DatasetRow
 from app.db import migrate, revisions
 from app.db.append_only import append_only_tables
 from app.db.base import Base
-from app.db.row_copies import copy_rows, file_transaction
-from app.db.unit_of_work import Database
+from app.db.database import Database
 from app.ledger import control, log, statements
 from app.ledger import service as ledger
 from app.ledger.entries import EntryKind
 from app.ledger.log import Log
 from app.ledger.tables import BlockRow, BoxRow, MemberRow, PopulationRow, ReservationRow
+from app.services.backup.row_copies import copy_rows, file_transaction
 from app.verifier import control_export, dataset_replay
 from app.verifier.merkle_tree import GrowingTree
 from tests.support import snapshot

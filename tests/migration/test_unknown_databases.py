@@ -5,7 +5,7 @@ from sqlalchemy import create_engine, inspect, text
 
 from app.core.errors import InstallationError
 from app.db import migrate, revisions
-from app.db.engine import parse_url
+from app.db.database import parse_url
 
 
 def _changed(url: str, *statements: str) -> None:

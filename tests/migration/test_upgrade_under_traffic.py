@@ -11,7 +11,7 @@ from sqlalchemy import text
 from app.api.readiness import confirm_upgraded
 from app.core.errors import Unavailable
 from app.db import migrate, revisions
-from app.db.unit_of_work import Database
+from app.db.database import Database
 from app.services.ledger.heads import Heads, HeadWriter
 from tests.migration.conftest import NextRevision
 from tests.support.crash_scene import Scene, opened

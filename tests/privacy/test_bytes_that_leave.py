@@ -23,8 +23,8 @@ from app.access import keys
 from app.access.roles import Role
 from app.api.main import create_app
 from app.core import stamps
-from app.core.child_processes import scrubbed_environment
-from app.core.data_keys import StorageKeys
+from app.core.processes import scrubbed_environment
+from app.core.sealed_files import StorageKeys
 from app.core.stores import Directory
 from app.datasets import catalog, private_rows, row_files
 from app.forests.data.schema import Schema

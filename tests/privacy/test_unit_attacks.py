@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.data_keys import DataKey
+from app.core.sealed_files import DataKey
 from app.datasets import admission
 from app.datasets.admission import BookRules
 from app.services.installation import Installation

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.data_keys import DataKey
+from app.core.sealed_files import DataKey
 from app.datasets import admission
 from app.datasets.admission import BookRules
 

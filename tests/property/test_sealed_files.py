@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.data_keys import DataKey, SealBroken
-from app.core.sealed_files import CHUNK_BYTES, HEADER_BYTES, TAG_BYTES, Reader, Writer
+from app.core.sealed_files import CHUNK_BYTES, HEADER_BYTES, TAG_BYTES, DataKey, Reader, SealBroken, Writer
 
 _STRIDE = CHUNK_BYTES + TAG_BYTES
 _KEY = DataKey(bytes(32))

@@ -14,7 +14,7 @@ from app.api.main import create_app
 from app.core import stamps
 from app.datasets import erasure
 from app.db.base import Base
-from app.db.unit_of_work import Database
+from app.db.database import Database
 from app.jobs.tables import JobRow
 from app.registry.tables import EvaluationRow, ModelRow, ProfileRow
 from tests.support.estate import Estate, name_model, upload_of, waiting_job, with_unit

@@ -10,7 +10,7 @@ import time
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.db.unit_of_work import Database
+from app.db.database import Database
 
 
 def count_up(database: Database, times: int) -> None:

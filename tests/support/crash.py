@@ -204,12 +204,12 @@ def _kill_worker_at(point: str) -> None:
 def _store_places(kill: Callable[..., None]) -> dict[str, Callable[[], None]]:
     import obstore
 
-    from app.core import object_store
+    from app.core import stores
     from app.registry.store import ArtifactStore
     from app.worker import main
 
     places: dict[str, Callable[[], None]] = {
-        "rows-half-copied": lambda: before(main, "run_job", lambda: after(object_store._RemoteReader, "read", kill)),
+        "rows-half-copied": lambda: before(main, "run_job", lambda: after(stores._RemoteReader, "read", kill)),
         "artifact-put": lambda: before(ArtifactStore, "put", lambda: after(obstore, "put", kill)),
     }
     assert tuple(places) == STORE_POINTS
@@ -429,7 +429,7 @@ def visible_kinds(database_url: str, job_id: str) -> str:
     if database_url.startswith("sqlite"):
         command = [sys.executable, "-ISc", _PRINT_KINDS, database_url.removeprefix("sqlite:///"), job_id]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    from app.db.unit_of_work import Database
+    from app.db.database import Database
     from app.ledger.tables import EntryRow
 
     database = Database.open(database_url, pool_size=1)

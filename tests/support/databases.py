@@ -15,8 +15,8 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
 
-from app.db import engine, migrate
-from app.db.unit_of_work import Database
+from app.db import migrate
+from app.db.database import Database
 from tests.support.postgres import fresh_database, running_server
 
 _N_STATEMENTS = 5_000
@@ -37,7 +37,7 @@ def _shared_statements() -> Iterator[None]:
         return opened
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(engine, "create_engine", created)
+        patched.setattr("app.db.database.create_engine", created)
         for dialect in (PGDialect_psycopg, SQLiteDialect_pysqlite):
             patched.setattr(dialect, "__eq__", lambda one, other: type(one) is type(other))
             patched.setattr(dialect, "__hash__", lambda one: hash(type(one)))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from app.core.child_processes import scrubbed_environment
+from app.core.processes import scrubbed_environment
 from app.services.jobs.task import JobTask
 from app.worker import supervise
 

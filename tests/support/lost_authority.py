@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from app.access import keys
 from app.access.tables import GrantRow
 from app.core import stamps
-from app.db.unit_of_work import Database
+from app.db.database import Database
 
 Loss = Literal["key", "roles", "grants"]
 

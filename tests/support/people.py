@@ -8,8 +8,7 @@ from typing import Any
 
 from app.access.idempotency import IdempotentRequest
 from app.access.roles import Principal
-from app.core.data_keys import DataKey
-from app.core.sealed_files import SealedFile
+from app.core.sealed_files import DataKey, SealedFile
 from app.datasets import admission, catalog, row_files
 from app.datasets.body_forms import BodyForm
 from app.datasets.cells import digest_key

@@ -28,7 +28,7 @@ from app.cli.serve import ApiThread, bound, worker_secrets
 from app.core.logging import JsonFormatter
 from app.core.settings import Settings
 from app.db.base import Base
-from app.db.unit_of_work import Database
+from app.db.database import Database
 from app.jobs.states import UNFINISHED
 from app.jobs.tables import JobRow
 from app.services.keys import create_admin

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, LargeBinary, MetaData, Table, create_engine, 
 
 from app.core import stamps
 from app.db import migrate
-from app.db.engine import parse_url
+from app.db.database import parse_url
 from app.db.revisions import head_revision
 from app.jobs import workers
 from tests.support.server import Server, new_idempotency_key, running_server, training, worker

@@ -7,8 +7,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.core.data_keys import DataKey
-from app.core.sealed_files import SealedFile
+from app.core.sealed_files import DataKey, SealedFile
 from app.core.stores import Directory
 from app.datasets import private_rows, row_files
 from app.datasets.body_forms import BodyForm

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import BinaryIO, cast
 
 from app.core import limits
-from app.core.memory import forbid_core_dumps
-from app.core.seekable_reader import SeekableReader
+from app.core.files import SeekableReader
+from app.core.processes import forbid_core_dumps
 from app.datasets.body_forms import BodyForm
 from app.datasets.columnar.batches import Piece
 from app.datasets.columnar.decode import Refused, decode

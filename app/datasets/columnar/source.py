@@ -13,8 +13,8 @@ from collections.abc import Collection
 from typing import BinaryIO, Self
 
 from app.core import limits
-from app.core.child_processes import scrubbed_environment
 from app.core.errors import ColumnProblem, GrovekeeperError, RowsInvalid, TooLarge
+from app.core.processes import scrubbed_environment
 from app.datasets.body_forms import BodyForm
 from app.datasets.columnar.frames import HEAD, MAX_FRAME_BYTES, RANGE, READ, TEXT, VERDICT, Problem
 

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from app.core import durable, stamps
+from app.core import files, stamps
 from app.core.errors import InstallationError, Unavailable
 from app.core.stores import Directory, StoredFile
 from app.datasets import admission, catalog, fingerprints, row_files
-from app.db import migrate, revisions, row_copies
+from app.db import migrate, revisions
 from app.registry import models, store
-from app.services.backup import manifest
+from app.services.backup import manifest, row_copies
 from app.services.backup.manifest import DATABASE, FileFacts, Manifest
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
@@ -49,14 +49,14 @@ def make_backup(installation: Installation, destination: Path) -> Manifest:
         raise InstallationError(f"{destination.parent} is not a folder; make it first")
     heads = Heads(installation)
     heads.confirm()
-    part = destination.with_name(f".{destination.name}.{secrets.token_hex(8)}{durable.UNFINISHED}")
+    part = destination.with_name(f".{destination.name}.{secrets.token_hex(8)}{files.UNFINISHED}")
     try:
         part.mkdir(mode=0o700)
         made = _Backup(installation, part).run()
         heads.publish()  # so that every account of the backup has a head that reaches it
         made.write(part, heads.signer)
         part.rename(destination)
-        durable.sync_folder(destination.parent)
+        files.sync_folder(destination.parent)
     except OSError as error:
         raise InstallationError(f"the backup cannot be written: {error.strerror}") from error
     finally:
@@ -123,13 +123,13 @@ class _Backup:
         file = self._folder / name
         file.unlink(missing_ok=True)
         try:
-            durable.make_folder(file.parent)
+            files.make_folder(file.parent)
             admission.copy_book(self._installation.home, dataset_id, file)
         except FileNotFoundError:
             raise _FileGone from None
         file.chmod(0o600)
         _sync(file)
-        durable.sync_folder(file.parent)
+        files.sync_folder(file.parent)
         self._files[name] = manifest.facts_of(file)
         return name
 

@@ -4,7 +4,8 @@
 
     manifest.json     revision of the database, and the size and SHA-256 of every other file
     manifest.note     the SHA-256 of manifest.json, signed by the installation (C2SP signed-note)
-    database.sqlite3  a SQLite database with all rows of the database, whatever its kind (app/db/row_copies.py)
+    database.sqlite3  a SQLite database with all rows of the database, whatever its kind
+                      (app/services/backup/row_copies.py)
     home/...          files of the home under their names: rows, fingerprints, admission books, artifacts
 
 A backup has no head of an account, no signing key and no storage key.
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from app.core import durable
+from app.core import files
 from app.core.errors import InstallationError
 from app.core.stores import StoredFile
 from app.ledger import checkpoints
@@ -75,8 +76,8 @@ class Manifest:
             "files": {name: vars(facts) for name, facts in sorted(self.files.items())},
         }
         text = json.dumps(value, indent=1).encode("utf-8")
-        durable.write(folder / _MANIFEST, text)
-        durable.write(folder / _NOTE, signer.sign_text(_statement(text)).encode("utf-8"))
+        files.write(folder / _MANIFEST, text)
+        files.write(folder / _NOTE, signer.sign_text(_statement(text)).encode("utf-8"))
 
     @classmethod
     def read(cls, folder: Path, signer: Signer) -> "Manifest":

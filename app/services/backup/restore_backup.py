@@ -13,20 +13,20 @@ from pathlib import Path, PurePosixPath
 from sqlalchemy import Connection, inspect
 from sqlalchemy.orm import Session
 
-from app.core import durable
-from app.core.data_keys import SealBroken
+from app.core import files
 from app.core.errors import GrovekeeperError, InstallationError
+from app.core.sealed_files import SealBroken
 from app.core.settings import Settings
 from app.core.stores import Directory, StoredFile
 from app.datasets import admission, catalog, erasure, fingerprints, row_files
 from app.datasets.erasure_log import ErasureLog
-from app.db import migrate, row_copies
-from app.db.unit_of_work import transaction_time
+from app.db import migrate
+from app.db.database import transaction_time
 from app.ledger import chain, checkpoints, control, repository
 from app.ledger.checkpoints import Signer
 from app.ledger.heads import HeadFolder
 from app.registry import store
-from app.services.backup import lost_history, manifest
+from app.services.backup import lost_history, manifest, row_copies
 from app.services.backup.lost_history import EntriesMissing, Loss
 from app.services.backup.manifest import DATABASE, HOME, BackupDamaged, Manifest
 from app.services.datasets.delete_dataset import mark_deleted
@@ -76,7 +76,7 @@ def restore_backup(settings: Settings, source: Path, *, accept_loss: bool) -> Re
     restore = _Restore(settings, source, listed, signer, accept_loss=accept_loss)
     if not is_marked:
         restore.require_unused()
-    durable.write(mark, listed.made_at.encode())
+    files.write(mark, listed.made_at.encode())
     try:
         with _transaction(settings) as connection:
             restored = restore.run(connection)
@@ -92,7 +92,7 @@ def restore_backup(settings: Settings, source: Path, *, accept_loss: bool) -> Re
     with _transaction(settings) as connection:
         restore.set_heads_aside(connection)
     mark.unlink()
-    durable.sync_folder(settings.home)
+    files.sync_folder(settings.home)
     return restored
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from app.core.data_keys import DataKey
+from app.core.sealed_files import DataKey
 from app.core.stores import Directory
 from app.datasets import admission, catalog, stored_books
 from app.datasets.admission import AdmissionBook, BookRules

@@ -11,8 +11,8 @@ from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest, once
 from app.access.roles import Principal, Role
 from app.core import amounts, stamps
-from app.core.data_keys import DataKey, StorageKeys
 from app.core.errors import FieldProblem, InvalidRequest
+from app.core.sealed_files import DataKey, StorageKeys
 from app.datasets import catalog
 from app.datasets.tables import DatasetRow
 from app.forests.data.schema import Schema, column_name_problem

@@ -7,8 +7,8 @@ from sqlalchemy.orm import Session
 
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core import stamps
-from app.core.data_keys import DataKey
 from app.core.errors import Unavailable
+from app.core.sealed_files import DataKey
 from app.datasets import catalog
 from app.datasets.erasure_log import upload_record
 from app.datasets.tables import EpochRow

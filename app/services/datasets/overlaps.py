@@ -8,9 +8,8 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.roles import MANAGE_DATASET, Principal, Role
 from app.core import stamps
-from app.core.data_keys import StorageKeys
 from app.core.errors import RoleMissing, Unavailable
-from app.core.sealed_files import SealedFile
+from app.core.sealed_files import SealedFile, StorageKeys
 from app.datasets import catalog, row_files
 from app.datasets.tables import EpochRow
 from app.services.authorization import authorized_dataset

@@ -13,8 +13,8 @@ from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.access.roles import MANAGE_DATASET, Principal, Role
 from app.core import limits, stamps
-from app.core.data_keys import DataKey
 from app.core.errors import CellsUnread, TooLarge, Unavailable, UnreadColumn, UploadRepeated
+from app.core.sealed_files import DataKey
 from app.datasets import catalog, row_files
 from app.datasets.admission import AdmissionBook
 from app.datasets.body_forms import BodyForm

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from app.core import durable
+from app.core import files
 from app.core.dask_cluster import DaskCluster
-from app.core.data_keys import SealBroken
 from app.core.errors import Unavailable
-from app.core.sealed_files import SealedFile
+from app.core.sealed_files import SealBroken, SealedFile
 from app.core.stores import Directory
 from app.datasets import catalog, row_files
 from app.forests import catalogue
@@ -38,7 +37,7 @@ def lay_out_inputs(installation: Installation, claim: Claim, digests: Sequence[s
         with lease.extended(installation, claim, trees_done=0):
             for digest in digests:
                 path = input_path(folder, digest)
-                durable.make_folder(path.parent)
+                files.make_folder(path.parent)
                 path.touch(mode=0o600)
                 path.write_bytes(installation.store.get(digest))
                 lease.heartbeat(installation, claim, trees_done=0)  # also notices a cancellation

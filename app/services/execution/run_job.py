@@ -16,8 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.roles import TRAIN
-from app.core import durable
-from app.core.data_keys import SealBroken
+from app.core import files
 from app.core.errors import (
     DatasetDeleted,
     Frozen,
@@ -28,7 +27,8 @@ from app.core.errors import (
     Unauthenticated,
     Unavailable,
 )
-from app.core.stop_signals import Stop
+from app.core.processes import Stop
+from app.core.sealed_files import SealBroken
 from app.core.stores import StoreUnreachable
 from app.datasets import catalog
 from app.datasets.tables import DatasetRow
@@ -307,7 +307,7 @@ def _run_and_settle(
     stop: Stop,
 ) -> None:
     try:
-        durable.make_folder(task.folder)
+        files.make_folder(task.folder)
         run(lease.while_leased(installation, claim, partial(located, installation, task), stopping=stop.now))
         output = _kept(installation, claim, task, stop=stop)
     except Stopped:

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.core import durable
+from app.core import files
 from app.core.dask_cluster import DaskCluster
-from app.core.data_keys import DataKey
-from app.core.sealed_files import SealedFile
+from app.core.sealed_files import DataKey, SealedFile
 from app.privacy.composition import Scope
 
 OUTPUT = {"train": "artifact.safetensors", "profile": "profile.json", "evaluation": "evaluation.json"}
@@ -88,7 +87,7 @@ class JobTask:
 
     def write_output(self, data: bytes) -> None:
         """Writes the child's release durably: completely or not at all."""
-        durable.write(self.output_path, data)
+        files.write(self.output_path, data)
 
     def input_path(self, digest: str) -> Path:
         """The path of an artifact that the job reads, copied before the charge."""

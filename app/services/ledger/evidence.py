@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 
 from app.access.roles import SEE_LEDGER, Principal, Role
 from app.core import limits
-from app.core.child_processes import scrubbed_environment
 from app.core.errors import InvalidRequest
+from app.core.processes import scrubbed_environment
 from app.ledger import checkpoints, control, statements
 from app.ledger.checkpoints import Checkpoint, Signer
 from app.ledger.log import Log

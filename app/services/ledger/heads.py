@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.core import stamps
 from app.core.errors import InstallationError, LedgerRewound
 from app.db import revisions
-from app.db.unit_of_work import transaction_time
+from app.db.database import transaction_time
 from app.ledger import checkpoints, control, repository
 from app.ledger.checkpoints import Checkpoint, Signer
 from app.ledger.heads import HeadFolder, has_any

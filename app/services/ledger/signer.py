@@ -7,7 +7,7 @@ from sqlalchemy.exc import IntegrityError
 
 from app.core.errors import InstallationError
 from app.core.settings import Settings
-from app.db.unit_of_work import Database
+from app.db.database import Database
 from app.ledger import checkpoints, control
 from app.ledger.checkpoints import Signer
 from app.ledger.entries import EntryKind

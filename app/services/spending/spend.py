@@ -26,9 +26,8 @@ from app.core import limits, stamps
 from app.core.errors import DatasetDeleted, GrovekeeperError, NoRowsYet, TooManyRequests
 from app.datasets import catalog
 from app.datasets.tables import DatasetRow
-from app.db.engine import DialectName
+from app.db.database import DialectName, time_column, transaction_time
 from app.db.locks import lock_names, lock_rows
-from app.db.unit_of_work import time_column, transaction_time
 from app.jobs import approvals, queue
 from app.jobs.states import UNFINISHED, JobState
 from app.jobs.tables import JobPart, JobRow, part_fields

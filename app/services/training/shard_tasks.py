@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
-from app.core.data_keys import DataKey
-from app.core.sealed_files import SealedFile
+from app.core.sealed_files import DataKey, SealedFile
 from app.core.stores import Store, StoredFile
 from app.datasets import private_rows
 from app.datasets.row_layout import RowGroups

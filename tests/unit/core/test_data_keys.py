@@ -1,7 +1,7 @@
 import pytest
 
-from app.core.data_keys import DataKey, SealBroken, StorageKeys
 from app.core.errors import InstallationError
+from app.core.sealed_files import DataKey, SealBroken, StorageKeys
 
 KEY = DataKey(bytes(range(32)))
 

@@ -6,8 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from app.core.data_keys import DataKey, SealBroken
-from app.core.sealed_files import CHUNK_BYTES, HEADER_BYTES, Reader, SealedFile, Spool, Writer
+from app.core.sealed_files import CHUNK_BYTES, HEADER_BYTES, DataKey, Reader, SealBroken, SealedFile, Spool, Writer
 from tests.support.uploads import path_of
 
 KEY = DataKey(bytes(32))

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from app.core import limits
-from app.core.data_keys import DataKey
 from app.core.errors import InstallationError, Unavailable
+from app.core.sealed_files import DataKey
 from app.core.stores import Directory
 from app.datasets import admission, row_files
 from app.datasets.admission import BookRules

@@ -5,9 +5,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.core.data_keys import DataKey
 from app.core.errors import InstallationError
-from app.core.sealed_files import SealedFile
+from app.core.sealed_files import DataKey, SealedFile
 from app.core.stores import Directory
 from app.datasets import private_rows, row_files, row_layout
 from app.forests.data.schema import Feature, Schema

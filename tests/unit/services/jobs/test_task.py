@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.core.dask_cluster import DaskCluster
-from app.core.data_keys import DataKey
+from app.core.sealed_files import DataKey
 from app.services.jobs.task import JobTask, PartRows
 
 PART = PartRows(

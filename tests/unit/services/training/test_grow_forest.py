@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.core.data_keys import DataKey
+from app.core.sealed_files import DataKey
 from app.datasets import private_rows
 from app.forests import catalogue, planning
 from app.forests.data.schema import Schema

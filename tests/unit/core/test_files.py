@@ -1,11 +1,15 @@
-"""Tests durable files: complete or absent, private to their owner, synced before they get their name."""
+"""Tests durable files (complete or absent, private, synced before they get a name), and files closed to other accounts."""
 
+import logging
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
-from app.core import durable
+from app.core import files
+from app.core.errors import InstallationError
+from app.core.files import close_to_others
 
 
 def names_in(folder):
@@ -16,7 +20,7 @@ def test_a_file_appears_complete_and_private(tmp_path):
     file = tmp_path / "rows"
     before = os.umask(0)
     try:
-        with durable.new_file(file, existing="replace") as stream:
+        with files.new_file(file, existing="replace") as stream:
             stream.write(b"half")
             stream.flush()
             assert not file.exists()
@@ -30,7 +34,7 @@ def test_a_file_appears_complete_and_private(tmp_path):
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_a_failed_write_leaves_no_file(tmp_path, error):
-    with pytest.raises(error), durable.new_file(tmp_path / "rows", existing="replace") as stream:
+    with pytest.raises(error), files.new_file(tmp_path / "rows", existing="replace") as stream:
         stream.write(b"half")
         raise error
     assert names_in(tmp_path) == []
@@ -40,7 +44,7 @@ def test_a_replaced_file_takes_the_new_content_and_the_new_mode(tmp_path):
     file = tmp_path / "admin.key"
     file.write_bytes(b"old")
     file.chmod(0o644)
-    durable.write(file, b"new")
+    files.write(file, b"new")
     assert file.read_bytes() == b"new"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert names_in(tmp_path) == ["admin.key"]
@@ -48,14 +52,14 @@ def test_a_replaced_file_takes_the_new_content_and_the_new_mode(tmp_path):
 
 def test_the_first_of_several_writers_wins(tmp_path):
     for content in (b"first", b"second"):
-        durable.write(tmp_path / "signing.key", content, existing="keep")
+        files.write(tmp_path / "signing.key", content, existing="keep")
     assert (tmp_path / "signing.key").read_bytes() == b"first"
     assert names_in(tmp_path) == ["signing.key"]
 
 
 def test_a_file_that_must_be_new_is_refused_before_the_block_runs(tmp_path):
-    durable.write(tmp_path / "rows", b"first")
-    with pytest.raises(FileExistsError) as caught, durable.new_file(tmp_path / "rows", existing="refuse"):
+    files.write(tmp_path / "rows", b"first")
+    with pytest.raises(FileExistsError) as caught, files.new_file(tmp_path / "rows", existing="refuse"):
         pytest.fail("an existing file was opened")
     assert str(tmp_path) not in str(caught.value)
     assert (tmp_path / "rows").read_bytes() == b"first"
@@ -70,16 +74,46 @@ def test_the_content_is_synced_before_the_name_exists_and_the_folder_after(tmp_p
         kind = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
         synced.append((kind, (tmp_path / "rows").exists()))
 
-    monkeypatch.setattr(durable.os, "fsync", sync)
-    durable.write(tmp_path / "rows", b"content", existing=existing)
+    monkeypatch.setattr(files.os, "fsync", sync)
+    files.write(tmp_path / "rows", b"content", existing=existing)
     assert synced == [("file", False), ("folder", True)]
 
 
 def test_new_folders_are_private_and_each_is_synced_in_its_parent(tmp_path, monkeypatch):
     synced = []
-    monkeypatch.setattr(durable, "sync_folder", synced.append)
-    durable.make_folder(tmp_path / "rows" / "ds_a")
+    monkeypatch.setattr(files, "sync_folder", synced.append)
+    files.make_folder(tmp_path / "rows" / "ds_a")
     assert synced == [tmp_path, tmp_path / "rows"]
     assert stat.S_IMODE((tmp_path / "rows" / "ds_a").stat().st_mode) == 0o700
-    durable.make_folder(tmp_path / "rows" / "ds_a")
+    files.make_folder(tmp_path / "rows" / "ds_a")
     assert len(synced) == 2
+
+
+def test_the_access_of_other_accounts_is_removed_and_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, file, closed = tmp_path / "rows", tmp_path / "storage.key", tmp_path / "signing.key"
+    folder.mkdir()
+    for path, mode in ((folder, 0o755), (file, 0o640), (closed, 0o400)):
+        path.touch()
+        path.chmod(mode)
+    with caplog.at_level(logging.WARNING):
+        close_to_others([folder, file, closed, tmp_path / "absent"])
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (folder, file, closed)] == [0o700, 0o600, 0o400]
+    assert len(caplog.records) == 2
+    caplog.clear()
+    close_to_others([folder, file, closed])
+    assert caplog.records == []
+
+
+def test_an_open_file_of_another_account_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "storage.key"
+    file.touch()
+    file.chmod(0o644)
+
+    def refuse(_path: Path, _mode: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "chmod", refuse)
+    with pytest.raises(InstallationError, match=r"storage\.key, which is not this account's"):
+        close_to_others([file])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import InstallationError
-from app.db.engine import database_file, dialect_of, open_engine, parse_url
+from app.db.database import database_file, dialect_of, open_engine, parse_url
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg", "postgresql+asyncpg"])
