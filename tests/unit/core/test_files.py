@@ -1,4 +1,4 @@
-"""Tests durable files (complete or absent, private, synced before they get a name), and files closed to other accounts."""
+"""Tests durable files, which are complete or absent and private, and files that are closed to other accounts."""
 
 import logging
 import os
