@@ -1,30 +1,195 @@
-"""Verifies the bearer tokens of an identity provider: JSON Web Tokens, signed with a key of the provider.
+"""Verifies the bearer tokens of an identity provider, reads the provider's keys, and stores the subjects of tokens.
 
-The provider's key decides which algorithm verifies a signature; the token's header never does (RFC 8725, 3.1). A token
-is short-lived, because nobody can take it back. No error, log line or answer contains a part of a token.
+A token is a JSON Web Token, signed with a key of the provider. The provider's key decides which algorithm verifies a
+signature; the token's header never does (RFC 8725, 3.1). A token is short-lived, because nobody can take it back. No
+error, log line or answer contains a part of a token.
+
+The keys are a JSON Web Key Set (RFC 7517). They are believed for a limited time and read again at the first token after
+it, or at a token that names an unknown key; a pause between two attempts bounds what strangers can cause. One thread
+reads, and others do not wait for it.
+
+A subject is a principal, with an id like a key's. The id follows from issuer and subject alone, so every process and
+every auditor computes the same id, and the control chain does not contain the subject itself.
 """
 
 import base64
 import binascii
+import hashlib
+import json
+import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from time import monotonic
 from typing import Any
 
 import jwt
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from sqlalchemy.orm import Session
 
-from app.access.roles import Role
-from app.access.signing_keys import SigningKey
-from app.core import json_text, limits
-from app.core.errors import Unauthenticated
+from app.access.grants import Role
+from app.access.tables import KeyRow
+from app.core import json_text, limits, stamps
+from app.core.errors import Unauthenticated, Unavailable
+
+_log = logging.getLogger(__name__)
+
+ALGORITHMS: Mapping[str, tuple[str, str | None]] = {
+    "RS256": ("RSA", None),
+    "PS256": ("RSA", None),
+    "ES256": ("EC", "P-256"),
+    "EdDSA": ("OKP", "Ed25519"),
+}
+"""Every algorithm that may sign a token, with type and curve of its keys. A key without ``alg`` is used with the first
+algorithm of its type."""
+
+
+@dataclass(frozen=True)
+class SigningKey:
+    """A public key of the provider, and the one algorithm that it is used with."""
+
+    algorithm: str
+    key: "jwt.PyJWK"
+
+
+class NotAKeySet(ValueError):
+    """What the provider sent is no JSON Web Key Set with a key that can be used."""
+
+
+@dataclass(frozen=True)
+class _KeySet:
+    keys: Mapping[str, SigningKey]
+    read_at_s: float
+
+
+class SigningKeys:
+    """The keys of one provider, for the threads of a process."""
+
+    def __init__(self, location: str | Path) -> None:
+        self._location = location
+        self._reading = Lock()
+        self._known = _KeySet({}, -limits.KEY_SET_AGE_S)
+        self._attempted_at_s = -float(limits.KEY_SET_PAUSE_S)
+
+    def find(self, key_id: str) -> SigningKey | None:
+        """Finds a key by its id; ``None`` if the provider has no such key.
+
+        Raises:
+            Unavailable: the keys are too old, or the key is unknown, and the provider cannot be asked now.
+        """
+        key = self._fresh().get(key_id)
+        if key is not None:
+            return key
+        if not self._reading.acquire(blocking=False):
+            raise _unavailable(retry_after_s=1)
+        try:
+            if monotonic() - self._attempted_at_s >= limits.KEY_SET_PAUSE_S:
+                self._read()
+            if self._known.read_at_s < self._attempted_at_s:  # the last attempt failed
+                raise _unavailable(retry_after_s=limits.KEY_SET_PAUSE_S)
+        finally:
+            self._reading.release()
+        return self._fresh().get(key_id)
+
+    def _fresh(self) -> Mapping[str, SigningKey]:
+        """The keys, unless they are too old."""
+        known = self._known
+        return known.keys if monotonic() - known.read_at_s < limits.KEY_SET_AGE_S else {}
+
+    def _read(self) -> None:
+        """Reads the keys once. A failure leaves the known keys as they are."""
+        self._attempted_at_s = monotonic()
+        try:
+            keys = parse_key_set(
+                _fetched(self._location) if isinstance(self._location, str) else _read_file(self._location)
+            )
+        except (OSError, NotAKeySet):
+            _log.warning("the keys of the identity provider cannot be read", exc_info=True)
+        else:
+            self._known = _KeySet(keys, monotonic())
+
+
+def parse_key_set(text: bytes) -> dict[str, SigningKey]:
+    """The keys of a JSON Web Key Set that may sign tokens, by id. An id that two keys have names none of them.
+
+    Raises:
+        NotAKeySet: another text, or no such key.
+    """
+    try:
+        listed = json_text.loads(text)["keys"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        raise NotAKeySet from None
+    if not isinstance(listed, list):
+        raise NotAKeySet
+    ids = [item.get("kid") for item in listed if isinstance(item, dict)]
+    keys = {
+        item["kid"]: key
+        for item in listed
+        if isinstance(item, dict) and isinstance(item.get("kid"), str) and ids.count(item["kid"]) == 1
+        if (key := _signing_key(item)) is not None
+    }
+    if not keys:
+        raise NotAKeySet
+    return keys
+
+
+def _signing_key(item: dict[str, Any]) -> SigningKey | None:
+    """The key of an item; ``None`` if it is for encryption, private, symmetric, weak or of an unknown kind."""
+    kind = (item.get("kty"), item.get("crv"))
+    suited = [name for name, of_key in ALGORITHMS.items() if of_key == kind]
+    algorithm = item.get("alg", suited[0] if suited else None)
+    if algorithm not in suited or item.get("use", "sig") != "sig" or "d" in item:
+        return None
+
+    try:
+        key = jwt.PyJWK(item, algorithm)
+    except (jwt.PyJWTError, ValueError, TypeError):
+        return None
+    if isinstance(key.key, RSAPublicKey) and key.key.key_size < limits.MIN_RSA_BITS:
+        return None
+    return SigningKey(algorithm, key)
+
+
+def _fetched(address: str) -> bytes:
+    """The body of an answer, within a limit of bytes and of time. Redirects are not followed."""
+    import httpx  # takes 0.1 s of CPU, which a service without an identity provider need not spend
+
+    text, until_s = b"", monotonic() + limits.KEY_SET_WAIT_S
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+    try:
+        with httpx.stream("GET", address, headers=headers, timeout=limits.KEY_SET_WAIT_S) as answer:
+            if answer.status_code != httpx.codes.OK:
+                raise NotAKeySet
+            for chunk in answer.iter_raw():
+                text += chunk
+                if len(text) > limits.MAX_KEY_SET_BYTES or monotonic() > until_s:
+                    raise NotAKeySet
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise ConnectionError("the identity provider did not answer") from error
+    return text
+
+
+def _read_file(path: Path) -> bytes:
+    with path.open("rb") as file:
+        text = file.read(limits.MAX_KEY_SET_BYTES + 1)
+    if len(text) > limits.MAX_KEY_SET_BYTES:
+        raise NotAKeySet
+    return text
+
+
+def _unavailable(*, retry_after_s: int) -> Unavailable:
+    return Unavailable("the keys of the identity provider cannot be read", retry_after_s)
+
 
 _FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
 _SUBJECT = re.compile(rf"[\x20-\x7e]{{1,{limits.MAX_SUBJECT_CHARS}}}")
 
 
 @dataclass(frozen=True)
-class Rules:
+class TokenRules:
     """What a token has to say.
 
     Attributes:
@@ -56,7 +221,7 @@ def has_form(text: str) -> bool:
     return _FORM.fullmatch(text) is not None
 
 
-def verify(text: str, rules: Rules, *, find_key: Callable[[str], SigningKey | None], at: datetime) -> Token:
+def verify(text: str, rules: TokenRules, *, find_key: Callable[[str], SigningKey | None], at: datetime) -> Token:
     """Verifies signature, times, issuer and audience of a token, and maps its roles.
 
     Args:
@@ -84,7 +249,7 @@ def verify(text: str, rules: Rules, *, find_key: Callable[[str], SigningKey | No
     return _token(_object(payload), rules, at=at)
 
 
-def _token(claims: Mapping[str, Any], rules: Rules, *, at: datetime) -> Token:
+def _token(claims: Mapping[str, Any], rules: TokenRules, *, at: datetime) -> Token:
     subject = claims.get("sub")
     if claims.get("iss") != rules.issuer or claims.get("aud") not in (rules.audience, [rules.audience]):
         raise Unauthenticated
@@ -136,3 +301,51 @@ def _object(text: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Unauthenticated
     return value
+
+
+def subject_id(issuer: str, subject: str) -> str:
+    """The id of a subject: a prefix and 160 bits of SHA-256. It is longer than any id of a key."""
+    digest = hashlib.sha256(json.dumps([issuer, subject]).encode("ascii")).digest()
+    return f"{stamps.SUBJECT}_{base64.b32encode(digest[:20]).decode('ascii').lower()}"
+
+
+def find_subject(session: Session, token: Token) -> KeyRow | None:
+    """The row of a token's subject, if the subject was admitted before.
+
+    Raises:
+        Unauthenticated: the row belongs to another subject with an equal digest.
+    """
+    row = session.get(KeyRow, subject_id(token.issuer, token.subject))
+    if row is not None and (row.issuer, row.name) != (token.issuer, token.subject):
+        raise Unauthenticated
+    return row
+
+
+def is_current(row: KeyRow, token: Token) -> bool:
+    """Whether the stored roles are those of the token, or of a token that was issued later."""
+    assert row.roles_at is not None, "the row of a subject has the time of its roles"
+    return row.roles == _role_names(token) or token.issued_at <= row.roles_at
+
+
+def add_subject(session: Session, token: Token, *, at: datetime) -> KeyRow:
+    """Stores a subject with the roles of its first token."""
+    row = KeyRow(
+        id=subject_id(token.issuer, token.subject),
+        name=token.subject,
+        issuer=token.issuer,
+        roles=_role_names(token),
+        roles_at=token.issued_at,
+        created_at=at,
+    )
+    session.add(row)
+    session.flush()
+    return row
+
+
+def change_roles(row: KeyRow, token: Token) -> None:
+    """Gives a subject the roles of a token."""
+    row.roles, row.roles_at = _role_names(token), token.issued_at
+
+
+def _role_names(token: Token) -> list[str]:
+    return sorted(role.value for role in token.roles)

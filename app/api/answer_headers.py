@@ -26,7 +26,12 @@ HEADERS: dict[str, dict[str, Any]] = {
 }
 """The components of the document that describe headers."""
 
-_OF_STATUS = {"202": ("Location",), "401": ("WWW-Authenticate",), "429": ("Retry-After",), "503": ("Retry-After",)}
+HEADERS_OF_STATUS = {
+    "202": ("Location",),
+    "401": ("WWW-Authenticate",),
+    "429": ("Retry-After",),
+    "503": ("Retry-After",),
+}
 
 
 def document_headers(paths: dict[str, dict[str, Any]]) -> None:
@@ -37,5 +42,5 @@ def document_headers(paths: dict[str, dict[str, Any]]) -> None:
         made = {"201": ("Location",)} if is_readable else {}
         for operation in methods.values():
             for status, answer in operation["responses"].items():
-                names = ("X-Request-Id", *(made | _OF_STATUS).get(status, ()))
+                names = ("X-Request-Id", *(made | HEADERS_OF_STATUS).get(status, ()))
                 answer["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}

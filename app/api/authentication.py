@@ -6,12 +6,12 @@ import re
 from starlette.requests import Request
 from starlette.types import Scope
 
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.api.capacity import Capacities, Work, work_of_authentication
 from app.api.readiness import confirm_ready, confirm_upgraded
 from app.core import limits
 from app.core.errors import Unauthenticated
-from app.services.authenticate import IdentityProvider, authenticate, authenticate_and_keep, cached
+from app.services.authorization import IdentityProvider, authenticate, authenticate_and_keep, cached
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 

@@ -19,17 +19,17 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope
 
-from app.access.roles import Role
+from app.access.grants import Role
 from app.api import problems
 from app.api.capacity import Work, capacities, is_administration
 from app.core import json_text, limits
 from app.core.errors import BodyTooSlow, TooLarge, UnsupportedMediaType
-from app.services.authenticate import confirm
+from app.services.authorization import confirm
 
 _JSON_TYPES = ["application/json"]
 _BINARY_TYPES = ("application/octet-stream",)
 """Of a JSON object with the bytes of tensors after it."""
-_OF_BODIES = frozenset({b"content-length", b"content-type", b"content-encoding"})
+BODY_HEADERS = frozenset({b"content-length", b"content-type", b"content-encoding"})
 _LENGTH = re.compile(r"[0-9]{1,20}")
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 
@@ -174,7 +174,7 @@ async def read_body(
     # Starlette's Headers and Request take longer than a prediction. As there, the first field of a name counts.
     fields: dict[bytes, str] = {}
     for name, value in scope["headers"]:
-        if name in _OF_BODIES and name not in fields:
+        if name in BODY_HEADERS and name not in fields:
             fields[name] = value.decode("latin-1")
     _check_length(fields.get(b"content-length"), max_bytes)
     media_type = _check_media_type(fields.get(b"content-type"), fields.get(b"content-encoding"), other_types)

@@ -14,7 +14,7 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from app.core import limits
-from app.services.authenticate import IdentityProvider, is_token
+from app.services.authorization import IdentityProvider, is_token
 
 _Result = TypeVar("_Result")
 

@@ -11,8 +11,8 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
+from app.access.grants import Principal
 from app.access.idempotency import Answer, IdempotentRequest
-from app.access.roles import Principal
 from app.api.bodies import BodyRequest
 from app.core import json_text, limits
 from app.core.errors import FieldProblem, IdempotencyKeyMissing, InvalidRequest

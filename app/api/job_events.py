@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextvars import Context
 from functools import partial
 
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.api.capacity import Capacities, Work
 from app.core import limits
 from app.core.errors import TooManyRequests, Unavailable

@@ -47,7 +47,7 @@ from app.api.routes import (
 )
 from app.core.errors import GrovekeeperError, IdempotencyKeyMissing, InstallationError
 from app.core.settings import Settings
-from app.services.authenticate import IdentityProvider
+from app.services.authorization import IdentityProvider
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.wire.base import Problem

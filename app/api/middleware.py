@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.api import problems
 from app.api.authentication import WITHOUT_SESSION, Authentication, is_page
 from app.api.capacity import CLIENT, Client, is_administration

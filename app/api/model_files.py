@@ -8,7 +8,7 @@ from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.api.capacity import Capacities, Work, capacities
 from app.core.errors import InvalidRequest
 from app.services import models

@@ -11,7 +11,7 @@ from fastapi import Request
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.api.bodies import read_body
 from app.api.capacity import Capacities, Work
 from app.api.deps import check_query

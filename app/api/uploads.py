@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from anyio import to_thread
 from fastapi import Request
 
+from app.access.grants import MANAGE_DATASET, Principal
 from app.access.idempotency import Answer, IdempotentRequest
-from app.access.roles import MANAGE_DATASET, Principal
 from app.api.capacity import Work, capacities
 from app.core.sealed_files import Spool
 from app.services.authorization import require_role

@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from app.access.cached_authority import wait_for_revocation
-from app.access.roles import NAME_MODEL, SEE_BALANCE, SEE_DATASET, SEE_MODEL, Principal
+from app.access.grants import NAME_MODEL, SEE_BALANCE, SEE_DATASET, SEE_MODEL, Principal
+from app.access.keys import wait_for_revocation
 from app.core import limits, stamps
 from app.core.errors import InvalidRequest, NotFound, TooLarge
 from app.datasets import catalog
@@ -12,7 +12,7 @@ from app.ledger import control
 from app.ledger.entries import EntryKind
 from app.registry import aliases, models
 from app.registry.tables import AliasMoveRow
-from app.services.authorization import acting, authorized_dataset
+from app.services.authorization import authorized_dataset, write_as
 from app.services.installation import Installation
 from app.services.model_addresses import addressed_model
 from app.services.pages import PageRequest, page_of
@@ -35,7 +35,7 @@ def put_alias(installation: Installation, principal: Principal, reference: str, 
         InvalidRequest: the model was trained on another dataset.
         TooLarge: the dataset has too many aliases.
     """
-    with acting(installation, principal) as (session, principal):
+    with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, NAME_MODEL)
         catalog.locked(session, dataset.id)
         row = models.locked(session, addressed_model(session, principal, model, SEE_MODEL).id)
@@ -60,7 +60,7 @@ def remove_alias(installation: Installation, principal: Principal, reference: st
         NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: only analysts name models.
     """
-    with acting(installation, principal) as (session, principal):
+    with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, NAME_MODEL)
         catalog.locked(session, dataset.id)
         move = aliases.last_move(session, dataset.id, alias)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.roles import MANAGE_DATASET, Principal
+from app.access.grants import MANAGE_DATASET, Principal
 from app.core import limits, stamps
 from app.core.errors import NotFound, NotWaiting, RoleMissing, SameSubmitter
 from app.jobs import approvals, queue
@@ -15,7 +15,7 @@ from app.jobs.tables import JobRow
 from app.ledger import control, repository, rules
 from app.ledger import service as ledger
 from app.ledger.entries import EntryKind
-from app.services.authorization import acting
+from app.services.authorization import write_as
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.pages import PageRequest, page_of
@@ -54,7 +54,7 @@ def decide(installation: Installation, principal: Principal, job_id: str, body: 
         SameSubmitter: the key submitted the job.
         NotWaiting: the job does not wait for a decision of this key.
     """
-    with acting(installation, principal) as (session, principal):
+    with write_as(installation, principal) as (session, principal):
         row = queue.locked(session, job_id)
         asked = approvals.of_job(session, job_id)
         owned = _owned(session, principal, [each.dataset_id for each in asked] or [row.dataset_id])

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.access import grants, keys
-from app.access.roles import MANAGE_DATASET, Principal, Role
+from app.access.grants import MANAGE_DATASET, Principal, Role
 from app.core import limits, stamps
 from app.core.errors import DatasetDeleted, InvalidRequest, NotFound, Unauthenticated
 from app.datasets import catalog
@@ -20,7 +20,7 @@ from app.ledger.tables import RulesRow
 from app.privacy import accountants
 from app.privacy.accountants import amount_text
 from app.privacy.accountants.accountant import steps_down
-from app.services.authorization import acting, authorized_dataset
+from app.services.authorization import authorized_dataset, write_as
 from app.services.installation import Installation
 from app.wire.rules import RulesIn, RulesOut
 
@@ -143,7 +143,7 @@ def change_rules(installation: Installation, principal: Principal, reference: st
         DatasetDeleted: the dataset's rows are erased, or their date has come.
         InvalidRequest: an amount or a date is out of range, or a quota names an unknown key.
     """
-    with acting(installation, principal) as (session, principal):
+    with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         catalog.locked(session, dataset.id).living()
         _require_keys(session, body)

@@ -6,8 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from app.access.cached_authority import CachedAuthority
-from app.access.keys import LastUses
+from app.access.keys import CachedAuthority, LastUses
 from app.core.errors import GrovekeeperError, InstallationError
 from app.core.files import close_to_others
 from app.core.logging import Tally

@@ -5,7 +5,7 @@ from collections.abc import Set
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.roles import Principal, Role
+from app.access.grants import Principal, Role
 from app.core.errors import NotFound
 from app.registry import aliases, models
 from app.registry.tables import ModelRow

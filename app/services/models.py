@@ -7,8 +7,8 @@ from typing import Any, BinaryIO
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.cached_authority import wait_for_revocation
-from app.access.roles import SEE_DATASET, SEE_MODEL, TAKE_MODEL, Principal
+from app.access.grants import SEE_DATASET, SEE_MODEL, TAKE_MODEL, Principal
+from app.access.keys import wait_for_revocation
 from app.core import stamps
 from app.forests import catalogue
 from app.ledger import control
@@ -17,7 +17,7 @@ from app.privacy import guarantees
 from app.registry import aliases, models
 from app.registry.models import ALL_MODELS, ModelFilter
 from app.registry.tables import ModelRow
-from app.services.authorization import acting, present
+from app.services.authorization import refreshed, write_as
 from app.services.guarantees import of_population
 from app.services.installation import Installation
 from app.services.model_addresses import addressed_model
@@ -114,7 +114,7 @@ def delete_model(installation: Installation, principal: Principal, address: str)
         RoleMissing: the key may predict, but not delete.
         ModelHasAlias: an alias names the model.
     """
-    with acting(installation, principal) as (session, principal):
+    with write_as(installation, principal) as (session, principal):
         row = addressed_model(session, principal, address, TAKE_MODEL)
         digest = models.remove(session, row.id)
         details = {"dataset": row.dataset_id, "model": row.id}
@@ -129,7 +129,7 @@ def delete_model(installation: Installation, principal: Principal, address: str)
 def _taken(installation: Installation, principal: Principal, address: str) -> ModelRow:
     """The row of a model that the caller may download now."""
     with installation.database.read() as session:
-        return addressed_model(session, present(installation, session, principal), address, TAKE_MODEL)
+        return addressed_model(session, refreshed(installation, session, principal), address, TAKE_MODEL)
 
 
 def _guarantee(session: Session, dataset_id: str, trained: Any) -> dict[str, Any]:

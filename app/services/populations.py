@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
+from app.access.grants import Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest, once
-from app.access.roles import Principal, Role
 from app.core import amounts, stamps
 from app.core.errors import NameTaken, NotSupported
 from app.datasets import catalog
@@ -19,7 +19,7 @@ from app.ledger.populations import NewPopulation
 from app.ledger.statements import Limit
 from app.ledger.tables import AccountRow, PopulationRow
 from app.registry import models
-from app.services.authorization import acting
+from app.services.authorization import write_as
 from app.services.guarantees import of_large_amount, population_guarantee
 from app.services.installation import Installation
 from app.services.ledger.balances import Account, balance_of_population, sees_all_populations, visible_population
@@ -49,7 +49,7 @@ def open_population(
     if body.budget.delta_set_aside is not None:
         raise NotSupported("delta_set_aside of a population")
     cap = cap_of(body.budget)
-    with acting(installation, principal) as (session, principal):
+    with write_as(installation, principal) as (session, principal):
         principal.require(Role.OWNER)
         at = installation.database.now(session)
 

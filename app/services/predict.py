@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.access.roles import PREDICT, Principal
+from app.access.grants import PREDICT, Principal
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, TooLarge
 from app.forests import predict as forests

@@ -1,6 +1,6 @@
 """Tests that every effect of a request happens in a transaction that has read the caller's authority.
 
-``app.services.authorization.acting`` opens such a transaction, and ``spending`` that of a request which spends. Every
+``app.services.authorization.write_as`` opens such a transaction, and ``spending`` that of a request which spends. Every
 other write transaction belongs to the service itself, and stands in a list here.
 """
 
@@ -8,7 +8,7 @@ import ast
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
-OF_CALLERS = {("app/services/authorization.py", "acting"), ("app/services/spending/spend.py", "spending")}
+OF_CALLERS = {("app/services/authorization.py", "write_as"), ("app/services/spending/spend.py", "spending")}
 OF_THE_SERVICE = {
     # the first admin key, and the operator's command on the installation
     ("app/services/keys.py", "ensure_first_admin"),
@@ -16,7 +16,7 @@ OF_THE_SERVICE = {
     # the hours in which keys were used, noted by requests
     ("app/services/keys.py", "record_uses"),
     # the subject of a token, before the request begins: its row and the roles of its newest token
-    ("app/services/authenticate.py", "_subject"),
+    ("app/services/authorization.py", "_subject"),
     # the installation's signing key, at the first start and by the operator's command
     ("app/services/ledger/signer.py", "_pin"),
     # the operator's command that replaces the storage key

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.core import stamps
 from app.core.errors import Frozen, JobFinished, LeaseLost, NotWaiting, QuotaExceeded
 from app.jobs import queue

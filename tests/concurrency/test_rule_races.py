@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.access import keys
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.core import stamps
 from app.services.ledger.audit import list_acts
 from app.services.pages import PageRequest

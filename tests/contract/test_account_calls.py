@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from app.access.grants import Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest
-from app.access.roles import Principal, Role
 from app.core.errors import IdempotencyKeyReused, InvalidRequest, LedgerRewound, NotFound, RoleMissing
 from app.ledger import statements
 from app.ledger.entries import Entry

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.core import limits
 from app.core.errors import InvalidRequest, ModelHasAlias, NotFound, RoleMissing, TooLarge
 from app.ledger import control
@@ -13,8 +13,8 @@ from app.registry.models import ModelFilter
 from app.registry.tables import ModelRow
 from app.services import aliases, models
 from app.services.datasets.delete_dataset import delete_dataset
-from app.services.grants import put_grant, remove_grant
 from app.services.installation import Installation
+from app.services.keys import put_grant, remove_grant
 from app.services.ledger import audit
 from app.services.model_addresses import addressed_model
 from app.services.pages import PageRequest

@@ -23,8 +23,8 @@ from app.jobs import approvals
 from app.services.approvals import list_approvals
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.execution import run_job
-from app.services.grants import put_grant
 from app.services.jobs.show_jobs import cancel_job, show_job
+from app.services.keys import put_grant
 from app.services.ledger import audit
 from app.services.pages import PageRequest
 from app.services.spending import spend

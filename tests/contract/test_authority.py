@@ -9,11 +9,10 @@ import pytest
 
 from app.core.errors import NotFound, RoleMissing, Unauthenticated
 from app.jobs.states import EndReason, JobState
-from app.services.authorization import acting
+from app.services.authorization import write_as
 from app.services.execution.run_job import run_job
-from app.services.grants import put_grant, remove_grant
 from app.services.jobs.task import JobTask
-from app.services.keys import revoke_key, rotate_key
+from app.services.keys import put_grant, remove_grant, revoke_key, rotate_key
 from app.wire.keys import RotationIn
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
 from tests.support.job_kinds import claimed, must_not_run
@@ -82,7 +81,7 @@ def test_a_revocation_is_answered_after_the_running_effects_and_before_any_other
         return committed.is_set()
 
     with ThreadPoolExecutor(1) as pool:
-        with acting(scene.installation, OWNER):
+        with write_as(scene.installation, OWNER):
             revocation = pool.submit(revoked)
             assert begun.wait(60)
             with pytest.raises(TimeoutError):
@@ -93,7 +92,7 @@ def test_a_revocation_is_answered_after_the_running_effects_and_before_any_other
 
 def test_who_may_not_change_a_key_or_its_grants_does_not_wait_for_it(scene: Scene) -> None:
     """Otherwise anybody could delay the requests of a key."""
-    with acting(scene.installation, OWNER):
+    with write_as(scene.installation, OWNER):
         with pytest.raises(NotFound):
             remove_grant(scene.installation, STRANGER, scene.dataset_id, KEY)
         with pytest.raises(NotFound):
@@ -113,7 +112,7 @@ def test_a_busy_key_is_revoked_within_the_time_of_its_running_transactions(postg
         def act_until_revoked() -> None:
             started.wait(60)
             while monotonic() < until:
-                with acting(scene.installation, OWNER):
+                with write_as(scene.installation, OWNER):
                     Event().wait(0.02)
 
         busy = [pool.submit(act_until_revoked) for _ in range(4)]

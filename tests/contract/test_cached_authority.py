@@ -10,16 +10,15 @@ from datetime import timedelta
 
 import pytest
 
-from app.access import cached_authority
-from app.access.cached_authority import elapsed_s
+from app.access import keys
+from app.access.keys import elapsed_s
 from app.core import limits, stamps
 from app.core.errors import GrovekeeperError
 from app.registry.tables import ModelRow
 from app.services import aliases, models
-from app.services.authenticate import authenticate_and_keep, cached
-from app.services.grants import put_grant, remove_grant
+from app.services.authorization import authenticate_and_keep, cached
 from app.services.installation import Installation
-from app.services.keys import create_key, revoke_key, rotate_key
+from app.services.keys import create_key, put_grant, remove_grant, revoke_key, rotate_key
 from app.services.predict import address_of
 from app.wire.keys import KeyIn, RotationIn
 from tests.support.crash_scene import ADMIN, OWNER, Scene, open_installation
@@ -111,10 +110,10 @@ def test_a_change_is_answered_when_no_process_knows_what_was_before(
     def wait(waited_s: float) -> None:
         waits.append(waited_s)
         now_s = elapsed_s() + waited_s
-        monkeypatch.setattr(cached_authority, "elapsed_s", lambda: now_s)
+        monkeypatch.setattr(keys, "elapsed_s", lambda: now_s)
 
     assert predictor.reads() == predictor.knows() == "md_1"
-    monkeypatch.setattr(cached_authority.time, "sleep", wait)
+    monkeypatch.setattr(keys.time, "sleep", wait)
     change(predictor)
     assert predictor.knows() is None
     if change is not _delete_model:
@@ -127,7 +126,7 @@ def test_a_value_is_as_old_as_the_beginning_of_its_reading(
     predictor: Predictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache, now_s = predictor.installation.authority, elapsed_s()
-    monkeypatch.setattr(cached_authority, "elapsed_s", lambda: now_s)
+    monkeypatch.setattr(keys, "elapsed_s", lambda: now_s)
 
     def read_for_long() -> tuple[str, float]:
         nonlocal now_s
@@ -144,9 +143,9 @@ def test_an_entry_ends_before_a_revocation_is_answered(
 ) -> None:
     """By a clock that also counts while the machine sleeps, and earlier than the wait by more than clocks differ."""
     began_s = elapsed_s()
-    monkeypatch.setattr(cached_authority, "elapsed_s", lambda: began_s)
+    monkeypatch.setattr(keys, "elapsed_s", lambda: began_s)
     predictor.reads()
-    monkeypatch.setattr(cached_authority, "elapsed_s", lambda: began_s + after_s * _WAIT_S)
+    monkeypatch.setattr(keys, "elapsed_s", lambda: began_s + after_s * _WAIT_S)
     assert (predictor.knows() is not None) is is_known
 
 
@@ -160,7 +159,7 @@ def test_a_known_key_ends_by_the_clock_of_the_database(predictor: Predictor, mon
     authenticate_and_keep(installation, header)
     read_s = elapsed_s()
     for now_s, is_known in ((began_s + 3_599, True), (read_s + 3_600, False)):
-        monkeypatch.setattr(cached_authority, "elapsed_s", lambda now_s=now_s: now_s)
+        monkeypatch.setattr(keys, "elapsed_s", lambda now_s=now_s: now_s)
         assert (cached(installation, header) is not None) is is_known
 
 

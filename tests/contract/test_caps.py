@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.core.errors import BudgetExceeded, DatasetDeleted, RoleMissing
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.execution import run_job

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from app.access import grants
+from app.access.grants import Principal, Role
 from app.access.idempotency import IdempotentRequest
-from app.access.roles import Principal, Role
 from app.core import stamps
 from app.core.errors import (
     AccountDiffers,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from app.access.grants import Principal
 from app.access.idempotency import Answer, IdempotentRequest
-from app.access.roles import Principal
 from app.core.errors import (
     BudgetExceeded,
     DatasetDeleted,
@@ -16,8 +16,7 @@ from app.core.errors import (
     RoleMissing,
 )
 from app.services.datasets.delete_dataset import delete_dataset
-from app.services.grants import put_grant
-from app.services.keys import create_key
+from app.services.keys import create_key, put_grant
 from app.services.ledger import external
 from app.services.ledger.external import charge_external, quote_external
 from app.services.pages import PageRequest

@@ -6,13 +6,12 @@ from datetime import datetime, timedelta
 import pytest
 
 from app.access import keys
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.core import limits, stamps
 from app.core.errors import InvalidRequest, NotFound, Unauthenticated
 from app.jobs.states import EndReason, JobState
 from app.ledger import control, statements
-from app.services.authenticate import authenticate, confirm
-from app.services.authorization import acting
+from app.services.authorization import authenticate, confirm, write_as
 from app.services.execution.run_job import charge_job, run_job
 from app.services.jobs import show_jobs
 from app.services.keys import create_key, revoke_key, rotate_key
@@ -46,7 +45,7 @@ def _refusals(scene: Scene, text: str, caller: Principal) -> list[Callable[[], o
     """Every way in which a request that began before can go on."""
 
     def act() -> None:
-        with acting(scene.installation, caller):
+        with write_as(scene.installation, caller):
             raise AssertionError("the request would have an effect")
 
     return [
@@ -61,7 +60,7 @@ def test_a_key_has_no_effect_after_its_end_and_the_error_says_no_more_than_for_a
     scene: Scene, end: Callable[[Scene, str], object]
 ) -> None:
     text, caller = _made(scene, expires_at=_in(days=1))
-    with acting(scene.installation, caller) as (_, present):
+    with write_as(scene.installation, caller) as (_, present):
         assert present == caller
     end(scene, caller.key_id)
     with pytest.raises(Unauthenticated) as unknown:

@@ -3,7 +3,7 @@
 from sqlalchemy import select
 
 from app.access import keys
-from app.access.roles import Role
+from app.access.grants import Role
 from app.core import stamps
 from app.db.base import Base
 from app.services.installation import Installation

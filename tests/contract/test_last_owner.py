@@ -7,12 +7,11 @@ from threading import Barrier
 import pytest
 
 from app.access import grants, keys
-from app.access.roles import Principal, Role
+from app.access.grants import Principal, Role
 from app.core import stamps
 from app.core.errors import GrovekeeperError, LastOwner, NotFound
-from app.services.grants import put_grant, remove_grant, show_grant
 from app.services.installation import Installation
-from app.services.keys import revoke_key, show_revocation
+from app.services.keys import put_grant, remove_grant, revoke_key, show_grant, show_revocation
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
 
 

@@ -19,8 +19,8 @@ from app.services.datasets.delete_dataset import delete_dataset, end_jobs, mark_
 from app.services.datasets.join_population import join_population
 from app.services.datasets.show_datasets import show_dataset
 from app.services.execution import run_job
-from app.services.grants import remove_grant
 from app.services.jobs import show_jobs
+from app.services.keys import remove_grant
 from app.wire.datasets import DatasetIn
 from tests.support import settling
 from tests.support.crash_scene import ADMIN, EVENT, OWNER, Scene, opened

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from app.access.roles import Principal, Role
+from app.access.grants import Principal, Role
 from app.core import stamps
 from app.core.errors import (
     BudgetExceeded,

@@ -7,19 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from app.access import subjects
-from app.access.roles import Principal, Role
+from app.access import tokens
+from app.access.grants import Principal, Role
 from app.core.errors import NotFound, Unauthenticated, Unavailable
 from app.core.settings import Settings
 from app.jobs.states import EndReason, JobState
 from app.ledger import control, statements
 from app.ledger.entries import Entry
-from app.services.authenticate import IdentityProvider, authenticate, confirm
-from app.services.authorization import acting
+from app.services.authorization import IdentityProvider, authenticate, confirm, write_as
 from app.services.execution.run_job import charge_job, run_job
-from app.services.grants import put_grant
 from app.services.jobs import show_jobs
-from app.services.keys import list_keys, revoke_key, rotate_key
+from app.services.keys import list_keys, put_grant, revoke_key, rotate_key
 from app.services.pages import PageRequest
 from app.wire.keys import RotationIn
 from tests.support.crash_scene import ADMIN, Scene
@@ -69,7 +67,7 @@ def test_the_first_token_of_a_subject_makes_a_principal_and_later_tokens_write_n
 
 def test_the_id_of_a_subject_follows_from_issuer_and_subject_and_is_no_id_of_a_key() -> None:
     named = [(ISSUER, "ann"), (ISSUER, "Ann"), (f"{ISSUER}a", "nn"), (f"{ISSUER}/ann", ""), (ISSUER, '","')]
-    ids = [subjects.id_of(issuer, subject) for issuer, subject in named]
+    ids = [tokens.subject_id(issuer, subject) for issuer, subject in named]
     assert ids[0] == "sub_q5htw3hdv5x2a5uhlqkgkj2oatwn5lm2"
     assert len(set(ids)) == len(named)
     assert all(len(each) > 32 for each in ids), "an id of a key has at most 32 characters"
@@ -88,7 +86,7 @@ def test_a_revoked_subject_is_refused_with_every_token(scene: Scene, provider: I
     caller = _sent(scene, provider, roles=["operators"])
     revoke_key(scene.installation, ADMIN, caller.key_id)
     n_before = len(_acts(scene))
-    with pytest.raises(Unauthenticated), acting(scene.installation, caller):
+    with pytest.raises(Unauthenticated), write_as(scene.installation, caller):
         raise AssertionError("a request that began before has no effect")
     for roles in (["operators"], ["stewards"], []):
         with pytest.raises(Unauthenticated):
@@ -108,7 +106,7 @@ def test_a_request_has_no_effect_once_its_token_has_expired(scene: Scene, provid
     assert show_jobs.look_at(scene.installation, [(ended, job_id)]) == {}, "an event stream ends"
     with pytest.raises(Unauthenticated):
         confirm(scene.installation, ended)
-    with pytest.raises(Unauthenticated), acting(scene.installation, ended):
+    with pytest.raises(Unauthenticated), write_as(scene.installation, ended):
         raise AssertionError("a transaction has no effect")
 
 
@@ -148,7 +146,7 @@ def test_first_tokens_at_once_admit_a_subject_once(scene: Scene, provider: Ident
 def test_a_subject_with_an_equal_digest_is_refused(
     scene: Scene, provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subjects, "id_of", lambda *_: "sub_equal")
+    monkeypatch.setattr(tokens, "subject_id", lambda *_: "sub_equal")
     _sent(scene, provider)
     with pytest.raises(Unauthenticated):
         _sent(scene, provider, sub="bob")

@@ -19,9 +19,9 @@ from app.services.datasets.show_datasets import show_dataset
 from app.services.datasets.uploads import list_uploads
 from app.services.execution.run_job import charge_job
 from app.services.execution.sweep import tidy_rows
-from app.services.grants import put_grant
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import cancel_job
+from app.services.keys import put_grant
 from app.services.pages import PageRequest
 from app.verifier import control_export
 from tests.support import people

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from app.access.roles import Principal, Role
+from app.access.grants import Principal, Role
 from app.core.errors import CellsUnread, NotFound, RoleMissing, UnreadColumn, UploadRepeated
 from app.datasets import ingest, row_layout
 from app.db.base import Base
 from app.services.datasets.erase_upload import erase_upload
 from app.services.datasets.show_datasets import show_dataset
 from app.services.datasets.uploads import list_uploads
-from app.services.grants import put_grant
 from app.services.installation import Installation
+from app.services.keys import put_grant
 from app.services.pages import PageRequest
 from tests.support import people
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER

@@ -15,9 +15,9 @@ from app.core import limits
 from app.core.errors import BudgetExceeded, DatasetDeleted, InvalidRequest, RoleMissing, TooLarge
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.execution import run_job
-from app.services.grants import remove_grant
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import cancel_job
+from app.services.keys import remove_grant
 from app.services.webhooks.deliver import deliver_due
 from app.services.webhooks.manage_webhooks import create_webhook, delete_webhook, list_webhooks
 from app.webhooks import outbox, sender

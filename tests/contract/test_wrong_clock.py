@@ -10,8 +10,8 @@ from app.ledger.entries import EntryKind
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.datasets.erase_upload import erase_upload
 from app.services.execution import run_job
-from app.services.grants import put_grant
 from app.services.jobs import show_jobs
+from app.services.keys import put_grant
 from app.services.ledger.heads import checkpoint_of
 from tests.support import job_kinds, people, snapshot
 from tests.support.crash_scene import OWNER, STRANGER, Scene

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.access.signing_keys import SigningKeys
+from app.access.tokens import SigningKeys
 from app.api.capacity import THREADS, Work
 from app.api.main import create_app
 from app.core import limits, stamps

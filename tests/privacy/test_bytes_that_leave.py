@@ -20,7 +20,7 @@ from fastapi import FastAPI
 from sqlalchemy.orm import Session
 
 from app.access import keys
-from app.access.roles import Role
+from app.access.grants import Role
 from app.api.main import create_app
 from app.core import stamps
 from app.core.processes import scrubbed_environment

@@ -17,8 +17,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.access import keys
+from app.access.grants import Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest
-from app.access.roles import Principal, Role
 from app.access.tables import KeyRow
 from app.core import stamps
 from app.core.settings import Settings

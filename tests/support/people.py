@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Iterable
 from typing import Any
 
+from app.access.grants import Principal
 from app.access.idempotency import IdempotentRequest
-from app.access.roles import Principal
 from app.core.sealed_files import DataKey, SealedFile
 from app.datasets import admission, catalog, row_files
 from app.datasets.body_forms import BodyForm

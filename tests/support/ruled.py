@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.services.approvals import decide
 from app.services.dataset_rules import change_rules
-from app.services.grants import put_grant
+from app.services.keys import put_grant
 from app.wire.rules import ApprovalOut, DecisionIn, RulesIn, RulesOut
 from tests.support.crash_scene import OWNER, STRANGER, Scene
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.access.roles import Principal, Role
+from app.access.grants import Principal, Role
 from app.api.deps import Caller, CurrentInstallation, KeptHeads, Page
 from app.api.pages.forms import Form, checked, submitted, utc
 from app.api.pages.refusals import rendered_with

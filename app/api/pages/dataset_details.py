@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.access.roles import MANAGE_DATASET, PREDICT, TRAIN, Principal
+from app.access.grants import MANAGE_DATASET, PREDICT, TRAIN, Principal
 from app.api.deps import Caller, CurrentInstallation
 from app.api.pages import pictures
 from app.api.pages.forms import Form, checked, submitted, utc
@@ -14,7 +14,7 @@ from app.api.pages.refusals import rendered_with
 from app.api.pages.routing import PageRoute
 from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, RoleMissing
-from app.services import grants, populations
+from app.services import keys, populations
 from app.services.authorization import has_role
 from app.services.dataset_rules import change_rules, show_rules
 from app.services.datasets import show_datasets, uploads
@@ -50,7 +50,7 @@ async def grant(request: Request, installation: CurrentInstallation, caller: Cal
 
     def act(form: Form) -> str:
         body = checked(GrantIn, {"role": form.get("role", "")})
-        grants.put_grant(installation, caller, dataset, form.get("key_id", "").strip(), role=body.role)
+        keys.put_grant(installation, caller, dataset, form.get("key_id", "").strip(), role=body.role)
         return f"/ui/datasets/{dataset}#access"
 
     return await _changed(request, installation, caller, dataset, act)
@@ -117,7 +117,7 @@ def _page(
         rules=rules,
         in_force=None if rules is None else _fields(rules),
         proposed=None if rules is None or rules.proposal is None else _fields(rules.proposal.rules),
-        names=grants.names_of_keys(installation, caller, reference, _mentioned_keys(access, rules)),
+        names=keys.names_of_keys(installation, caller, reference, _mentioned_keys(access, rules)),
         may_train=has_role(installation, caller, reference, TRAIN),
         may_predict=has_role(installation, caller, reference, PREDICT),
         may_manage=has_role(installation, caller, reference, MANAGE_DATASET),
@@ -134,7 +134,7 @@ def _rows_of_uploads(installation: Installation, caller: Principal, reference: s
 
 
 def _grants(installation: Installation, caller: Principal, reference: str) -> GrantList:
-    return grants.list_grants(installation, caller, reference, PageRequest(limit=limits.MAX_PAGE_SIZE))
+    return keys.list_grants(installation, caller, reference, PageRequest(limit=limits.MAX_PAGE_SIZE))
 
 
 def _mentioned_keys(access: GrantList | None, rules: RulesOut | None) -> set[str]:

@@ -7,8 +7,8 @@ from secrets import token_urlsafe
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
+from app.access.grants import Principal, Role
 from app.access.idempotency import IdempotentRequest
-from app.access.roles import Principal, Role
 from app.api.bodies import limited
 from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, checked_key, route_of

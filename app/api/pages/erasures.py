@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
-from app.access.roles import MANAGE_DATASET, Principal
+from app.access.grants import MANAGE_DATASET, Principal
 from app.api.deps import Caller, CurrentInstallation
 from app.api.pages.forms import Form, submitted
 from app.api.pages.refusals import rendered_with

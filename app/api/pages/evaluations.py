@@ -8,8 +8,8 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
+from app.access.grants import Principal
 from app.access.idempotency import Answer
-from app.access.roles import Principal
 from app.api.deps import Caller, CurrentInstallation
 from app.api.pages import pictures
 from app.api.pages.forms import Form, checked

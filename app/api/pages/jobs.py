@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.api.deps import Caller, CurrentInstallation, NameFilter, Page
 from app.api.job_events import JobEvents
 from app.api.pages.forms import Form, submitted

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
 
-from app.access.roles import NAME_MODEL, TAKE_MODEL, TRAIN, Principal
+from app.access.grants import NAME_MODEL, TAKE_MODEL, TRAIN, Principal
 from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, NameFilter, Page
 from app.api.model_files import model_file
@@ -20,7 +20,7 @@ from app.api.pages.words import unit_of
 from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, RoleMissing
 from app.registry.models import ModelFilter
-from app.services import aliases, grants, models
+from app.services import aliases, keys, models
 from app.services import predict as predictions
 from app.services.authorization import has_role
 from app.services.datasets import show_datasets
@@ -159,7 +159,7 @@ def _card(
         may_take=has_role(installation, caller, model["dataset"], TAKE_MODEL),
         may_name=has_role(installation, caller, model["dataset"], NAME_MODEL),
         history=history,
-        keys=grants.names_of_keys(installation, caller, model["dataset"], movers),
+        keys=keys.names_of_keys(installation, caller, model["dataset"], movers),
     )
 
 

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.api.deps import Caller, CurrentInstallation, Page
 from app.api.pages.forms import Form, checked, submitted
 from app.api.pages.refusals import rendered_with

@@ -7,8 +7,8 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
 
+from app.access.grants import TRAIN, Principal
 from app.access.idempotency import Answer
-from app.access.roles import TRAIN, Principal
 from app.api.deps import Caller, CurrentInstallation
 from app.api.pages.forms import Form, checked
 from app.api.pages.refusals import rendered_with

@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.api.pages import pictures, words
 from app.wire import odds_words
 

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.api.bodies import limited
 from app.api.capacity import Work
 from app.api.deps import Caller, CurrentInstallation, KeptHeads

@@ -2,13 +2,13 @@
 
 from fastapi import APIRouter, Request, Response
 
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.api.deps import Caller, CurrentInstallation
 from app.api.pages.forms import Form, submitted
 from app.api.pages.refusals import rendered_with
 from app.api.pages.routing import PageRoute
 from app.core.errors import GrovekeeperError
-from app.services import grants, keys
+from app.services import keys
 from app.services.datasets import show_datasets
 from app.services.installation import Installation
 
@@ -30,7 +30,7 @@ async def revoke_role(
     """Revoke the role of a key on a dataset. An owner who revokes her own role sees the dataset no more."""
 
     def act(form: Form) -> str:
-        grants.remove_grant(installation, caller, dataset, key_id)
+        keys.remove_grant(installation, caller, dataset, key_id)
         is_own = key_id == caller.key_id and not caller.is_admin
         return "/" if is_own else f"/ui/datasets/{dataset}#access"
 
@@ -69,7 +69,7 @@ def _of_role(
     *,
     refusal: GrovekeeperError | None = None,
 ) -> Response:
-    grant, is_last_owner = grants.show_grant(installation, caller, dataset, key_id)
+    grant, is_last_owner = keys.show_grant(installation, caller, dataset, key_id)
     shown = show_datasets.show_dataset(installation, caller, dataset)
     return rendered_with(
         request, "revoke_role", refusal, dataset=shown.model_dump(), grant=grant, is_last_owner=is_last_owner

@@ -6,8 +6,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
+from app.access.grants import TRAIN, Principal
 from app.access.idempotency import Answer
-from app.access.roles import TRAIN, Principal
 from app.api.deps import Caller, CurrentInstallation
 from app.api.pages.evaluations import ReadRows, rows_to_read
 from app.api.pages.forms import Form, checked

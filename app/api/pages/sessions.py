@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 from fastapi import Request, Response
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.core import limits, stamps
 from app.core.errors import MalformedRequest, Unauthenticated
 from app.ledger.checkpoints import Signer
-from app.services.authenticate import confirm
+from app.services.authorization import confirm
 from app.services.installation import Installation
 from app.services.keys import end_sessions
 

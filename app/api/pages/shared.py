@@ -15,7 +15,7 @@ from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
 from app.core import limits
 from app.core.errors import NotFound, Unauthenticated
-from app.services.authenticate import authenticate
+from app.services.authorization import authenticate
 from app.services.ledger.evidence import show_signer
 
 router = APIRouter(route_class=PageRoute)

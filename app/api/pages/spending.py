@@ -11,8 +11,8 @@ from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, Field
 
+from app.access.grants import Principal
 from app.access.idempotency import Answer, IdempotentRequest
-from app.access.roles import Principal
 from app.api.capacity import Work, capacities
 from app.api.deps import checked_key, route_of
 from app.api.pages.dataset_details import population_of

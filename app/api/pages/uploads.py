@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from app.access.roles import MANAGE_DATASET, Principal
+from app.access.grants import MANAGE_DATASET, Principal
 from app.api.bodies import Body, limited
 from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, checked_key

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
-from app.access.roles import Role
+from app.access.grants import Role
 from app.api import problems
 from app.api.bodies import Body, BodyRoute, limited
 from app.api.deps import Caller, CurrentInstallation, NameFilter, OptionalIdempotency, Page, checked_key, sent
@@ -26,7 +26,7 @@ from app.core.errors import (
     UploadRepeated,
 )
 from app.datasets.body_forms import BodyForm
-from app.services import grants
+from app.services import keys
 from app.services.dataset_rules import change_rules as put_rules
 from app.services.dataset_rules import show_rules as rules_of
 from app.services.datasets import overlaps, show_datasets, uploads
@@ -141,7 +141,7 @@ def delete_dataset(installation: CurrentInstallation, caller: Caller, dataset: s
 @router.get("/{dataset}/grants", operation_id="list_grants", responses=problems.documented(NotFound, RoleMissing))
 def list_grants(installation: CurrentInstallation, caller: Caller, dataset: str, page: Page) -> GrantList:
     """List who has which role on the dataset, since when and by whom. For owners and auditors."""
-    return grants.list_grants(installation, caller, dataset, page)
+    return keys.list_grants(installation, caller, dataset, page)
 
 
 @router.put(
@@ -151,7 +151,7 @@ def list_grants(installation: CurrentInstallation, caller: Caller, dataset: str,
 )
 def put_grant(installation: CurrentInstallation, caller: Caller, dataset: str, key_id: str, body: GrantIn) -> GrantOut:
     """Grant a key a role on the dataset, in place of its earlier role."""
-    return grants.put_grant(installation, caller, dataset, key_id, role=body.role)
+    return keys.put_grant(installation, caller, dataset, key_id, role=body.role)
 
 
 @router.delete(
@@ -162,7 +162,7 @@ def put_grant(installation: CurrentInstallation, caller: Caller, dataset: str, k
 )
 def delete_grant(installation: CurrentInstallation, caller: Caller, dataset: str, key_id: str) -> None:
     """Revoke a key's role on the dataset. The last owner keeps the role until another key is an owner."""
-    grants.remove_grant(installation, caller, dataset, key_id)
+    keys.remove_grant(installation, caller, dataset, key_id)
 
 
 @router.get("/{dataset}/rules", operation_id="show_rules", responses=problems.documented(NotFound, RoleMissing))

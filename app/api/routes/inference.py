@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.api import problems
 from app.api.bodies import Body, BodyRoute, limited
 from app.api.capacity import Work, capacities

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
-from app.access.roles import Role
+from app.access.grants import Role
 from app.api import problems
 from app.api.bodies import BodyRoute
 from app.api.deps import Caller

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Response
 
-from app.access.roles import Role
+from app.access.grants import Role
 from app.api import problems
 from app.api.bodies import BodyRoute, limited
 from app.api.deps import Caller, CurrentInstallation, OptionalIdempotency, Page, sent

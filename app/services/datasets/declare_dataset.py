@@ -8,8 +8,8 @@ from typing import Any, Self
 from sqlalchemy.orm import Session
 
 from app.access import grants
+from app.access.grants import Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest, once
-from app.access.roles import Principal, Role
 from app.core import amounts, stamps
 from app.core.errors import FieldProblem, InvalidRequest
 from app.core.sealed_files import DataKey, StorageKeys
@@ -22,7 +22,7 @@ from app.ledger.entries import EntryKind
 from app.ledger.statements import Limit
 from app.privacy.composition import Partitions
 from app.services import populations
-from app.services.authorization import acting, present
+from app.services.authorization import refreshed, write_as
 from app.services.datasets import erased_names
 from app.services.datasets.alike_names import alike_names
 from app.services.datasets.declare_partitions import read_partitions, two_significant_digits
@@ -56,7 +56,7 @@ def register_dataset(
     """
     checked = _Checked.of(declaration)  # before anything is locked
     keys = installation.storage_keys
-    with acting(installation, principal) as (session, principal):
+    with write_as(installation, principal) as (session, principal):
         principal.require(Role.OWNER)
         at = installation.database.now(session)
 
@@ -83,12 +83,12 @@ def check_declaration(installation: Installation, principal: Principal, declarat
     checked = _Checked.of(declaration)
     keys = installation.storage_keys
     with installation.database.read() as session:
-        caller = present(installation, session, principal)
+        caller = refreshed(installation, session, principal)
         caller.require(Role.OWNER)
         is_new = declaration.other_people is None and catalog.newest_erased(session, declaration.name) is None
         facts = checked.facts(session, caller, keys, at=installation.database.now(session)) if is_new else {}
     if not is_new:
-        with acting(installation, principal) as (session, caller):
+        with write_as(installation, principal) as (session, caller):
             caller.require(Role.OWNER)
             declared = checked.declared(session, caller, keys, at=installation.database.now(session))
             limit = statements.printable(session, declared.dataset.id)

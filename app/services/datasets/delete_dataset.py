@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from app.access.roles import MANAGE_DATASET, Principal
+from app.access.grants import MANAGE_DATASET, Principal
 from app.core import limits
 from app.core.errors import BalanceMismatch, Unavailable
 from app.datasets import catalog, row_files
@@ -14,7 +14,7 @@ from app.datasets.erasure_log import dataset_record
 from app.jobs import queue
 from app.ledger import control
 from app.ledger.entries import EntryKind
-from app.services.authorization import acting, authorized_dataset
+from app.services.authorization import authorized_dataset, write_as
 from app.services.installation import Installation
 from app.services.jobs.notices import cancel_locked
 from app.services.ledger.erasure_records import open_log
@@ -32,7 +32,7 @@ def delete_dataset(installation: Installation, principal: Principal, reference: 
         NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: only the owner erases.
     """
-    with acting(installation, principal) as (session, principal):
+    with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         has_jobs = mark_deleted(session, dataset.id, actor=principal.key_id, at=installation.database.now(session))
     erase_remains(installation, dataset.id)

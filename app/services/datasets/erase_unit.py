@@ -1,6 +1,6 @@
 """Serves ``POST /datasets/{id}/erasures``: erases the rows of one privacy unit; every charge stays."""
 
-from app.access.roles import MANAGE_DATASET, Principal
+from app.access.grants import MANAGE_DATASET, Principal
 from app.core import stamps
 from app.core.errors import DatasetDeleted, InvalidRequest, NoRowsOfUnit
 from app.datasets import admission, catalog, row_files
@@ -8,7 +8,7 @@ from app.datasets.cells import digest_key
 from app.datasets.erasure_log import ErasedUnit, unit_record
 from app.ledger import control
 from app.ledger.entries import EntryKind
-from app.services.authorization import acting, authorized_dataset
+from app.services.authorization import authorized_dataset, write_as
 from app.services.datasets.books import opened_book
 from app.services.installation import Installation
 from app.services.ledger.erasure_records import open_log
@@ -45,7 +45,7 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
     try:
         with opened_book(installation, dataset, key):
             # Under the dataset's lock: the last upload may have closed the book without having committed yet.
-            with acting(installation, principal) as (session, principal):
+            with write_as(installation, principal) as (session, principal):
                 authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
                 catalog.locked(session, dataset.id).living()
                 uploads = catalog.epochs(session, dataset.id)
@@ -53,7 +53,7 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
             row_files.erase_uncommitted(installation.files, dataset.id, committed=epochs)
             if not erasure.has_rows(installation.files, dataset.id, epochs, key=key, row_id=row_id):
                 raise NoRowsOfUnit
-            with acting(installation, principal) as (session, principal):
+            with write_as(installation, principal) as (session, principal):
                 authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
                 record, erased = stamps.new(stamps.ERASURE), ErasedUnit(row_id, last_upload=uploads[-1].ordinal)
                 # The record is before the act: of a unit, it could not be written again from the act.

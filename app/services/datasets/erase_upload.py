@@ -5,7 +5,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from app.access.roles import MANAGE_DATASET, Principal
+from app.access.grants import MANAGE_DATASET, Principal
 from app.core import stamps
 from app.core.errors import Unavailable
 from app.core.sealed_files import DataKey
@@ -15,7 +15,7 @@ from app.datasets.tables import EpochRow
 from app.jobs import queue
 from app.ledger import control, external
 from app.ledger.entries import EntryKind
-from app.services.authorization import acting, authorized_dataset
+from app.services.authorization import authorized_dataset, write_as
 from app.services.datasets.books import opened_book
 from app.services.installation import Installation
 from app.services.ledger.erasure_records import open_log
@@ -68,7 +68,7 @@ def erase_upload(
     key = dataset.data_key(installation.storage_keys)
     try:
         with _without_uploads(installation, dataset, key):
-            with acting(installation, principal) as (session, principal):
+            with write_as(installation, principal) as (session, principal):
                 authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
                 catalog.locked(session, dataset.id).living()
                 row = catalog.epoch(session, dataset.id, upload)
@@ -100,7 +100,7 @@ def _free_places(installation: Installation, caller: Principal, dataset_id: str,
 
     The caller holds the dataset's book, so no upload is judged meanwhile. The dataset's lock excludes submissions.
     """
-    with acting(installation, caller) as (session, principal):
+    with write_as(installation, caller) as (session, principal):
         authorized_dataset(session, principal, dataset_id, MANAGE_DATASET)
         catalog.locked(session, dataset_id).living()
         row = catalog.epoch(session, dataset_id, upload)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.roles import Principal, Role
+from app.access.grants import Principal, Role
 from app.core import limits
 from app.core.errors import InvalidRequest, NameTaken, SameSubmitter
 from app.datasets import catalog

@@ -1,9 +1,9 @@
 """Serves ``PUT /datasets/{id}/population``: makes a dataset a member of a population."""
 
-from app.access.roles import MANAGE_DATASET, Principal
+from app.access.grants import MANAGE_DATASET, Principal
 from app.datasets import catalog
 from app.services import populations
-from app.services.authorization import acting, authorized_dataset
+from app.services.authorization import authorized_dataset, write_as
 from app.services.datasets.show_datasets import dataset_out
 from app.services.installation import Installation
 from app.services.jobs import notices
@@ -19,7 +19,7 @@ def join_population(installation: Installation, principal: Principal, reference:
         DatasetDeleted: the dataset's rows are erased.
         PopulationMismatch: the dataset's loss cannot be added to the members', or it is a member of another population.
     """
-    with acting(installation, principal) as (session, principal):
+    with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         locked = catalog.locked(session, dataset.id).living()
         at = installation.database.now(session)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.roles import MANAGE_DATASET, Principal, Role
+from app.access.grants import MANAGE_DATASET, Principal, Role
 from app.core import stamps
 from app.core.errors import RoleMissing, Unavailable
 from app.core.sealed_files import SealedFile, StorageKeys

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.roles import SEE_DATASET, Principal
+from app.access.grants import SEE_DATASET, Principal
 from app.core import stamps
 from app.datasets import catalog
 from app.datasets.tables import EpochRow

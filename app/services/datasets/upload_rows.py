@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from sqlalchemy.orm import Session
 
 from app.access import grants
+from app.access.grants import MANAGE_DATASET, Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
-from app.access.roles import MANAGE_DATASET, Principal, Role
 from app.core import limits, stamps
 from app.core.errors import CellsUnread, TooLarge, Unavailable, UnreadColumn, UploadRepeated
 from app.core.sealed_files import DataKey
@@ -20,7 +20,7 @@ from app.datasets.admission import AdmissionBook
 from app.datasets.body_forms import BodyForm
 from app.datasets.cells import digest_key
 from app.datasets.columnar import seats
-from app.services.authorization import acting, authorized_dataset, present
+from app.services.authorization import authorized_dataset, refreshed, write_as
 from app.services.datasets.books import opened_book
 from app.services.installation import Installation
 from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
@@ -90,7 +90,7 @@ def upload_rows(
     """
     keys = installation.storage_keys
     with installation.database.read() as session:
-        principal = present(installation, session, principal)  # a revoked key gets no stored answer
+        principal = refreshed(installation, session, principal)  # a revoked key gets no stored answer
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         key = dataset.data_key(keys)
         request = None if request is None else _keyed(request, key)
@@ -173,7 +173,7 @@ class _Upload:
     @contextmanager
     def _acting(self) -> Iterator[Session]:
         """A write transaction in which the caller still owns the dataset."""
-        with acting(self._installation, self._caller) as (session, principal):
+        with write_as(self._installation, self._caller) as (session, principal):
             authorized_dataset(session, principal, self._dataset.id, MANAGE_DATASET)
             yield session
 

@@ -1,7 +1,7 @@
 """Serves ``GET /datasets/{id}/uploads``: lists the uploads of a dataset for its owner, with their stored rows."""
 
 from app.access import grants
-from app.access.roles import MANAGE_DATASET, Principal, Role
+from app.access.grants import MANAGE_DATASET, Principal, Role
 from app.core import stamps
 from app.datasets import catalog
 from app.services.authorization import authorized_dataset

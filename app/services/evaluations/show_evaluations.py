@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.roles import SEE_MODEL, TRAIN, Principal
+from app.access.grants import SEE_MODEL, TRAIN, Principal
 from app.core import stamps
 from app.forests import metrics
 from app.forests.bins import noisy_counts

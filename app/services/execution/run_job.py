@@ -15,7 +15,7 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.roles import TRAIN
+from app.access.grants import TRAIN
 from app.core import files
 from app.core.errors import (
     DatasetDeleted,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.core.errors import InvalidRequest, NotFound
 from app.forests.data.request_cells import JsonCells, NumberCells
 from app.forests.data.sanitiser import sanitise_prediction_columns

@@ -6,14 +6,14 @@ from typing import TypeAlias
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.roles import MANAGE_DATASET, SEE_JOB, TRAIN, Principal
+from app.access.grants import MANAGE_DATASET, SEE_JOB, TRAIN, Principal
 from app.core import stamps
 from app.core.errors import JobFinished, NotFound, RoleMissing, Unauthenticated
 from app.jobs import queue
 from app.jobs.queue import ALL_JOBS, JobFilter
 from app.jobs.states import PREPARING, UNFINISHED, JobState
 from app.jobs.tables import JobRow, part_fields
-from app.services.authorization import acting, present
+from app.services.authorization import refreshed, write_as
 from app.services.installation import Installation
 from app.services.jobs.notices import cancel_locked
 from app.services.pages import PageRequest, page_of
@@ -59,7 +59,7 @@ def cancel_job(installation: Installation, principal: Principal, job_id: str) ->
         RoleMissing: the key neither submitted the job nor owns the job's dataset.
         JobFinished: the job has already ended.
     """
-    with acting(installation, principal) as (session, principal):
+    with write_as(installation, principal) as (session, principal):
         row = queue.locked(session, job_id)
         needed = TRAIN if row.submitted_by == principal.key_id else MANAGE_DATASET
         grants.require(session, principal, row.dataset_id, needed, kind="job")
@@ -131,7 +131,7 @@ def look_at(installation: Installation, followed: Collection[Followed]) -> dict[
 
 def _may_still_see(installation: Installation, session: Session, follower: Principal, row: JobRow) -> bool:
     try:
-        grants.require(session, present(installation, session, follower), row.dataset_id, SEE_JOB, kind="job")
+        grants.require(session, refreshed(installation, session, follower), row.dataset_id, SEE_JOB, kind="job")
     except (Unauthenticated, NotFound, RoleMissing):
         return False
     return True

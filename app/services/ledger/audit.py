@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.roles import Principal, Role
+from app.access.grants import Principal, Role
 from app.core import limits
 from app.core.errors import NotFound
 from app.datasets import catalog

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.roles import SEE_BALANCE, SEE_LEDGER, Principal, Role
+from app.access.grants import SEE_BALANCE, SEE_LEDGER, Principal, Role
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.core.stamps import to_text
 from app.datasets import catalog

@@ -5,8 +5,8 @@ from fractions import Fraction
 
 from sqlalchemy.orm import Session
 
+from app.access.grants import MANAGE_DATASET, Principal
 from app.access.idempotency import Answer, IdempotentRequest, once
-from app.access.roles import MANAGE_DATASET, Principal
 from app.core import limits
 from app.core.errors import InvalidRequest, RoleMissing
 from app.datasets import catalog
@@ -14,7 +14,7 @@ from app.ledger import caps, statements
 from app.ledger.statements import Limit
 from app.privacy import accountants
 from app.registry import models
-from app.services.authorization import acting
+from app.services.authorization import write_as
 from app.services.guarantees import of_account, of_large_amount
 from app.services.installation import Installation
 from app.services.jobs import notices
@@ -66,7 +66,7 @@ def change_cap(
         warnings = of_large_amount(limit.accountant, cap, delta=limit.split.converted_at, adjacency=account.adjacency)
     # The route of the idempotency key names the id, because a name may come to mean another dataset.
     identity = None if request is None else replace(request, route=f"POST /ledger/{account.id}/cap")
-    with acting(installation, principal) as (session, principal):
+    with write_as(installation, principal) as (session, principal):
         account = find_account(session, principal, account.id, MANAGE_DATASET)
 
         def work() -> Answer:

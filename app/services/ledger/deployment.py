@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from app.access.roles import SEE_LEDGER, Principal
+from app.access.grants import SEE_LEDGER, Principal
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.ledger import external, populations, statements

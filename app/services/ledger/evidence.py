@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.access.roles import SEE_LEDGER, Principal, Role
+from app.access.grants import SEE_LEDGER, Principal, Role
 from app.core import limits
 from app.core.errors import InvalidRequest
 from app.core.processes import scrubbed_environment

@@ -8,8 +8,8 @@ from typing import Any, Literal, cast
 
 from sqlalchemy.orm import Session
 
+from app.access.grants import ATTEST, SEE_RESERVATIONS, Principal
 from app.access.idempotency import Answer, IdempotentRequest
-from app.access.roles import ATTEST, SEE_RESERVATIONS, Principal
 from app.core import amounts
 from app.core.errors import AccountantMismatch, InvalidRequest
 from app.datasets import catalog

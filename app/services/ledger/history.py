@@ -12,7 +12,7 @@ import rfc8785
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.roles import SEE_LEDGER, Principal
+from app.access.grants import SEE_LEDGER, Principal
 from app.core import limits
 from app.core.errors import InvalidRequest, NotFound
 from app.datasets import catalog

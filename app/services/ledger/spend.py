@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.access import grants
-from app.access.roles import SEE_BALANCE, SEE_LEDGER, Principal
+from app.access.grants import SEE_BALANCE, SEE_LEDGER, Principal
 from app.core import limits
 from app.core.errors import InvalidRequest
 from app.ledger import running_balance, statements

@@ -3,7 +3,7 @@
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.roles import TRAIN, Principal
+from app.access.grants import TRAIN, Principal
 from app.core import stamps
 from app.registry import profiles
 from app.registry.tables import ProfileRow

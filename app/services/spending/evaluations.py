@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from app.access import grants
+from app.access.grants import SEE_MODEL, TRAIN, Principal
 from app.access.idempotency import Answer, IdempotentRequest
-from app.access.roles import SEE_MODEL, TRAIN, Principal
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound
 from app.forests.contract.facts import PublicFacts
 from app.forests.evaluation import price
@@ -17,7 +17,7 @@ from app.forests.planning import public_facts
 from app.jobs import queue
 from app.privacy.adjacency import Adjacency
 from app.registry.tables import ModelRow
-from app.services.authorization import present
+from app.services.authorization import refreshed
 from app.services.installation import Installation
 from app.services.model_addresses import addressed_model
 from app.services.spending.price import Asked, PricedPart, price_part, read_asked
@@ -106,7 +106,7 @@ def _load(installation: Installation, caller: Principal, addresses: Sequence[str
     """
     with suppress(GrovekeeperError):
         with installation.database.read() as session:
-            rows = _models(session, present(installation, session, caller), addresses)
+            rows = _models(session, refreshed(installation, session, caller), addresses)
         for row in rows:
             installation.cache.get(row.digest)
 

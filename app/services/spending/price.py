@@ -13,7 +13,7 @@ from sqlalchemy import BindParameter, bindparam, select
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.roles import Principal, Role
+from app.access.grants import Principal, Role
 from app.access.tables import GrantRow, KeyRow
 from app.core import amounts
 from app.core.stamps import is_reference

@@ -1,7 +1,7 @@
 """Serves ``POST /datasets/{id}/profiles``: quotes and accepts profiles."""
 
+from app.access.grants import TRAIN, Principal
 from app.access.idempotency import Answer, IdempotentRequest
-from app.access.roles import TRAIN, Principal
 from app.forests.bins import quantile_bins
 from app.forests.data.schema import Schema
 from app.forests.planning import public_facts

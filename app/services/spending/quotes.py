@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.core import amounts
 from app.ledger import rules, statements
 from app.ledger.admission import Request

@@ -19,8 +19,8 @@ from sqlalchemy import BindParameter, Select, and_, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from app.access import grants, idempotency
+from app.access.grants import TRAIN, Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest
-from app.access.roles import TRAIN, Principal, Role
 from app.access.tables import AnswerRow
 from app.core import limits, stamps
 from app.core.errors import DatasetDeleted, GrovekeeperError, NoRowsYet, TooManyRequests
@@ -34,7 +34,7 @@ from app.jobs.tables import JobPart, JobRow, part_fields
 from app.ledger import reservations
 from app.ledger.reservations import NewReservation
 from app.ledger.tables import AccountRow
-from app.services.authorization import present
+from app.services.authorization import refreshed
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.spending.price import Asked, PricedPart, read_asked
@@ -126,7 +126,7 @@ class Spending:
         Raises:
             Unauthenticated: the caller's key was revoked or rotated meanwhile, or has expired.
         """
-        return present(self.installation, self.session, self.principal)
+        return refreshed(self.installation, self.session, self.principal)
 
     def stored(self) -> Answer | None:
         """The answer to an earlier request with the idempotency key, if any, whatever its datasets are by now.

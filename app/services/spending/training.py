@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from sqlalchemy.orm import Session
 
 from app.access import grants
+from app.access.grants import TRAIN, Principal
 from app.access.idempotency import Answer, IdempotentRequest
-from app.access.roles import TRAIN, Principal
 from app.core.errors import InvalidRequest
 from app.datasets import catalog
 from app.forests import catalogue

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.roles import MANAGE_DATASET
+from app.access.grants import MANAGE_DATASET
 from app.core import limits, stamps
 from app.core.errors import NotFound, RoleMissing, Unauthenticated, Unavailable
 from app.datasets import catalog

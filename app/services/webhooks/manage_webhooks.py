@@ -4,13 +4,13 @@ import secrets
 
 from sqlalchemy.orm import Session
 
-from app.access.roles import MANAGE_DATASET, Principal
+from app.access.grants import MANAGE_DATASET, Principal
 from app.core import amounts, stamps
 from app.core.errors import InvalidRequest
 from app.datasets import catalog
 from app.ledger import control
 from app.ledger.entries import EntryKind
-from app.services.authorization import acting, authorized_dataset
+from app.services.authorization import authorized_dataset, write_as
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.webhooks import outbox
@@ -44,7 +44,7 @@ def create_webhook(
     if body.threshold is not None and body.threshold > 1:
         raise InvalidRequest.at("/threshold", "too-large")
     secret = f"whsec_{secrets.token_urlsafe(32)}"
-    with acting(installation, principal) as (session, principal):
+    with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         dataset = catalog.locked(session, dataset.id).living()
         at = installation.database.now(session)
@@ -88,7 +88,7 @@ def delete_webhook(installation: Installation, principal: Principal, reference: 
         NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: only owners remove webhooks.
     """
-    with acting(installation, principal) as (session, principal):
+    with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         if outbox.has(session, dataset.id, webhook_id):
             outbox.remove(session, [webhook_id])

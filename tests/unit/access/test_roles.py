@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.access import roles
-from app.access.roles import Principal, Role
+from app.access import grants
+from app.access.grants import Principal, Role
 from app.core.errors import RoleMissing
 
 ACTS: dict[Role | None, set[Role]] = {
@@ -44,10 +44,10 @@ def test_a_global_call_needs_its_role_or_admin(role: Role) -> None:
 
 
 def test_only_seeing_a_dataset_is_open_to_every_granted_role() -> None:
-    grants = {Role.OWNER, Role.ANALYST, Role.PREDICTOR, Role.AUDITOR}
-    assert grants == roles.SEE_DATASET
+    seeing = {Role.OWNER, Role.ANALYST, Role.PREDICTOR, Role.AUDITOR}
+    assert seeing == grants.SEE_DATASET
     for needed in (
-        roles.MANAGE_DATASET, roles.TRAIN, roles.SEE_MODEL, roles.TAKE_MODEL, roles.PREDICT, roles.SEE_BALANCE,
-        roles.SEE_LEDGER,
+        grants.MANAGE_DATASET, grants.TRAIN, grants.SEE_MODEL, grants.TAKE_MODEL, grants.PREDICT, grants.SEE_BALANCE,
+        grants.SEE_LEDGER,
     ):  # fmt: skip
-        assert needed < grants
+        assert needed < seeing

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.access import signing_keys
-from app.access.signing_keys import NotAKeySet, SigningKeys, parse
+from app.access import tokens
+from app.access.tokens import NotAKeySet, SigningKeys, parse_key_set
 from app.core import limits
 from app.core.errors import Unavailable
 from tests.support.identity_provider import KEY_SET, private_key, public_jwk
@@ -32,7 +32,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     moved = Clock()
-    monkeypatch.setattr(signing_keys, "monotonic", moved)
+    monkeypatch.setattr(tokens, "monotonic", moved)
     return moved
 
 
@@ -177,21 +177,21 @@ PRIVATE = {"d": "AQAB"}
 )  # fmt: skip
 def test_a_key_that_may_not_sign_tokens_is_passed_over(item: Any) -> None:
     other = public_jwk(private_key("ES256"), "b")
-    assert parse(json.dumps({"keys": [item, other]}).encode()).keys() == {"b"}
+    assert parse_key_set(json.dumps({"keys": [item, other]}).encode()).keys() == {"b"}
 
 
 def test_a_key_has_one_algorithm() -> None:
     listed = [RSA, RSA | {"kid": "b", "alg": "PS256"}, public_jwk(private_key("EdDSA"), "c")]
-    keys = parse(json.dumps({"keys": listed}).encode())
+    keys = parse_key_set(json.dumps({"keys": listed}).encode())
     assert {key_id: key.algorithm for key_id, key in keys.items()} == {"a": "RS256", "b": "PS256", "c": "EdDSA"}
 
 
 def test_an_id_of_two_keys_names_none() -> None:
     listed = [RSA, RSA, public_jwk(private_key("ES256"), "b")]
-    assert parse(json.dumps({"keys": listed}).encode()).keys() == {"b"}
+    assert parse_key_set(json.dumps({"keys": listed}).encode()).keys() == {"b"}
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"keys": {}}', b'{"keys": []}', b"\xff", b"[" * 10_000])
 def test_another_text_is_no_key_set(text: bytes) -> None:
     with pytest.raises(NotAKeySet):
-        parse(text)
+        parse_key_set(text)

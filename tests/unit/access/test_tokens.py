@@ -6,15 +6,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.access import signing_keys, tokens
-from app.access.roles import Role
-from app.access.tokens import Rules, Token
+from app.access import tokens
+from app.access.grants import Role
+from app.access.tokens import Token, TokenRules
 from app.core import limits, stamps
 from app.core.errors import Unauthenticated
 from tests.support.identity_provider import ATTACKS, AUDIENCE, ISSUER, KEY_SET, ROLES, token
 
-KEYS = signing_keys.parse(json.dumps(KEY_SET).encode())
-RULES = Rules(ISSUER, AUDIENCE, "roles", {value: Role(role) for value, role in ROLES.items()})
+KEYS = tokens.parse_key_set(json.dumps(KEY_SET).encode())
+RULES = TokenRules(ISSUER, AUDIENCE, "roles", {value: Role(role) for value, role in ROLES.items()})
 
 
 def _verified(text: str) -> Token:

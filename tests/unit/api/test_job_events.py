@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.access.roles import Principal
+from app.access.grants import Principal
 from app.api import job_events
 from app.api.capacity import Capacities
 from app.api.job_events import JobEvents
