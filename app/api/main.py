@@ -1,8 +1,14 @@
-"""Assembles the FastAPI application (routes, error handlers, middleware) and its OpenAPI document."""
+"""Assembles the FastAPI application (routes, error handlers, middleware) and its OpenAPI document.
+
+``examples.json`` has what a real server received and answered, by operation id; ``python -m tests.support.examples``
+makes it anew. Examples of problems follow from the table of problems.
+"""
 
 import json
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 from fastapi import Depends, FastAPI
 from fastapi.encoders import jsonable_encoder
@@ -12,20 +18,15 @@ from fastapi.telemetry import TelemetryConfig
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
-from starlette.types import Receive, Scope, Send
 
 from app.api import problems
-from app.api.answer_headers import HEADERS, document_headers
-from app.api.authentication import Authentication
+from app.api.authentication import Authentication, Readiness
 from app.api.capacity import THREADS, Capacities
-from app.api.dashboard import Dashboard
-from app.api.deps import check_query
-from app.api.examples import PROBLEM_EXAMPLES, document_examples
-from app.api.job_events import JobEvents
 from app.api.metrics import Metrics
-from app.api.middleware import EveryRequest
-from app.api.predictions import Predictions
-from app.api.readiness import Readiness
+from app.api.middleware import Application, EveryRequest, Predictions, Spans
+from app.api.pages.routers import PAGES
+from app.api.problems import INTERNAL, MEDIA_TYPE, PROBLEMS
+from app.api.requests import check_query
 from app.api.routes import (
     aliases,
     approvals,
@@ -45,6 +46,7 @@ from app.api.routes import (
     training,
     webhooks,
 )
+from app.api.streams import JobEvents
 from app.core.errors import GrovekeeperError, IdempotencyKeyMissing, InstallationError
 from app.core.settings import Settings
 from app.services.authorization import IdentityProvider
@@ -54,28 +56,10 @@ from app.wire.base import Problem
 from app.wire.inference import InferenceIn
 from app.wire.models import PredictIn
 
-if TYPE_CHECKING:  # OpenTelemetry is an extra
-    from app.api.tracing import RequestSpans
-
 _DESCRIPTION = """\
 A lifetime privacy budget for every dataset, kept in a ledger that cannot be overdrawn; differentially private forests
 trained against it; predictions from them for free. Errors are `application/problem+json` with a stable `type`.
 """
-
-
-class _Application(FastAPI):
-    """The framework's application without its layers around :class:`EveryRequest`, which answers every error itself."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["app"] = self
-        await self._every_request(scope, receive, send)
-
-    @cached_property
-    def _every_request(self) -> EveryRequest:
-        layer: Any = self.build_middleware_stack()
-        while not isinstance(layer, EveryRequest):
-            layer = layer.app
-        return layer
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -99,7 +83,6 @@ def create_app(settings: Settings) -> FastAPI:
         installation=installation,
         authentication=Authentication(installation, app.state.heads, capacities, provider),
         predictions=Predictions(installation, capacities, _route_of("predict")),
-        dashboard=Dashboard(capacities),
         spans=_spans(settings),
     )
     return app
@@ -110,7 +93,7 @@ def _route_of(operation_id: str) -> BaseRoute:
     return next(route for route in models.router.routes if getattr(route, "operation_id", None) == operation_id)
 
 
-def _spans(settings: Settings) -> "RequestSpans | None":
+def _spans(settings: Settings) -> Spans | None:
     if settings.otlp_endpoint is None:
         return None
     try:
@@ -126,7 +109,7 @@ def openapi_text() -> str:
 
 
 def _application() -> FastAPI:
-    app = _Application(
+    app = Application(
         title="Grovekeeper",
         docs_url=None,
         redoc_url=None,
@@ -138,6 +121,8 @@ def _application() -> FastAPI:
     for module in (*modules, aliases, inference, webhooks, ledger, reservations, evidence, audit):
         app.include_router(module.router, dependencies=_CHECKED)
     app.include_router(datasets.declarations, dependencies=_CHECKED)
+    for pages in PAGES:
+        app.include_router(pages, include_in_schema=False)
     app.add_exception_handler(GrovekeeperError, problems.on_named_error)
     app.add_exception_handler(RequestValidationError, problems.on_validation_error)
     app.add_exception_handler(HTTPException, problems.on_http_exception)
@@ -149,17 +134,17 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=_API_VERSION, description=_DESCRIPTION, routes=app.routes)
         schema["components"]["schemas"]["Problem"] = Problem.model_json_schema()
-        schema["components"]["headers"] = HEADERS
-        schema["components"]["examples"] = PROBLEM_EXAMPLES
+        schema["components"]["headers"] = _HEADERS
+        schema["components"]["examples"] = _PROBLEM_EXAMPLES
         for name in ("HTTPValidationError", "ValidationError"):
             schema["components"]["schemas"].pop(name, None)
         for methods in schema["paths"].values():
             for operation in methods.values():
                 _require_key_where_it_is_missed(operation)
-        document_headers(schema["paths"])
+        _document_headers(schema["paths"])
         for body in (PredictIn, InferenceIn):
             schema["components"]["schemas"] |= _schemas_of(body)
-        document_examples(operation for methods in schema["paths"].values() for operation in methods.values())
+        _document_examples(operation for methods in schema["paths"].values() for operation in methods.values())
         app.openapi_schema = schema
     return app.openapi_schema
 
@@ -180,9 +165,81 @@ def _require_key_where_it_is_missed(operation: dict[str, Any]) -> None:
             parameter["required"] = parameter["required"] or parameter["name"] == "Idempotency-Key"
 
 
+def _document_headers(paths: dict[str, dict[str, Any]]) -> None:
+    """Add the headers of each answer to every operation of the document.
+
+    What a 201 made has a ``Location`` if the API has a path on which it can be read: a key, for example, has none.
+    """
+    for path, methods in paths.items():
+        item = re.compile(re.escape(path) + r"/\{\w+\}")
+        is_readable = any(item.fullmatch(other) and "get" in operations for other, operations in paths.items())
+        made = {"201": ("Location",)} if is_readable else {}
+        for operation in methods.values():
+            for status, answer in operation["responses"].items():
+                names = ("X-Request-Id", *(made | _HEADERS_OF_STATUS).get(status, ()))
+                answer["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+
+
+def _document_examples(operations: Iterable[dict[str, Any]]) -> None:
+    """Adds examples to every operation of the document, where the operation has none."""
+    recorded = json.loads(FILE.read_text(encoding="utf-8"))
+    for operation in operations:
+        shown = recorded.get(operation["operationId"], {})
+        bodies = [(operation.get("requestBody", {}).get("content", {}), shown.get("request"))]
+        for status, answer in operation["responses"].items():
+            if int(status) < 400:
+                bodies.append((answer.get("content", {}), shown.get("answer")))
+            else:
+                slugs = answer["description"].replace("`", "").split(", ")
+                references = {slug: {"$ref": f"#/components/examples/{slug}"} for slug in slugs}
+                answer["content"][MEDIA_TYPE]["examples"] = references
+        for content, example in bodies:
+            for media_type, media in content.items():
+                is_shown = example is None or media_type not in _RECORDED or {"example", "examples"} & media.keys()
+                if not is_shown:
+                    media["example"] = example
+
+
 _CHECKED = (Depends(check_query),)
 """What every route of the API depends on; pages are lenient."""
 
 _API_VERSION = "1"
 _NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
 """FastAPI would export durations of uploads and messages of exceptions wherever a library sets up OpenTelemetry."""
+
+
+_HEADERS: dict[str, dict[str, Any]] = {
+    "X-Request-Id": {
+        "description": "The id under which the service's log names the request.",
+        "required": True,
+        "schema": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
+    },
+    "Retry-After": {
+        "description": "Seconds after which a repetition may succeed.",
+        "required": True,
+        "schema": {"type": "integer", "minimum": 1},
+    },
+    "WWW-Authenticate": {
+        "description": "How a key is sent.",
+        "required": True,
+        "schema": {"type": "string", "const": "Bearer"},
+    },
+    "Location": {"description": "The path of what was made.", "required": True, "schema": {"type": "string"}},
+}
+"""The components of the document that describe headers."""
+
+_HEADERS_OF_STATUS = {
+    "202": ("Location",),
+    "401": ("WWW-Authenticate",),
+    "429": ("Retry-After",),
+    "503": ("Retry-After",),
+}
+
+
+_RECORDED = ("application/json", "text/plain")
+FILE = Path(__file__).with_name("examples.json")
+_PROBLEM_EXAMPLES: dict[str, dict[str, Any]] = {
+    row.slug: {"value": {"type": row.slug, "title": row.title, "status": row.status, "detail": f"{row.title}."}}
+    for row in (*PROBLEMS.values(), INTERNAL)
+}
+"""The components of the document that show problems, by type."""

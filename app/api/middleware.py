@@ -1,34 +1,40 @@
-"""Assigns an id to every request and checks load, readiness, key and path, in this order, before routing."""
+"""Assigns an id to every request and checks load, readiness, key and path, in this order, before routing.
+
+``POST /models/{id}/predict`` is answered before the framework routes it, because routing costs more than a prediction.
+Key, limits, errors, headers and records are those of every request. The framework's route documents the operation, and
+answers other methods.
+"""
 
 import asyncio
 import errno
 import logging
+import re
 import secrets
 import time
 from collections import Counter
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import cached_property, lru_cache, partial
+from typing import Any, Protocol
 
+from fastapi import FastAPI
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access.grants import Principal
 from app.api import problems
-from app.api.authentication import WITHOUT_SESSION, Authentication, is_page
-from app.api.capacity import CLIENT, Client, is_administration
-from app.api.dashboard import Dashboard
+from app.api.authentication import DISK_RETRY_S, WITHOUT_SESSION, Authentication, is_page
+from app.api.capacity import CLIENT, Capacities, Client, Work, is_administration
 from app.api.metrics import Answered, Metrics
-from app.api.predictions import Predictions
-from app.api.readiness import DISK_RETRY_S
+from app.api.pages.refusals import page_of, unexpected
+from app.api.requests import check_query, read_body
 from app.core import limits, stamps
 from app.core.errors import GrovekeeperError, NotFound, TooManyRequests, Unavailable
 from app.core.logging import about
 from app.services.installation import Installation
-
-if TYPE_CHECKING:  # OpenTelemetry is an extra
-    from app.api.tracing import RequestSpans
+from app.services.predict import Form, model_at_once, predict
 
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """Paths that need no key. Their answers contain no data of the installation."""
@@ -40,7 +46,76 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"})
 _READS = frozenset({"GET", "HEAD"})
 _PREDICT = "/models/{model_id}/predict"
+
+
+_PATH = re.compile(r"/models/([^/]+)/predict")
+
+
 _log = logging.getLogger(__name__)
+
+
+class Spans(Protocol):
+    """Exports spans of requests, by an extra of this program (:class:`app.api.tracing.RequestSpans`)."""
+
+    def record(self, scope: Scope, *, status: int, began_ns: int, ended_ns: int) -> None:
+        """Exports the span of a request that has ended."""
+
+
+class Predictions:
+    """Answers predictions of one process.
+
+    Args:
+        installation: holds the models.
+        capacities: its threads predict what is not answered at once.
+        route: the framework's route of the operation, for metrics and spans.
+    """
+
+    def __init__(self, installation: Installation, capacities: Capacities, route: BaseRoute) -> None:
+        self._installation = installation
+        self._capacities = capacities
+        self._route = route
+
+    def address(self, scope: Scope) -> str | None:
+        """The model that a request addresses; ``None`` if it is no prediction."""
+        if scope["method"] != "POST":
+            return None
+        matched = _PATH.fullmatch(scope["path"])
+        return None if matched is None else matched[1]
+
+    async def answer(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request whose caller is authenticated; see :func:`app.services.predict.predict` for the errors."""
+        scope["route"] = self._route
+        media_type, body = await read_body(scope, receive, limits.MAX_PREDICTION_BODY_BYTES, (Form.ARROW,))
+        if scope["query_string"]:
+            await check_query(Request(scope))
+        principal: Principal = scope["state"]["principal"]
+        form = Form.ARROW if media_type == Form.ARROW else Form.JSON
+        answer_form = _form_of_answer(scope, form)
+        model = None
+        if form is answer_form is Form.JSON:
+            model = model_at_once(self._installation, principal, address, body)
+        if model is not None:
+            answer = model.answer(body, form, answer_form)
+        else:
+            forms = {"form": form, "answer_form": answer_form}
+            work = partial(predict, self._installation, principal, address, body, **forms)
+            answer = await self._capacities.run(Work.PREDICTION, work)
+        headers = [(b"content-length", b"%d" % len(answer)), (b"content-type", answer_form.encode("ascii"))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
+
+
+def _form_of_answer(scope: Scope, form: Form) -> Form:
+    """The form of the request, unless the field ``Accept`` names the other form alone."""
+    accepted = [value for name, value in scope["headers"] if name == b"accept"]
+    return (_only_form(b",".join(accepted)) or form) if accepted else form
+
+
+@lru_cache(maxsize=64)
+def _only_form(accepted: bytes) -> Form | None:
+    """The form that a field names, unless it names both or none."""
+    named = [form for form in Form if form.encode("ascii") in accepted.lower()]
+    return named[0] if len(named) == 1 else None
 
 
 class EveryRequest:
@@ -63,15 +138,14 @@ class EveryRequest:
         installation: Installation,
         authentication: Authentication,
         predictions: Predictions,
-        dashboard: Dashboard,
-        spans: "RequestSpans | None",
+        spans: Spans | None,
     ) -> None:
         self._app = app
         self._spans = spans
         self._authentication = authentication
         self._installation = installation
         self._predictions = predictions
-        self._dashboard = dashboard
+
         self._in_flight: Counter[str] = Counter()
         self._n_of_keys = 0
 
@@ -137,8 +211,6 @@ class EveryRequest:
 
     async def _serve(self, client: Client, scope: Scope, receive: Receive, answered: "_Answered") -> None:
         path = scope["path"]
-        if is_page(path):
-            await self._dashboard.load(scope["app"])
         if path in PUBLIC_PATHS:
             await self._app(scope, receive, answered)
             return
@@ -188,11 +260,24 @@ class EveryRequest:
                 del self._in_flight[of]
 
 
+class Application(FastAPI):
+    """The framework's application without its layers around :class:`EveryRequest`, which answers every error itself."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self
+        await self._every_request(scope, receive, send)
+
+    @cached_property
+    def _every_request(self) -> EveryRequest:
+        layer: Any = self.build_middleware_stack()
+        while not isinstance(layer, EveryRequest):
+            layer = layer.app
+        return layer
+
+
 def _answer_to(error: GrovekeeperError, request: Request) -> Response:
     if not is_page(request.url.path):
         return problems.answer_to(error, request)
-    from app.api.pages.refusals import page_of  # loaded with the dashboard
-
     return page_of(request, error)
 
 
@@ -203,8 +288,6 @@ def _answer_to_unexpected(error: Exception, request: Request) -> Response:
         return _answer_to(Unavailable(why, DISK_RETRY_S), request)
     if not is_page(request.url.path):
         return problems.internal_error(request)
-    from app.api.pages.refusals import unexpected  # loaded with the dashboard
-
     return unexpected(request)
 
 

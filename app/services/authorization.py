@@ -1,4 +1,4 @@
-"""Authenticates callers, opens transactions on their behalf, and checks their roles on the dataset that a request names.
+"""Authenticates callers, opens transactions on their behalf, and checks their roles on datasets.
 
 A caller sends a key, or a token of the identity provider. The subject of a token is a principal like a key: it has a
 row with an id, to which grants, jobs, stored answers and limits belong, and which an admin revokes. A caller is

@@ -1,4 +1,4 @@
-"""Serves ``/keys`` and ``/datasets/{id}/grants``: makes, lists, rotates and revokes keys, and their roles on datasets."""
+"""Serves ``/keys`` and ``/datasets/{id}/grants``: makes, lists and revokes keys, and gives them roles on datasets."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager

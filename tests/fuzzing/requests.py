@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema_rs
 from pydantic import BaseModel
 
-from app.api import bodies, problems
+from app.api import problems, requests
 from app.core import amounts, json_text
 from app.core.errors import GrovekeeperError, MalformedRequest, TooLarge
 from app.privacy import accountants, events
@@ -128,7 +128,7 @@ def run_body(data: bytes) -> bool:
     model, schema = _models()[(data[0] if data else 0) % len(_models())]
     text = data[1:]
     try:
-        value, _ = bodies._read(model, text, _MAX_NODES)
+        value, _ = requests._read(model, text, _MAX_NODES)
     except GrovekeeperError as error:
         answer = problems.response_to(error)
         assert answer.status_code in (400, 413, 422)

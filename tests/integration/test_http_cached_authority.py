@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from app.api import predictions
+from app.api import middleware
 from app.core import limits
 from tests.support.server import Caller, Server, running_server
 
@@ -35,7 +35,7 @@ def _only_at_once() -> Iterator[None]:
         raise AssertionError("the prediction was not answered at once")
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(predictions, "predict", refuse)
+        patched.setattr(middleware, "predict", refuse)
         yield
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api import predictions, uploads
+from app.api import middleware, streams
 from app.api.capacity import THREADS, Client, Turns, Work
 from app.api.routes import datasets, keys, ledger, models
 from app.api.routes import training as training_routes
@@ -47,10 +47,10 @@ FUNCTIONS: dict[Work, tuple[Any, str]] = {
     Work.ADMINISTRATION: (keys.keys, "create_key"),
     Work.READ: (datasets.show_datasets, "list_datasets"),
     Work.WRITE: (training_routes, "show_plan"),
-    Work.UPLOAD: (uploads, "upload_rows"),
+    Work.UPLOAD: (streams, "upload_rows"),
     Work.EXPORT: (ledger.history, "export_json_lines"),
     Work.CONVERSION: (models.models, "take_onnx"),
-    Work.PREDICTION: (predictions, "predict"),
+    Work.PREDICTION: (middleware, "predict"),
 }
 
 
@@ -142,7 +142,7 @@ def test_queued_requests_of_clients_that_went_away_do_not_begin(
 ) -> None:
     """Also one whose body is large: its connection is read on, so that the service sees its end."""
     release, entered, begun = threading.Event(), threading.Semaphore(0), list[int]()
-    original = predictions.predict
+    original = middleware.predict
 
     def wait(*arguments: Any, **options: Any) -> Any:
         begun.append(len(arguments[3]))
@@ -161,7 +161,7 @@ def test_queued_requests_of_clients_that_went_away_do_not_begin(
             waiting.remove(client)
 
     monkeypatch.setattr(Turns, "begin", counted)
-    monkeypatch.setattr(predictions, "predict", wait)
+    monkeypatch.setattr(middleware, "predict", wait)
     key = server.caller("admin").key
     bodies = [json.dumps({"rows": [{"age": 1}] * n_rows}).encode() for n_rows in (1_000, 1_100, 10_000, 400, 2_000)]
     heads = (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from app.api.readiness import confirm_upgraded
+from app.api.authentication import confirm_upgraded
 from app.core.errors import Unavailable
 from app.db import migrate, revisions
 from app.db.database import Database

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from app.api.examples import FILE
+from app.api.main import FILE
 from app.db import migrate
 from tests.support.estate import built_estate, upload_of, waiting_job, with_unit
 from tests.support.operations import REQUESTS

@@ -7,13 +7,12 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import Field
 
-from app.api.bodies import limited
 from app.api.capacity import Work, capacities
-from app.api.deps import Caller, CurrentInstallation, KeptHeads
 from app.api.pages.act_words import act_in_words
 from app.api.pages.forms import SearchForm
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
+from app.api.requests import Caller, CurrentInstallation, KeptHeads, limited
 from app.core import limits
 from app.ledger import control
 from app.ledger.entries import EntryKind

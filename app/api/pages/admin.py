@@ -5,11 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from app.access.grants import Principal, Role
-from app.api.deps import Caller, CurrentInstallation, KeptHeads, Page
 from app.api.pages.forms import Form, checked, submitted, utc
 from app.api.pages.refusals import rendered_with
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
+from app.api.requests import Caller, CurrentInstallation, KeptHeads, Page
 from app.core import limits, stamps
 from app.core.errors import GrovekeeperError
 from app.core.settings import GlobalRole

@@ -3,10 +3,10 @@
 from fastapi import APIRouter, Request, Response
 
 from app.access.grants import Principal
-from app.api.deps import Caller, CurrentInstallation, Page
 from app.api.pages.forms import Form, checked, submitted
 from app.api.pages.refusals import rendered_with
 from app.api.pages.routing import PageRoute
+from app.api.requests import Caller, CurrentInstallation, Page
 from app.core.errors import GrovekeeperError
 from app.services import approvals
 from app.services.installation import Installation

@@ -7,11 +7,11 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Query, Request, Response
 
 from app.access.grants import MANAGE_DATASET, PREDICT, TRAIN, Principal
-from app.api.deps import Caller, CurrentInstallation
 from app.api.pages import pictures
 from app.api.pages.forms import Form, checked, submitted, utc
 from app.api.pages.refusals import rendered_with
 from app.api.pages.routing import PageRoute
+from app.api.requests import Caller, CurrentInstallation
 from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, RoleMissing
 from app.services import keys, populations

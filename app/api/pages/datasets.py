@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.api.deps import Caller, CurrentInstallation, Page
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
+from app.api.requests import Caller, CurrentInstallation, Page
 from app.core import limits
 from app.services import approvals
 from app.services.datasets import show_datasets

@@ -9,9 +9,7 @@ from fastapi.responses import RedirectResponse
 
 from app.access.grants import Principal, Role
 from app.access.idempotency import IdempotentRequest
-from app.api.bodies import limited
 from app.api.capacity import Work, capacities
-from app.api.deps import Caller, CurrentInstallation, checked_key, route_of
 from app.api.pages.declaration_form import (
     COLUMN_FIELDS,
     PARTITION_FIELDS,
@@ -28,6 +26,7 @@ from app.api.pages.forms import Form, checked, read_form
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
 from app.api.pages.words import sentence
+from app.api.requests import Caller, CurrentInstallation, checked_key, limited, route_of
 from app.core import json_text, limits
 from app.core.errors import (
     AccountDiffers,

@@ -3,10 +3,10 @@
 from fastapi import APIRouter, Request, Response
 
 from app.access.grants import MANAGE_DATASET, Principal
-from app.api.deps import Caller, CurrentInstallation
 from app.api.pages.forms import Form, submitted
 from app.api.pages.refusals import rendered_with
 from app.api.pages.routing import PageRoute
+from app.api.requests import Caller, CurrentInstallation
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound
 from app.services.authorization import require_role
 from app.services.datasets import show_datasets

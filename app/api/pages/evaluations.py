@@ -10,7 +10,6 @@ from pydantic import Field
 
 from app.access.grants import Principal
 from app.access.idempotency import Answer
-from app.api.deps import Caller, CurrentInstallation
 from app.api.pages import pictures
 from app.api.pages.forms import Form, checked
 from app.api.pages.refusals import rendered_with
@@ -18,6 +17,7 @@ from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
 from app.api.pages.spending import SpendingFields, Text, accepted, identity, quoted
 from app.api.pages.words import unit_of
+from app.api.requests import Caller, CurrentInstallation
 from app.core import limits
 from app.core.errors import GrovekeeperError, NotFound, RoleMissing
 from app.services import models

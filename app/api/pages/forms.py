@@ -9,9 +9,9 @@ from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, Field, ValidationError
 
 from app.api import problems
-from app.api.bodies import BodyRequest
 from app.api.capacity import Work, capacities, is_administration
 from app.api.pages.sessions import require_same_origin
+from app.api.requests import BodyRequest
 from app.core import limits
 from app.core.errors import GrovekeeperError, MalformedRequest, Unauthenticated
 from app.services.pages import PageRequest

@@ -6,12 +6,12 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.access.grants import Principal
-from app.api.deps import Caller, CurrentInstallation, NameFilter, Page
-from app.api.job_events import JobEvents
 from app.api.pages.forms import Form, submitted
 from app.api.pages.refusals import rendered_with
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
+from app.api.requests import Caller, CurrentInstallation, NameFilter, Page
+from app.api.streams import JobEvents
 from app.core.errors import GrovekeeperError
 from app.jobs.queue import JobFilter
 from app.services import approvals

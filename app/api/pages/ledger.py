@@ -8,14 +8,13 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import Field
 
 from app.access.grants import Principal
-from app.api.bodies import limited
 from app.api.capacity import Work, capacities
-from app.api.deps import Caller, CurrentInstallation, KeptHeads, Page
 from app.api.pages.forms import Form, SearchForm, checked, submitted
 from app.api.pages.refusals import rendered_with
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
 from app.api.pages.words import unit_of
+from app.api.requests import Caller, CurrentInstallation, KeptHeads, Page, limited
 from app.core import limits
 from app.core.errors import GrovekeeperError, RoleMissing
 from app.ledger.entries import EntryKind

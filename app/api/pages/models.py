@@ -10,13 +10,13 @@ from pydantic import BaseModel
 
 from app.access.grants import NAME_MODEL, TAKE_MODEL, TRAIN, Principal
 from app.api.capacity import Work, capacities
-from app.api.deps import Caller, CurrentInstallation, NameFilter, Page
-from app.api.model_files import model_file
 from app.api.pages.forms import Form, checked, read_form, submitted
 from app.api.pages.refusals import rendered_with
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
 from app.api.pages.words import unit_of
+from app.api.requests import Caller, CurrentInstallation, NameFilter, Page
+from app.api.streams import model_file
 from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, RoleMissing
 from app.registry.models import ModelFilter

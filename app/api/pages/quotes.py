@@ -9,11 +9,11 @@ from pydantic import BaseModel
 
 from app.access.grants import TRAIN, Principal
 from app.access.idempotency import Answer
-from app.api.deps import Caller, CurrentInstallation
 from app.api.pages.forms import Form, checked
 from app.api.pages.refusals import rendered_with
 from app.api.pages.routing import PageRoute
 from app.api.pages.spending import SpendingFields, Text, accepted, identity, quoted
+from app.api.requests import Caller, CurrentInstallation
 from app.core.errors import GrovekeeperError, InvalidRequest
 from app.forests import catalogue
 from app.services.authorization import require_role

@@ -3,12 +3,11 @@
 from fastapi import APIRouter, Request, Response
 
 from app.access.grants import Principal
-from app.api.bodies import limited
 from app.api.capacity import Work
-from app.api.deps import Caller, CurrentInstallation, KeptHeads
 from app.api.pages.ledger import unit_of_account
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
+from app.api.requests import Caller, CurrentInstallation, KeptHeads, limited
 from app.core import limits, stamps
 from app.ledger.entries import EntryKind
 from app.services import populations

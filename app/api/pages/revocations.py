@@ -3,10 +3,10 @@
 from fastapi import APIRouter, Request, Response
 
 from app.access.grants import Principal
-from app.api.deps import Caller, CurrentInstallation
 from app.api.pages.forms import Form, submitted
 from app.api.pages.refusals import rendered_with
 from app.api.pages.routing import PageRoute
+from app.api.requests import Caller, CurrentInstallation
 from app.core.errors import GrovekeeperError
 from app.services import keys
 from app.services.datasets import show_datasets

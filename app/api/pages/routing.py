@@ -7,8 +7,8 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 
 from app.api import problems
-from app.api.bodies import BodyRoute
 from app.api.pages.refusals import page_of
+from app.api.requests import BodyRoute
 from app.core.errors import GrovekeeperError
 
 

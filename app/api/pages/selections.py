@@ -8,12 +8,12 @@ from pydantic import Field
 
 from app.access.grants import TRAIN, Principal
 from app.access.idempotency import Answer
-from app.api.deps import Caller, CurrentInstallation
 from app.api.pages.evaluations import ReadRows, rows_to_read
 from app.api.pages.forms import Form, checked
 from app.api.pages.refusals import rendered_with
 from app.api.pages.routing import PageRoute
 from app.api.pages.spending import Text, accepted, identity, quoted
+from app.api.requests import Caller, CurrentInstallation
 from app.core import limits
 from app.core.errors import GrovekeeperError
 from app.registry.models import ModelFilter

@@ -8,11 +8,11 @@ from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse
 
 from app.api.authentication import SIGN_IN
 from app.api.capacity import Work, capacities, work_of_authentication
-from app.api.deps import CurrentInstallation, KeptHeads
 from app.api.pages import sessions
 from app.api.pages.forms import read_form
 from app.api.pages.rendering import rendered
 from app.api.pages.routing import PageRoute
+from app.api.requests import CurrentInstallation, KeptHeads
 from app.core import limits
 from app.core.errors import NotFound, Unauthenticated
 from app.services.authorization import authenticate

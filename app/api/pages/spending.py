@@ -14,9 +14,9 @@ from pydantic import BaseModel, Field
 from app.access.grants import Principal
 from app.access.idempotency import Answer, IdempotentRequest
 from app.api.capacity import Work, capacities
-from app.api.deps import checked_key, route_of
 from app.api.pages.dataset_details import population_of
 from app.api.pages.forms import Form, read_form
+from app.api.requests import checked_key, route_of
 from app.core import json_text, limits
 from app.core.errors import (
     GrovekeeperError,

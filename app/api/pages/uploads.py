@@ -9,13 +9,12 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from app.access.grants import MANAGE_DATASET, Principal
-from app.api.bodies import Body, limited
 from app.api.capacity import Work, capacities
-from app.api.deps import Caller, CurrentInstallation, checked_key
 from app.api.pages.file_forms import read_file_form
 from app.api.pages.refusals import rendered_with
 from app.api.pages.routing import PageRoute
-from app.api.uploads import receive_upload
+from app.api.requests import Body, Caller, CurrentInstallation, checked_key, limited
+from app.api.streams import receive_upload
 from app.core.errors import GrovekeeperError, NotFound, RoleMissing, Unauthenticated, UnsupportedMediaType
 from app.datasets.body_forms import BodyForm
 from app.services.authorization import require_role

@@ -5,8 +5,7 @@ from typing import Annotated, TypeAlias
 from fastapi import APIRouter, Path
 
 from app.api import problems
-from app.api.bodies import BodyRoute
-from app.api.deps import Caller, CurrentInstallation, Page
+from app.api.requests import BodyRoute, Caller, CurrentInstallation, Page
 from app.core.errors import NotFound, RoleMissing
 from app.services import aliases
 from app.wire.models import AliasHistory, AliasIn, AliasList, AliasName, AliasOut

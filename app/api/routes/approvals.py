@@ -3,8 +3,7 @@
 from fastapi import APIRouter
 
 from app.api import problems
-from app.api.bodies import BodyRoute
-from app.api.deps import Caller, CurrentInstallation, Page
+from app.api.requests import BodyRoute, Caller, CurrentInstallation, Page
 from app.core.errors import BalanceMismatch, NotFound, NotWaiting, RoleMissing, SameSubmitter
 from app.services import approvals
 from app.wire.rules import ApprovalList, ApprovalOut, DecisionIn

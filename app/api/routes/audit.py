@@ -4,9 +4,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from app.api import problems
-from app.api.bodies import BodyRoute, limited
 from app.api.capacity import Work, capacities
-from app.api.deps import Caller, CurrentInstallation, KeptHeads, Page
+from app.api.requests import BodyRoute, Caller, CurrentInstallation, KeptHeads, Page, limited
 from app.core.errors import RoleMissing
 from app.services.ledger import audit
 from app.wire.ledger import ActList

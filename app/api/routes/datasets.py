@@ -6,9 +6,19 @@ from fastapi import APIRouter, Header, Query, Request, Response
 
 from app.access.grants import Role
 from app.api import problems
-from app.api.bodies import Body, BodyRoute, limited
-from app.api.deps import Caller, CurrentInstallation, NameFilter, OptionalIdempotency, Page, checked_key, sent
-from app.api.uploads import receive_upload
+from app.api.requests import (
+    Body,
+    BodyRoute,
+    Caller,
+    CurrentInstallation,
+    NameFilter,
+    OptionalIdempotency,
+    Page,
+    checked_key,
+    limited,
+    sent,
+)
+from app.api.streams import receive_upload
 from app.core.errors import (
     AccountDiffers,
     BalanceMismatch,

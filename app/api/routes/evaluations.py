@@ -6,9 +6,8 @@ Services that need numpy are imported at the first request, as in :mod:`app.api.
 from fastapi import APIRouter, Response
 
 from app.api import problems
-from app.api.bodies import BodyRoute, limited
 from app.api.capacity import Work
-from app.api.deps import Caller, CurrentInstallation, Idempotency, Page, sent
+from app.api.requests import BodyRoute, Caller, CurrentInstallation, Idempotency, Page, limited, sent
 from app.core.errors import (
     DatasetDeleted,
     NoRowsYet,

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.responses import PlainTextResponse
 
 from app.api import problems
-from app.api.deps import Caller, CurrentInstallation, KeptHeads
+from app.api.requests import Caller, CurrentInstallation, KeptHeads
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.services.ledger import deployment, evidence
 from app.services.ledger.evidence import ProofRequest

@@ -5,7 +5,7 @@ from typing import Literal
 from fastapi import APIRouter, Request
 
 from app.api import problems
-from app.api.readiness import Readiness
+from app.api.authentication import Readiness
 from app.core.errors import Unavailable
 from app.wire.base import Answer
 

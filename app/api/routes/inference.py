@@ -7,10 +7,9 @@ from fastapi import APIRouter, Request, Response
 
 from app.access.grants import Principal
 from app.api import problems
-from app.api.bodies import Body, BodyRoute, limited
+from app.api.authentication import Readiness
 from app.api.capacity import Work, capacities
-from app.api.deps import Caller, CurrentInstallation
-from app.api.readiness import Readiness
+from app.api.requests import Body, BodyRoute, Caller, CurrentInstallation, limited
 from app.core.errors import NotFound, RoleMissing, Unavailable
 from app.services.inference import describe
 from app.services.inference.infer import InferenceAnswer, infer, versioned_model

@@ -4,8 +4,7 @@ from fastapi import APIRouter
 
 from app.access.grants import Role
 from app.api import problems
-from app.api.bodies import BodyRoute, limited
-from app.api.deps import Caller, CurrentInstallation, Page
+from app.api.requests import BodyRoute, Caller, CurrentInstallation, Page, limited
 from app.core.errors import NotFound, RoleMissing
 from app.services import keys
 from app.wire.keys import KeyCreated, KeyIn, KeyList, RotationIn

@@ -7,9 +7,8 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.api import problems
-from app.api.bodies import BodyRoute, limited
 from app.api.capacity import Work, capacities
-from app.api.deps import Caller, CurrentInstallation, OptionalIdempotency, Page, sent
+from app.api.requests import BodyRoute, Caller, CurrentInstallation, OptionalIdempotency, Page, limited, sent
 from app.core import json_text, limits
 from app.core.errors import (
     BalanceMismatch,

@@ -4,9 +4,8 @@ from fastapi import APIRouter, Request, Response
 
 from app.access.grants import Role
 from app.api import problems
-from app.api.bodies import BodyRoute
-from app.api.deps import Caller
 from app.api.metrics import MEDIA_TYPE, Metrics, text_of
+from app.api.requests import BodyRoute, Caller
 from app.core.errors import RoleMissing
 
 router = APIRouter(tags=["health"], route_class=BodyRoute)

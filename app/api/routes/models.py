@@ -5,9 +5,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from app.api import problems
-from app.api.bodies import BodyRoute
-from app.api.deps import Caller, CurrentInstallation, NameFilter, Page
-from app.api.model_files import model_file
+from app.api.requests import BodyRoute, Caller, CurrentInstallation, NameFilter, Page
+from app.api.streams import model_file
 from app.core.errors import InvalidRequest, ModelHasAlias, NotFound, NotSupported, RoleMissing
 from app.registry.models import ModelFilter
 from app.services import models
@@ -102,5 +101,5 @@ def predict(_: Caller, model_id: str) -> None:
 
     A table in Arrow is answered by a table, with the columns `label` and `probabilities`, unless `Accept` names JSON.
     """
-    # The route documents the operation; app.api.predictions answers its requests before the framework routes them.
+    # The route documents the operation; app.api.middleware answers its requests before the framework routes them.
     raise AssertionError("predictions are answered before routing")

@@ -4,8 +4,7 @@ from fastapi import APIRouter, Response
 
 from app.access.grants import Role
 from app.api import problems
-from app.api.bodies import BodyRoute, limited
-from app.api.deps import Caller, CurrentInstallation, OptionalIdempotency, Page, sent
+from app.api.requests import BodyRoute, Caller, CurrentInstallation, OptionalIdempotency, Page, limited, sent
 from app.core.errors import NameTaken, NotFound, NotSupported, RoleMissing
 from app.services import populations
 from app.wire.populations import PopulationIn, PopulationList, PopulationOut

@@ -6,8 +6,7 @@ What prices and writes a charge takes 0.7 MB and is imported at the first reques
 from fastapi import APIRouter, Response
 
 from app.api import problems
-from app.api.bodies import BodyRoute
-from app.api.deps import Caller, CurrentInstallation, Idempotency, Page, sent
+from app.api.requests import BodyRoute, Caller, CurrentInstallation, Idempotency, Page, sent
 from app.core.errors import AccountantMismatch, DatasetDeleted, NeedsApproval, NotFound, RoleMissing
 from app.services.ledger import external
 from app.wire.ledger import ExternalIn, ExternalQuote, ReservationList, ReservationOut

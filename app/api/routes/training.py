@@ -10,10 +10,9 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.api import problems
-from app.api.bodies import BodyRoute, limited
 from app.api.capacity import Work
-from app.api.deps import Caller, CurrentInstallation, Idempotency, NameFilter, Page, sent
-from app.api.job_events import JobEvents
+from app.api.requests import BodyRoute, Caller, CurrentInstallation, Idempotency, NameFilter, Page, limited, sent
+from app.api.streams import JobEvents
 from app.core.errors import (
     AccountantMismatch,
     AdjacencyMismatch,

@@ -3,8 +3,7 @@
 from fastapi import APIRouter
 
 from app.api import problems
-from app.api.bodies import BodyRoute
-from app.api.deps import Caller, CurrentInstallation
+from app.api.requests import BodyRoute, Caller, CurrentInstallation
 from app.core.errors import DatasetDeleted, NotFound, RoleMissing
 from app.services.webhooks import manage_webhooks
 from app.wire.rules import WebhookIn, WebhookList, WebhookWithSecret

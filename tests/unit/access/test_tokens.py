@@ -1,17 +1,207 @@
-"""Tests which tokens of an identity provider are believed."""
+"""Tests how the keys of an identity provider are read, kept and read again.
+
+Tests which tokens of an identity provider are believed.
+"""
 
 import json
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
 
 import pytest
 
 from app.access import tokens
 from app.access.grants import Role
-from app.access.tokens import Token, TokenRules
+from app.access.tokens import NotAKeySet, SigningKeys, Token, TokenRules, parse_key_set
 from app.core import limits, stamps
-from app.core.errors import Unauthenticated
-from tests.support.identity_provider import ATTACKS, AUDIENCE, ISSUER, KEY_SET, ROLES, token
+from app.core.errors import Unauthenticated, Unavailable
+from tests.support.identity_provider import ATTACKS, AUDIENCE, ISSUER, KEY_SET, ROLES, private_key, public_jwk, token
+
+TEXT = json.dumps(KEY_SET).encode()
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.at_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.at_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    moved = Clock()
+    monkeypatch.setattr(tokens, "monotonic", moved)
+    return moved
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "keys.json"
+    path.write_bytes(TEXT)
+    return path
+
+
+def test_keys_are_read_once_and_then_known(file: Path, clock: Clock) -> None:
+    keys = SigningKeys(file)
+    assert keys.find("es256") is not None
+    file.unlink()
+    clock.at_s += limits.KEY_SET_AGE_S - 1
+    assert keys.find("rs256") is not None
+
+
+def test_old_keys_are_not_believed(file: Path, clock: Clock) -> None:
+    keys = SigningKeys(file)
+    assert keys.find("es256") is not None
+    file.unlink()
+    clock.at_s += limits.KEY_SET_AGE_S
+    with pytest.raises(Unavailable) as refused:
+        keys.find("es256")
+    assert refused.value.retry_after_s == limits.KEY_SET_PAUSE_S
+
+
+def test_an_unknown_key_is_read_after_a_pause_and_known_keys_work_meanwhile(file: Path, clock: Clock) -> None:
+    keys = SigningKeys(file)
+    assert keys.find("later") is None
+    file.write_text(json.dumps({"keys": [public_jwk(private_key("ES256"), "later")]}))
+    clock.at_s += limits.KEY_SET_PAUSE_S - 1
+    assert keys.find("later") is None, "strangers cannot make the service ask more often"
+    assert keys.find("es256") is not None
+    clock.at_s += 1
+    assert keys.find("later") is not None
+    assert keys.find("es256") is None, "the provider has withdrawn the key"
+
+
+def test_an_unreachable_provider_leaves_known_keys_and_is_asked_after_a_pause(file: Path, clock: Clock) -> None:
+    keys = SigningKeys(file)
+    assert keys.find("es256") is not None
+    file.unlink()
+    clock.at_s += limits.KEY_SET_PAUSE_S
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            keys.find("later")
+        assert keys.find("es256") is not None
+        file.write_bytes(TEXT)
+    clock.at_s += limits.KEY_SET_PAUSE_S
+    assert keys.find("later") is None
+
+
+@contextmanager
+def _provider(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer(self)
+
+        def log_message(self, *_: object) -> None:
+            """Writes nothing: the server's log on standard error is no part of the test."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/keys"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _send(handler: BaseHTTPRequestHandler, body: bytes, *, status: int = 200, **headers: str) -> None:
+    handler.send_response(status)
+    for name, value in headers.items():
+        handler.send_header(name, value)
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def test_keys_are_read_from_an_address() -> None:
+    with _provider(lambda handler: _send(handler, TEXT)) as address:
+        assert SigningKeys(address).find("eddsa") is not None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda handler: _send(handler, TEXT, status=500),
+        lambda handler: _send(handler, b"", status=302, Location="http://127.0.0.1:1/keys"),
+        lambda handler: _send(handler, TEXT + b" " * limits.MAX_KEY_SET_BYTES),
+        lambda handler: _send(handler, b"<html>"),
+        lambda handler: handler.wfile.write(b"not http\r\n\r\n"),
+    ],
+)
+def test_another_answer_is_not_believed(answer: Callable[[BaseHTTPRequestHandler], None]) -> None:
+    with _provider(answer) as address, pytest.raises(Unavailable):
+        SigningKeys(address).find("es256")
+
+
+def test_a_silent_provider_holds_up_one_thread_and_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "KEY_SET_WAIT_S", 0.5)
+    asked, released = Event(), Event()
+
+    def wait(_: BaseHTTPRequestHandler) -> None:
+        asked.set()
+        released.wait(60)
+
+    with _provider(wait) as address:
+        keys, refusals = SigningKeys(address), []
+
+        def find() -> None:
+            with pytest.raises(Unavailable) as refused:
+                keys.find("es256")
+            refusals.append(refused.value.retry_after_s)
+
+        first = Thread(target=find)
+        first.start()
+        assert asked.wait(60)
+        find()
+        assert refusals == [1], "the second thread does not wait for the first"
+        first.join(60)
+        released.set()
+    assert refusals == [1, limits.KEY_SET_PAUSE_S]
+
+
+RSA = public_jwk(private_key("RS256"), "a")
+PRIVATE = {"d": "AQAB"}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        RSA | {"use": "enc"}, RSA | {"alg": "RS512"}, RSA | {"alg": "RSA-OAEP"}, RSA | {"alg": "ES256"}, RSA | PRIVATE,
+        RSA | {"kid": 7}, RSA | {"n": "AA"}, RSA | {"n": None}, RSA | {"crv": "P-256"}, {"kid": "a"},
+        {"kty": "oct", "k": "c2VjcmV0", "kid": "a", "alg": "HS256"}, {"kty": "oct", "k": "c2VjcmV0", "kid": "a"},
+        public_jwk(private_key("RS256", bits=1_024), "a"), public_jwk(private_key("ES256"), "a", crv="P-521"),
+        "text", None, [RSA],
+    ],
+)  # fmt: skip
+def test_a_key_that_may_not_sign_tokens_is_passed_over(item: Any) -> None:
+    other = public_jwk(private_key("ES256"), "b")
+    assert parse_key_set(json.dumps({"keys": [item, other]}).encode()).keys() == {"b"}
+
+
+def test_a_key_has_one_algorithm() -> None:
+    listed = [RSA, RSA | {"kid": "b", "alg": "PS256"}, public_jwk(private_key("EdDSA"), "c")]
+    keys = parse_key_set(json.dumps({"keys": listed}).encode())
+    assert {key_id: key.algorithm for key_id, key in keys.items()} == {"a": "RS256", "b": "PS256", "c": "EdDSA"}
+
+
+def test_an_id_of_two_keys_names_none() -> None:
+    listed = [RSA, RSA, public_jwk(private_key("ES256"), "b")]
+    assert parse_key_set(json.dumps({"keys": listed}).encode()).keys() == {"b"}
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"keys": {}}', b'{"keys": []}', b"\xff", b"[" * 10_000])
+def test_another_text_is_no_key_set(text: bytes) -> None:
+    with pytest.raises(NotAKeySet):
+        parse_key_set(text)
+
 
 KEYS = tokens.parse_key_set(json.dumps(KEY_SET).encode())
 RULES = TokenRules(ISSUER, AUDIENCE, "roles", {value: Role(role) for value, role in ROLES.items()})

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from app.access.grants import Principal
-from app.api import job_events
+from app.api import streams
 from app.api.capacity import Capacities
-from app.api.job_events import JobEvents
+from app.api.streams import JobEvents
 from app.core import limits
 from app.core.errors import TooManyRequests, Unavailable
 from app.services.jobs.show_jobs import Followed
@@ -49,11 +49,11 @@ class _Script:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_events, "POLL_INTERVAL_S", 0.001)
+    monkeypatch.setattr(streams, "POLL_INTERVAL_S", 0.001)
 
 
 def _follow(monkeypatch: pytest.MonkeyPatch, script: _Script, *firsts: JobOut) -> list[list[JobOut]]:
-    monkeypatch.setattr(job_events.show_jobs, "look_at", script)
+    monkeypatch.setattr(streams.show_jobs, "look_at", script)
 
     async def all_of_them() -> list[list[JobOut]]:
         events = JobEvents(Capacities())
@@ -104,7 +104,7 @@ def test_a_stream_ends_when_its_follower_may_not_see_the_job_any_more(monkeypatc
 
 def test_a_client_that_disconnects_is_no_longer_polled_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        job_events.show_jobs, "look_at", lambda here, followed: dict.fromkeys(followed, _job("running", 1))
+        streams.show_jobs, "look_at", lambda here, followed: dict.fromkeys(followed, _job("running", 1))
     )
 
     async def leave_early() -> tuple[JobOut, dict[str, Any]]:
@@ -122,8 +122,8 @@ def test_a_client_that_disconnects_is_no_longer_polled_for(monkeypatch: pytest.M
 def test_streams_of_one_key_and_of_all_keys_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_FOLLOWERS_PER_KEY", 1)
     monkeypatch.setattr(limits, "MAX_FOLLOWERS", 2)
-    monkeypatch.setattr(job_events.show_jobs, "show_job", lambda *_: _job("queued"))
-    monkeypatch.setattr(job_events.show_jobs, "look_at", lambda _, followed: dict.fromkeys(followed, _job("running")))
+    monkeypatch.setattr(streams.show_jobs, "show_job", lambda *_: _job("queued"))
+    monkeypatch.setattr(streams.show_jobs, "look_at", lambda _, followed: dict.fromkeys(followed, _job("running")))
     callers = [Principal(f"key_{name}") for name in "abc"]
 
     async def admitted(events: JobEvents, caller: Principal) -> bool:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.api import readiness
+from app.api import authentication
+from app.api.authentication import Readiness
 from app.api.capacity import Capacities
-from app.api.readiness import Readiness
 from app.core import limits
 from app.core.errors import Unavailable
 
@@ -24,7 +24,7 @@ def test_a_check_that_hangs_is_unavailable_in_time(monkeypatch: pytest.MonkeyPat
         started.release()
         release.wait(timeout=60)
 
-    monkeypatch.setattr(readiness, "confirm_ready", hang)
+    monkeypatch.setattr(authentication, "confirm_ready", hang)
     monkeypatch.setattr(limits, "READINESS_WAIT_S", 0.05)
 
     async def ask() -> None:

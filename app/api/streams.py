@@ -1,0 +1,181 @@
+"""Streams uploads of rows, files of models, and state changes of jobs, for the API and for the dashboard.
+
+Changes of jobs are server-sent events, with one poller of the database per process.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import AsyncIterator
+from contextvars import Context
+from functools import partial
+from os import fstat
+from typing import BinaryIO, Literal
+
+from anyio import to_thread
+from fastapi import Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from app.access.grants import MANAGE_DATASET, Principal
+from app.access.idempotency import Answer, IdempotentRequest
+from app.api.capacity import Capacities, Work, capacities
+from app.core import limits
+from app.core.errors import InvalidRequest, TooManyRequests, Unavailable
+from app.core.sealed_files import Spool
+from app.jobs.states import ENDED
+from app.services import models
+from app.services.authorization import require_role
+from app.services.datasets.upload_rows import SpooledBody, UploadTerms, upload_rows
+from app.services.installation import Installation
+from app.services.jobs import show_jobs
+from app.services.jobs.show_jobs import Followed
+from app.wire.training import JobOut
+
+_PIECE_BYTES = 1024 * 1024
+
+
+async def model_file(
+    request: Request,
+    installation: Installation,
+    caller: Principal,
+    address: str,
+    *,
+    form: Literal["safetensors", "onnx"],
+    read_out: str | None = None,
+) -> Response:
+    """Return a model as a file.
+
+    Raises:
+        NotFound: no such model, or it is not visible to this key.
+        RoleMissing: the key may predict, but not download.
+        NotSupported: the algorithm cannot be exported to ONNX yet.
+        InvalidRequest: the algorithm has no such read-out, or the form takes none.
+    """
+    threads = capacities(request)
+    if form == "onnx":
+        file = await threads.run(
+            Work.CONVERSION, lambda: models.take_onnx(installation, caller, address, read_out=read_out)
+        )
+    elif read_out is None:
+        file = await threads.run(Work.EXPORT, lambda: models.take_artifact(installation, caller, address))
+    else:
+        raise InvalidRequest.at("/read_out", "not-with-safetensors")
+    return _OpenFile(file, threads)
+
+
+class _OpenFile(StreamingResponse):
+    """Sends a file in pieces, so that a slow client holds one piece in memory, and closes the file."""
+
+    def __init__(self, file: BinaryIO, threads: Capacities) -> None:
+        size = {"Content-Length": str(fstat(file.fileno()).st_size)}
+        pieces = threads.iterate(Work.EXPORT, iter(partial(file.read, _PIECE_BYTES), b""))
+        super().__init__(pieces, media_type="application/octet-stream", headers=size)
+        self._file = file
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._file:
+            await super().__call__(scope, receive, send)
+
+
+_log = logging.getLogger(__name__)
+POLL_INTERVAL_S = 0.5
+
+
+class JobEvents:
+    """Event streams of jobs for all clients of one event loop, with one look at the database per interval."""
+
+    def __init__(self, capacities: Capacities) -> None:
+        self._capacities = capacities
+        self._followers: dict[Followed, set[asyncio.Queue[JobOut | None]]] = {}
+        self._poller: asyncio.Task[None] | None = None
+
+    async def checked_job(self, installation: Installation, caller: Principal, job_id: str) -> JobOut:
+        """Return the job's present state if the caller may see it.
+
+        Raises:
+            NotFound: no such job, or the key has no grant on its dataset.
+            RoleMissing: the key has another role on the job's dataset.
+            TooManyRequests: the process has ``limits.MAX_FOLLOWERS`` streams already, or the key has
+                ``limits.MAX_FOLLOWERS_PER_KEY``.
+        """
+        of_keys = [(follower.key_id, len(queues)) for (follower, _), queues in self._followers.items()]
+        n_of_key = sum(n_streams for key_id, n_streams in of_keys if key_id == caller.key_id)
+        if n_of_key >= limits.MAX_FOLLOWERS_PER_KEY or sum(n for _, n in of_keys) >= limits.MAX_FOLLOWERS:
+            raise TooManyRequests
+        return await self._capacities.run(Work.READ, lambda: show_jobs.show_job(installation, caller, job_id))
+
+    async def follow(self, installation: Installation, caller: Principal, first: JobOut) -> AsyncIterator[JobOut]:
+        """Yield the job's present state, then every change, until the job has ended or the caller may not see it."""
+        yield first
+        if first.state in ENDED:
+            return
+        followed = (caller, first.id)
+        queue: asyncio.Queue[JobOut | None] = asyncio.Queue()
+        self._followers.setdefault(followed, set()).add(queue)
+        if self._poller is None or self._poller.done():
+            # The poller of no client, who may go away.
+            self._poller = asyncio.create_task(self._poll(installation), context=Context())
+        try:
+            last = first
+            while last.state not in ENDED:
+                current = await queue.get()
+                if current is None:
+                    return
+                if current != last:
+                    yield current
+                last = current
+        finally:
+            self._followers[followed].discard(queue)
+            if not self._followers[followed]:
+                del self._followers[followed]
+
+    async def _poll(self, installation: Installation) -> None:
+        while self._followers:
+            await asyncio.sleep(POLL_INTERVAL_S)
+            followed = list(self._followers)
+            try:
+                visible = await self._capacities.run(Work.READ, partial(show_jobs.look_at, installation, followed))
+            except Unavailable:  # the followers wait until the database is back
+                continue
+            except Exception:  # noqa: BLE001 - otherwise the followers would wait for ever
+                _log.exception("followed jobs could not be read")
+                continue
+            for each in followed:
+                for queue in self._followers.get(each, ()):
+                    queue.put_nowait(visible.get(each))
+
+
+async def receive_upload(
+    request: Request,
+    caller: Principal,
+    dataset: str,
+    chunks: AsyncIterator[bytes],
+    *,
+    terms: UploadTerms,
+    key: str | None,
+) -> Answer:
+    """Write a file to a spool as it arrives, then sanitise and store its rows as an epoch.
+
+    Args:
+        request: whose body the file is, or is a part of.
+        caller: has to be the owner; no byte is received for another key.
+        dataset: id or name.
+        chunks: the file.
+        terms: how the file is read.
+        key: the idempotency key, if the request has one.
+    """
+    installation: Installation = request.app.state.installation
+    run = capacities(request).run
+    dataset_id = await run(Work.AUTHENTICATION, lambda: require_role(installation, caller, dataset, MANAGE_DATASET))
+    with installation.spool() as file:
+        spool = Spool(file)
+        digest = hashlib.sha256()
+        async for chunk in chunks:
+            digest.update(chunk)
+            await to_thread.run_sync(spool.write, chunk)
+        body = SpooledBody(await to_thread.run_sync(spool.reader), terms, digest.digest())
+        # By id, so that an idempotency key does not depend on whether the URL names the dataset by id or by name.
+        route = f"POST /datasets/{dataset_id}/rows"
+        identity = None if key is None else IdempotentRequest(caller.key_id, route, key, digest.digest())
+        return await run(Work.UPLOAD, lambda: upload_rows(installation, caller, dataset_id, body, request=identity))
