@@ -19,7 +19,7 @@ from app.services.execution.perform import perform
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
 from app.services.spending.training import submit_training
-from app.wire.training import TrainIn
+from app.wire.spending import TrainIn
 from tests.support.crash_scene import OWNER, open_installation
 from tests.support.job_kinds import claimed, request
 from tests.support.people import SCHEMA, declared, upload

@@ -53,8 +53,7 @@ from app.services.authorization import IdentityProvider
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.wire.base import Problem
-from app.wire.inference import InferenceIn
-from app.wire.models import PredictIn
+from app.wire.models import InferenceIn, PredictIn
 
 _DESCRIPTION = """\
 A lifetime privacy budget for every dataset, kept in a ledger that cannot be overdrawn; differentially private forests

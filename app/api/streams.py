@@ -30,7 +30,7 @@ from app.services.datasets.upload_rows import SpooledBody, UploadTerms, upload_r
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
 from app.services.jobs.show_jobs import Followed
-from app.wire.training import JobOut
+from app.wire.spending import JobOut
 
 _PIECE_BYTES = 1024 * 1024
 

@@ -35,7 +35,7 @@ from app.services.datasets.erase_due import erase_due
 from app.services.installation import Installation
 from app.services.keys import record_uses
 from app.services.ledger.heads import Heads, HeadWriter
-from app.services.preparation import prepare as prepare_requests
+from app.services.predict import prepare_newest as prepare_requests
 from app.services.webhooks.deliver import deliver_due
 
 if TYPE_CHECKING:  # FastAPI and uvicorn are imported by the process that serves, not by its callers

@@ -1,12 +1,21 @@
-"""Stores artifacts as files that are named by their SHA-256. A file is written once and never changed."""
+"""Stores artifacts as files that are named by their SHA-256, and caches loaded artifacts.
+
+A file is written once and never changed, so a cached artifact is never stale.
+"""
 
 import hashlib
+import threading
 from contextlib import ExitStack
 from datetime import datetime
 from typing import BinaryIO
 
+from cachetools import LRUCache
+
+from app.core import limits
 from app.core.errors import Unavailable
 from app.core.stores import Store
+from app.forests import artifacts
+from app.forests.artifacts import Artifact
 
 FOLDER = "artifacts"
 _ENDING = ".safetensors"
@@ -81,3 +90,55 @@ class ArtifactStore:
 def name_of(digest: str) -> str:
     """The name of an artifact in the store."""
     return f"{FOLDER}/{digest[:2]}/{digest}{_ENDING}"
+
+
+_MEMORY_OF_JSON = 12
+"""Bytes of memory for a byte of JSON. Schema, guarantee and receipt are most of a small model: measured, 6 to 12."""
+
+
+class ArtifactCache:
+    """The most recently used artifacts of a store. Safe to share among threads."""
+
+    def __init__(self, store: ArtifactStore) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._loaded: LRUCache[str, tuple[Artifact, int]] = LRUCache(limits.MAX_CACHED_ARTIFACT_BYTES, getsizeof=_size)
+
+    def get(self, digest: str) -> "Artifact":
+        """Returns the artifact of a digest, and loads it unless it is cached.
+
+        Raises:
+            ArtifactLost: the file is absent, or its bytes have changed.
+        """
+        loaded = self.loaded(digest)
+        if loaded is not None:
+            return loaded
+
+        data = self._store.get(digest)
+        artifact = artifacts.loads(data)
+        with self._lock:
+            self._loaded[digest] = artifact, _memory(data)
+        return artifact
+
+    def loaded(self, digest: str) -> "Artifact | None":
+        """Returns the artifact of a digest if it is cached."""
+        try:
+            with self._lock:
+                return self._loaded[digest][0]
+        except KeyError:
+            return None
+
+    def forget(self, digest: str) -> None:
+        """Removes a deleted artifact from the cache."""
+        with self._lock:
+            self._loaded.pop(digest, None)
+
+
+def _memory(data: bytes) -> int:
+    """Approximate bytes of memory for an artifact: its arrays, and its header, which is JSON."""
+    return len(data) + (_MEMORY_OF_JSON - 1) * int.from_bytes(data[:8], "little")
+
+
+def _size(loaded: "tuple[Artifact, int]") -> int:
+    """Bytes of memory, as the cache counts them. An artifact larger than the cache is cached alone."""
+    return min(loaded[1], limits.MAX_CACHED_ARTIFACT_BYTES)

@@ -14,9 +14,8 @@ from app.core.sealed_files import StorageKeys
 from app.core.settings import Settings
 from app.core.stores import FOLDERS_OF_ROWS, Directory, Store
 from app.db.database import Database, database_file, dialect_of, parse_url
-from app.registry.cache import ArtifactCache
 from app.registry.store import FOLDER as ARTIFACTS_FOLDER
-from app.registry.store import ArtifactStore
+from app.registry.store import ArtifactCache, ArtifactStore
 
 UNFINISHED_RESTORE = "restore.unfinished"
 """File in the home that marks a restore until it is complete."""

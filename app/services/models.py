@@ -1,28 +1,32 @@
-"""Serves ``/models``: lists, shows, downloads and deletes models."""
+"""Serves ``/models`` and the aliases of datasets: shows, downloads and deletes models, and moves their aliases."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from datetime import datetime
 from typing import Any, BinaryIO
 
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.grants import SEE_DATASET, SEE_MODEL, TAKE_MODEL, Principal
+from app.access.grants import NAME_MODEL, SEE_BALANCE, SEE_DATASET, SEE_MODEL, TAKE_MODEL, Principal
 from app.access.keys import wait_for_revocation
-from app.core import stamps
+from app.core import limits, stamps
+from app.core.errors import InvalidRequest, NotFound, TooLarge
+from app.datasets import catalog
+from app.datasets.catalog import Dataset
 from app.forests import catalogue
 from app.ledger import control
 from app.ledger.entries import EntryKind
 from app.privacy import guarantees
-from app.registry import aliases, models
+from app.registry import models
 from app.registry.models import ALL_MODELS, ModelFilter
-from app.registry.tables import ModelRow
-from app.services.authorization import refreshed, write_as
+from app.registry.tables import AliasMoveRow, ModelRow
+from app.services.authorization import authorized_dataset, refreshed, write_as
 from app.services.guarantees import of_population
 from app.services.installation import Installation
-from app.services.model_addresses import addressed_model
 from app.services.pages import PageRequest, page_of
-from app.wire.models import ModelList, ModelOut, ModelSummary
+from app.services.predict import addressed_model
+from app.wire.models import AliasHistory, AliasList, AliasMove, AliasOut, ListedAlias, ModelList, ModelOut, ModelSummary
 
 
 def show_model(installation: Installation, principal: Principal, address: str) -> ModelOut:
@@ -40,7 +44,7 @@ def show_model(installation: Installation, principal: Principal, address: str) -
         facts = installation.cache.get(row.digest).metadata
         guarantee = _guarantee(session, row.dataset_id, facts["guarantee"])
         second = _unlabelled(session, principal, facts)
-        names = aliases.of_models(session, [row.id])
+        names = models.addresses_of(session, [row.id])
     return _card(
         installation,
         row,
@@ -62,7 +66,7 @@ def list_models(
             lambda limit: models.page(session, dataset_ids=visible, before=page.cursor, limit=limit, matching=matching),
             models.cursor,
         )
-        names = aliases.of_models(session, [row.id for row in shown])
+        names = models.addresses_of(session, [row.id for row in shown])
         return ModelList(models=[_summary(row, names.get(row.id, [])) for row in shown], next=following)
 
 
@@ -202,3 +206,119 @@ def _summary(row: ModelRow, addresses: Sequence[str]) -> ModelSummary:
         digest=row.digest,
         created_at=stamps.to_text(row.created_at),
     )
+
+
+def put_alias(installation: Installation, principal: Principal, reference: str, alias: str, *, model: str) -> AliasOut:
+    """Makes an alias of a dataset name one of its models from now on. Naming the same model again changes nothing.
+
+    Args:
+        installation: this installation.
+        principal: the caller.
+        reference: id or name of the dataset.
+        alias: the alias.
+        model: id of the model, or another alias, whose model is then meant.
+
+    Raises:
+        NotFound: no such dataset or model, or it is not visible to this key.
+        RoleMissing: only analysts name models.
+        InvalidRequest: the model was trained on another dataset.
+        TooLarge: the dataset has too many aliases.
+    """
+    with write_as(installation, principal) as (session, principal):
+        dataset = authorized_dataset(session, principal, reference, NAME_MODEL)
+        catalog.locked(session, dataset.id)
+        row = models.locked(session, addressed_model(session, principal, model, SEE_MODEL).id)
+        if row.dataset_id != dataset.id:
+            raise InvalidRequest.at("/model", "of-another-dataset")
+        move = models.last_move(session, dataset.id, alias)
+        if move is None and models.n_aliases(session, dataset.id) >= limits.MAX_ALIASES:
+            raise TooLarge("the number of aliases", limits.MAX_ALIASES)
+        if move is None or move.model_id != row.id:
+            move = _move(dataset, alias, row.id, by=principal, at=installation.database.now(session))
+            models.add_move(session, move)
+            details = {"dataset": dataset.id, "alias": alias, "model": row.id}
+            control.record(session, EntryKind.ALIAS_MOVED, actor=principal.key_id, **details)
+    wait_for_revocation()
+    return AliasOut(dataset=dataset.id, dataset_name=dataset.name, **_facts(move))
+
+
+def remove_alias(installation: Installation, principal: Principal, reference: str, alias: str) -> None:
+    """Removes an alias. Its moves stay, and it may be used again. Removing an alias that does not exist succeeds.
+
+    Raises:
+        NotFound: no such dataset, or it is not visible to this key.
+        RoleMissing: only analysts name models.
+    """
+    with write_as(installation, principal) as (session, principal):
+        dataset = authorized_dataset(session, principal, reference, NAME_MODEL)
+        catalog.locked(session, dataset.id)
+        move = models.last_move(session, dataset.id, alias)
+        if move is not None and move.model_id is not None:
+            models.add_move(session, _move(dataset, alias, None, by=principal, at=installation.database.now(session)))
+            control.record(session, EntryKind.ALIAS_REMOVED, actor=principal.key_id, dataset=dataset.id, alias=alias)
+    wait_for_revocation()
+
+
+def list_aliases(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> AliasList:
+    """Lists the aliases of a dataset that name a model, in alphabetical order.
+
+    Raises:
+        NotFound: no such dataset, or it is not visible to this key.
+    """
+    with installation.database.read() as session:
+        dataset = authorized_dataset(session, principal, reference, SEE_DATASET)
+        shown, following = page_of(
+            page,
+            lambda limit: models.page_of_aliases(session, dataset.id, after=page.cursor, limit=limit),
+            lambda row: row.alias,
+        )
+        listed = [ListedAlias(**_facts(row)) for row in shown]
+        return AliasList(dataset=dataset.id, dataset_name=dataset.name, aliases=listed, next=following)
+
+
+def show_alias(
+    installation: Installation, principal: Principal, reference: str, alias: str, page: PageRequest
+) -> AliasHistory:
+    """Shows the model that an alias names, and who moved the alias when, newest first.
+
+    Raises:
+        NotFound: no such dataset or alias, or it is not visible to this key.
+        RoleMissing: the key may not read the dataset's ledger.
+    """
+    with installation.database.read() as session:
+        dataset = authorized_dataset(session, principal, reference, SEE_BALANCE)
+        last = models.last_move(session, dataset.id, alias)
+        if last is None:
+            raise NotFound("alias")
+        shown, following = page_of(
+            page,
+            lambda limit: models.moves_of(session, dataset.id, alias, before=page.sequence() or None, limit=limit),
+            lambda row: str(row.number),
+        )
+        return AliasHistory(
+            dataset=dataset.id,
+            dataset_name=dataset.name,
+            alias=alias,
+            model_id=last.model_id,
+            moves=[
+                AliasMove(model_id=row.model_id, moved_by=row.moved_by, moved_at=stamps.to_text(row.moved_at))
+                for row in shown
+            ],
+            next=following,
+        )
+
+
+def _move(dataset: Dataset, alias: str, model_id: str | None, *, by: Principal, at: datetime) -> AliasMoveRow:
+    return AliasMoveRow(
+        dataset_id=dataset.id,
+        alias=alias,
+        dataset_name=dataset.name,
+        model_id=model_id,
+        moved_by=by.key_id,
+        moved_at=at,
+    )
+
+
+def _facts(row: AliasMoveRow) -> dict[str, str]:
+    assert row.model_id is not None, "the alias names a model"
+    return {"alias": row.alias, "model_id": row.model_id, "moved_at": stamps.to_text(row.moved_at)}

@@ -25,7 +25,7 @@ from app.services.installation import Installation
 from app.services.ledger.balances import Account, balance_of_population, sees_all_populations, visible_population
 from app.services.ledger.caps import cap_of
 from app.services.pages import PageRequest, page_of
-from app.wire.populations import MemberOut, PopulationIn, PopulationList, PopulationOut
+from app.wire.datasets import MemberOut, PopulationIn, PopulationList, PopulationOut
 
 
 class Joined(NamedTuple):

@@ -1,4 +1,4 @@
-"""Serves ``POST /models/{id}/predict``: predicts labels and class probabilities for rows of the caller.
+"""Finds the model that a request addresses, and serves ``POST /models/{id}/predict`` for rows of the caller.
 
 Prediction is post-processing: it reads no ledger and no private rows.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Set
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -14,18 +15,21 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from sqlalchemy.orm import Session
 
-from app.access.grants import PREDICT, Principal
+from app.access import grants
+from app.access.grants import PREDICT, Principal, Role
 from app.core import json_text, limits
-from app.core.errors import InvalidRequest, MalformedRequest, TooLarge
+from app.core.errors import InvalidRequest, MalformedRequest, NotFound, TooLarge
 from app.forests import predict as forests
 from app.forests.artifacts import Artifact
 from app.forests.data.request_cells import JsonCells
 from app.forests.data.rows import SanitisedColumns
 from app.forests.data.sanitiser import sanitise_prediction_columns
 from app.forests.data.schema import Schema
+from app.registry import models
+from app.registry.tables import ModelRow
 from app.services.installation import Installation
-from app.services.model_addresses import addressed_model
 
 
 class Form(StrEnum):
@@ -205,6 +209,31 @@ def address_of(installation: Installation, principal: Principal, address: str) -
     return installation.authority.read(name, read) if known is None else known
 
 
+def addressed_model(session: Session, principal: Principal, address: str, roles: Set[Role]) -> ModelRow:
+    """Finds a model by its id or by ``dataset@alias``, with the id or the name of the dataset.
+
+    A name of a dataset may stand for several datasets, because the name of an erased one is free. The address then
+    means the dataset that had the alias first, among those on which the caller has a role: declaring a dataset moves no
+    address of callers who use it already, and no answer depends on a dataset that the caller may not see.
+
+    Raises:
+        NotFound: no such model or alias, or it is not visible to this key.
+        RoleMissing: the key's role on the model's dataset does not allow this.
+    """
+    parts = models.split_address(address)
+    if parts is None:
+        row = models.find(session, address)
+        grants.require(session, principal, row.dataset_id, roles, kind="model")
+        return row
+    for dataset_id in models.datasets_at(session, *parts):
+        move = models.last_move(session, dataset_id, parts[1])
+        role = grants.granted(session, principal, dataset_id)
+        if principal.acts_as(role) and move is not None and move.model_id is not None:
+            grants.check(principal, role, roles, kind="model")
+            return models.find(session, move.model_id)
+    raise NotFound("model")
+
+
 def decode(body: bytes, n_features: int) -> PredictBody:
     """Reads the body of a prediction request for a model of so many features; see :func:`predict` for the errors.
 
@@ -261,3 +290,12 @@ def _refuse_repeated_names(body: bytes) -> None:
 def _unique(pairs: list[tuple[str, object]]) -> None:
     if len({name for name, _ in pairs}) != len(pairs):
         raise ValueError("a name occurs twice")
+
+
+def prepare_newest(installation: Installation) -> None:
+    """Prepares the first prediction of this process, which would otherwise wait for the model and for compiled code."""
+    with installation.database.read() as session:
+        newest = models.page(session, dataset_ids=None, before=None, limit=1)
+    for row in newest:
+        artifact = installation.cache.get(row.digest)
+        forests.prepare(artifact.forest, artifact.schema)

@@ -1,4 +1,4 @@
-"""Defines the types of ``/datasets``: declaration, public facts, uploads, grants."""
+"""Defines the types of ``/datasets`` and ``/populations``: declarations, public facts, uploads, grants."""
 
 from fractions import Fraction
 from typing import Annotated, Any, Literal, TypeAlias
@@ -334,4 +334,57 @@ class GrantList(Answer):
     dataset: str
     dataset_name: str
     grants: list[ListedGrant]
+    next: str | None
+
+
+class PopulationIn(Request):
+    """A population to open."""
+
+    name: PublicName
+    budget: BudgetIn
+
+
+class JoinIn(Request):
+    """The population that a dataset joins, by id or name; an unknown name opens a population."""
+
+    population: PublicName
+
+
+class MemberOut(Answer):
+    """A member at its tightest joint cell. A member with ``deleted_at`` is erased; its spend still counts."""
+
+    dataset: str
+    dataset_name: str
+    charged: DecimalText
+    reserved: DecimalText
+    deleted_at: str | None
+
+
+class PopulationOut(Answer):
+    """A population: ``charged`` and ``reserved`` are sums over its members.
+
+    ``cap = charged + reserved + remaining``, unless a member joined that had spent, or the cap was lowered below what
+    is spent: then nothing remains until the sum is below the cap again. ``adjacency`` and ``unit_column`` are those of
+    the first member.
+    """
+
+    id: str
+    name: str
+    accountant: str
+    unit: str
+    delta: DecimalText | None
+    cap: DecimalText
+    charged: DecimalText
+    reserved: DecimalText
+    remaining: DecimalText
+    adjacency: str | None
+    unit_column: str | None
+    guarantee: JsonObject
+    warnings: list[str]
+    members: list[MemberOut]
+    created_at: str
+
+
+class PopulationList(Answer):
+    populations: list[PopulationOut]
     next: str | None

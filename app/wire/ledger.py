@@ -14,7 +14,7 @@ from app.wire.base import (
     Request,
     problem,
 )
-from app.wire.training import JobKind
+from app.wire.spending import JobKind
 
 
 class AccountNamed(Answer):

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from app.core import limits
 from app.wire.base import Answer, DecimalText, JsonObject, PositiveAmount, PublicSentence, Reference, Request, problem
-from app.wire.training import JobState, PriceOut
+from app.wire.spending import JobState, PriceOut
 
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})", re.ASCII)
 

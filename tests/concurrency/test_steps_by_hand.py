@@ -16,7 +16,7 @@ from app.core import stamps
 from app.core.errors import BudgetExceeded, ModelHasAlias, NotFound, PopulationMismatch, ReservationSettled
 from app.ledger import caps, populations, statements
 from app.ledger import service as ledger
-from app.registry import aliases, models
+from app.registry import models
 from app.registry.tables import AliasMoveRow, ModelRow
 from app.services.installation import Installation
 from tests.support.crash_scene import EVENT, open_account, open_installation
@@ -159,7 +159,7 @@ def test_two_accounts_that_join_at_once_are_both_recorded(installation: Installa
 def _put_alias(session: Session) -> None:
     """The steps of a move of an alias after its dataset is locked."""
     models.locked(session, "md_1")
-    aliases.add(
+    models.add_move(
         session,
         AliasMoveRow(
             dataset_id="ds_1", alias="production", dataset_name="bank", model_id="md_1", moved_by="key_owner",

@@ -24,8 +24,8 @@ from app.services.pages import PageRequest
 from app.services.populations import open_population
 from app.verifier import population_replay
 from app.verifier.dataset_replay import verify
+from app.wire.datasets import PopulationIn
 from app.wire.ledger import AccountBalance, CapIn
-from app.wire.populations import PopulationIn
 from tests.support import people
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER
 from tests.support.databases import on_one_database

@@ -11,13 +11,13 @@ from app.core.errors import InvalidRequest, ModelHasAlias, NotFound, RoleMissing
 from app.ledger import control
 from app.registry.models import ModelFilter
 from app.registry.tables import ModelRow
-from app.services import aliases, models
+from app.services import models
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.installation import Installation
 from app.services.keys import put_grant, remove_grant
 from app.services.ledger import audit
-from app.services.model_addresses import addressed_model
 from app.services.pages import PageRequest
+from app.services.predict import addressed_model
 from app.verifier import control_export
 from tests.support import people
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
@@ -41,7 +41,7 @@ def _trained(installation: Installation, dataset: dict[str, Any], *names: str) -
 
 
 def _put(installation: Installation, dataset: str, alias: str, model: str, by: Principal = OWNER) -> None:
-    aliases.put_alias(installation, by, dataset, alias, model=model)
+    models.put_alias(installation, by, dataset, alias, model=model)
 
 
 def _at(installation: Installation, address: str, by: Principal = OWNER) -> str:
@@ -60,15 +60,15 @@ def test_an_alias_moves_by_one_call_and_keeps_its_moves(installation: Installati
     _put(installation, bank["id"], "production", "md_2")
     _put(installation, bank["id"], "production", "md_2")
     assert (_at(installation, address), _at(installation, f"{bank['id']}@production")) == ("md_2", "md_2")
-    listed = aliases.list_aliases(installation, OWNER, bank["id"], _EVERY).aliases
+    listed = models.list_aliases(installation, OWNER, bank["id"], _EVERY).aliases
     assert [(item.alias, item.model_id) for item in listed] == [("production", "md_2"), ("staging", "md_1")]
-    aliases.remove_alias(installation, OWNER, bank["id"], "production")
+    models.remove_alias(installation, OWNER, bank["id"], "production")
     with pytest.raises(NotFound):
         _at(installation, address)
-    history = aliases.show_alias(installation, OWNER, bank["id"], "production", PageRequest(2))
+    history = models.show_alias(installation, OWNER, bank["id"], "production", PageRequest(2))
     assert history.model_id is None
     assert [(move.model_id, move.moved_by) for move in history.moves] == [(None, OWNER.key_id), ("md_2", OWNER.key_id)]
-    rest = aliases.show_alias(installation, OWNER, bank["id"], "production", PageRequest(2, history.next))
+    rest = models.show_alias(installation, OWNER, bank["id"], "production", PageRequest(2, history.next))
     assert ([move.model_id for move in rest.moves], rest.next) == (["md_1"], None)
     acts = [act for act in audit.list_acts(installation, ADMIN, _EVERY).acts if act.kind.startswith("alias")]
     assert [(act.kind, act.details) for act in acts[-2:]] == [
@@ -87,7 +87,7 @@ def test_a_model_with_an_alias_is_not_deleted(installation: Installation) -> Non
         with pytest.raises(ModelHasAlias) as refused:
             models.delete_model(installation, OWNER, deleted)
         assert refused.value.aliases == [address]
-    aliases.remove_alias(installation, OWNER, bank["id"], "production")
+    models.remove_alias(installation, OWNER, bank["id"], "production")
     models.delete_model(installation, OWNER, "md_1")
     with pytest.raises(NotFound):
         _put(installation, bank["id"], "production", "md_1")
@@ -106,11 +106,11 @@ def test_predictors_use_aliases_and_analysts_move_them(scene: Scene) -> None:
     _put(scene.installation, scene.dataset_id, "production", "md_1")
     grant(scene, "predictor")
     assert _at(scene.installation, f"{scene.dataset_id}@production", SECOND) == "md_1"
-    assert aliases.list_aliases(scene.installation, SECOND, scene.dataset_id, _EVERY).aliases
+    assert models.list_aliases(scene.installation, SECOND, scene.dataset_id, _EVERY).aliases
     for call in (
         lambda: _put(scene.installation, scene.dataset_id, "production", "md_1", SECOND),
-        lambda: aliases.remove_alias(scene.installation, SECOND, scene.dataset_id, "production"),
-        lambda: aliases.show_alias(scene.installation, SECOND, scene.dataset_id, "production", _EVERY),
+        lambda: models.remove_alias(scene.installation, SECOND, scene.dataset_id, "production"),
+        lambda: models.show_alias(scene.installation, SECOND, scene.dataset_id, "production", _EVERY),
     ):
         with pytest.raises(RoleMissing):
             call()
@@ -145,7 +145,7 @@ def test_the_number_of_aliases_is_limited(installation: Installation, monkeypatc
     bank = people.declared(installation)
     _trained(installation, bank, "md_1", "md_2")
     _put(installation, bank["id"], "a", "md_1")
-    aliases.remove_alias(installation, OWNER, bank["id"], "a")
+    models.remove_alias(installation, OWNER, bank["id"], "a")
     with pytest.raises(TooLarge):
         _put(installation, bank["id"], "b", "md_1")
     _put(installation, bank["id"], "a", "md_2")

@@ -29,7 +29,7 @@ from app.services.ledger import audit
 from app.services.pages import PageRequest
 from app.services.spending import spend
 from app.services.spending.training import show_plan
-from app.wire.training import PlanIn
+from app.wire.spending import PlanIn
 from tests.support import job_kinds
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene, open_installation
 from tests.support.databases import on_one_database

@@ -14,7 +14,7 @@ from app.privacy.composition import Partitions
 from app.services.execution import run_job
 from app.services.installation import Installation
 from app.services.spending.training import submit_training
-from app.wire.training import TrainIn
+from app.wire.spending import TrainIn
 from tests.support import people
 from tests.support.crash_scene import OWNER
 from tests.support.job_kinds import claimed

@@ -15,7 +15,7 @@ from app.access.keys import elapsed_s
 from app.core import limits, stamps
 from app.core.errors import GrovekeeperError
 from app.registry.tables import ModelRow
-from app.services import aliases, models
+from app.services import models
 from app.services.authorization import authenticate_and_keep, cached
 from app.services.installation import Installation
 from app.services.keys import create_key, put_grant, remove_grant, revoke_key, rotate_key
@@ -34,7 +34,7 @@ class Predictor:
         made = create_key(scene.installation, ADMIN, KeyIn(name="predictor", roles=[]))
         self.key_id, self.header = made.id, f"Bearer {made.key}"
         put_grant(scene.installation, ADMIN, scene.dataset_id, made.id, role="predictor")
-        aliases.put_alias(scene.installation, OWNER, scene.dataset_id, "live", model="md_1")
+        models.put_alias(scene.installation, OWNER, scene.dataset_id, "live", model="md_1")
 
     @property
     def address(self) -> str:
@@ -87,11 +87,11 @@ def _lower_grant(it: Predictor) -> None:
 
 
 def _move_alias(it: Predictor) -> None:
-    aliases.put_alias(it.scene.installation, OWNER, it.scene.dataset_id, "live", model="md_2")
+    models.put_alias(it.scene.installation, OWNER, it.scene.dataset_id, "live", model="md_2")
 
 
 def _remove_alias(it: Predictor) -> None:
-    aliases.remove_alias(it.scene.installation, OWNER, it.scene.dataset_id, "live")
+    models.remove_alias(it.scene.installation, OWNER, it.scene.dataset_id, "live")
 
 
 def _delete_model(it: Predictor) -> None:

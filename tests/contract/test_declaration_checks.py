@@ -16,7 +16,7 @@ from app.services.datasets.show_datasets import show_dataset
 from app.services.ledger.balances import show_balance
 from app.services.spending.training import show_plan
 from app.wire.datasets import DatasetIn
-from app.wire.training import PlanIn
+from app.wire.spending import PlanIn
 from tests.support.crash_scene import EVENT, OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database
 

@@ -16,9 +16,8 @@ from app.services.ledger import balances, history
 from app.services.ledger.caps import change_cap
 from app.services.ledger.external import charge_external, quote_external
 from app.verifier.dataset_replay import verify
-from app.wire.datasets import BudgetIn
+from app.wire.datasets import BudgetIn, PopulationIn
 from app.wire.ledger import AccountBalance, CapIn, ExternalIn
-from app.wire.populations import PopulationIn
 from tests.support import people
 from tests.support.crash_scene import OWNER
 from tests.support.databases import on_one_database

@@ -14,9 +14,9 @@ from app.core.processes import Stop
 from app.datasets import private_rows
 from app.forests import predict as forests
 from app.jobs import queue
-from app.registry import evaluations, profiles
 from app.registry import models as registered
-from app.services import models, preparation
+from app.registry import releases
+from app.services import models, predict
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.evaluations.show_evaluations import show_evaluation
 from app.services.execution import kinds, run_job
@@ -51,9 +51,9 @@ def test_laying_out_models_keeps_the_lease_alive_and_the_models_unreadable_to_ot
 
 
 def test_the_newest_model_is_prepared_before_a_request_needs_it(scene: Scene) -> None:
-    preparation.prepare(scene.installation)  # there is no model yet
+    predict.prepare_newest(scene.installation)  # there is no model yet
     model_id = model(scene, "a")
-    preparation.prepare(scene.installation)
+    predict.prepare_newest(scene.installation)
     with scene.installation.database.read() as session:
         artifact = scene.installation.cache.loaded(registered.find(session, model_id).digest)
     assert artifact is not None
@@ -228,8 +228,8 @@ def test_a_child_that_leaves_no_release_fails_the_job_and_the_charge_stays(
     run(scene, work)
     assert scene.end(job_id) == ("failed", "failed", ["reserve", "charge"])
     with scene.installation.database.read() as session:
-        assert profiles.of_job(session, job_id) is None
-        assert evaluations.of_job(session, job_id) is None
+        assert releases.profile_of_job(session, job_id) is None
+        assert releases.evaluation_of_job(session, job_id) is None
     scene.assert_no_orphans()
 
 

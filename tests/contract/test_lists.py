@@ -13,7 +13,7 @@ from app.ledger import state
 from app.privacy.composition import Partitions, Scope, joint_loads
 from app.privacy.composition.joint_loads import Loads
 from app.privacy.composition.numbering import Boxes
-from app.registry import evaluations as stored
+from app.registry import releases as stored
 from app.registry.tables import EvaluationRow, ModelRow
 from app.services import models, populations
 from app.services.datasets import show_datasets
@@ -152,7 +152,7 @@ def test_the_list_of_evaluations_takes_a_fixed_number_of_queries(scene: Scene, c
             budget = budget or {"accountant": "pure", "epsilon": "3"}
             dataset = people.declared(scene.installation, budget=budget)
             with scene.installation.database.write() as session:
-                row = stored.find(session, made)
+                row = stored.find_evaluation(session, made)
                 copy = EvaluationRow(
                     id=f"ev_{number}",
                     name=None,
@@ -162,7 +162,7 @@ def test_the_list_of_evaluations_takes_a_fixed_number_of_queries(scene: Scene, c
                     body=row.body,
                     created_at=row.created_at,
                 )
-                stored.add(session, copy, [model_id])
+                stored.add_evaluation(session, copy, [model_id])
         state._states.clear()
         computed.clear()
         models.list_models(scene.installation, OWNER, PageRequest(500))

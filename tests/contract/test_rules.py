@@ -19,7 +19,7 @@ from app.services.ledger import balances
 from app.services.models import list_models
 from app.services.pages import PageRequest
 from app.services.spending.training import show_plan, submit_training
-from app.wire.training import PlanIn, PlanOut, TrainIn
+from app.wire.spending import PlanIn, PlanOut, TrainIn
 from tests.support import job_kinds
 from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.job_kinds import claimed

@@ -9,8 +9,7 @@ from app.access.idempotency import IdempotentRequest
 from app.jobs.tables import JobRow
 from app.services.spending.evaluations import submit_evaluation
 from app.services.spending.profiles import submit_profile
-from app.wire.evaluations import EvaluationIn
-from app.wire.profiles import ProfileIn
+from app.wire.spending import EvaluationIn, ProfileIn
 from tests.crash.conftest import Launcher, eventually
 from tests.support.crash_scene import OWNER, Scene
 

@@ -17,7 +17,7 @@ from app.core import limits
 from app.datasets import row_files
 from app.jobs.tables import JobRow
 from app.services.jobs import show_jobs
-from app.wire.training import JobOut
+from app.wire.spending import JobOut
 from tests.support.neighbours import (
     ALGORITHMS,
     BUDGETS,

@@ -42,7 +42,7 @@ from app.services.storage_keys import confirm_storage_keys
 from app.verifier.dataset_replay import Summary, verify
 from app.wire.datasets import DatasetIn
 from app.wire.ledger import CapIn, ExternalIn
-from app.wire.training import TrainIn
+from app.wire.spending import TrainIn
 
 DELTA = "0.000001"
 CELLS = 4

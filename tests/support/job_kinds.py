@@ -12,8 +12,7 @@ from app.services.installation import Installation
 from app.services.jobs.task import JobTask
 from app.services.spending.evaluations import submit_evaluation
 from app.services.spending.profiles import submit_profile
-from app.wire.evaluations import EvaluationIn, SelectionIn
-from app.wire.profiles import ProfileIn
+from app.wire.spending import EvaluationIn, ProfileIn, SelectionIn
 from tests.support.crash_scene import OWNER, Scene
 
 

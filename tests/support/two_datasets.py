@@ -8,7 +8,7 @@ from app.datasets import catalog
 from app.services.datasets.declare_dataset import register_dataset
 from app.services.spending.training import submit_training
 from app.wire.datasets import DatasetIn
-from app.wire.training import TrainIn
+from app.wire.spending import TrainIn
 from tests.support.crash_scene import OWNER, Scene
 
 

@@ -22,9 +22,8 @@ from app.services.datasets.join_population import join_population
 from app.services.installation import Installation
 from app.services.ledger import balances, spend
 from app.services.pages import PageRequest
-from app.wire.datasets import GrantIn, GrantList
+from app.wire.datasets import GrantIn, GrantList, JoinIn
 from app.wire.ledger import PartitionBalance
-from app.wire.populations import JoinIn
 from app.wire.rules import ProposedRules, RulesIn, RulesOut
 
 router = APIRouter(prefix="/ui/datasets/{dataset}", route_class=PageRoute)

@@ -25,7 +25,7 @@ from app.services.datasets import show_datasets
 from app.services.evaluations import show_evaluations
 from app.services.installation import Installation
 from app.services.spending.evaluations import show_evaluation_quote, submit_evaluation
-from app.wire.evaluations import EvaluationIn
+from app.wire.spending import EvaluationIn
 
 router = APIRouter(prefix="/ui", route_class=PageRoute)
 

@@ -20,7 +20,7 @@ from app.api.streams import model_file
 from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, RoleMissing
 from app.registry.models import ModelFilter
-from app.services import aliases, keys, models
+from app.services import keys, models
 from app.services import predict as predictions
 from app.services.authorization import has_role
 from app.services.datasets import show_datasets
@@ -120,10 +120,10 @@ async def move_alias(request: Request, installation: CurrentInstallation, caller
         model = models.show_model(installation, caller, model_id)
         alias = checked(AliasFields, {"alias": form.get("alias", "").strip()}).alias
         if form.get("go") == "remove":
-            aliases.remove_alias(installation, caller, model.dataset, alias)
+            models.remove_alias(installation, caller, model.dataset, alias)
         else:
             body = checked(AliasIn, {"model": model.id})
-            aliases.put_alias(installation, caller, model.dataset, alias, model=body.model)
+            models.put_alias(installation, caller, model.dataset, alias, model=body.model)
         return f"/ui/models/{model.id}?alias={alias}#aliases"
 
     def refused(refusal: GrovekeeperError) -> Response:
@@ -142,7 +142,7 @@ def _card(
     refusal: GrovekeeperError | None = None,
 ) -> Response:
     model = models.show_model(installation, caller, model_id).model_dump(by_alias=True)
-    named = aliases.list_aliases(installation, caller, model["dataset"], PageRequest(limits.MAX_PAGE_SIZE))
+    named = models.list_aliases(installation, caller, model["dataset"], PageRequest(limits.MAX_PAGE_SIZE))
     history = _history(installation, caller, model["dataset"], shown.alias) if shown.alias else None
     movers = {move.moved_by for move in history.moves} if history else set()
     return rendered_with(
@@ -172,7 +172,7 @@ def _names(installation: Installation, caller: Principal, dataset: str) -> dict[
 def _history(installation: Installation, caller: Principal, dataset: str, alias: str) -> AliasHistory | None:
     """The moves of an alias, if it exists and the caller may see who moved it."""
     try:
-        return aliases.show_alias(installation, caller, dataset, alias, PageRequest())
+        return models.show_alias(installation, caller, dataset, alias, PageRequest())
     except (NotFound, RoleMissing):
         return None
 

@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 
 from app.api.pages import words
 from app.services.ledger.spend import Spend
-from app.wire.evaluations import AccuracyOut, MajorityOut
+from app.wire.spending import AccuracyOut, MajorityOut
 
 _WIDTH = 600
 _BAR_HEIGHT = 20

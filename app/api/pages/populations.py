@@ -11,7 +11,7 @@ from app.core.errors import GrovekeeperError
 from app.services import populations
 from app.services.installation import Installation
 from app.services.pages import PageRequest
-from app.wire.populations import PopulationIn
+from app.wire.datasets import PopulationIn
 
 router = APIRouter(prefix="/ui/populations", route_class=PageRoute)
 

@@ -20,7 +20,7 @@ from app.services.authorization import require_role
 from app.services.datasets import show_datasets
 from app.services.installation import Installation
 from app.services.spending.training import show_plan, submit_training
-from app.wire.training import AlgorithmOut, ExpectedAccuracyOut, PlanIn, PlanOut, TrainIn
+from app.wire.spending import AlgorithmOut, ExpectedAccuracyOut, PlanIn, PlanOut, TrainIn
 
 router = APIRouter(prefix="/ui/datasets/{dataset}/train", route_class=PageRoute)
 

@@ -23,7 +23,7 @@ from app.services.datasets import show_datasets
 from app.services.installation import Installation
 from app.services.pages import PageRequest
 from app.services.spending.evaluations import show_evaluation_quote, submit_evaluation
-from app.wire.evaluations import SelectionIn
+from app.wire.spending import SelectionIn
 
 router = APIRouter(prefix="/ui/datasets/{of}/choice", route_class=PageRoute)
 

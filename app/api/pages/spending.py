@@ -28,7 +28,7 @@ from app.core.errors import (
 )
 from app.services.installation import Installation
 from app.services.ledger import balances
-from app.wire.training import AccountPlanOut
+from app.wire.spending import AccountPlanOut
 
 _Plan = TypeVar("_Plan", bound=AccountPlanOut)
 Text: TypeAlias = Annotated[str, Field(max_length=64)]

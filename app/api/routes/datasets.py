@@ -57,12 +57,12 @@ from app.wire.datasets import (
     GrantIn,
     GrantList,
     GrantOut,
+    JoinIn,
     OverlapOut,
     UploadErasureOut,
     UploadList,
     UploadOut,
 )
-from app.wire.populations import JoinIn
 from app.wire.rules import RulesIn, RulesOut
 
 router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)

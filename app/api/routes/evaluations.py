@@ -16,8 +16,7 @@ from app.core.errors import (
 )
 from app.services.evaluations import show_evaluations
 from app.services.spending.evaluations import show_evaluation_quote, submit_evaluation
-from app.wire.evaluations import EvaluationIn, EvaluationList, EvaluationOut, EvaluationQuoteOut, SelectionIn
-from app.wire.training import TrainOut
+from app.wire.spending import EvaluationIn, EvaluationList, EvaluationOut, EvaluationQuoteOut, SelectionIn, TrainOut
 
 router = APIRouter(tags=["evaluations"], route_class=BodyRoute)
 

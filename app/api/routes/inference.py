@@ -11,17 +11,10 @@ from app.api.authentication import Readiness
 from app.api.capacity import Work, capacities
 from app.api.requests import Body, BodyRoute, Caller, CurrentInstallation, limited
 from app.core.errors import NotFound, RoleMissing, Unavailable
-from app.services.inference import describe
-from app.services.inference.infer import InferenceAnswer, infer, versioned_model
+from app.services import inference
+from app.services.inference import InferenceAnswer, infer, versioned_model
 from app.services.installation import Installation
-from app.wire.inference import (
-    InferenceOut,
-    ModelMetadata,
-    ModelReady,
-    ServerLive,
-    ServerMetadata,
-    ServerReady,
-)
+from app.wire.models import InferenceOut, ModelMetadata, ModelReady, ServerLive, ServerMetadata, ServerReady
 
 router = APIRouter(prefix="/v2", tags=["inference"], route_class=BodyRoute)
 
@@ -81,7 +74,7 @@ async def check_ready(request: Request, _: Caller) -> ServerReady:
 @router.get("", operation_id="show_server", responses=problems.documented())
 def show_server(_: Caller) -> ServerMetadata:
     """Show name, version and extensions of the server."""
-    return describe.server(version("grovekeeper"))
+    return inference.describe_server(version("grovekeeper"))
 
 
 @router.get("/models/{model_id}", operation_id="show_metadata", responses=_OF_A_MODEL)
@@ -140,7 +133,7 @@ async def _infer(
 
 def _metadata(installation: Installation, caller: Principal, name: str, version_id: str | None) -> ModelMetadata:
     model = versioned_model(installation, caller, name, version_id)
-    return describe.model(name, model.id, model.schema)
+    return inference.describe_model(name, model.id, model.schema)
 
 
 def _ready(installation: Installation, caller: Principal, name: str, version_id: str | None) -> ModelReady:

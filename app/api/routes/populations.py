@@ -7,7 +7,7 @@ from app.api import problems
 from app.api.requests import BodyRoute, Caller, CurrentInstallation, OptionalIdempotency, Page, limited, sent
 from app.core.errors import NameTaken, NotFound, NotSupported, RoleMissing
 from app.services import populations
-from app.wire.populations import PopulationIn, PopulationList, PopulationOut
+from app.wire.datasets import PopulationIn, PopulationList, PopulationOut
 
 router = APIRouter(prefix="/populations", tags=["populations"], route_class=BodyRoute)
 

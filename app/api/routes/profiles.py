@@ -16,8 +16,7 @@ from app.core.errors import (
 )
 from app.services.profiles import show_profiles
 from app.services.spending.profiles import show_profile_quote, submit_profile
-from app.wire.profiles import ProfileIn, ProfileList, ProfileOut, ProfileQuoteOut
-from app.wire.training import TrainOut
+from app.wire.spending import ProfileIn, ProfileList, ProfileOut, ProfileQuoteOut, TrainOut
 
 router = APIRouter(tags=["profiles"], route_class=BodyRoute)
 

@@ -28,7 +28,7 @@ from app.forests import catalogue
 from app.jobs.queue import JobFilter
 from app.services.jobs import show_jobs
 from app.services.spending.training import show_plan, submit_training
-from app.wire.training import (
+from app.wire.spending import (
     AlgorithmList,
     AlgorithmOut,
     JobKind,

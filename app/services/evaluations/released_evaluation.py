@@ -11,7 +11,7 @@ from app.core import stamps
 from app.forests.evaluation.price import EvaluationInvalid
 from app.forests.evaluation.read import Evaluation
 from app.jobs.tables import JobRow
-from app.registry import evaluations
+from app.registry import releases
 from app.registry.tables import EvaluationRow
 from app.services.installation import Installation
 from app.services.jobs import output_facts
@@ -29,12 +29,12 @@ class ReleasedEvaluation:
     def register(self, session: Session, row: JobRow) -> None:
         """See :class:`app.services.jobs.kind.Output`."""
         released = EvaluationRow(**output_facts.identity(row, prefix=stamps.EVALUATION), body=self.body)
-        evaluations.add(session, released, self.body["models"])
+        releases.add_evaluation(session, released, self.body["models"])
         row.evaluation_id = released.id
 
     def is_registered(self, session: Session) -> bool:
         """See :class:`app.services.jobs.kind.Output`."""
-        return evaluations.of_job(session, self.job_id) is not None
+        return releases.evaluation_of_job(session, self.job_id) is not None
 
     def discard(self, installation: Installation) -> None:
         """See :class:`app.services.jobs.kind.Output`: an evaluation has no file to remove."""

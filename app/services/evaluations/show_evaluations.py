@@ -14,13 +14,13 @@ from app.forests.data.schema import Schema
 from app.forests.evaluation.price import AUROC, CONFUSION
 from app.forests.evaluation.read import Evaluation
 from app.forests.profile.read import Profile
-from app.registry import evaluations, profiles
+from app.registry import releases
 from app.registry.tables import EvaluationRow, ProfileRow
 from app.services import guarantees
 from app.services.installation import Installation
-from app.services.model_addresses import addressed_model
 from app.services.pages import PageRequest, page_of
-from app.wire.evaluations import (
+from app.services.predict import addressed_model
+from app.wire.spending import (
     AccuracyOut,
     AurocOut,
     ConfusionOut,
@@ -28,8 +28,8 @@ from app.wire.evaluations import (
     EvaluationOut,
     IntervalOut,
     MajorityOut,
+    PriceOut,
 )
-from app.wire.training import PriceOut
 
 
 def show_evaluation(installation: Installation, principal: Principal, evaluation_id: str) -> EvaluationOut:
@@ -40,7 +40,7 @@ def show_evaluation(installation: Installation, principal: Principal, evaluation
         RoleMissing: the key's role on the dataset whose rows were read does not allow this.
     """
     with installation.database.read() as session:
-        row = evaluations.find(session, evaluation_id)
+        row = releases.find_evaluation(session, evaluation_id)
         grants.require(session, principal, row.dataset_id, TRAIN, kind="evaluation")
         return _all_out(session, [row])[0]
 
@@ -59,7 +59,7 @@ def list_evaluations(
         visible = grants.datasets_with(session, principal, TRAIN)
         shown, following = page_of(
             page,
-            lambda limit: evaluations.page(
+            lambda limit: releases.page_of_evaluations(
                 session, model_id=model.id, dataset_ids=visible, before=page.cursor, limit=limit
             ),
             lambda row: row.id,
@@ -70,7 +70,7 @@ def list_evaluations(
 def _all_out(session: Session, rows: Sequence[EvaluationRow]) -> list[EvaluationOut]:
     outputs = [(row.dataset_id, row.body) for row in rows]
     texts = guarantees.today_of_each(session, outputs)
-    released = profiles.last_of_each(session, {row.dataset_id for row in rows})
+    released = releases.last_of_each(session, {row.dataset_id for row in rows})
     return [
         _evaluation_out(row, guarantee, majority=_majority(row, released.get(row.dataset_id, ())))
         for row, guarantee in zip(rows, texts, strict=True)

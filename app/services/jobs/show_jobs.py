@@ -18,7 +18,7 @@ from app.services.installation import Installation
 from app.services.jobs.notices import cancel_locked
 from app.services.pages import PageRequest, page_of
 from app.wire.ledger import ChargedJob
-from app.wire.training import JobList, JobOut
+from app.wire.spending import JobList, JobOut
 
 Followed: TypeAlias = tuple[Principal, str]
 """A follower, and the id of the job."""

@@ -12,7 +12,7 @@ from app.forests.data.schema import Schema
 from app.forests.profile.price import ProfileInvalid
 from app.forests.profile.read import Profile
 from app.jobs.tables import JobRow
-from app.registry import profiles
+from app.registry import releases
 from app.registry.tables import ProfileRow
 from app.services.installation import Installation
 from app.services.jobs import output_facts
@@ -30,12 +30,12 @@ class ReleasedProfile:
     def register(self, session: Session, row: JobRow) -> None:
         """See :class:`app.services.jobs.kind.Output`."""
         released = ProfileRow(**output_facts.identity(row, prefix=stamps.PROFILE), body=self.body)
-        profiles.add(session, released)
+        releases.add_profile(session, released)
         row.profile_id = released.id
 
     def is_registered(self, session: Session) -> bool:
         """See :class:`app.services.jobs.kind.Output`."""
-        return profiles.of_job(session, self.job_id) is not None
+        return releases.profile_of_job(session, self.job_id) is not None
 
     def discard(self, installation: Installation) -> None:
         """See :class:`app.services.jobs.kind.Output`: a profile has no file to remove."""

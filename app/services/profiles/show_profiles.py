@@ -5,15 +5,22 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.grants import TRAIN, Principal
 from app.core import stamps
-from app.registry import profiles
+from app.registry import releases
 from app.registry.tables import ProfileRow
 from app.services import guarantees
 from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
 from app.services.spending.profiles import released
-from app.wire.profiles import ClassCountOut, FeatureBinsOut, NoisyCountOut, ProfileList, ProfileOut, ProfileSummary
-from app.wire.training import PriceOut
+from app.wire.spending import (
+    ClassCountOut,
+    FeatureBinsOut,
+    NoisyCountOut,
+    PriceOut,
+    ProfileList,
+    ProfileOut,
+    ProfileSummary,
+)
 
 
 def show_profile(installation: Installation, principal: Principal, profile_id: str) -> ProfileOut:
@@ -24,7 +31,7 @@ def show_profile(installation: Installation, principal: Principal, profile_id: s
         RoleMissing: the key's role on its dataset does not allow this.
     """
     with installation.database.read() as session:
-        row = profiles.find(session, profile_id)
+        row = releases.find_profile(session, profile_id)
         grants.require(session, principal, row.dataset_id, TRAIN, kind="profile")
         return _profile_out(session, row)
 
@@ -40,7 +47,7 @@ def list_profiles(installation: Installation, principal: Principal, reference: s
         dataset = authorized_dataset(session, principal, reference, TRAIN)
         shown, following = page_of(
             page,
-            lambda limit: profiles.page(session, dataset_id=dataset.id, before=page.cursor, limit=limit),
+            lambda limit: releases.page_of_profiles(session, dataset_id=dataset.id, before=page.cursor, limit=limit),
             lambda row: row.id,
         )
         return ProfileList(profiles=[_summary(row) for row in shown], next=following)

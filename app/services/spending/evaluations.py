@@ -19,11 +19,11 @@ from app.privacy.adjacency import Adjacency
 from app.registry.tables import ModelRow
 from app.services.authorization import refreshed
 from app.services.installation import Installation
-from app.services.model_addresses import addressed_model
+from app.services.predict import addressed_model
 from app.services.spending.price import Asked, PricedPart, price_part, read_asked
 from app.services.spending.quotes import quote_parts
 from app.services.spending.spend import Job, spending
-from app.wire.evaluations import EvaluationIn, EvaluationQuoteOut, SelectionIn
+from app.wire.spending import EvaluationIn, EvaluationQuoteOut, SelectionIn
 
 _TRAINED_ON = (
     "The scope covers rows that a model was trained on: it does better there than on rows that it has not seen. "

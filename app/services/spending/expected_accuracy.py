@@ -9,7 +9,7 @@ from app.forests import catalogue
 from app.forests.expected_accuracy import DELTA, Band, Comparison, Run, runs
 from app.privacy import accountants
 from app.services.spending.price import PricedPart
-from app.wire.training import ExpectedAccuracyOut, ExpectedAurocOut, RecoveredBandOut, RecoveredOut
+from app.wire.spending import ExpectedAccuracyOut, ExpectedAurocOut, RecoveredBandOut, RecoveredOut
 
 _STEPS_OF_A_LABEL = 2
 

@@ -27,7 +27,7 @@ from app.privacy.events import Event
 from app.privacy.guarantees import SplitDelta
 from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
-from app.wire.training import PriceOut
+from app.wire.spending import PriceOut
 
 _LARGE_DELTA = (
     "δ is above one in a million, or above a tenth of one over the public size. A mechanism that occasionally "

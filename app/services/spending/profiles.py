@@ -14,7 +14,7 @@ from app.services.installation import Installation
 from app.services.spending.price import Asked, PricedPart, price_part, read_asked
 from app.services.spending.quotes import quote_parts
 from app.services.spending.spend import Job, spending
-from app.wire.profiles import ProfileIn, ProfileQuoteOut
+from app.wire.spending import ProfileIn, ProfileQuoteOut
 
 
 def show_profile_quote(

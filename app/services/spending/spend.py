@@ -39,7 +39,7 @@ from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.spending.price import Asked, PricedPart, read_asked
 from app.webhooks import outbox
-from app.wire.training import TrainOut
+from app.wire.spending import TrainOut
 
 _log = logging.getLogger(__name__)
 

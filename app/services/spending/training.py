@@ -17,7 +17,7 @@ from app.forests.planning import PlanRequest, plan
 from app.forests.profile.read import Profile
 from app.privacy import guarantees
 from app.privacy.composition import Scope, are_disjoint
-from app.registry import profiles
+from app.registry import releases
 from app.registry.tables import ProfileRow
 from app.services.installation import Installation
 from app.services.spending.expected_accuracy import expected_accuracy
@@ -25,7 +25,7 @@ from app.services.spending.price import Asked, PricedPart, RequestedPart, price_
 from app.services.spending.profiles import released
 from app.services.spending.quotes import quote_parts
 from app.services.spending.spend import Job, spending
-from app.wire.training import AccountPlanOut, PlanIn, PlanOut, ReusedProfileOut, TrainIn
+from app.wire.spending import AccountPlanOut, PlanIn, PlanOut, ReusedProfileOut, TrainIn
 
 SECOND_PART = "/unlabelled"
 """The JSON pointer of the second part of a training request."""
@@ -208,7 +208,7 @@ def reuse(session: Session, principal: Principal, dataset: catalog.Dataset, prof
     """
     if profile_id is None:
         return None
-    row = profiles.find(session, profile_id)
+    row = releases.find_profile(session, profile_id)
     grants.require(session, principal, row.dataset_id, TRAIN, kind="profile")
     profile = released(row)
     if not profile.schema.reads_like(dataset.schema):

@@ -11,7 +11,7 @@ from app.datasets import catalog
 from app.forests import artifacts
 from app.jobs.tables import JobRow
 from app.privacy import guarantees
-from app.registry import models, profiles
+from app.registry import models, releases
 from app.registry.tables import ModelRow, ProfileRow
 from app.services.installation import Installation
 from app.services.jobs import output_facts
@@ -90,5 +90,5 @@ def _profile(session: Session, row: JobRow) -> ProfileRow | None:
     work = row.task["work"]
     if "profile" not in work:
         return None
-    profile = profiles.find(session, work["profile"])
+    profile = releases.find_profile(session, work["profile"])
     return profile if "profile" in work["plan"] or profile.dataset_id == row.dataset_id else None

@@ -13,7 +13,7 @@ from app.api.streams import JobEvents
 from app.core import limits
 from app.core.errors import TooManyRequests, Unavailable
 from app.services.jobs.show_jobs import Followed
-from app.wire.training import JobOut, PriceOut
+from app.wire.spending import JobOut, PriceOut
 
 HERE: Any = object()
 CALLER = Principal("key_a")

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from app.api.problems import invalid_request, problem_of
 from app.wire.datasets import BudgetIn, DatasetIn, PrivacyUnitIn
-from app.wire.training import TrainIn
+from app.wire.spending import TrainIn
 
 CANARY = "canary"
 

@@ -7,7 +7,7 @@ from sqlalchemy import CheckConstraint
 from app.core import limits
 from app.jobs.states import ENDED, UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
-from app.wire.training import JobOut
+from app.wire.spending import JobOut
 from grovekeeper_client.client import FINISHED
 from grovekeeper_client.errors import REASONS
 

@@ -4,7 +4,7 @@ import pytest
 
 from app.core import limits
 from app.forests import artifacts
-from app.registry import cache
+from app.registry.store import ArtifactCache
 
 
 class Store:
@@ -41,7 +41,7 @@ EVICTIONS = {
 @pytest.mark.parametrize(("sizes", "gets", "reads"), EVICTIONS.values(), ids=EVICTIONS)
 def test_artifacts_are_evicted_by_recent_use_and_a_large_artifact_is_cached_alone(sizes, gets, reads):
     store = Store(**sizes)
-    loaded = cache.ArtifactCache(store)
+    loaded = ArtifactCache(store)
     for digest in gets:
         assert loaded.get(digest) == 8 + sum(sizes[digest])
     assert store.reads == list(reads)
@@ -50,7 +50,7 @@ def test_artifacts_are_evicted_by_recent_use_and_a_large_artifact_is_cached_alon
 @pytest.mark.usefixtures("loads")
 def test_a_deleted_artifact_is_read_again():
     store = Store(a=(0, 4))
-    loaded = cache.ArtifactCache(store)
+    loaded = ArtifactCache(store)
     loaded.get("a")
     loaded.forget("a")
     loaded.forget("a")

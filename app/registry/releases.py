@@ -1,0 +1,120 @@
+"""Stores, finds and lists released profiles and evaluations. None is ever removed.
+
+Plans and models refer to profiles, and budget was spent on evaluations.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import func, select, tuple_
+from sqlalchemy.orm import Session
+
+from app.core.errors import NotFound
+from app.core.stamps import is_reference
+from app.registry.tables import EvaluatedModelRow, EvaluationRow, ProfileRow
+
+_LAST = 50
+
+
+def add_profile(session: Session, row: ProfileRow) -> None:
+    """Stores a released profile."""
+    session.add(row)
+    session.flush()
+
+
+def find_profile(session: Session, profile_id: str) -> ProfileRow:
+    """Finds a profile by its id.
+
+    Raises:
+        NotFound: no such profile.
+    """
+    row = session.get(ProfileRow, profile_id) if is_reference(profile_id) else None
+    if row is None:
+        raise NotFound("profile")
+    return row
+
+
+def page_of_profiles(session: Session, *, dataset_id: str, before: str | None, limit: int) -> list[ProfileRow]:
+    """A page of the profiles of one dataset, newest first.
+
+    Raises:
+        NotFound: ``before`` is not in the list.
+    """
+    query = (
+        select(ProfileRow)
+        .where(ProfileRow.dataset_id == dataset_id)
+        .order_by(ProfileRow.created_at.desc(), ProfileRow.id.desc())
+        .limit(limit)
+    )
+    if before is not None:
+        last = session.execute(query.where(ProfileRow.id == before)).scalar_one_or_none()
+        if last is None:
+            raise NotFound("profile")
+        query = query.where(tuple_(ProfileRow.created_at, ProfileRow.id) < (last.created_at, last.id))
+    return list(session.execute(query).scalars())
+
+
+def last_of_each(session: Session, dataset_ids: Collection[str]) -> dict[str, list[ProfileRow]]:
+    """The last profiles of each of several datasets, newest first."""
+    newest_first = (ProfileRow.created_at.desc(), ProfileRow.id.desc())
+    place = func.row_number().over(partition_by=ProfileRow.dataset_id, order_by=newest_first)
+    placed = select(ProfileRow.id, place.label("place")).where(ProfileRow.dataset_id.in_(dataset_ids)).subquery()
+    query = select(ProfileRow).join(placed, placed.c.id == ProfileRow.id).where(placed.c.place <= _LAST)
+    rows: dict[str, list[ProfileRow]] = defaultdict(list)
+    for row in session.execute(query.order_by(*newest_first)).scalars():
+        rows[row.dataset_id].append(row)
+    return rows
+
+
+def profile_of_job(session: Session, job_id: str) -> ProfileRow | None:
+    """The profile that a job released, if any."""
+    return session.execute(select(ProfileRow).where(ProfileRow.job_id == job_id)).scalar_one_or_none()
+
+
+def add_evaluation(session: Session, row: EvaluationRow, model_ids: Sequence[str]) -> None:
+    """Stores a released evaluation and links it to its models."""
+    session.add(row)
+    session.add_all(EvaluatedModelRow(evaluation_id=row.id, model_id=model_id) for model_id in model_ids)
+    session.flush()
+
+
+def find_evaluation(session: Session, evaluation_id: str) -> EvaluationRow:
+    """Finds an evaluation by its id.
+
+    Raises:
+        NotFound: no such evaluation.
+    """
+    row = session.get(EvaluationRow, evaluation_id) if is_reference(evaluation_id) else None
+    if row is None:
+        raise NotFound("evaluation")
+    return row
+
+
+def page_of_evaluations(
+    session: Session, *, model_id: str, dataset_ids: Sequence[str] | None, before: str | None, limit: int
+) -> list[EvaluationRow]:
+    """A page of the evaluations of one model on the given datasets (``None``: all datasets), newest first.
+
+    Raises:
+        NotFound: ``before`` is not in the list.
+    """
+    query = (
+        select(EvaluationRow)
+        .join(EvaluatedModelRow, EvaluatedModelRow.evaluation_id == EvaluationRow.id)
+        .where(EvaluatedModelRow.model_id == model_id)
+        .order_by(EvaluationRow.created_at.desc(), EvaluationRow.id.desc())
+        .limit(limit)
+    )
+    if dataset_ids is not None:
+        query = query.where(EvaluationRow.dataset_id.in_(dataset_ids))
+    if before is not None:
+        last = session.execute(query.where(EvaluationRow.id == before)).scalar_one_or_none()
+        if last is None:
+            raise NotFound("evaluation")
+        query = query.where(tuple_(EvaluationRow.created_at, EvaluationRow.id) < (last.created_at, last.id))
+    return list(session.execute(query).scalars())
+
+
+def evaluation_of_job(session: Session, job_id: str) -> EvaluationRow | None:
+    """The evaluation that a job released, if any."""
+    return session.execute(select(EvaluationRow).where(EvaluationRow.job_id == job_id)).scalar_one_or_none()
