@@ -17,9 +17,9 @@ import numpy as np
 from app.core.sealed_files import DataKey, SealedFile, Spool
 from app.core.stores import StoredFile
 from app.datasets import private_rows
-from app.datasets.body_forms import BodyForm
 from app.datasets.fingerprints import Fingerprints
 from app.datasets.ingest import RowRules, ingest_rows
+from app.datasets.upload_bodies import BodyForm
 from app.forests.data.schema import Feature, Label, Schema
 from app.privacy.composition import Partitions
 

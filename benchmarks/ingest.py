@@ -22,9 +22,9 @@ import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
 
 from app.core.sealed_files import DataKey, SealedFile
-from app.datasets.body_forms import BodyForm
 from app.datasets.fingerprints import Fingerprints
 from app.datasets.ingest import RowRules, ingest_rows
+from app.datasets.upload_bodies import BodyForm
 from app.forests.data.schema import Feature, Label, Schema
 from app.privacy.composition import Partitions
 

@@ -37,7 +37,7 @@ from app.ledger import service as ledger
 from app.ledger.entries import Entry, EntryKind
 from app.ledger.log import STEP, Log
 from app.ledger.tables import AccountRow, BlockRow, EntryRow, ReservationRow
-from app.services.datasets.declare_dataset import register_dataset
+from app.services.datasets.declare import register_dataset
 from app.services.installation import Installation
 from app.services.ledger import history
 from app.services.ledger.heads import checkpoint_of

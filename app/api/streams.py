@@ -26,7 +26,7 @@ from app.core.sealed_files import Spool
 from app.jobs.states import ENDED
 from app.services import models
 from app.services.authorization import require_role
-from app.services.datasets.upload_rows import SpooledBody, UploadTerms, upload_rows
+from app.services.datasets.upload import SpooledBody, UploadTerms, upload_rows
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
 from app.services.jobs.show_jobs import Followed

@@ -31,7 +31,7 @@ from app.core.processes import (
     without_collection,
 )
 from app.core.settings import PREFIX, SETTINGS, Settings
-from app.services.datasets.erase_due import erase_due
+from app.services.datasets.erase import erase_due
 from app.services.installation import Installation
 from app.services.keys import record_uses
 from app.services.ledger.heads import Heads, HeadWriter

@@ -1,4 +1,4 @@
-"""Admits at most k rows of each privacy unit, over all uploads of a dataset.
+"""Admits at most k rows of each privacy unit, over all uploads of a dataset, and bounds the decoders of a machine.
 
 Where the privacy unit is a column, a row is admitted if fewer than k rows of its unit were admitted before it, in order
 of arrival. No later upload revises an admission: a rule that also looked at later rows (say, the k smallest hashes)
@@ -10,19 +10,39 @@ database. They are facts about people, so they are erased with the rows; and mil
 transaction would block every other writer of an embedded database. SQLite's cache bounds the memory. The book names a
 unit by a keyed digest, never by its value, and encrypts its counts, one for each upload: counts of an upload that never
 became an epoch are left out when a unit is read, and deleted when it is written.
+
+In a store that several machines share, the book of a dataset is a sealed file beside the rows of the newest upload, and
+has the counts of all uploads until that one::
+
+    rows/<dataset id>/<epoch id>.units    a line of JSON: the ids of the uploads by ordinal; then for each unit its
+                                          digest (16 bytes), the length of its sealed counts (4) and the counts
+
+An upload reads the book of the newest committed upload into a temporary database without a name, and stores its book
+before the upload is committed. So the commit of the upload is the commit of its book, and a book of an upload that was
+not committed is never read.
+
+A process that decodes an upload may take a gigabyte of memory (``limits.DECODER_MEMORY_BYTES``), and each API process
+has threads for several uploads. So an upload takes a seat first: a file in the home under ``flock``, which the kernel
+frees when the process dies.
 """
 
+import fcntl
 import hmac
+import io
+import json
+import os
 import secrets
 import sqlite3
 import struct
 import threading
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -31,7 +51,8 @@ from numpy.typing import NDArray
 
 from app.core import files, limits
 from app.core.errors import InstallationError, Unavailable
-from app.core.sealed_files import DataKey
+from app.core.sealed_files import DataKey, SealBroken, SealedFile
+from app.core.stores import Store, StoredFile
 from app.datasets import row_files
 from app.datasets.cells import ROW_ID_BYTES
 
@@ -117,7 +138,7 @@ class BookRules:
 
 
 class AdmissionBook:
-    """The admission counts of one dataset, open for one upload in one SQLite transaction. Made by :func:`opened`."""
+    """The admission counts of a dataset, open for one upload in one SQLite transaction (:func:`opened_home_book`)."""
 
     def __init__(self, connection: sqlite3.Connection, rules: BookRules) -> None:
         self._connection = connection
@@ -230,7 +251,7 @@ def is_complete(book: Path, *, epoch_ids: Collection[str]) -> bool:
 
 
 @contextmanager
-def opened(home: Path, dataset_id: str, rules: BookRules) -> Iterator[AdmissionBook]:
+def opened_home_book(home: Path, dataset_id: str, rules: BookRules) -> Iterator[AdmissionBook]:
     """Opens the admission book of a dataset for one upload; other uploads to the dataset wait until the block ends.
 
     Counts that were not committed are rolled back when the block ends.
@@ -314,3 +335,126 @@ def _begin(connection: sqlite3.Connection) -> None:
 
 def _wait_when_busy(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA busy_timeout = {int(WAIT_S * 1000)}")
+
+
+_LENGTH_BYTES = 4
+_ADD_EPOCH = "INSERT INTO epochs VALUES (?, ?)"
+_BOOK_BUFFER_BYTES = 2**20
+
+
+class StoredBook(AdmissionBook):
+    """The admission counts of a dataset, open for one upload. Made by :func:`opened_stored_book`."""
+
+    def __init__(self, connection: sqlite3.Connection, store: Store, dataset_id: str, rules: BookRules) -> None:
+        super().__init__(connection, rules)
+        self._store = store
+        self._dataset_id = dataset_id
+        self._key = rules.key
+        self._epoch_id = ""
+        self._before: Sequence[str] = ()
+
+    def begin(self, epoch_id: str, *, committed: Sequence[str], freed: Collection[str] = ()) -> None:
+        """See :meth:`AdmissionBook.begin`."""
+        if committed:
+            try:
+                self._read_stored(committed[-1])
+            except FileNotFoundError:
+                with suppress(FileNotFoundError):  # then the book lacks uploads, which the next line refuses
+                    self._read_restored()
+        super().begin(epoch_id, committed=committed, freed=freed)
+        self._epoch_id, self._before = epoch_id, committed
+
+    def store(self) -> None:
+        """See :meth:`AdmissionBook.store`."""
+        epochs = self._connection.execute("SELECT ordinal, id FROM epochs ORDER BY ordinal").fetchall()
+        with self._sealed(self._epoch_id).new(existing="refuse") as file:
+            file.write(json.dumps(epochs).encode("ascii") + b"\n")
+            for unit, counts in self._connection.execute("SELECT unit, counts FROM units"):
+                file.write(unit + len(counts).to_bytes(_LENGTH_BYTES) + counts)
+
+    def commit(self) -> None:
+        """See :meth:`AdmissionBook.commit`: the commit of the upload is the commit of the stored book."""
+
+    def forget_older(self) -> None:
+        """See :meth:`AdmissionBook.forget_older`. The upload is committed, so an outage does not show in its answer."""
+        with suppress(OSError):
+            for epoch_id in self._before[-2:]:  # two, because a killed process or an outage may have left one
+                self._store.delete(row_files.book_name(self._dataset_id, epoch_id))
+
+    def _read_stored(self, epoch_id: str) -> None:
+        try:
+            with self._sealed(epoch_id).open() as reader:
+                file = cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, reader), _BOOK_BUFFER_BYTES))
+                self._connection.executemany(_ADD_EPOCH, json.loads(file.readline()))
+                self._connection.executemany(WRITE, _units(file))
+        except SealBroken:
+            raise InstallationError("the book of admitted rows is damaged; restore it") from None
+
+    def _read_restored(self) -> None:
+        """Reads the book of a backup whose installation kept its books on one machine."""
+        file = self._store.local(row_files.admission_name(self._dataset_id))
+        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro&immutable=1", uri=True)) as restored:
+            self._connection.executemany(_ADD_EPOCH, restored.execute("SELECT ordinal, id FROM epochs"))
+            self._connection.executemany(WRITE, restored.execute("SELECT unit, counts FROM units"))
+
+    def _sealed(self, epoch_id: str) -> SealedFile:
+        return SealedFile(StoredFile(self._store, row_files.book_name(self._dataset_id, epoch_id)), self._key)
+
+
+@contextmanager
+def opened_stored_book(store: Store, dataset_id: str, rules: BookRules) -> Iterator[StoredBook]:
+    """Opens the admission book of a dataset for one upload. The caller excludes other uploads to the dataset."""
+    with closing(sqlite3.connect("", isolation_level=None)) as connection:
+        connection.execute("BEGIN")
+        for statement in TABLES:
+            connection.execute(statement)
+        yield StoredBook(connection, store, dataset_id, rules)
+
+
+def _units(file: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
+    while unit := file.read(ROW_ID_BYTES):
+        yield unit, file.read(int.from_bytes(file.read(_LENGTH_BYTES)))
+
+
+_LOOK_S = 0.1
+"""Seconds between two looks at the seats."""
+
+
+@contextmanager
+def decoder_seat(home: Path) -> Iterator[None]:
+    """Holds one of the seats of the machine until the block ends; waits for one if all are taken.
+
+    Raises:
+        Unavailable: no seat became free in time, or too many uploads of this process wait.
+    """
+    seat = _taken(home)
+    if seat is None:
+        with waiting_seat():
+            seat = _waited_for(home)
+    try:
+        yield
+    finally:
+        os.close(seat)
+
+
+def _waited_for(home: Path) -> int:
+    until = time.monotonic() + WAIT_S
+    while time.monotonic() < until:
+        time.sleep(_LOOK_S)
+        seat = _taken(home)
+        if seat is not None:
+            return seat
+    raise Unavailable("other uploads of Parquet or Arrow are being decoded", RETRY_AFTER_S)
+
+
+def _taken(home: Path) -> int | None:
+    """The descriptor of a seat that was free; ``None`` if none was."""
+    for number in range(limits.MAX_DECODERS):
+        descriptor = os.open(home / f"decoder-{number}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+        else:
+            return descriptor
+    return None

@@ -25,8 +25,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.core.errors import ColumnProblem
-from app.datasets.csv_source import NOT_TEXT
 from app.datasets.row_layout import UNKNOWN_LABEL
+from app.datasets.upload_bodies import NOT_TEXT
 from app.forests.data.sanitiser import count_out_of_bounds, sanitise_numbers
 from app.forests.data.schema import Feature, Label
 

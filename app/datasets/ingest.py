@@ -28,14 +28,12 @@ from app.core.errors import ColumnProblem, RowsInvalid, TooLarge
 from app.core.sealed_files import SealedFile, Writer
 from app.datasets import row_files, row_layout
 from app.datasets.admission import AdmissionBook, unit_row_ids
-from app.datasets.body_forms import BodyForm
-from app.datasets.cells import ROW_ID_BYTES, hash_cells, hash_keys
-from app.datasets.columnar.batches import Blocks
-from app.datasets.columnar.source import ColumnarSource
+from app.datasets.cells import ROW_ID_BYTES, as_feature, hash_cells, hash_keys, own_column_partitions, stored_columns
+from app.datasets.columnar_source import ColumnarSource
+from app.datasets.columnar_stream import Blocks
 from app.datasets.csv_columns import Cells, Column, ColumnReport, LabelColumn, UnitColumn, new_column
-from app.datasets.csv_source import CsvSource
 from app.datasets.fingerprints import Fingerprints
-from app.datasets.partition_columns import as_feature, own_column_partitions, stored_columns
+from app.datasets.upload_bodies import BodyForm, CsvSource
 from app.forests.data.schema import Schema, composed
 from app.privacy.composition import HashPartition, Partitions
 

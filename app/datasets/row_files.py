@@ -3,7 +3,7 @@
 ::
 
     rows/<dataset id>/<epoch id>.parquet
-    rows/<dataset id>/<epoch id>.units           admission book as of the upload (app.datasets.stored_books)
+    rows/<dataset id>/<epoch id>.units           admission book as of the upload (app.datasets.admission)
     prints/<dataset id>/<epoch id>.prints        keyed fingerprints of the same rows, in the same order
     codes/<dataset id>/<epoch id>.<bins>.codes   codes of the same rows by public bins (app.datasets.code_files)
 
@@ -59,7 +59,7 @@ def admission_name(dataset_id: str) -> str:
 
 
 def book_name(dataset_id: str, epoch_id: str) -> str:
-    """The name of the admission book as of one upload, in a store that machines share (app.datasets.stored_books)."""
+    """The name of the admission book as of one upload, in a store that machines share (app.datasets.admission)."""
     return f"{_folder(dataset_id, kind=ROWS_FOLDER)}/{_epoch(epoch_id)}.units"
 
 

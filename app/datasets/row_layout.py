@@ -26,8 +26,7 @@ from app.core.errors import InstallationError
 from app.core.sealed_files import DataKey, SealBroken, SealedFile, Writer
 from app.core.stores import Store
 from app.datasets import row_files
-from app.datasets.cells import ROW_ID_BYTES
-from app.datasets.partition_columns import stored_columns
+from app.datasets.cells import ROW_ID_BYTES, stored_columns
 from app.forests.data.schema import Schema
 from app.privacy.composition import Partitions
 

@@ -13,7 +13,7 @@ from app.core.processes import Periodic, Stop, forbid_core_dumps, stop_signals
 from app.core.settings import Settings
 from app.db import revisions
 from app.jobs import workers
-from app.services.datasets.erase_due import erase_due
+from app.services.datasets.erase import erase_due
 from app.services.execution.run_job import claim_next, run_job
 from app.services.execution.sweep import expire_jobs, tidy_artifacts, tidy_jobs, tidy_rows
 from app.services.installation import Installation

@@ -33,10 +33,10 @@ OF_THE_SERVICE = {
     ("app/worker/main.py", "_seen"),
     ("app/worker/main.py", "note"),
     # dates of erasure, which owners set
-    ("app/services/datasets/erase_due.py", "_is_deleted_now"),
+    ("app/services/datasets/erase.py", "_is_deleted_now"),
     # jobs of a deleted dataset, after the deletion was committed
-    ("app/services/datasets/delete_dataset.py", "_n_ended"),
-    ("app/services/datasets/delete_dataset.py", "end_jobs"),
+    ("app/services/datasets/erase.py", "_n_ended"),
+    ("app/services/datasets/erase.py", "end_jobs"),
     # deliveries, which read the authority of the webhook's owner, and a refusal, after the caller's transaction ended
     ("app/services/webhooks/deliver.py", "_held"),
     ("app/services/webhooks/deliver.py", "_deliver"),

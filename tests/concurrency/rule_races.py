@@ -11,8 +11,7 @@ from app.core import stamps
 from app.core.errors import Frozen, JobFinished, LeaseLost, NotWaiting, QuotaExceeded
 from app.jobs import queue
 from app.jobs.queue import Claim
-from app.services.datasets.delete_dataset import delete_dataset
-from app.services.datasets.erase_due import erase_due
+from app.services.datasets.erase import delete_dataset, erase_due
 from app.services.execution import run_job
 from app.services.installation import Installation
 from app.services.jobs import show_jobs

@@ -14,8 +14,7 @@ from app.core.settings import Settings
 from app.datasets import catalog
 from app.services.backup.make_backup import make_backup
 from app.services.backup.restore_backup import restore_backup
-from app.services.datasets.delete_dataset import delete_dataset
-from app.services.datasets.erase_unit import erase_unit
+from app.services.datasets.erase import delete_dataset, erase_unit
 from app.services.installation import Installation
 from app.services.ledger.erasure_records import open_log
 from tests.support import people

@@ -10,8 +10,8 @@ import pytest
 
 from app.access.idempotency import IdempotentRequest
 from app.core.errors import NameTaken
-from app.services.datasets.declare_dataset import register_dataset
-from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.declare import register_dataset
+from app.services.datasets.erase import delete_dataset
 from app.services.installation import Installation
 from app.services.ledger.external import charge_external
 from app.wire.datasets import DatasetIn, DatasetOut

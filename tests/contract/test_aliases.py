@@ -12,7 +12,7 @@ from app.ledger import control
 from app.registry.models import ModelFilter
 from app.registry.tables import ModelRow
 from app.services import models
-from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.erase import delete_dataset
 from app.services.installation import Installation
 from app.services.keys import put_grant, remove_grant
 from app.services.ledger import audit

@@ -21,7 +21,7 @@ from app.core.errors import (
 )
 from app.jobs import approvals
 from app.services.approvals import list_approvals
-from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
 from app.services.jobs.show_jobs import cancel_job, show_job
 from app.services.keys import put_grant

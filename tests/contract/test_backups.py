@@ -23,9 +23,7 @@ from app.services.backup.lost_history import EntriesMissing
 from app.services.backup.make_backup import make_backup
 from app.services.backup.manifest import BackupDamaged
 from app.services.backup.restore_backup import Restored, restore_backup
-from app.services.datasets.delete_dataset import delete_dataset
-from app.services.datasets.erase_unit import erase_unit
-from app.services.datasets.erase_upload import erase_upload
+from app.services.datasets.erase import delete_dataset, erase_unit, erase_upload
 from app.services.installation import UNFINISHED_RESTORE, Installation
 from app.services.keys import revoke_key
 from app.services.ledger.heads import Heads

@@ -4,7 +4,7 @@ import pytest
 
 from app.access.grants import Principal
 from app.core.errors import BudgetExceeded, DatasetDeleted, RoleMissing
-from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
 from app.services.ledger import balances
 from app.services.ledger.caps import change_cap

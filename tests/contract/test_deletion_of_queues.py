@@ -13,9 +13,8 @@ from app.core.errors import BalanceMismatch, DatasetDeleted
 from app.jobs.states import JobState
 from app.jobs.tables import JobRow
 from app.ledger import service as ledger
-from app.services.datasets import delete_dataset as deletion
-from app.services.datasets.delete_dataset import delete_dataset
-from app.services.datasets.erase_due import erase_due
+from app.services.datasets import erase as deletion
+from app.services.datasets.erase import delete_dataset, erase_due
 from app.services.execution import run_job
 from tests.support.crash_scene import OWNER, Scene, open_reservations
 from tests.support.job_kinds import claimed, perform_here, submitted_and_claimed

@@ -21,9 +21,9 @@ from app.core.errors import (
 from app.ledger import caps, chain, control, statements
 from app.ledger import service as ledger
 from app.ledger.entries import EntryKind
-from app.services.datasets.declare_dataset import check_declaration, register_dataset
-from app.services.datasets.delete_dataset import delete_dataset, mark_deleted
-from app.services.datasets.show_datasets import show_dataset
+from app.services.datasets.declare import check_declaration, register_dataset
+from app.services.datasets.erase import delete_dataset, mark_deleted
+from app.services.datasets.show import show_dataset
 from app.services.installation import Installation
 from app.services.ledger.balances import list_balances, show_balance
 from app.services.ledger.caps import change_cap

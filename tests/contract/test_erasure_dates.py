@@ -10,7 +10,7 @@ from app.core import stamps
 from app.core.errors import DatasetDeleted, InvalidRequest
 from app.datasets import row_files
 from app.ledger import rules
-from app.services.datasets.erase_due import erase_due
+from app.services.datasets.erase import erase_due
 from app.services.execution import run_job
 from app.services.execution.sweep import tidy_rows
 from app.services.jobs.task import JobTask

@@ -15,9 +15,7 @@ from app.ledger import control
 from app.ledger.entries import EntryKind
 from app.services.backup.make_backup import make_backup
 from app.services.backup.restore_backup import restore_backup
-from app.services.datasets.delete_dataset import delete_dataset
-from app.services.datasets.erase_unit import erase_unit
-from app.services.datasets.erase_upload import erase_upload
+from app.services.datasets.erase import delete_dataset, erase_unit, erase_upload
 from app.services.installation import Installation
 from app.services.ledger.erasure_records import NotARecord, open_log
 from app.services.ledger.heads import Heads

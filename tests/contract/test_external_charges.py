@@ -15,7 +15,7 @@ from app.core.errors import (
     NotFound,
     RoleMissing,
 )
-from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.erase import delete_dataset
 from app.services.keys import create_key, put_grant
 from app.services.ledger import external
 from app.services.ledger.external import charge_external, quote_external

@@ -15,7 +15,7 @@ from app.core.settings import Settings
 from app.jobs import queue
 from app.ledger import checkpoints, control, state
 from app.ledger.checkpoints import Checkpoint, Signer
-from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
 from app.services.installation import Installation
 from app.services.keys import revoke_key

@@ -10,7 +10,7 @@ import pytest
 
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.core.errors import BudgetExceeded, IdempotencyKeyReused, InvalidRequest
-from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.erase import delete_dataset
 from app.services.jobs import show_jobs
 from tests.support.crash_scene import OWNER, Scene
 

@@ -17,7 +17,7 @@ from app.jobs import queue
 from app.registry import models as registered
 from app.registry import releases
 from app.services import models, predict
-from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.erase import delete_dataset
 from app.services.evaluations.show_evaluations import show_evaluation
 from app.services.execution import kinds, run_job
 from app.services.execution.run_job import JobFailed

@@ -16,7 +16,7 @@ from app.privacy.composition.numbering import Boxes
 from app.registry import releases as stored
 from app.registry.tables import EvaluationRow, ModelRow
 from app.services import models, populations
-from app.services.datasets import show_datasets
+from app.services.datasets import show
 from app.services.evaluations.show_evaluations import list_evaluations
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
@@ -41,7 +41,7 @@ def _questions(installation: Installation) -> Iterator[list[str]]:
 
 
 LISTS: list[Callable[[Installation], object]] = [
-    lambda it: show_datasets.list_datasets(it, OWNER, PageRequest(500)),
+    lambda it: show.list_datasets(it, OWNER, PageRequest(500)),
     lambda it: balances.list_balances(it, OWNER, PageRequest(500)),
     lambda it: populations.list_populations(it, OWNER, PageRequest(500)),
 ]
@@ -114,7 +114,7 @@ def test_a_balance_reads_and_computes_the_state_of_its_account_once(
 
 
 @on_one_database
-@pytest.mark.parametrize("show", [balances.list_balances, show_datasets.list_datasets])
+@pytest.mark.parametrize("show", [balances.list_balances, show.list_datasets])
 def test_a_list_of_accounts_computes_each_balance_once(
     installation: Installation, computed: list[Scope], show: Callable[..., object]
 ) -> None:
@@ -130,12 +130,10 @@ def test_a_list_of_accounts_computes_each_balance_once(
 def test_a_list_shows_each_dataset_as_a_single_request_does(installation: Installation) -> None:
     names = [people.declared(installation, population=population)["name"] for population in (None, "p", "p", "q")]
     people.upload(installation, names[1], b"age,income\n30,low\n")
-    listed = {
-        dataset.name: dataset for dataset in show_datasets.list_datasets(installation, OWNER, PageRequest(500)).datasets
-    }
+    listed = {dataset.name: dataset for dataset in show.list_datasets(installation, OWNER, PageRequest(500)).datasets}
     accounts = balances.list_balances(installation, OWNER, PageRequest(500)).datasets
     for name in names:
-        shown = show_datasets.show_dataset(installation, OWNER, name)
+        shown = show.show_dataset(installation, OWNER, name)
         assert listed[name] == shown
         balance = next(account for account in accounts if account.dataset_name == name)
         assert (balance.cap, balance.remaining) == (shown.account.cap, shown.account.remaining)

@@ -14,10 +14,9 @@ import pytest
 from app.core import stamps
 from app.ledger import control, external, populations
 from app.ledger import service as ledger
-from app.services.datasets.declare_dataset import register_dataset
-from app.services.datasets.delete_dataset import delete_dataset, end_jobs, mark_deleted
-from app.services.datasets.join_population import join_population
-from app.services.datasets.show_datasets import show_dataset
+from app.services.datasets.declare import join_population, register_dataset
+from app.services.datasets.erase import delete_dataset, end_jobs, mark_deleted
+from app.services.datasets.show import show_dataset
 from app.services.execution import run_job
 from app.services.jobs import show_jobs
 from app.services.keys import remove_grant

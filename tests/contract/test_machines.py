@@ -20,9 +20,7 @@ from app.ledger.checkpoints import Checkpoint
 from app.registry import models
 from app.services.backup.make_backup import make_backup
 from app.services.backup.restore_backup import restore_backup
-from app.services.datasets.delete_dataset import delete_dataset
-from app.services.datasets.erase_unit import erase_unit
-from app.services.datasets.erase_upload import erase_upload
+from app.services.datasets.erase import delete_dataset, erase_unit, erase_upload
 from app.services.execution.perform import perform
 from app.services.execution.run_job import claim_next, run_job
 from app.services.execution.sweep import tidy_rows

@@ -18,7 +18,7 @@ from app.db.database import Database
 from app.jobs import queue
 from app.ledger import service as ledger
 from app.registry import models
-from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
 from app.services.execution.run_job import JobFailed
 from app.services.execution.sweep import tidy_jobs

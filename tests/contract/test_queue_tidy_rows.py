@@ -11,12 +11,12 @@ import pytest
 from app.core.errors import DatasetDeleted
 from app.core.sealed_files import SealedFile
 from app.datasets import ingest, row_files
-from app.datasets.body_forms import BodyForm
+from app.datasets.upload_bodies import BodyForm
 from app.registry import models
 from app.registry.store import name_of
 from app.registry.tables import ModelRow
-from app.services.datasets import upload_rows
-from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets import upload
+from app.services.datasets.erase import delete_dataset
 from app.services.execution.sweep import STALE_UPLOAD, tidy_artifacts, tidy_jobs, tidy_rows
 from tests.support.crash_scene import OWNER, Scene, opened
 from tests.support.uploads import path_of
@@ -107,8 +107,8 @@ def test_rows_that_arrive_while_their_dataset_is_deleted_are_not_kept(
     monkeypatch.setattr(ingest, "ingest_rows", delete_after)
     with scene.installation.spool() as file, pytest.raises(DatasetDeleted):
         file.write(b"age,income\n40,low\n")
-        spooled = upload_rows.SpooledBody(file, upload_rows.UploadTerms(BodyForm.CSV), b"." * 32)
-        upload_rows.upload_rows(scene.installation, OWNER, scene.dataset_id, spooled, request=None)
+        spooled = upload.SpooledBody(file, upload.UploadTerms(BodyForm.CSV), b"." * 32)
+        upload.upload_rows(scene.installation, OWNER, scene.dataset_id, spooled, request=None)
     assert _rows(scene) == []
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, event, text
 from sqlalchemy.exc import IntegrityError
 
 from app.core.errors import Unavailable
-from app.datasets.tables import DatasetRow
+from app.datasets.catalog import DatasetRow
 from app.db import migrate
 from app.db.database import Database
 from app.db.locks import lock_names, lock_rows, number_of, sent_together

@@ -16,13 +16,13 @@ from app.cli.main import app as grovekeeper
 from app.core.errors import DatasetDeleted, InstallationError
 from app.core.sealed_files import StorageKeys
 from app.datasets import catalog, private_rows, row_files
-from app.datasets.tables import DatasetRow
+from app.datasets.catalog import DatasetRow
 from app.db.database import database_file, parse_url
 from app.forests.data.schema import Schema
 from app.jobs.states import EndReason, JobState
 from app.ledger import control, statements
 from app.privacy.composition import Partitions
-from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
 from app.services.installation import PRIVATE_NAMES, Installation
 from app.services.jobs.task import JobTask

@@ -10,7 +10,7 @@ from app.access.grants import Principal
 from app.core import limits, stamps
 from app.core.errors import DatasetDeleted, Frozen, NotFound, QuotaExceeded, RoleMissing
 from app.services.dataset_rules import show_rules
-from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.erase import delete_dataset
 from app.services.keys import remove_grant, revoke_key
 from app.services.ledger import audit
 from app.services.pages import PageRequest

@@ -11,7 +11,7 @@ from app.core import limits
 from app.core.errors import BudgetExceeded, Frozen, InvalidRequest, QuotaExceeded
 from app.jobs.states import JobState
 from app.services.dataset_rules import show_rules
-from app.services.datasets.join_population import join_population
+from app.services.datasets.declare import join_population
 from app.services.execution import run_job
 from app.services.jobs.show_jobs import cancel_job
 from app.services.jobs.task import JobTask

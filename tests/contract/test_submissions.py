@@ -16,7 +16,7 @@ from app.access.idempotency import Answer
 from app.core import stamps
 from app.core.errors import BudgetExceeded, DatasetDeleted, IdempotencyKeyReused, Unauthenticated
 from app.ledger import reservations
-from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.erase import delete_dataset
 from tests.support import job_kinds
 from tests.support.crash_scene import OWNER, Scene, open_with
 from tests.support.databases import on_one_database

@@ -8,7 +8,7 @@ import pytest
 
 from app.core.errors import BudgetExceeded, DatasetDeleted, LeaseLost
 from app.registry import models
-from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
 from app.services.execution.run_job import JobFailed
 from app.services.jobs import show_jobs

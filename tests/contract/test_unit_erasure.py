@@ -11,8 +11,7 @@ from app.datasets import admission, catalog, erasure, private_rows, row_files, r
 from app.ledger import control, statements
 from app.ledger import service as ledger
 from app.ledger.entries import EntryKind
-from app.services.datasets.delete_dataset import delete_dataset
-from app.services.datasets.erase_unit import erase_unit
+from app.services.datasets.erase import delete_dataset, erase_unit
 from app.services.installation import Installation
 from app.services.ledger.erasure_records import open_log
 from tests.support import people
@@ -171,13 +170,13 @@ def test_a_dataset_that_is_erased_at_that_moment_has_no_unit_to_erase(
     dataset = people.declared(installation, privacy_unit=people.per_patient(3))["id"]
     for rows in UPLOADS[:n_uploads]:
         people.upload(installation, dataset, people.visits(rows))
-    take_book = admission.opened
+    take_book = admission.opened_home_book
 
     def too_late(*arguments: Any, **options: Any) -> Any:
         delete_dataset(installation, OWNER, dataset)
         return take_book(*arguments, **options)
 
-    monkeypatch.setattr(admission, "opened", too_late)
+    monkeypatch.setattr(admission, "opened_home_book", too_late)
     with pytest.raises(DatasetDeleted):
         erase_unit(installation, OWNER, dataset, unit="ann")
 

@@ -5,8 +5,8 @@ from sqlalchemy.orm import Session
 
 from app.core.errors import RowsInvalid, Unavailable
 from app.datasets import catalog, row_files, row_layout
-from app.datasets.tables import EpochRow
-from app.services.datasets.delete_dataset import delete_dataset
+from app.datasets.catalog import EpochRow
+from app.services.datasets.erase import delete_dataset
 from app.services.installation import Installation
 from tests.support import people
 from tests.support.crash_scene import OWNER

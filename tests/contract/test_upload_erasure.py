@@ -12,11 +12,8 @@ from app.core.errors import DatasetDeleted, NotFound, RoleMissing
 from app.datasets import catalog, erasure, private_rows
 from app.ledger import control, statements
 from app.ledger.entries import EntryKind
-from app.services.datasets.delete_dataset import delete_dataset
-from app.services.datasets.erase_upload import erase_upload
-from app.services.datasets.overlaps import show_overlaps
-from app.services.datasets.show_datasets import show_dataset
-from app.services.datasets.uploads import list_uploads
+from app.services.datasets.erase import delete_dataset, erase_upload
+from app.services.datasets.show import list_uploads, show_dataset, show_overlaps
 from app.services.execution.run_job import charge_job
 from app.services.execution.sweep import tidy_rows
 from app.services.installation import Installation

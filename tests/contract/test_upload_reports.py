@@ -9,9 +9,8 @@ from app.access.grants import Principal, Role
 from app.core.errors import CellsUnread, NotFound, RoleMissing, UnreadColumn, UploadRepeated
 from app.datasets import ingest, row_layout
 from app.db.base import Base
-from app.services.datasets.erase_upload import erase_upload
-from app.services.datasets.show_datasets import show_dataset
-from app.services.datasets.uploads import list_uploads
+from app.services.datasets.erase import erase_upload
+from app.services.datasets.show import list_uploads, show_dataset
 from app.services.installation import Installation
 from app.services.keys import put_grant
 from app.services.pages import PageRequest

@@ -14,8 +14,7 @@ from app.core import limits
 from app.core.errors import TooLarge, Unavailable
 from app.core.stores import StoredFile
 from app.datasets import admission, catalog, row_files, row_layout
-from app.datasets.body_forms import BodyForm
-from app.datasets.columnar import seats
+from app.datasets.upload_bodies import BodyForm
 from tests.support import people
 from tests.support.columnar import body_of
 from tests.support.crash_scene import Scene
@@ -111,7 +110,7 @@ def test_decoders_of_all_processes_of_a_machine_have_one_bound(scene: Scene, mon
 def holder_of_a_seat(home: Path) -> Iterator[None]:
     """Another process with a seat, which is killed when the block ends."""
     program = (
-        "import sys, time; from pathlib import Path; from app.datasets.columnar.seats import decoder_seat\n"
+        "import sys, time; from pathlib import Path; from app.datasets.admission import decoder_seat\n"
         "with decoder_seat(Path(sys.argv[1])): print('seated', flush=True); time.sleep(600)"
     )
     process = subprocess.Popen([sys.executable, "-c", program, str(home)], stdout=subprocess.PIPE, text=True)
@@ -130,10 +129,10 @@ def test_an_upload_waits_for_a_seat(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     order: list[str] = []
 
     def second() -> None:
-        with seats.decoder_seat(tmp_path):
+        with admission.decoder_seat(tmp_path):
             order.append("second")
 
-    with seats.decoder_seat(tmp_path):
+    with admission.decoder_seat(tmp_path):
         waiting = threading.Thread(target=second)
         waiting.start()
         waiting.join(0.3)

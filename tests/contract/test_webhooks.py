@@ -13,7 +13,7 @@ import pytest
 
 from app.core import limits
 from app.core.errors import BudgetExceeded, DatasetDeleted, InvalidRequest, RoleMissing, TooLarge
-from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import cancel_job

@@ -7,8 +7,7 @@ import pytest
 
 from app.core import stamps
 from app.ledger.entries import EntryKind
-from app.services.datasets.delete_dataset import delete_dataset
-from app.services.datasets.erase_upload import erase_upload
+from app.services.datasets.erase import delete_dataset, erase_upload
 from app.services.execution import run_job
 from app.services.jobs import show_jobs
 from app.services.keys import put_grant

@@ -14,7 +14,7 @@ from app.core.sealed_files import StorageKeys
 from app.core.settings import Settings
 from app.ledger.checkpoints import Signer
 from app.registry import models
-from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.erase import delete_dataset
 from app.services.execution import sweep
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads

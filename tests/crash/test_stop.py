@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.erase import delete_dataset
 from app.services.jobs import show_jobs
 from tests.crash.conftest import Launcher, eventually
 from tests.support.crash import SLOW, released

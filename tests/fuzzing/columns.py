@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.core import limits
-from app.datasets.body_forms import BodyForm
-from app.datasets.columnar.batches import Blocks, Piece
-from app.datasets.columnar.decode import Refused, decode
+from app.datasets.columnar_child import Refused, decode
+from app.datasets.columnar_stream import Blocks, Piece
+from app.datasets.upload_bodies import BodyForm
 from tests.support.columnar import COLUMNAR, body_of
 
 _FORMS = {form.value[-1:].encode() + form.value[:1].encode(): form for form in COLUMNAR}

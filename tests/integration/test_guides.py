@@ -15,7 +15,7 @@ from app.cli import own_process
 from app.cli.command import ADMIN_KEY_FILE
 from app.cli.main import app as grovekeeper
 from app.forests.data.schema import Schema
-from app.services.datasets.declare_partitions import read_partitions
+from app.services.datasets.declare import read_partitions
 from app.wire.datasets import DatasetIn
 from tests.support.databases import MigratedDatabase
 from tests.support.server import running_server

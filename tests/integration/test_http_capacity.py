@@ -45,7 +45,7 @@ def calls(http: httpx.Client, dataset: str, model: str) -> dict[Work, Callable[[
 
 FUNCTIONS: dict[Work, tuple[Any, str]] = {
     Work.ADMINISTRATION: (keys.keys, "create_key"),
-    Work.READ: (datasets.show_datasets, "list_datasets"),
+    Work.READ: (datasets.show, "list_datasets"),
     Work.WRITE: (training_routes, "show_plan"),
     Work.UPLOAD: (streams, "upload_rows"),
     Work.EXPORT: (ledger.history, "export_json_lines"),

@@ -92,7 +92,7 @@ def test_uploads_that_wait_for_one_another_stop_nobody_else(server: Server) -> N
         return owner.http.post(f"/datasets/{dataset}/rows", content=visits(8), headers=headers)
 
     with ThreadPoolExecutor(len(owners)) as callers:
-        with admission.opened(server.settings.home, dataset, BookRules(K, DataKey.random())):
+        with admission.opened_home_book(server.settings.home, dataset, BookRules(K, DataKey.random())):
             sent = {callers.submit(upload, owner): owner for owner in owners}
             refused = list(islice(as_completed(sent), len(owners) - limits.MAX_WAITING_UPLOADS))
             assert server.admin.http.get(f"/datasets/{dataset}").json()["epochs"] == []

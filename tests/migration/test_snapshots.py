@@ -13,7 +13,7 @@ import rfc8785
 from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError
 
-from app.datasets.tables import DatasetRow
+from app.datasets.catalog import DatasetRow
 from app.db import migrate, revisions
 from app.db.append_only import append_only_tables
 from app.db.base import Base

@@ -89,7 +89,7 @@ def test_the_smallest_hash_of_all_epochs_is_caught(tmp_path: Path) -> None:
     def in_order_of_arrival(uploads: Sequence[Upload]) -> list[list[tuple[str, int]]]:
         home, read = next(homes), []
         for number, rows in enumerate(uploads):
-            with admission.opened(home, "ds_a", BookRules(1, DataKey(bytes(32)))) as book:
+            with admission.opened_home_book(home, "ds_a", BookRules(1, DataKey(bytes(32)))) as book:
                 book.begin(f"ep_{number}", committed=[f"ep_{earlier}" for earlier in range(number)])
                 ids = admission.unit_row_ids([unit for unit, _ in rows], dataset_key=bytes(32))
                 read.append(list(itertools.compress(rows, book.admit(ids))))

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.datasets.body_forms import BodyForm
+from app.datasets.upload_bodies import BodyForm
 
 COLUMNAR = [form for form in BodyForm if form.is_columnar]
 

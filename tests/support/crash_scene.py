@@ -22,7 +22,7 @@ from app.access.idempotency import Answer, IdempotentRequest
 from app.access.tables import KeyRow
 from app.core import stamps
 from app.core.settings import Settings
-from app.datasets.body_forms import BodyForm
+from app.datasets.upload_bodies import BodyForm
 from app.jobs import queue
 from app.jobs.tables import JobRow
 from app.ledger import service as ledger
@@ -30,8 +30,8 @@ from app.ledger import statements
 from app.ledger.entries import Entry
 from app.privacy.composition import HashPartition, Partitions
 from app.registry.tables import ModelRow
-from app.services.datasets.declare_dataset import register_dataset
-from app.services.datasets.upload_rows import SpooledBody, UploadTerms, upload_rows
+from app.services.datasets.declare import register_dataset
+from app.services.datasets.upload import SpooledBody, UploadTerms, upload_rows
 from app.services.installation import Installation
 from app.services.ledger import history
 from app.services.ledger.caps import change_cap

@@ -10,10 +10,10 @@ from app.access.grants import Principal
 from app.access.idempotency import IdempotentRequest
 from app.core.sealed_files import DataKey, SealedFile
 from app.datasets import admission, catalog, row_files
-from app.datasets.body_forms import BodyForm
 from app.datasets.cells import digest_key
-from app.services.datasets.declare_dataset import register_dataset
-from app.services.datasets.upload_rows import SpooledBody, UploadTerms, upload_rows
+from app.datasets.upload_bodies import BodyForm
+from app.services.datasets.declare import register_dataset
+from app.services.datasets.upload import SpooledBody, UploadTerms, upload_rows
 from app.services.installation import Installation
 from app.wire.datasets import DatasetIn
 from tests.support.crash_scene import OWNER

@@ -17,8 +17,8 @@ from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, RoleMiss
 from app.services import keys, populations
 from app.services.authorization import has_role
 from app.services.dataset_rules import change_rules, show_rules
-from app.services.datasets import show_datasets, uploads
-from app.services.datasets.join_population import join_population
+from app.services.datasets import show
+from app.services.datasets.declare import join_population
 from app.services.installation import Installation
 from app.services.ledger import balances, spend
 from app.services.pages import PageRequest
@@ -93,7 +93,7 @@ def _page(
     pair: str = "",
     refusal: GrovekeeperError | None = None,
 ) -> Response:
-    shown = show_datasets.show_dataset(installation, caller, dataset).model_dump(by_alias=True)
+    shown = show.show_dataset(installation, caller, dataset).model_dump(by_alias=True)
     reference = shown["id"]
     balance = _if_permitted(lambda: balances.show_balance(installation, caller, reference, scope={}))
     spent = _if_permitted(lambda: spend.list_charges(installation, caller, reference))
@@ -128,7 +128,7 @@ def _page(
 def _rows_of_uploads(installation: Installation, caller: Principal, reference: str) -> dict[str, int]:
     """The stored rows of the first uploads, by upload, if the caller may know them."""
     page = PageRequest(limit=limits.MAX_PAGE_SIZE)
-    listed = _if_permitted(lambda: uploads.list_uploads(installation, caller, reference, page))
+    listed = _if_permitted(lambda: show.list_uploads(installation, caller, reference, page))
     return {item.epoch: item.rows for item in ([] if listed is None else listed.uploads) if item.rows is not None}
 
 

@@ -11,7 +11,7 @@ from app.api.pages.routing import PageRoute
 from app.api.requests import Caller, CurrentInstallation, Page
 from app.core import limits
 from app.services import approvals
-from app.services.datasets import show_datasets
+from app.services.datasets import show
 from app.services.pages import PageRequest
 
 router = APIRouter(route_class=PageRoute)
@@ -26,9 +26,9 @@ def list_datasets(
     name: Annotated[str, Query(max_length=limits.MAX_DATASET_NAME_CHARS)] = "",
 ) -> Response:
     """Show every dataset that the key sees and whose name contains a text, the fullest first."""
-    listed = show_datasets.list_datasets(installation, caller, page, name=name.strip() or None)
+    listed = show.list_datasets(installation, caller, page, name=name.strip() or None)
     datasets = [dataset.model_dump(by_alias=True) for dataset in listed.datasets]
-    standings = show_datasets.standings(installation, caller, [dataset["id"] for dataset in datasets])
+    standings = show.standings(installation, caller, [dataset["id"] for dataset in datasets])
     living = sorted((item for item in datasets if item["deleted_at"] is None), key=_share_used, reverse=True)
     erased = [item for item in datasets if item["deleted_at"] is not None]
     return rendered(

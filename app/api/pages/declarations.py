@@ -40,7 +40,7 @@ from app.core.errors import (
 )
 from app.datasets.dictionaries import NotADictionary, draft_declaration
 from app.services import populations
-from app.services.datasets.declare_dataset import check_declaration, register_dataset
+from app.services.datasets.declare import check_declaration, register_dataset
 from app.services.installation import Installation
 from app.services.pages import PageRequest
 from app.wire.datasets import DatasetIn, DeclarationOut

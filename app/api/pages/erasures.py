@@ -9,9 +9,8 @@ from app.api.pages.routing import PageRoute
 from app.api.requests import Caller, CurrentInstallation
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound
 from app.services.authorization import require_role
-from app.services.datasets import show_datasets
-from app.services.datasets.delete_dataset import delete_dataset
-from app.services.datasets.erase_upload import IF_UNREAD, STAYS, erase_upload
+from app.services.datasets import show
+from app.services.datasets.erase import IF_UNREAD, STAYS, delete_dataset, erase_upload
 from app.services.installation import Installation
 
 router = APIRouter(prefix="/ui/datasets/{dataset}", route_class=PageRoute)
@@ -30,7 +29,7 @@ async def erase_all_rows(request: Request, installation: CurrentInstallation, ca
     """Erase all rows of a dataset whose name was typed."""
 
     def act(form: Form) -> str:
-        shown = show_datasets.show_dataset(installation, caller, dataset)
+        shown = show.show_dataset(installation, caller, dataset)
         if form.get("name", "").strip() != shown.name:
             raise InvalidRequest.at("/name", "not-the-name-of-the-dataset")
         delete_dataset(installation, caller, shown.id)
@@ -76,7 +75,7 @@ def _confirmation(
     refusal: GrovekeeperError | None = None,
 ) -> Response:
     require_role(installation, caller, dataset, MANAGE_DATASET)
-    shown = show_datasets.show_dataset(installation, caller, dataset).model_dump(by_alias=True)
+    shown = show.show_dataset(installation, caller, dataset).model_dump(by_alias=True)
     if upload is None:
         return rendered_with(request, "erase_dataset", refusal, dataset=shown)
     epoch = next((epoch for epoch in shown["epochs"] if epoch["epoch"] == upload), None)

@@ -21,7 +21,7 @@ from app.api.requests import Caller, CurrentInstallation
 from app.core import limits
 from app.core.errors import GrovekeeperError, NotFound, RoleMissing
 from app.services import models
-from app.services.datasets import show_datasets
+from app.services.datasets import show
 from app.services.evaluations import show_evaluations
 from app.services.installation import Installation
 from app.services.spending.evaluations import show_evaluation_quote, submit_evaluation
@@ -92,7 +92,7 @@ def show_evaluation(
         request,
         "evaluation",
         evaluation=evaluation,
-        unit=unit_of(show_datasets.show_dataset(installation, caller, evaluation.dataset)),
+        unit=unit_of(show.show_dataset(installation, caller, evaluation.dataset)),
         names=_names(installation, caller, evaluation.models),
         scale=evaluation.accuracy and pictures.accuracy(evaluation.accuracy, evaluation.majority),
         roc=evaluation.auroc and pictures.roc(evaluation.auroc.histogram),
@@ -144,10 +144,10 @@ def rows_to_read(
 ) -> tuple[dict[str, Any], NotFound | None]:
     """The dataset that a form names; where it does not exist, the dataset of the models with the error."""
     try:
-        named = show_datasets.show_dataset(installation, caller, fields.dataset.strip() or trained_on)
+        named = show.show_dataset(installation, caller, fields.dataset.strip() or trained_on)
         return named.model_dump(by_alias=True), None
     except NotFound as unknown:
-        shown = show_datasets.show_dataset(installation, caller, trained_on)
+        shown = show.show_dataset(installation, caller, trained_on)
         return shown.model_dump(by_alias=True), unknown
 
 

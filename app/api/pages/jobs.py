@@ -15,7 +15,7 @@ from app.api.streams import JobEvents
 from app.core.errors import GrovekeeperError
 from app.jobs.queue import JobFilter
 from app.services import approvals
-from app.services.datasets import show_datasets
+from app.services.datasets import show
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
 from app.services.pages import PageRequest
@@ -30,7 +30,7 @@ def list_jobs(
     """Show the jobs of all datasets on which the key may train, or of one dataset, newest first."""
     listed = show_jobs.list_jobs(installation, caller, page, JobFilter(dataset))
     undecided = approvals.list_approvals(installation, caller, PageRequest(limit=1)).approvals
-    of = None if dataset is None else show_datasets.show_dataset(installation, caller, dataset)
+    of = None if dataset is None else show.show_dataset(installation, caller, dataset)
     return rendered(request, "jobs", jobs=listed.jobs, following=listed.next, undecided=undecided, of=of)
 
 

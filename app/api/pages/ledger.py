@@ -19,7 +19,7 @@ from app.core import limits
 from app.core.errors import GrovekeeperError, RoleMissing
 from app.ledger.entries import EntryKind
 from app.services import populations
-from app.services.datasets import show_datasets
+from app.services.datasets import show
 from app.services.installation import Installation
 from app.services.ledger import balances, caps, evidence, history
 from app.services.ledger.history import EVERY_ENTRY, Search
@@ -163,7 +163,7 @@ def unit_of_account(installation: Installation, caller: Principal, account: str,
     """What the guarantee of an account protects. Members of a population may protect different units."""
     if kind == "population":
         return "privacy unit"
-    return unit_of(show_datasets.show_dataset(installation, caller, account))
+    return unit_of(show.show_dataset(installation, caller, account))
 
 
 def _members(installation: Installation, caller: Principal, population: str) -> dict[str, str]:

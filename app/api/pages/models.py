@@ -23,7 +23,7 @@ from app.registry.models import ModelFilter
 from app.services import keys, models
 from app.services import predict as predictions
 from app.services.authorization import has_role
-from app.services.datasets import show_datasets
+from app.services.datasets import show
 from app.services.evaluations import show_evaluations
 from app.services.installation import Installation
 from app.services.pages import PageRequest
@@ -65,7 +65,7 @@ def list_models(
 ) -> Response:
     """Show the models of all datasets on which the key may predict, or of one dataset, newest first."""
     listed = models.list_models(installation, caller, page, ModelFilter(dataset))
-    of = None if dataset is None else show_datasets.show_dataset(installation, caller, dataset)
+    of = None if dataset is None else show.show_dataset(installation, caller, dataset)
     may_choose = of is not None and has_role(installation, caller, of.id, TRAIN)
     return rendered(request, "models", models=listed.models, following=listed.next, of=of, may_choose=may_choose)
 
@@ -150,7 +150,7 @@ def _card(
         "model",
         refusal,
         model=model,
-        unit=unit_of(show_datasets.show_dataset(installation, caller, model["dataset"])),
+        unit=unit_of(show.show_dataset(installation, caller, model["dataset"])),
         shown=shown,
         evaluations=_evaluations(installation, caller, model_id),
         may_evaluate=has_role(installation, caller, model["dataset"], TRAIN),

@@ -17,7 +17,7 @@ from app.api.requests import Caller, CurrentInstallation
 from app.core.errors import GrovekeeperError, InvalidRequest
 from app.forests import catalogue
 from app.services.authorization import require_role
-from app.services.datasets import show_datasets
+from app.services.datasets import show
 from app.services.installation import Installation
 from app.services.spending.training import show_plan, submit_training
 from app.wire.spending import AlgorithmOut, ExpectedAccuracyOut, PlanIn, PlanOut, TrainIn
@@ -70,7 +70,7 @@ def _page(
     refusal: GrovekeeperError | None = None,
 ) -> Response:
     require_role(installation, caller, dataset, TRAIN)
-    shown = show_datasets.show_dataset(installation, caller, dataset).model_dump(by_alias=True)
+    shown = show.show_dataset(installation, caller, dataset).model_dump(by_alias=True)
 
     def ask() -> PlanOut:
         _share(fields.recover)

@@ -9,7 +9,7 @@ from app.api.pages.routing import PageRoute
 from app.api.requests import Caller, CurrentInstallation
 from app.core.errors import GrovekeeperError
 from app.services import keys
-from app.services.datasets import show_datasets
+from app.services.datasets import show
 from app.services.installation import Installation
 
 router = APIRouter(prefix="/ui", route_class=PageRoute)
@@ -70,7 +70,7 @@ def _of_role(
     refusal: GrovekeeperError | None = None,
 ) -> Response:
     grant, is_last_owner = keys.show_grant(installation, caller, dataset, key_id)
-    shown = show_datasets.show_dataset(installation, caller, dataset)
+    shown = show.show_dataset(installation, caller, dataset)
     return rendered_with(
         request, "revoke_role", refusal, dataset=shown.model_dump(), grant=grant, is_last_owner=is_last_owner
     )

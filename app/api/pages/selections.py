@@ -19,7 +19,7 @@ from app.core.errors import GrovekeeperError
 from app.registry.models import ModelFilter
 from app.services import models
 from app.services.authorization import require_role
-from app.services.datasets import show_datasets
+from app.services.datasets import show
 from app.services.installation import Installation
 from app.services.pages import PageRequest
 from app.services.spending.evaluations import show_evaluation_quote, submit_evaluation
@@ -84,7 +84,7 @@ def _page(
     refusal: GrovekeeperError | None = None,
 ) -> Response:
     require_role(installation, caller, of, TRAIN)
-    trained_on = show_datasets.show_dataset(installation, caller, of)
+    trained_on = show.show_dataset(installation, caller, of)
     page = PageRequest(limits.MAX_COMPARED_MODELS)
     listed = models.list_models(installation, caller, page, ModelFilter(trained_on.id))
     shown, unknown = rows_to_read(installation, caller, fields, trained_on.id)

@@ -16,10 +16,10 @@ from app.api.pages.routing import PageRoute
 from app.api.requests import Body, Caller, CurrentInstallation, checked_key, limited
 from app.api.streams import receive_upload
 from app.core.errors import GrovekeeperError, NotFound, RoleMissing, Unauthenticated, UnsupportedMediaType
-from app.datasets.body_forms import BodyForm
+from app.datasets.upload_bodies import BodyForm
 from app.services.authorization import require_role
-from app.services.datasets import show_datasets
-from app.services.datasets.upload_rows import UploadTerms
+from app.services.datasets import show
+from app.services.datasets.upload import UploadTerms
 from app.services.installation import Installation
 
 router = APIRouter(prefix="/ui/datasets/{dataset}", route_class=PageRoute)
@@ -79,7 +79,7 @@ def _page(
         "upload",
         refusal,
         status=200 if report is None else 201,
-        dataset=show_datasets.show_dataset(installation, caller, dataset).model_dump(by_alias=True),
+        dataset=show.show_dataset(installation, caller, dataset).model_dump(by_alias=True),
         report=report,
         endings=list(_FORMS),
         once=token_urlsafe(16),

@@ -35,18 +35,18 @@ from app.core.errors import (
     UnsupportedMediaType,
     UploadRepeated,
 )
-from app.datasets.body_forms import BodyForm
+from app.datasets.upload_bodies import BodyForm
 from app.services import keys
 from app.services.dataset_rules import change_rules as put_rules
 from app.services.dataset_rules import show_rules as rules_of
-from app.services.datasets import overlaps, show_datasets, uploads
-from app.services.datasets.declare_dataset import check_declaration as try_declaration
-from app.services.datasets.declare_dataset import register_dataset
-from app.services.datasets.delete_dataset import delete_dataset as erase
-from app.services.datasets.erase_unit import erase_unit as erase_rows_of
-from app.services.datasets.erase_upload import erase_upload as erase_rows_of_upload
-from app.services.datasets.join_population import join_population as join
-from app.services.datasets.upload_rows import UploadTerms
+from app.services.datasets import show
+from app.services.datasets.declare import check_declaration as try_declaration
+from app.services.datasets.declare import join_population as join
+from app.services.datasets.declare import register_dataset
+from app.services.datasets.erase import delete_dataset as erase
+from app.services.datasets.erase import erase_unit as erase_rows_of
+from app.services.datasets.erase import erase_upload as erase_rows_of_upload
+from app.services.datasets.upload import UploadTerms
 from app.wire.datasets import (
     DatasetIn,
     DatasetList,
@@ -124,13 +124,13 @@ def list_datasets(
 
     With `name`, only datasets whose names contain it, in upper or lower case.
     """
-    return show_datasets.list_datasets(installation, caller, page, name=name)
+    return show.list_datasets(installation, caller, page, name=name)
 
 
 @router.get("/{dataset}", operation_id="show_dataset", responses=problems.documented(NotFound))
 def show_dataset(installation: CurrentInstallation, caller: Caller, dataset: str) -> DatasetOut:
     """Show the public facts and the balance of one dataset, by id or name."""
-    return show_datasets.show_dataset(installation, caller, dataset)
+    return show.show_dataset(installation, caller, dataset)
 
 
 @router.delete(
@@ -205,13 +205,13 @@ def erase_unit(installation: CurrentInstallation, caller: Caller, dataset: str, 
 @router.get("/{dataset}/overlaps", operation_id="show_overlaps", responses=problems.documented(NotFound, RoleMissing))
 def show_overlaps(installation: CurrentInstallation, caller: Caller, dataset: str) -> OverlapOut:
     """Count the rows that the dataset shares with others of the same owner. For that owner only; changes nothing."""
-    return overlaps.show_overlaps(installation, caller, dataset)
+    return show.show_overlaps(installation, caller, dataset)
 
 
 @router.get("/{dataset}/uploads", operation_id="list_uploads", responses=problems.documented(NotFound, RoleMissing))
 def list_uploads(installation: CurrentInstallation, caller: Caller, dataset: str, page: Page) -> UploadList:
     """List the uploads of the dataset, with the stored rows for owners by a grant. For owners."""
-    return uploads.list_uploads(installation, caller, dataset, page)
+    return show.list_uploads(installation, caller, dataset, page)
 
 
 @router.delete(

@@ -29,8 +29,7 @@ from app.registry import store
 from app.services.backup import lost_history, manifest, row_copies
 from app.services.backup.lost_history import EntriesMissing, Loss
 from app.services.backup.manifest import DATABASE, HOME, BackupDamaged, Manifest
-from app.services.datasets.delete_dataset import mark_deleted
-from app.services.datasets.erase_upload import mark_upload_erased
+from app.services.datasets.erase import mark_deleted, mark_upload_erased
 from app.services.installation import UNFINISHED_RESTORE, open_heads, open_store, read_storage_keys
 from app.services.ledger import erasure_records
 from app.services.ledger.signer import open_signer

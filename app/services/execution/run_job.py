@@ -31,7 +31,7 @@ from app.core.processes import Stop
 from app.core.sealed_files import SealBroken
 from app.core.stores import StoreUnreachable
 from app.datasets import catalog
-from app.datasets.tables import DatasetRow
+from app.datasets.catalog import DatasetRow
 from app.db.locks import lock_rows
 from app.jobs import queue
 from app.jobs.queue import Claim

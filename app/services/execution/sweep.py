@@ -22,8 +22,7 @@ from app.jobs.tables import JobRow
 from app.ledger import rules
 from app.ledger import service as ledger
 from app.registry import models
-from app.services.datasets.delete_dataset import erase_remains
-from app.services.datasets.erase_upload import complete_erasures
+from app.services.datasets.erase import complete_erasures, erase_remains
 from app.services.installation import Installation
 from app.services.jobs import notices
 

@@ -18,7 +18,7 @@ from app.access.tables import GrantRow, KeyRow
 from app.core import amounts
 from app.core.stamps import is_reference
 from app.datasets import catalog
-from app.datasets.tables import DatasetRow
+from app.datasets.catalog import DatasetRow
 from app.ledger.tables import AccountRow
 from app.privacy import accountants
 from app.privacy.calibration import AccountRequest, price_of

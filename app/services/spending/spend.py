@@ -25,7 +25,7 @@ from app.access.tables import AnswerRow
 from app.core import limits, stamps
 from app.core.errors import DatasetDeleted, GrovekeeperError, NoRowsYet, TooManyRequests
 from app.datasets import catalog
-from app.datasets.tables import DatasetRow
+from app.datasets.catalog import DatasetRow
 from app.db.database import DialectName, time_column, transaction_time
 from app.db.locks import lock_names, lock_rows
 from app.jobs import approvals, queue

@@ -32,7 +32,7 @@ class Book:
 
     def upload(self, *units: bytes, commits: bool = True, becomes_an_epoch: bool = True) -> list[bool]:
         epoch = f"ep_{len(self.committed)}_{os.urandom(4).hex()}"
-        with admission.opened(self._home, "ds_a", BookRules(self._max_rows, KEY)) as book:
+        with admission.opened_home_book(self._home, "ds_a", BookRules(self._max_rows, KEY)) as book:
             book.begin(epoch, committed=self.committed)
             admitted = book.admit(units).tolist()
             if commits:
@@ -60,7 +60,7 @@ def test_an_upload_that_never_became_an_epoch_does_not_count(tmp_path: Path, los
 
 
 def test_blocks_of_one_upload_count_together(tmp_path: Path) -> None:
-    with admission.opened(tmp_path, "ds_a", BookRules(3, KEY)) as book:
+    with admission.opened_home_book(tmp_path, "ds_a", BookRules(3, KEY)) as book:
         book.begin("ep_a", committed=[])
         admitted = [book.admit([ANN] * 2).tolist() for _ in range(3)]
     assert admitted == [[True, True], [True, False], [False, False]]
@@ -77,17 +77,17 @@ def test_a_lost_book_is_an_error_and_not_an_empty_book(tmp_path: Path) -> None:
 
 def test_a_second_upload_waits_for_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "WAIT_S", 0.05)
-    with admission.opened(tmp_path, "ds_a", BookRules(1, KEY)), pytest.raises(Unavailable):  # noqa: SIM117 - in this order
-        with admission.opened(tmp_path, "ds_a", BookRules(1, KEY)):
+    with admission.opened_home_book(tmp_path, "ds_a", BookRules(1, KEY)), pytest.raises(Unavailable):  # noqa: SIM117 - in this order
+        with admission.opened_home_book(tmp_path, "ds_a", BookRules(1, KEY)):
             pytest.fail("two uploads decide at once")
     monkeypatch.setattr(admission, "WAIT_S", 60.0)
     seen: list[str] = []
 
     def second() -> None:
-        with admission.opened(tmp_path, "ds_a", BookRules(1, KEY)):
+        with admission.opened_home_book(tmp_path, "ds_a", BookRules(1, KEY)):
             seen.append("second")
 
-    with admission.opened(tmp_path, "ds_a", BookRules(1, KEY)):
+    with admission.opened_home_book(tmp_path, "ds_a", BookRules(1, KEY)):
         waiting = threading.Thread(target=second)
         waiting.start()
         waiting.join(0.2)
@@ -105,7 +105,7 @@ def test_an_upload_waits_for_another_that_commits(tmp_path: Path) -> None:
     ends = threading.Timer(0.2, committing.execute, ["COMMIT"])
     ends.start()
 
-    with admission.opened(tmp_path, "ds_a", BookRules(1, KEY)):
+    with admission.opened_home_book(tmp_path, "ds_a", BookRules(1, KEY)):
         ends.join(30)
     committing.close()
 
@@ -117,18 +117,18 @@ def test_uploads_over_the_limit_of_waiting_uploads_are_refused_at_once(tmp_path:
 
     def upload() -> None:
         try:
-            with admission.opened(tmp_path, "ds_a", BookRules(1, KEY)):
+            with admission.opened_home_book(tmp_path, "ds_a", BookRules(1, KEY)):
                 admitted.append("")
         except Unavailable as error:
             answered.put(error)
 
     for _ in range(2):
         uploads = [threading.Thread(target=upload) for _ in range(limits.MAX_WAITING_UPLOADS + 3)]
-        with admission.opened(tmp_path, "ds_a", BookRules(1, KEY)):
+        with admission.opened_home_book(tmp_path, "ds_a", BookRules(1, KEY)):
             for thread in uploads:
                 thread.start()
             refused = [answered.get(timeout=admission.WAIT_S / 2) for _ in range(3)]
-            with admission.opened(tmp_path, "ds_b", BookRules(1, KEY)):
+            with admission.opened_home_book(tmp_path, "ds_b", BookRules(1, KEY)):
                 assert not admitted, "an upload that need not wait is not refused"
         for thread in uploads:
             thread.join(30)
@@ -138,7 +138,7 @@ def test_uploads_over_the_limit_of_waiting_uploads_are_refused_at_once(tmp_path:
 
 
 def test_an_erased_dataset_is_distinguished_from_a_busy_book(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), admission.opened(tmp_path, "ds_a", BookRules(1, KEY)) as book:
+    with pytest.raises(FileNotFoundError), admission.opened_home_book(tmp_path, "ds_a", BookRules(1, KEY)) as book:
         book.begin("ep_a", committed=[])
         row_files.erase_dataset(Directory(tmp_path), "ds_a")
         raise sqlite3.OperationalError("disk I/O error")
@@ -180,7 +180,10 @@ def test_counts_of_another_unit_or_another_dataset_are_refused(tmp_path: Path) -
         connection.execute("UPDATE units SET counts = (SELECT counts FROM units WHERE unit = ?)", (ANN,))
 
     for key, unit in ((KEY, BEN), (DataKey(bytes(32)), ANN)):
-        with admission.opened(tmp_path, "ds_a", BookRules(2, key)) as book, pytest.raises(InstallationError):
+        with (
+            admission.opened_home_book(tmp_path, "ds_a", BookRules(2, key)) as book,
+            pytest.raises(InstallationError),
+        ):
             book.admit([unit])
 
 

@@ -20,16 +20,24 @@ import pytest
 
 from app.core import limits
 from app.core.errors import GrovekeeperError, RowsInvalid, TooLarge
-from app.datasets import row_files
-from app.datasets.body_forms import BodyForm
-from app.datasets.columnar import decode as decoding
-from app.datasets.columnar import source
-from app.datasets.columnar.batches import MAX_DIFFERENT_TEXTS, Blocks, Piece, Texts, packed_block, packed_names
-from app.datasets.columnar.decode import Refused, decode
-from app.datasets.columnar.frames import HEAD, RANGE, Problem
-from app.datasets.columnar.source import ColumnarSource
+from app.datasets import columnar_child as decoding
+from app.datasets import columnar_source, row_files
+from app.datasets.columnar_child import Refused, decode
+from app.datasets.columnar_source import ColumnarSource
+from app.datasets.columnar_stream import (
+    HEAD,
+    MAX_DIFFERENT_TEXTS,
+    RANGE,
+    Blocks,
+    Piece,
+    Problem,
+    Texts,
+    packed_block,
+    packed_names,
+)
 from app.datasets.csv_columns import NumberColumn, UnitColumn
 from app.datasets.row_layout import ROW_ID_COLUMN
+from app.datasets.upload_bodies import BodyForm
 from app.forests.data.schema import Feature
 from tests.support.columnar import COLUMNAR, body_of
 from tests.support.uploads import DATA_KEY, Ingestion, stored_table
@@ -584,4 +592,4 @@ def _replace_child(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     def other(_: list[str], **options: Any) -> "subprocess.Popen[bytes]":
         return start([sys.executable, "-ISc", program], **options)
 
-    monkeypatch.setattr(source.subprocess, "Popen", other)
+    monkeypatch.setattr(columnar_source.subprocess, "Popen", other)

@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 from app.core.errors import MalformedRequest, RowsInvalid, TooLarge
-from app.datasets.csv_source import CsvSource
+from app.datasets.upload_bodies import CsvSource
 
 TEXT = b"a,b\n1,2\n3,4\n"
 PACKED = gzip.compress(TEXT)

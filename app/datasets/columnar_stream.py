@@ -1,6 +1,17 @@
-"""Packs blocks of columns into the byte stream of the decoding process, and checks everything that it unpacks.
+"""Defines what passes between the service and the child that decodes an upload, and checks what the child sends.
 
-::
+The service sends one line of JSON: the form of the body, its size, and the names of the columns of numbers. The child
+then sends frames, each a kind, a length and a payload; the service believes none of them:
+
+=====  =====================================================================================
+kind   payload
+=====  =====================================================================================
+``R``  an offset and a length: the service answers with these bytes of the body, without a frame
+``T``  bytes of the rows
+``V``  JSON, and the last frame: the problem of the body, or ``null``, and columns that have it
+=====  =====================================================================================
+
+The bytes of the rows are blocks of columns::
 
     header   length (4 bytes) | JSON: the names of the columns
     block    number of rows (4) | kinds of the columns (1 each), in the order of the names | columns in this order
@@ -17,6 +28,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import pairwise
 from typing import Protocol, TypeAlias
 
@@ -28,8 +40,28 @@ from numpy.typing import NDArray
 from app.core import limits
 from app.core.arrow_arrays import are_valid
 from app.core.errors import RowsInvalid, TooLarge
-from app.datasets.columnar.frames import Problem
-from app.datasets.csv_source import text_of, whole_file_problem
+from app.datasets.upload_bodies import text_of, whole_file_problem
+
+HEAD = struct.Struct(">cI")
+RANGE = struct.Struct(">QI")
+READ, TEXT, VERDICT = b"R", b"T", b"V"
+MAX_FRAME_BYTES = 1024 * 1024
+"""Bytes of a payload, and of a range of the body."""
+
+
+class Problem(StrEnum):
+    """Why a body is refused. Never says anything about a cell."""
+
+    MALFORMED = "malformed-file"
+    ENCRYPTED = "encrypted-file"
+    TYPE = "unsupported-type"
+    LONG_LINE = "line-too-long"
+    ROW_GROUPS = "row-groups"
+    COLUMNS = "columns"
+    METADATA = "metadata"
+    ROWS = "rows"
+    MEMORY = "memory"
+
 
 Piece: TypeAlias = bytes | memoryview
 

@@ -1,4 +1,8 @@
-"""Turns a body of Parquet or Arrow IPC into blocks of columns. Runs in a child process: the body may be hostile.
+"""Decodes one upload of Parquet or Arrow IPC in a separate process with limits: the body may be hostile.
+
+The process has limits on memory and time, and can open no file and no socket. It has neither the file of the body nor a
+key: it asks the service for bytes of the body, and the service asks it for nothing. Before the first byte arrives, it
+gives up the right to open files and sockets. If it fails in any way other than a refusal, it ends without a verdict.
 
 A column that is declared as numbers stays numbers, if it has numbers. Every other cell becomes the text that it would
 be in a CSV: a number as its shortest decimal, a boolean as ``true`` or ``false``, a null as an empty cell. From there
@@ -9,6 +13,9 @@ Memory depends on public limits and on the largest page, row group or record bat
 """
 
 import io
+import json
+import os
+import resource
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum, auto
@@ -23,16 +30,104 @@ from numpy.typing import NDArray
 
 from app.core import limits
 from app.core.arrow_arrays import are_valid, elements, floats, has_numbers, has_text
-from app.datasets.body_forms import BodyForm
-from app.datasets.columnar.batches import (
+from app.core.files import SeekableReader
+from app.core.processes import forbid_core_dumps
+from app.datasets.columnar_stream import (
+    HEAD,
     MAX_DIFFERENT_TEXTS,
+    MAX_FRAME_BYTES,
+    RANGE,
+    READ,
+    TEXT,
+    VERDICT,
     Piece,
+    Problem,
     Texts,
     offsets_and_text,
     packed_block,
     packed_names,
 )
-from app.datasets.columnar.frames import Problem
+from app.datasets.upload_bodies import BodyForm
+
+_IN, _OUT = 0, 1
+
+
+class RemoteFile(SeekableReader):
+    """The body, read from the service range by range."""
+
+    def read_range(self, start: int, end: int) -> bytes:
+        pieces: list[bytes] = []
+        for position in range(start, end, MAX_FRAME_BYTES):
+            n_bytes = min(end - position, MAX_FRAME_BYTES)
+            _send(READ, RANGE.pack(position, n_bytes))
+            pieces += _received(n_bytes)
+        return b"".join(pieces)
+
+
+def main() -> None:
+    """Decodes the body that the service describes, and says why if it is refused."""
+    _give_up()
+    line = b""
+    while not line.endswith(b"\n"):
+        line += b"".join(_received(1))
+    request = json.loads(line)
+    verdict: dict[str, object] = {"problem": None, "columns": []}
+    try:
+        body = cast(BinaryIO, RemoteFile(request["size"]))
+        decode(body, BodyForm(request["form"]), request["numbers"], _emit, categories=request["categories"])
+    except Refused as refused:
+        verdict = {"problem": refused.problem.value, "columns": list(refused.columns)}
+    _send(VERDICT, json.dumps(verdict).encode("ascii"))
+
+
+def _give_up() -> None:
+    """Limits memory and CPU time, and gives up files, sockets, libraries and core dumps."""
+    forbid_core_dumps()
+    for kind, soft, hard in (
+        (resource.RLIMIT_DATA, limits.DECODER_MEMORY_BYTES, limits.DECODER_MEMORY_BYTES),
+        # At the first limit the kernel sends a signal of its own, by which the service recognises the reason.
+        (resource.RLIMIT_CPU, limits.DECODER_CPU_S, limits.DECODER_CPU_S + 5),
+        (resource.RLIMIT_FSIZE, 0, 0),
+        (resource.RLIMIT_NOFILE, 0, 0),
+    ):
+        present = resource.getrlimit(kind)[1]
+        most = hard if present == resource.RLIM_INFINITY else min(hard, present)
+        resource.setrlimit(kind, (min(soft, most), most))
+
+
+def _emit(piece: Piece) -> None:
+    view = memoryview(piece)
+    for start in range(0, len(view), MAX_FRAME_BYTES):
+        _send(TEXT, view[start : start + MAX_FRAME_BYTES])
+
+
+def _send(kind: bytes, payload: Piece) -> None:
+    head = HEAD.pack(kind, len(payload))
+    n_written = os.writev(_OUT, [head, payload])
+    for part in (head, payload):
+        view = memoryview(part)[n_written:]
+        n_written = max(n_written - len(part), 0)
+        while view:
+            view = view[os.write(_OUT, view) :]
+
+
+def _received(n_bytes: int) -> Iterator[bytes]:
+    """Exactly so many bytes from the service, in pieces.
+
+    Raises:
+        SystemExit: the service has ended or closed the upload.
+    """
+    while n_bytes:
+        piece = os.read(_IN, n_bytes)
+        if not piece:
+            raise SystemExit(1)
+        yield piece
+        n_bytes -= len(piece)
+
+
+if __name__ == "__main__":
+    main()
+
 
 Emit: TypeAlias = Callable[[Piece], None]
 
@@ -69,7 +164,7 @@ class Refused(Exception):
 def decode(
     file: BinaryIO, form: BodyForm, numbers: Collection[str], emit: Emit, *, categories: Collection[str] = ()
 ) -> None:
-    """Writes the names of the columns and the rows of a body (:mod:`app.datasets.columnar.batches`).
+    """Writes the names of the columns and the rows of a body (:mod:`app.datasets.columnar_stream`).
 
     Args:
         file: PRIVATE; the body.

@@ -1,4 +1,4 @@
-"""Unpacks, bounds and decodes the bytes of an uploaded CSV before a parser reads them.
+"""Lists the forms in which rows are uploaded, and unpacks, bounds and decodes a CSV before a parser reads it.
 
 The dialect is RFC 4180 in UTF-8: comma, double quotes, doubled quotes inside quotes, a header row. A byte order mark is
 accepted, and so are LF, CRLF and CR as line ends; empty lines are skipped.
@@ -13,9 +13,27 @@ import gzip
 import re
 import zlib
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import BinaryIO, cast
 
 from app.core.errors import ColumnProblem, GrovekeeperError, MalformedRequest, RowsInvalid, TooLarge
+
+
+class BodyForm(StrEnum):
+    """The form of an upload's body."""
+
+    CSV = "csv"
+    GZIP = "gzip"
+    """CSV, packed."""
+    PARQUET = "parquet"
+    ARROW_STREAM = "arrow-stream"
+    ARROW_FILE = "arrow-file"
+
+    @property
+    def is_columnar(self) -> bool:
+        """Whether the body is decoded by a child process."""
+        return self not in (BodyForm.CSV, BodyForm.GZIP)
+
 
 NOT_TEXT = "\0"
 """Replaces bytes that are not UTF-8. A NUL in the upload is not text, either."""

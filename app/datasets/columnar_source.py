@@ -15,8 +15,8 @@ from typing import BinaryIO, Self
 from app.core import limits
 from app.core.errors import ColumnProblem, GrovekeeperError, RowsInvalid, TooLarge
 from app.core.processes import scrubbed_environment
-from app.datasets.body_forms import BodyForm
-from app.datasets.columnar.frames import HEAD, MAX_FRAME_BYTES, RANGE, READ, TEXT, VERDICT, Problem
+from app.datasets.columnar_stream import HEAD, MAX_FRAME_BYTES, RANGE, READ, TEXT, VERDICT, Problem
+from app.datasets.upload_bodies import BodyForm
 
 _LIMITS = {
     Problem.ROW_GROUPS: ("the number of row groups or record batches of the upload", limits.MAX_ROW_GROUPS),
@@ -29,7 +29,7 @@ _CPU_TIME = ("the CPU time for decoding the upload in seconds", limits.DECODER_C
 
 
 class ColumnarSource:
-    """The bytes of the rows that a child process decodes from a body (:mod:`app.datasets.columnar.batches`).
+    """The bytes of the rows that a child process decodes from a body (:mod:`app.datasets.columnar_stream`).
 
     One thread may read while another one closes.
 
@@ -56,7 +56,7 @@ class ColumnarSource:
         self._n_waiting = 0
         self._has_ended = False
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "app.datasets.columnar.child"],
+            [sys.executable, "-m", "app.datasets.columnar_child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

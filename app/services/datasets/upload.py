@@ -15,17 +15,16 @@ from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.core import limits, stamps
 from app.core.errors import CellsUnread, TooLarge, Unavailable, UnreadColumn, UploadRepeated
 from app.core.sealed_files import DataKey
-from app.datasets import catalog, row_files
-from app.datasets.admission import AdmissionBook
-from app.datasets.body_forms import BodyForm
+from app.core.stores import Directory
+from app.datasets import admission, catalog, row_files
+from app.datasets.admission import AdmissionBook, BookRules
 from app.datasets.cells import digest_key
-from app.datasets.columnar import seats
+from app.datasets.upload_bodies import BodyForm
 from app.services.authorization import authorized_dataset, refreshed, write_as
-from app.services.datasets.books import opened_book
 from app.services.installation import Installation
 from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
 
-if TYPE_CHECKING:  # pyarrow takes 0.2 s of CPU and 40 MB to import, which a service without uploads need not spend
+if TYPE_CHECKING:
     from app.datasets.ingest import IngestReport
     from app.datasets.row_layout import StoredUpload
 
@@ -204,7 +203,7 @@ class _Upload:
             body=self._fingerprint(body),
         )
         form = body.terms.form
-        with seats.decoder_seat(self._installation.home) if form.is_columnar else nullcontext():
+        with admission.decoder_seat(self._installation.home) if form.is_columnar else nullcontext():
             return ingest.ingest_rows(body.file, destination, rules=rules, book=self._book, prints=prints, form=form)
 
     def _fingerprint(self, body: SpooledBody) -> bytes:
@@ -305,3 +304,21 @@ def _report_out(epoch_id: str, report: "IngestReport", *, shows_rows: bool, equa
         dropped=None if report.dropped is None else DroppedRows(**vars(report.dropped)),
         warnings=[_SENT_BEFORE.format(epoch=epoch) for epoch in equal[:1]],
     )
+
+
+@contextmanager
+def opened_book(installation: Installation, dataset: catalog.Dataset, key: DataKey) -> Iterator[AdmissionBook]:
+    """Opens the book of a dataset whose privacy unit is a column. Other uploads and erasures wait until the block ends.
+
+    Raises:
+        Unavailable: another upload to the dataset took too long, or too many uploads wait already.
+        FileNotFoundError: the dataset was erased during the upload.
+    """
+    rules = BookRules(dataset.max_rows, key)
+    if isinstance(installation.files, Directory):
+        with admission.opened_home_book(installation.home, dataset.id, rules) as book:
+            yield book
+        return
+    lock = installation.database.named_lock(f"grovekeeper/book/{dataset.id}", wait_s=admission.WAIT_S)
+    with admission.waiting_seat(), lock, admission.opened_stored_book(installation.files, dataset.id, rules) as book:
+        yield book

@@ -1,0 +1,481 @@
+"""Declares datasets, checks declarations, and makes datasets members of populations.
+
+A budget survives its dataset: the name of an erased dataset leads to its account (:func:`take_up`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Self
+
+from sqlalchemy.orm import Session
+
+from app.access import grants
+from app.access.grants import MANAGE_DATASET, Principal, Role
+from app.access.idempotency import Answer, IdempotentRequest, once
+from app.core import amounts, limits, stamps
+from app.core.errors import FieldProblem, InvalidRequest, NameTaken, SameSubmitter
+from app.core.sealed_files import DataKey, StorageKeys
+from app.datasets import catalog
+from app.datasets.catalog import Dataset, DatasetRow
+from app.forests.data.schema import Feature, Schema, column_name_problem, composed, value_list_problem
+from app.ledger import continuations, control, statements
+from app.ledger import service as ledger
+from app.ledger.entries import EntryKind
+from app.ledger.populations import find as find_population
+from app.ledger.statements import Limit
+from app.privacy.composition import (
+    MISSING_CELL,
+    OTHER_CELL,
+    ColumnPartition,
+    EpochPartition,
+    HashPartition,
+    Partition,
+    Partitions,
+)
+from app.services import populations
+from app.services.authorization import authorized_dataset, refreshed, write_as
+from app.services.datasets.show import dataset_out, declared_out
+from app.services.guarantees import guarantee_of
+from app.services.installation import Installation
+from app.services.jobs import notices
+from app.services.ledger.caps import cap_of
+from app.wire.datasets import BudgetIn, DatasetIn, DatasetOut, DeclarationOut, PartitionIn
+
+_NO_VISIBILITY = (
+    "no value: leave it out. The forests without privacy, for tables that everybody has, are in "
+    "benchmarks/papers/forests of the source code"
+)
+
+
+def register_dataset(
+    installation: Installation, principal: Principal, declaration: DatasetIn, *, request: IdempotentRequest | None
+) -> Answer:
+    """Declares a dataset. The calling key becomes its owner.
+
+    Raises:
+        InvalidRequest: a rule of the declaration is broken.
+        RoleMissing: the key may not declare datasets.
+        NameTaken: a living dataset has the name, or an erased dataset of other owners had it.
+        AccountDiffers: an erased dataset of the name has spent, and the declaration cannot continue its account.
+        SameSubmitter: the key declared the erased dataset of which it states that it was about other people.
+        NotFound: another key opened the population.
+        PopulationMismatch: the dataset's loss cannot be added to the losses of the population's members.
+        Unavailable: reservations of the erased dataset of the name are still being given back.
+    """
+    checked = _Checked.of(declaration)  # before anything is locked
+    keys = installation.storage_keys
+    with write_as(installation, principal) as (session, principal):
+        principal.require(Role.OWNER)
+        at = installation.database.now(session)
+
+        def work() -> Answer:
+            declared = checked.declared(session, principal, keys, at=at)
+            owner, dataset_id = principal.key_id, declared.dataset.id
+            grants.put(session, dataset_id=dataset_id, key_id=owner, role=Role.OWNER, by=owner, at=at)
+            control.record(session, EntryKind.DATASET_DECLARED, actor=owner, dataset=dataset_id, **declared.name.act)
+            return Answer.of(201, declared.shown(session), location=f"/datasets/{dataset_id}")
+
+        return once(session, request, at=at, work=work)
+
+
+def check_declaration(installation: Installation, principal: Principal, declaration: DatasetIn) -> DeclarationOut:
+    """States what a declaration would become, and stores nothing.
+
+    A form asks for it at every pause in typing, so it only reads, unless the name was that of an erased dataset: then
+    it declares the dataset, which may continue an account, and rolls everything back.
+
+    Raises:
+        InvalidRequest, RoleMissing, NameTaken, AccountDiffers, SameSubmitter, NotFound, PopulationMismatch,
+        Unavailable: see :func:`register_dataset`.
+    """
+    checked = _Checked.of(declaration)
+    keys = installation.storage_keys
+    with installation.database.read() as session:
+        caller = refreshed(installation, session, principal)
+        caller.require(Role.OWNER)
+        is_new = declaration.other_people is None and catalog.newest_erased(session, declaration.name) is None
+        facts = checked.facts(session, caller, keys, at=installation.database.now(session)) if is_new else {}
+    if not is_new:
+        with write_as(installation, principal) as (session, caller):
+            caller.require(Role.OWNER)
+            declared = checked.declared(session, caller, keys, at=installation.database.now(session))
+            limit = statements.printable(session, declared.dataset.id)
+            facts = {**dict(declared.shown(session)), "guarantee": guarantee_of(declared.dataset, limit)}
+            session.rollback()
+    return DeclarationOut(**{name: facts[name] for name in DeclarationOut.model_fields})
+
+
+def join_population(installation: Installation, principal: Principal, reference: str, *, population: str) -> DatasetOut:
+    """Makes a dataset a member of a population, for good, on the owner's public statement.
+
+    Raises:
+        NotFound: no such dataset or population, or it is not visible to this key.
+        RoleMissing: only the dataset's owner may state the membership.
+        DatasetDeleted: the dataset's rows are erased.
+        PopulationMismatch: the dataset's loss cannot be added to the members', or it is a member of another population.
+    """
+    with write_as(installation, principal) as (session, principal):
+        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
+        locked = catalog.locked(session, dataset.id).living()
+        at = installation.database.now(session)
+        locked.row.population = populations.join(session, principal, dataset.id, population=population, at=at)
+        session.flush()
+        notices.budgets_changed(session, [dataset.id], at=at)
+        return dataset_out(session, locked)
+
+
+@dataclass(frozen=True)
+class TakenUp:
+    """What a declaration takes up with its name.
+
+    Attributes:
+        act: further details of the declaration's act in the control chain.
+        warnings: sentences for the owner.
+    """
+
+    act: Mapping[str, str] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """A stored declaration, and what its name and its columns say about its account."""
+
+    dataset: catalog.Dataset
+    name: TakenUp
+    warnings: Sequence[str]
+
+    def shown(self, session: Session) -> DatasetOut:
+        """The answer to the owner, with warnings that nobody else sees."""
+        shown = dataset_out(session, self.dataset)
+        return shown.model_copy(update={"warnings": [*shown.warnings, *self.warnings]})
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """A declaration that breaks no rule by itself. Its name and its population are checked when it is stored."""
+
+    declaration: DatasetIn
+    schema: Schema
+    cap: int
+    partitions: Partitions
+
+    @classmethod
+    def of(cls, declaration: DatasetIn) -> Self:
+        schema = Schema.from_json(declaration.schema_.model_dump(exclude_none=True))
+        alike = alike_names(declaration)
+        if alike:
+            raise InvalidRequest(alike)
+        cap = _checked_cap(declaration)
+        unit_column = declaration.privacy_unit.column
+        partitions = read_partitions(declaration.partitions, schema, unit_column=unit_column)
+        return cls(declaration, schema, cap, partitions)
+
+    def declared(self, session: Session, principal: Principal, keys: StorageKeys, *, at: datetime) -> _Declared:
+        """Stores the declaration, its account and its membership."""
+        actor = principal.key_id
+        row = _row(self.declaration, self.schema, self.partitions, keys=keys, declared_by=actor, at=at)
+        dataset = catalog.declare(session, row)
+        ledger.open_account(session, _new_account(dataset, self.declaration.budget, cap=self.cap), actor=actor)
+        name = take_up(session, principal, dataset, self.declaration)
+        named = self.declaration.population
+        if named is not None:
+            row.population = populations.join(session, principal, row.id, population=named, at=at)
+        return _Declared(dataset, name, [*name.warnings, *same_columns(session, principal, dataset)])
+
+    def facts(self, session: Session, principal: Principal, keys: StorageKeys, *, at: datetime) -> dict[str, Any]:
+        """What :meth:`declared` would store under a name that no dataset ever had; raises what it raises."""
+        actor = principal.key_id
+        row = _row(self.declaration, self.schema, self.partitions, keys=keys, declared_by=actor, at=at)
+        catalog.require_free(session, row.name)
+        dataset = catalog.Dataset(row)
+        account, totals = ledger.account_row(_new_account(dataset, self.declaration.budget, cap=self.cap)), None
+        named = self.declaration.population
+        if named is not None:
+            row.population, totals = populations.with_new_member(session, principal, account, population=named)
+        limit = statements.printable_at(Limit.of(account, self.cap), cap=self.cap, load=0)
+        facts = dict(declared_out(dataset, statements.balance_of_new(account, self.cap, totals)))
+        facts["warnings"] = [*facts["warnings"], *same_columns(session, principal, dataset)]
+        return {**facts, "guarantee": guarantee_of(dataset, limit)}
+
+
+def _checked_cap(declaration: DatasetIn) -> int:
+    """The cap in steps.
+
+    Raises:
+        InvalidRequest: a rule about the account, or the declaration wants a dataset that nobody protects.
+    """
+    if "visibility" in declaration.model_fields_set:
+        raise InvalidRequest.at("/visibility", "every-dataset-is-private", accepted=[_NO_VISIBILITY])
+    problems = _unit_problems(declaration)
+    cap = 0
+    try:
+        cap = cap_of(declaration.budget)
+    except InvalidRequest as invalid:
+        problems.extend(invalid.errors)
+    if problems:
+        raise InvalidRequest(problems)
+    return cap
+
+
+def _unit_problems(declaration: DatasetIn) -> list[FieldProblem]:
+    """The unit column is neither a feature nor the label: it is not learned from and not predicted."""
+    unit, schema = declaration.privacy_unit, declaration.schema_
+    if unit.column is None:
+        return [FieldProblem("/privacy_unit/max_rows", "needs-a-unit-column")] if unit.max_rows != 1 else []
+    problem = column_name_problem(unit.column)
+    if unit.column in (schema.label.name, *(feature.name for feature in schema.features)):
+        problem = "not-distinct"
+    return [FieldProblem("/privacy_unit/column", problem)] if problem else []
+
+
+def _row(
+    declaration: DatasetIn,
+    schema: Schema,
+    partitions: Partitions,
+    *,
+    keys: StorageKeys,
+    declared_by: str,
+    at: datetime,
+) -> DatasetRow:
+    size = declaration.public_size
+    dataset_id = stamps.new(stamps.DATASET)
+    row = DatasetRow(
+        id=dataset_id,
+        name=declaration.name,
+        living_name=declaration.name,
+        schema=schema.to_json(),
+        privacy_unit=declaration.privacy_unit.model_dump(),
+        protects=declaration.protects,
+        partitions=partitions.to_json(),
+        public_size=None if size is None else two_significant_digits(size),
+        population=declaration.population,
+        declared_by=declared_by,
+        created_at=at,
+        deleted_at=None,
+    )
+    row.wrapped_key = keys.wrap(DataKey.random(), dataset_id=row.id)
+    return row
+
+
+def _new_account(dataset: catalog.Dataset, budget: BudgetIn, *, cap: int) -> ledger.NewAccount:
+    unit: dict[str, Any] = dataset.row.privacy_unit
+    return ledger.NewAccount(
+        id=dataset.id,
+        name=dataset.name,
+        accountant=budget.accountant,
+        adjacency=dataset.adjacency.value,
+        cap=cap,
+        delta=None if budget.delta is None else amounts.to_text(budget.delta),
+        privacy_unit=unit,
+        partitions=dataset.partitions,
+        delta_set_aside=None if budget.delta_set_aside is None else amounts.to_text(budget.delta_set_aside),
+    )
+
+
+_FIELDS = {"hash": ("cells",), "column": ("column", "categories", "sizes"), "epoch": ("how",)}
+_REQUIRED = {"hash": "cells", "column": "column", "epoch": "how"}
+
+
+def read_partitions(declared: Sequence[PartitionIn], schema: Schema, *, unit_column: str | None) -> Partitions:
+    """Reads the partitions of a declaration.
+
+    Args:
+        declared: the partitions of the request, in order.
+        schema: the schema of the declaration; a column partition may name one of its categorical features.
+        unit_column: the unit column of the declaration; no partition may use this column.
+
+    Raises:
+        InvalidRequest: with a pointer below ``/partitions`` and a slug for every broken rule.
+    """
+    problems = [
+        FieldProblem(f"/partitions/{index}/{name}", problem)
+        for index, partition in enumerate(declared)
+        for name, problem in _problems(partition, declared[:index], schema, unit_column)
+    ]
+    if problems:
+        raise InvalidRequest(problems)
+    return Partitions(tuple(_read(partition, schema) for partition in declared))
+
+
+def _problems(
+    partition: PartitionIn, earlier: Sequence[PartitionIn], schema: Schema, unit_column: str | None
+) -> Iterator[tuple[str, str]]:
+    if partition.name in (other.name for other in earlier):
+        yield "name", "not-distinct"
+    for name in sorted({name for names in _FIELDS.values() for name in names}):
+        if name not in _FIELDS[partition.kind] and getattr(partition, name) is not None:
+            yield name, f"not-for-{partition.kind}"
+    required = _REQUIRED[partition.kind]
+    if getattr(partition, required) is None:
+        yield required, "required"
+    elif partition.kind == "column":
+        taken = [schema.label.name, unit_column, *(other.column for other in earlier)]
+        yield from _column_problems(partition, schema, taken)
+    elif partition.kind == "epoch":
+        if any(other.kind == "epoch" for other in earlier):
+            yield "kind", "not-distinct"
+        problem = value_list_problem([partition.how or ""], smallest=1, largest=1)
+        if problem:
+            yield "how", problem
+
+
+def _column_problems(partition: PartitionIn, schema: Schema, taken: Sequence[str | None]) -> Iterator[tuple[str, str]]:
+    name = partition.column or ""
+    problem = "not-distinct" if name in taken else column_name_problem(name)
+    if problem:
+        yield "column", problem
+        return
+    feature = _feature(partition, schema)
+    if feature is None and partition.categories is None:
+        yield "categories", "required"
+        return
+    if feature is None:
+        problem = value_list_problem(partition.categories or (), smallest=1, largest=limits.MAX_CATEGORIES)
+        at, categories = "categories", tuple(partition.categories or ())
+    else:
+        problem = None if feature.is_categorical else "not-categorical"
+        at, categories = "column", feature.categories
+        if partition.categories is not None:
+            yield "categories", "not-for-a-feature"
+    if problem is None and {OTHER_CELL, MISSING_CELL} & set(categories):
+        problem = "reserved-cell"
+    if problem:
+        yield at, problem
+    elif partition.sizes is not None:
+        yield from _size_problems(partition, _read_column(partition, schema))
+
+
+def _size_problems(partition: PartitionIn, column: ColumnPartition) -> Iterator[tuple[str, str]]:
+    sized = [size.cell for size in partition.sizes or ()]
+    if sorted(sized) != sorted(column.listed_cells):
+        yield "sizes", "not-the-cells"
+    elif not any(size.rows for size in partition.sizes or ()):
+        yield "sizes", "not-positive"
+
+
+def _read(partition: PartitionIn, schema: Schema) -> Partition:
+    if partition.kind == "hash":
+        return HashPartition(partition.name, partition.cells or 0)
+    if partition.kind == "epoch":
+        return EpochPartition(partition.name, partition.how or "")
+    column = _read_column(partition, schema)
+    if partition.sizes is None:
+        return column
+    rows = {size.cell: two_significant_digits(size.rows) for size in partition.sizes}
+    sizes = tuple(rows[cell] for cell in column.listed_cells)
+    return ColumnPartition(
+        column.name, column.column, column.is_feature, column.categories, has_missing=column.has_missing, sizes=sizes
+    )
+
+
+def _read_column(partition: PartitionIn, schema: Schema) -> ColumnPartition:
+    """A column partition without its sizes. An additional column always has a MISSING cell, for empty values."""
+    name, feature = partition.column or "", _feature(partition, schema)
+    if feature is None:
+        return ColumnPartition(partition.name, name, False, tuple(partition.categories or ()), has_missing=True)
+    return ColumnPartition(partition.name, name, True, feature.categories, has_missing=feature.missing)
+
+
+def _feature(partition: PartitionIn, schema: Schema) -> Feature | None:
+    return next((feature for feature in schema.features if feature.name == partition.column), None)
+
+
+def two_significant_digits(size: int) -> int:
+    """A declared size rounded to two significant digits, half up: an order of magnitude, never a count."""
+    scale: int = 10 ** max(len(str(size)) - 2, 0)
+    return (2 * size + scale) // (2 * scale) * scale
+
+
+def take_up(session: Session, principal: Principal, dataset: Dataset, declaration: DatasetIn) -> TakenUp:
+    """Continues the account of the erased dataset of the name, or records that the rows are about other people.
+
+    The new dataset holds the name, so no other declaration takes up the same account. An erased
+    dataset that spent nothing leaves nothing to continue.
+
+    Args:
+        session: of the transaction that stored the declaration and opened its account.
+        principal: who declares.
+        dataset: the new dataset.
+        declaration: the declaration.
+
+    Raises:
+        InvalidRequest: the declaration is told apart from an erased dataset, and there is none.
+        NameTaken: the erased dataset belongs to other owners.
+        SameSubmitter: the key declared the erased dataset of which it states that it was about other people.
+        AccountDiffers: the accounts differ in a fact that the sum of their loads rests on.
+        Unavailable: reservations of the erased dataset are still being given back.
+    """
+    erased = catalog.newest_erased(session, dataset.name)
+    if erased is not None and Role.OWNER not in principal.acts_as(grants.granted(session, principal, erased.id)):
+        raise NameTaken
+    reason = declaration.other_people
+    if erased is None:
+        if reason is not None:
+            raise InvalidRequest.at("/other_people", "no-erased-dataset")
+        return TakenUp()
+    if reason is not None:
+        if erased.row.declared_by == principal.key_id and not principal.is_admin:
+            raise SameSubmitter(
+                "an admin, or an owner other than the one who declared the erased dataset, states that the rows are "
+                "about other people"
+            )
+        return TakenUp(act={"erased": erased.id, "other_people": reason})
+    population = None if declaration.population is None else find_population(session, declaration.population)
+    continues = continuations.continue_account(
+        session,
+        dataset.id,
+        erased.id,
+        population_id=None if population is None else population.id,
+        actor=principal.key_id,
+    )
+    if not continues:
+        return TakenUp()
+    balance = statements.balance(session, dataset.id)
+    warning = (
+        f"The account of the erased dataset {erased.name} ({erased.id}) goes on here: "
+        f"{balance.text(balance.charged)} of the cap of {balance.text(balance.cap)} is spent."
+    )
+    return TakenUp(act={"continues": erased.id}, warnings=[warning])
+
+
+def same_columns(session: Session, principal: Principal, dataset: Dataset) -> list[str]:
+    """A warning where other datasets of the owner have the columns of a new dataset: their budgets do not add up by
+    themselves. Datasets of its population add up, and are left out."""
+    owned = grants.granted_as(session, principal, Role.OWNER)
+    newest: dict[str, str] = {}  # by name: the erased datasets of a name lead to the account of the newest
+    for dataset_id, named in catalog.of_same_columns(session, dataset, owned).items():
+        newest.setdefault(named.name, f"{named.name} ({dataset_id}{', erased' if named.deleted_at else ''})")
+    if not newest:
+        return []
+    shown = ", ".join(list(newest.values())[: limits.MAX_SHOWN_SAME_COLUMNS])
+    return [
+        f"You have other datasets of the same columns: {shown}. If the rows are about the same people, "
+        "their losses add up: name all of them in one population, or take the name of an erased dataset, whose account "
+        "then goes on."
+    ]
+
+
+def alike_names(declaration: DatasetIn) -> list[FieldProblem]:
+    """A problem for each column whose name has other characters than an earlier name, and the same composed form.
+
+    Equal names are the subject of other rules: a partition may name a feature, and no other two columns may be equal.
+    """
+    seen: dict[str, str] = {}
+    return [
+        FieldProblem(at, "not-distinct")
+        for at, name in _columns(declaration)
+        if seen.setdefault(composed(name), name) != name
+    ]
+
+
+def _columns(declaration: DatasetIn) -> Iterator[tuple[str, str]]:
+    for index, feature in enumerate(declaration.schema_.features):
+        yield f"/schema/features/{index}/name", feature.name
+    yield "/schema/label/name", declaration.schema_.label.name
+    if declaration.privacy_unit.column is not None:
+        yield "/privacy_unit/column", declaration.privacy_unit.column
+    for index, partition in enumerate(declaration.partitions):
+        if partition.column is not None:
+            yield f"/partitions/{index}/column", partition.column

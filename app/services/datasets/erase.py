@@ -1,0 +1,327 @@
+"""Erases all rows of a dataset, one upload, or the rows of one unit. Every charge stays."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from app.access.grants import MANAGE_DATASET, Principal
+from app.core import limits, stamps
+from app.core.errors import BalanceMismatch, DatasetDeleted, InvalidRequest, NoRowsOfUnit, Unavailable
+from app.core.sealed_files import DataKey
+from app.datasets import admission, catalog, row_files
+from app.datasets.catalog import EpochRow
+from app.datasets.cells import digest_key
+from app.datasets.erasure_log import ErasedUnit, dataset_record, unit_record, upload_record
+from app.jobs import queue
+from app.ledger import control, external, rules
+from app.ledger.entries import EntryKind
+from app.services.authorization import authorized_dataset, write_as
+from app.services.datasets.upload import opened_book
+from app.services.installation import Installation
+from app.services.jobs.notices import cancel_locked
+from app.services.ledger.erasure_records import open_log
+from app.webhooks import outbox
+from app.wire.datasets import ErasureOut, UploadErasureOut
+
+
+def delete_dataset(installation: Installation, principal: Principal, reference: str) -> None:
+    """Marks a dataset as deleted, destroys its data key and erases its rows. Deleting a deleted dataset succeeds.
+
+    Running jobs are cancelled with the mark and stay charged; from then on no job of the dataset is charged. The mark
+    is committed first. Then the rows are erased and queued jobs end, a few in each transaction, which gives their
+    reservations back. The sweeper does what is left: because the process died, or because many jobs were queued.
+
+    Raises:
+        NotFound: no such dataset, or it is not visible to this key.
+        RoleMissing: only the owner erases.
+    """
+    with write_as(installation, principal) as (session, principal):
+        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
+        has_jobs = mark_deleted(session, dataset.id, actor=principal.key_id, at=installation.database.now(session))
+    erase_remains(installation, dataset.id)
+    if has_jobs:
+        end_jobs(installation, dataset.id, actor=principal.key_id)
+
+
+def mark_deleted(session: Session, dataset_id: str, *, actor: str, at: datetime) -> bool:
+    """Turns a dataset into a tombstone without a data key, cancels its charged jobs, and records the act. The files are
+    erased afterwards.
+
+    Returns:
+        Whether jobs that were not charged are left, which end afterwards (:func:`end_jobs`).
+    """
+    # Locked before its jobs, so that no job is added or charged meanwhile.
+    row = catalog.locked(session, dataset_id).row
+    if row.deleted_at is not None:
+        return row.jobs_ended_at is None
+    charged = queue.locked_several(session, queue.charged_of(session, dataset_id))
+    cancel_locked(session, charged, actor=actor, at=at)
+    catalog.mark_deleted(row, at=at)
+    outbox.remove(session, [webhook.id for webhook in outbox.of_dataset(session, dataset_id)])
+    control.record(session, EntryKind.DATASET_DELETED, actor=actor, dataset=dataset_id)
+    session.flush()
+    row.jobs_ended_at = None if queue.unfinished_of(session, dataset_id) else at
+    return row.jobs_ended_at is None
+
+
+def erase_remains(installation: Installation, dataset_id: str) -> None:
+    """Erases the files of a deleted dataset, and what the database still has of its key. The sweeper repeats both.
+
+    The deletion is recorded first, so that no restore of an older backup brings the rows back.
+    """
+    open_log(installation).write(dataset_record(dataset_id))
+    row_files.erase_dataset(installation.files, dataset_id)
+    with suppress(Unavailable):
+        installation.database.forget_deleted()
+
+
+def end_jobs(installation: Installation, dataset_id: str, *, actor: str) -> None:
+    """Cancels jobs of a deleted dataset and gives their reservations back: ``limits.MAX_JOBS_ENDED_BY_A_SWEEP`` jobs.
+
+    A transaction ends a few jobs, so that others wait a moment at most for the accounts, or for SQLite's one writer. A
+    job whose reservation cannot be given back, because a balance differs from its entries, is left to a later call.
+    """
+    database, n_ended = installation.database, 0
+    with database.read() as session:
+        unfinished = queue.unfinished_of(session, dataset_id)
+    for start in range(0, len(unfinished), limits.JOBS_ENDED_TOGETHER):
+        if n_ended >= limits.MAX_JOBS_ENDED_BY_A_SWEEP:
+            return
+        n_ended += _n_ended(installation, unfinished[start : start + limits.JOBS_ENDED_TOGETHER], actor=actor)
+    with database.write() as session:
+        row = catalog.locked(session, dataset_id).row
+        if not queue.unfinished_of(session, dataset_id):
+            row.jobs_ended_at = row.jobs_ended_at or database.now(session)
+
+
+def _n_ended(installation: Installation, job_ids: Sequence[str], *, actor: str) -> int:
+    """Ends jobs in one transaction or, if one of them cannot end, each in its own; returns how many ended."""
+    database = installation.database
+    try:
+        with database.write() as session:
+            cancel_locked(session, queue.locked_several(session, job_ids), actor=actor, at=database.now(session))
+    except BalanceMismatch:
+        return 0 if len(job_ids) == 1 else sum(_n_ended(installation, [job_id], actor=actor) for job_id in job_ids)
+    return len(job_ids)
+
+
+SWEEPER = "sweeper"
+"""The actor of the erasure in the control chain: the date was set by the owners' rules."""
+
+
+def erase_due(installation: Installation) -> list[str]:
+    """Deletes every dataset whose date has come: the rows go, and the spend, the ledger and the models stay. Then ends
+    jobs of all datasets that were deleted.
+
+    Workers and API processes repeat the search. Each dataset has its own transaction, which reads the dataset again
+    under its lock, so several processes may search at once. If the process dies before the files are erased,
+    :func:`app.services.execution.sweep.tidy_rows` erases them.
+
+    Returns:
+        Ids of the datasets that this call deleted.
+    """
+    database, erased = installation.database, list[str]()
+    with database.read() as session:
+        due = rules.due_accounts(session, at=database.now(session))
+        named = catalog.named(session, due)
+        living = [dataset_id for dataset_id in due if named[dataset_id].deleted_at is None]
+    for dataset_id in living:
+        if _is_deleted_now(installation, dataset_id):
+            erase_remains(installation, dataset_id)
+            erased.append(dataset_id)
+    with database.read() as session:
+        closing = catalog.closing_ids(session)
+    for dataset_id in sorted(closing):
+        end_jobs(installation, dataset_id, actor=SWEEPER)
+    return erased
+
+
+def _is_deleted_now(installation: Installation, dataset_id: str) -> bool:
+    """Deletes a dataset unless another process did, or an admin moved the date."""
+    with installation.database.write() as session:
+        at = installation.database.now(session)
+        is_deleted = catalog.locked(session, dataset_id).is_deleted
+        if is_deleted or dataset_id not in rules.due_accounts(session, at=at):
+            return False
+        mark_deleted(session, dataset_id, actor=SWEEPER, at=at)
+        return True
+
+
+STAYS = (
+    "What was spent on these rows stays spent: nothing is refunded, and models, profiles and evaluations stay. A copy "
+    "of the rows that is uploaded again is another upload, and where uploads are cells, its people pay in both cells."
+)
+"""What an erasure never gives back, for owners to read before it and after it."""
+
+IF_UNREAD = (
+    "The places of their units are free again if no job has read the upload or waits to read it, and nothing outside "
+    "the service was charged since it came. Otherwise they stay taken: rows of a unit that had all its places are not "
+    "stored again."
+)
+"""What becomes of the places of units, for owners to read before an erasure."""
+
+_FREE = "No job has read these rows, so the places of their units are free again."
+_TAKEN = (
+    "A job has read these rows or waits to read them, or something outside the service was charged since they came. So "
+    "the places of their units stay taken: rows of a unit that had all its places are not stored again. If the job is "
+    "cancelled before it is charged, repeat this erasure: it frees the places."
+)
+
+
+def erase_upload(
+    installation: Installation, principal: Principal, reference: str, *, upload: str
+) -> "UploadErasureOut":
+    """Replaces the stored rows of an upload by none. The request may be repeated.
+
+    The upload stays a cell of partitions by upload, with its charges, and jobs that name it read no row there. Queued
+    jobs stay queued and run without the rows; a job that has opened the file finishes with the rows it opened. The
+    mark is committed first: if the process dies before the rows are erased, the sweeper erases them.
+
+    Where the privacy unit is a column, the places of the upload's units are free again unless a job names the upload
+    (docs/proofs/accounting.md A7). This is decided after the rows are erased, so no job of a later charge finds them.
+
+    Raises:
+        NotFound: no such dataset or upload, or the dataset is not visible to this key.
+        RoleMissing: only the owner erases.
+        DatasetDeleted: the dataset's rows are erased.
+        Unavailable: an upload is running, or too many requests are waiting; nothing was erased.
+    """
+    with installation.database.read() as session:
+        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET).living()
+        catalog.epoch(session, dataset.id, upload)
+    from app.datasets import erasure  # pyarrow takes 0.2 s of CPU and 40 MB to import
+
+    key = dataset.data_key(installation.storage_keys)
+    try:
+        with _without_uploads(installation, dataset, key):
+            with write_as(installation, principal) as (session, principal):
+                authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
+                catalog.locked(session, dataset.id).living()
+                row = catalog.epoch(session, dataset.id, upload)
+                erased_at = mark_upload_erased(
+                    session, row, actor=principal.key_id, at=installation.database.now(session)
+                )
+            open_log(installation).write(upload_record(dataset.id, upload))
+            erasure.erase_upload(installation.files, dataset.id, upload, key=key)
+            are_places_free = dataset.unit_column is not None and _free_places(
+                installation, principal, dataset.id, upload
+            )
+    except FileNotFoundError:
+        with installation.database.read() as session:
+            catalog.find(session, dataset.id).living()  # if the dataset was erased meanwhile, this is the error
+        raise
+
+    return UploadErasureOut(
+        dataset=dataset.id,
+        dataset_name=dataset.name,
+        epoch=upload,
+        erased_at=stamps.to_text(erased_at),
+        places=None if dataset.unit_column is None else "free" if are_places_free else "taken",
+        stays=STAYS if dataset.unit_column is None else f"{STAYS} {_FREE if are_places_free else _TAKEN}",
+    )
+
+
+def _free_places(installation: Installation, caller: Principal, dataset_id: str, upload: str) -> bool:
+    """Frees the places of an upload without rows that no job has read; returns whether they are free.
+
+    The caller holds the dataset's book, so no upload is judged meanwhile. The dataset's lock excludes submissions.
+    """
+    with write_as(installation, caller) as (session, principal):
+        authorized_dataset(session, principal, dataset_id, MANAGE_DATASET)
+        catalog.locked(session, dataset_id).living()
+        row = catalog.epoch(session, dataset_id, upload)
+        is_covered = queue.reads_upload(session, dataset_id, upload) or external.is_charged_since(
+            session, dataset_id, row.uploaded_at
+        )
+        if row.places_freed_at is None and not is_covered:
+            row.places_freed_at = installation.database.now(session)
+        return row.places_freed_at is not None
+
+
+def mark_upload_erased(session: Session, row: EpochRow, *, actor: str, at: datetime) -> datetime:
+    """Marks an upload as erased and records the act, unless both happened before; returns the time of the mark."""
+    if row.erased_at is None:
+        row.erased_at = at
+        control.record(session, EntryKind.UPLOAD_ERASED, actor=actor, dataset=row.dataset_id, upload=row.id)
+    return row.erased_at
+
+
+def complete_erasures(installation: Installation) -> None:
+    """Erases rows of uploads that are marked as erased and whose process died before it erased them."""
+    with installation.database.read() as session:
+        erased = catalog.erased_uploads(session)
+    if not erased:
+        return
+    from app.datasets import erasure, row_layout  # pyarrow takes 0.2 s of CPU and 40 MB to import
+
+    for dataset, uploads in erased:
+        key = dataset.data_key(installation.storage_keys)
+        with suppress(FileNotFoundError, Unavailable):  # the dataset was erased, or the next search completes it
+            stored = row_layout.stored_uploads(installation.files, dataset.id, uploads, key=key)
+            remaining = [upload for upload, facts in stored.items() if facts.n_rows]
+            if remaining:
+                with _without_uploads(installation, dataset, key):
+                    for upload in remaining:
+                        erasure.erase_upload(installation.files, dataset.id, upload, key=key)
+
+
+def _without_uploads(
+    installation: Installation, dataset: catalog.Dataset, key: DataKey
+) -> AbstractContextManager[object]:
+    """Where units have books, holds the dataset's book: an erasure of a unit writes the same files."""
+    if dataset.unit_column is None:
+        return nullcontext()
+    return opened_book(installation, dataset, key)
+
+
+def erase_unit(installation: Installation, principal: Principal, reference: str, *, unit: str) -> ErasureOut:
+    """Erases every stored row with one value of the unit column, and stores the value nowhere.
+
+    Rows of uploads that were killed before they were committed are erased, too, whatever their unit.
+
+    The erasure is recorded outside the database first, so that a restore of an older backup applies it again. If the
+    process dies after that, a repetition of the request erases what is left; an erasure without rows is no act.
+    The ledger does not change. The unit's admitted rows still count towards ``max_rows``: later rows of the unit are
+    admitted only while the unit has places left. Models that were trained on the rows stay.
+
+    Raises:
+        NotFound: no such dataset, or it is not visible to this key.
+        RoleMissing: only the owner erases.
+        DatasetDeleted: the dataset's rows are erased.
+        InvalidRequest: the dataset has no unit column.
+        NoRowsOfUnit: no row of the unit is stored, so nothing was erased or recorded.
+        Unavailable: an upload is running, or too many requests are waiting; nothing was erased.
+    """
+    with installation.database.read() as session:
+        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
+        dataset.living()
+    if dataset.unit_column is None:
+        raise InvalidRequest.at("/unit", "no-unit-column")
+    from app.datasets import erasure  # pyarrow takes 0.2 s of CPU and 40 MB to import
+
+    key = dataset.data_key(installation.storage_keys)
+    (row_id,) = admission.unit_row_ids([unit], dataset_key=digest_key(key))
+    try:
+        with opened_book(installation, dataset, key):
+            # Under the dataset's lock: the last upload may have closed the book without having committed yet.
+            with write_as(installation, principal) as (session, principal):
+                authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
+                catalog.locked(session, dataset.id).living()
+                uploads = catalog.epochs(session, dataset.id)
+                epochs = [epoch.id for epoch in uploads]
+            row_files.erase_uncommitted(installation.files, dataset.id, committed=epochs)
+            if not erasure.has_rows(installation.files, dataset.id, epochs, key=key, row_id=row_id):
+                raise NoRowsOfUnit
+            with write_as(installation, principal) as (session, principal):
+                authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
+                record, erased = stamps.new(stamps.ERASURE), ErasedUnit(row_id, last_upload=uploads[-1].ordinal)
+                # The record is before the act: of a unit, it could not be written again from the act.
+                open_log(installation).write_unit(unit_record(dataset.id, record), erased, key=key)
+                actor = principal.key_id
+                control.record(session, EntryKind.UNIT_ERASED, actor=actor, dataset=dataset.id, record=record)
+            n_erased = erasure.erase_rows(installation.files, dataset.id, epochs, key=key, row_id=row_id)
+    except FileNotFoundError:  # the dataset was erased meanwhile
+        raise DatasetDeleted from None
+    return ErasureOut(dataset=dataset.id, dataset_name=dataset.name, erased=n_erased)
