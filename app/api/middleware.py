@@ -28,7 +28,7 @@ from app.api import problems
 from app.api.authentication import DISK_RETRY_S, WITHOUT_SESSION, Authentication, is_page
 from app.api.capacity import CLIENT, Capacities, Client, Work, is_administration
 from app.api.metrics import Answered, Metrics
-from app.api.pages.refusals import page_of, unexpected
+from app.api.pages.rendering import page_of, unexpected
 from app.api.requests import check_query, read_body
 from app.core import limits, stamps
 from app.core.errors import GrovekeeperError, NotFound, TooManyRequests, Unavailable

@@ -6,7 +6,7 @@ from typing import NamedTuple, cast
 
 from fastapi import Request
 
-from app.api.pages.file_forms import read_file_form
+from app.api.pages.forms import read_file_form
 
 BOUNDARY = "----formBoundary7"
 FILE = b"age,sex\r\n39,Male\r\n--" + BOUNDARY[:-1].encode() + b"\r\n-\r\n"

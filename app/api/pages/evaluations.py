@@ -1,4 +1,7 @@
-"""Serves the page that quotes and submits an evaluation of a model, and the page of its noisy numbers."""
+"""Serves the pages that quote and submit evaluations of models, and the page of the noisy numbers of an evaluation.
+
+An evaluation measures one model, or chooses the best of several models for one charge.
+"""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -8,26 +11,27 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
-from app.access.grants import Principal
+from app.access.grants import TRAIN, Principal
 from app.access.idempotency import Answer
 from app.api.pages import pictures
-from app.api.pages.forms import Form, checked
-from app.api.pages.refusals import rendered_with
-from app.api.pages.rendering import rendered
-from app.api.pages.routing import PageRoute
+from app.api.pages.forms import Form, PageRoute, checked
+from app.api.pages.rendering import rendered, rendered_with
 from app.api.pages.spending import SpendingFields, Text, accepted, identity, quoted
 from app.api.pages.words import unit_of
 from app.api.requests import Caller, CurrentInstallation
 from app.core import limits
 from app.core.errors import GrovekeeperError, NotFound, RoleMissing
+from app.registry.models import ModelFilter
 from app.services import models
+from app.services.authorization import require_role
 from app.services.datasets import show
 from app.services.evaluations import show_evaluations
 from app.services.installation import Installation
+from app.services.pages import PageRequest
 from app.services.spending.evaluations import show_evaluation_quote, submit_evaluation
-from app.wire.spending import EvaluationIn
+from app.wire.spending import EvaluationIn, SelectionIn
 
-router = APIRouter(prefix="/ui", route_class=PageRoute)
+evaluation_pages = APIRouter(prefix="/ui", route_class=PageRoute)
 
 _Fields = TypeVar("_Fields", bound="ReadRows")
 
@@ -56,8 +60,8 @@ class EvaluationFields(ReadRows):
     auroc: Text = ""
 
 
-@router.get("/models/{model_id}/evaluate")
-def quote(
+@evaluation_pages.get("/models/{model_id}/evaluate")
+def quote_evaluation(
     request: Request,
     installation: CurrentInstallation,
     caller: Caller,
@@ -65,24 +69,26 @@ def quote(
     fields: Annotated[EvaluationFields, Query()],
 ) -> Response:
     """Show the form of an evaluation with its price."""
-    return _page(request, installation, caller, model_id, fields)
+    return _evaluation_page(request, installation, caller, model_id, fields)
 
 
-@router.post("/models/{model_id}/evaluate")
+@evaluation_pages.post("/models/{model_id}/evaluate")
 async def evaluate(request: Request, installation: CurrentInstallation, caller: Caller, model_id: str) -> Response:
     """Submit the evaluation of the form; a refusal shows the form again with what would fit."""
 
     def act(form: Form) -> Answer:
-        body = _body(checked(EvaluationFields, form))
+        body = _evaluation_body(checked(EvaluationFields, form))
         return submit_evaluation(installation, caller, [model_id], body, request=identity(request, caller, form))
 
     def refused(form: Form, refusal: GrovekeeperError) -> Response:
-        return _page(request, installation, caller, model_id, checked(EvaluationFields, form), refusal=refusal)
+        return _evaluation_page(
+            request, installation, caller, model_id, checked(EvaluationFields, form), refusal=refusal
+        )
 
     return await accepted(request, act, refused)
 
 
-@router.get("/evaluations/{evaluation_id}")
+@evaluation_pages.get("/evaluations/{evaluation_id}")
 def show_evaluation(
     request: Request, installation: CurrentInstallation, caller: Caller, evaluation_id: str
 ) -> Response:
@@ -108,7 +114,7 @@ def _names(installation: Installation, caller: Principal, model_ids: Sequence[st
     return names
 
 
-def _page(
+def _evaluation_page(
     request: Request,
     installation: Installation,
     caller: Principal,
@@ -123,7 +129,7 @@ def _page(
         installation,
         caller,
         shown,
-        lambda: show_evaluation_quote(installation, caller, [model["id"]], _body(fields)),
+        lambda: show_evaluation_quote(installation, caller, [model["id"]], _evaluation_body(fields)),
         refusal=unknown or refusal,
     )
     return rendered_with(
@@ -151,7 +157,7 @@ def rows_to_read(
         return shown.model_dump(by_alias=True), unknown
 
 
-def _body(fields: EvaluationFields) -> EvaluationIn:
+def _evaluation_body(fields: EvaluationFields) -> EvaluationIn:
     """The body of the API's request that a form stands for.
 
     Raises:
@@ -160,3 +166,105 @@ def _body(fields: EvaluationFields) -> EvaluationIn:
     metrics = [fields.counts, *(["auroc"] if fields.auroc else [])]
     given = {"dataset": fields.dataset.strip() or None, **fields.stated()}
     return checked(EvaluationIn, {**given, **fields.amounts(), "metrics": metrics})
+
+
+selection_pages = APIRouter(prefix="/ui/datasets/{of}/choice", route_class=PageRoute)
+
+_Reference = Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)]
+
+
+class SelectionFields(ReadRows):
+    """The fields of the form that chooses a model.
+
+    Attributes:
+        models: ids of the models, one for each ticked box; they stand for ``chosen``.
+        chosen: ids of the models, separated by spaces.
+        winner_accuracy: ``yes`` to release the accuracy of the chosen model, too.
+    """
+
+    models: Annotated[list[_Reference], Field(max_length=limits.MAX_FORM_FIELDS, default_factory=list)]
+    chosen: Annotated[str, Field(max_length=65_536)] = ""
+    winner_accuracy: Text = ""
+
+    def normal(self) -> "SelectionFields":
+        """The same fields without ``models``, as the form that submits sends them."""
+        return self.model_copy(update={"models": [], "chosen": " ".join(self.models or self.chosen.split())})
+
+
+@selection_pages.get("")
+def quote_selection(
+    request: Request,
+    installation: CurrentInstallation,
+    caller: Caller,
+    of: str,
+    fields: Annotated[SelectionFields, Query()],
+) -> Response:
+    """Show the form of a choice among the models of a dataset, with its price once two models are chosen."""
+    return _selection_page(request, installation, caller, of, fields)
+
+
+@selection_pages.post("")
+async def choose(request: Request, installation: CurrentInstallation, caller: Caller, of: str) -> Response:
+    """Submit the choice of the form; a refusal shows the form again with what would fit."""
+
+    def act(form: Form) -> Answer:
+        body = _selection_body(checked(SelectionFields, form), of)
+        return submit_evaluation(installation, caller, body.models, body, request=identity(request, caller, form))
+
+    def refused(form: Form, refusal: GrovekeeperError) -> Response:
+        return _selection_page(request, installation, caller, of, checked(SelectionFields, form), refusal=refusal)
+
+    return await accepted(request, act, refused)
+
+
+def _selection_page(
+    request: Request,
+    installation: Installation,
+    caller: Principal,
+    of: str,
+    fields: SelectionFields,
+    *,
+    refusal: GrovekeeperError | None = None,
+) -> Response:
+    require_role(installation, caller, of, TRAIN)
+    trained_on = show.show_dataset(installation, caller, of)
+    page = PageRequest(limits.MAX_COMPARED_MODELS)
+    listed = models.list_models(installation, caller, page, ModelFilter(trained_on.id))
+    shown, unknown = rows_to_read(installation, caller, fields, trained_on.id)
+    fields = fields.normal()
+    chosen = fields.chosen.split()
+    quote = quoted(
+        installation,
+        caller,
+        shown,
+        (lambda: show_evaluation_quote(installation, caller, chosen, _selection_body(fields, of)))
+        if len(chosen) > 1
+        else None,
+        refusal=unknown or refusal,
+    )
+    return rendered_with(
+        request,
+        "choose",
+        quote.refusal,
+        trained_on=trained_on,
+        models=listed.models,
+        has_more=listed.next is not None,
+        chosen=chosen,
+        dataset=shown,
+        partitions=fields.choices(shown),
+        fields=fields,
+        quote=quote,
+        once=token_urlsafe(16),
+    )
+
+
+def _selection_body(fields: SelectionFields, of: str) -> SelectionIn:
+    """The body of the API's request that a form stands for.
+
+    Raises:
+        InvalidRequest: a field breaks a rule of the API.
+    """
+    given = {"dataset": fields.dataset.strip() or of, "models": fields.normal().chosen.split()}
+    return checked(
+        SelectionIn, {**given, **fields.stated(), **fields.amounts(), "winner_accuracy": bool(fields.winner_accuracy)}
+    )

@@ -1,4 +1,4 @@
-"""Serves the pages of jobs: the list, and one job with live progress."""
+"""Serves the pages of jobs: the list, one job with live progress, and the jobs that wait for an owner."""
 
 from collections.abc import AsyncIterator
 
@@ -6,10 +6,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.access.grants import Principal
-from app.api.pages.forms import Form, submitted
-from app.api.pages.refusals import rendered_with
-from app.api.pages.rendering import rendered
-from app.api.pages.routing import PageRoute
+from app.api.pages.forms import Form, PageRoute, checked, submitted
+from app.api.pages.rendering import rendered, rendered_with
 from app.api.requests import Caller, CurrentInstallation, NameFilter, Page
 from app.api.streams import JobEvents
 from app.core.errors import GrovekeeperError
@@ -19,11 +17,12 @@ from app.services.datasets import show
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
 from app.services.pages import PageRequest
+from app.wire.rules import DecisionIn
 
-router = APIRouter(prefix="/ui/jobs", route_class=PageRoute)
+job_pages = APIRouter(prefix="/ui/jobs", route_class=PageRoute)
 
 
-@router.get("")
+@job_pages.get("")
 def list_jobs(
     request: Request, installation: CurrentInstallation, caller: Caller, page: Page, dataset: NameFilter = None
 ) -> Response:
@@ -34,13 +33,13 @@ def list_jobs(
     return rendered(request, "jobs", jobs=listed.jobs, following=listed.next, undecided=undecided, of=of)
 
 
-@router.get("/{job_id}")
+@job_pages.get("/{job_id}")
 def show_job(request: Request, installation: CurrentInstallation, caller: Caller, job_id: str) -> Response:
     """Show one job; the script replaces its state while the job runs."""
-    return _page(request, installation, caller, job_id)
+    return _job_page(request, installation, caller, job_id)
 
 
-@router.post("/{job_id}/cancel")
+@job_pages.post("/{job_id}/cancel")
 async def cancel_job(request: Request, installation: CurrentInstallation, caller: Caller, job_id: str) -> Response:
     """Cancel a job and show it."""
 
@@ -48,10 +47,12 @@ async def cancel_job(request: Request, installation: CurrentInstallation, caller
         show_jobs.cancel_job(installation, caller, job_id)
         return f"/ui/jobs/{job_id}"
 
-    return await submitted(request, act, lambda refusal: _page(request, installation, caller, job_id, refusal=refusal))
+    return await submitted(
+        request, act, lambda refusal: _job_page(request, installation, caller, job_id, refusal=refusal)
+    )
 
 
-@router.get("/{job_id}/events")
+@job_pages.get("/{job_id}/events")
 async def watch_job(
     request: Request, installation: CurrentInstallation, caller: Caller, job_id: str
 ) -> StreamingResponse:
@@ -66,7 +67,7 @@ async def watch_job(
     return StreamingResponse(stream(), media_type="text/event-stream")
 
 
-def _page(
+def _job_page(
     request: Request,
     installation: Installation,
     caller: Principal,
@@ -75,3 +76,36 @@ def _page(
     refusal: GrovekeeperError | None = None,
 ) -> Response:
     return rendered_with(request, "job", refusal, job=show_jobs.show_job(installation, caller, job_id))
+
+
+approval_pages = APIRouter(prefix="/ui/approvals", route_class=PageRoute)
+
+
+@approval_pages.get("")
+def list_approvals(request: Request, installation: CurrentInstallation, caller: Caller, page: Page) -> Response:
+    """Show the jobs that wait for a decision for a dataset that the key owns, oldest first."""
+    return _approval_page(request, installation, caller, page)
+
+
+@approval_pages.post("/{job_id}")
+async def decide(request: Request, installation: CurrentInstallation, caller: Caller, job_id: str) -> Response:
+    """Approve or reject a waiting job."""
+
+    def act(form: Form) -> str:
+        body = checked(DecisionIn, {name: form.get(name, "").strip() for name in ("decision", "reason")})
+        approvals.decide(installation, caller, job_id, body)
+        return "/ui/approvals"
+
+    return await submitted(request, act, lambda refusal: _approval_page(request, installation, caller, refusal=refusal))
+
+
+def _approval_page(
+    request: Request,
+    installation: Installation,
+    caller: Principal,
+    page: PageRequest | None = None,
+    *,
+    refusal: GrovekeeperError | None = None,
+) -> Response:
+    listed = approvals.list_approvals(installation, caller, page or PageRequest())
+    return rendered_with(request, "approvals", refusal, approvals=listed.approvals, following=listed.next)

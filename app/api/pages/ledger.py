@@ -1,4 +1,7 @@
-"""Serves the pages of ledgers: all accounts, the entries of one account with its evidence, and one entry."""
+"""Serves the pages of accounts: the list, one account with its entries and evidence, its report, and populations.
+
+An entry has a page, too. The auditor's report is one page to print, organised after the questions of NIST SP 800-226.
+"""
 
 import json
 from typing import Annotated, Literal
@@ -9,24 +12,26 @@ from pydantic import Field
 
 from app.access.grants import Principal
 from app.api.capacity import Work, capacities
-from app.api.pages.forms import Form, SearchForm, checked, submitted
-from app.api.pages.refusals import rendered_with
-from app.api.pages.rendering import rendered
-from app.api.pages.routing import PageRoute
+from app.api.pages.forms import Form, PageRoute, SearchForm, checked, submitted
+from app.api.pages.rendering import rendered, rendered_with
 from app.api.pages.words import unit_of
 from app.api.requests import Caller, CurrentInstallation, KeptHeads, Page, limited
-from app.core import limits
+from app.core import limits, stamps
 from app.core.errors import GrovekeeperError, RoleMissing
 from app.ledger.entries import EntryKind
 from app.services import populations
 from app.services.datasets import show
 from app.services.installation import Installation
-from app.services.ledger import balances, caps, evidence, history
+from app.services.ledger import balances, caps, evidence, history, spend
+from app.services.ledger.deployment import show_deployment
+from app.services.ledger.evidence import verify_ledger
 from app.services.ledger.history import EVERY_ENTRY, Search
+from app.services.ledger.spend import Spend
 from app.services.pages import PageRequest
-from app.wire.ledger import AccountEntryKind, CapIn
+from app.wire.datasets import PopulationIn
+from app.wire.ledger import AccountBalance, AccountEntryKind, CapIn
 
-router = APIRouter(prefix="/ui/ledger", route_class=PageRoute)
+ledger_pages = APIRouter(prefix="/ui/ledger", route_class=PageRoute)
 
 _KINDS = {
     "dataset": ("open", "load", "reserve", "charge", "void", "expire", "cap", "state"),
@@ -35,7 +40,7 @@ _KINDS = {
 """Kinds of entries, by kind of the account."""
 
 
-@router.get("")
+@ledger_pages.get("")
 def list_accounts(request: Request, installation: CurrentInstallation, caller: Caller, page: Page) -> Response:
     """Show the balance of every account whose ledger the key may read."""
     try:
@@ -65,7 +70,7 @@ class SearchFields(SearchForm):
     cell: Annotated[str, Field(max_length=4_096)] = ""
 
 
-@router.get("/{account}")
+@ledger_pages.get("/{account}")
 def show_account(
     request: Request,
     installation: CurrentInstallation,
@@ -77,7 +82,7 @@ def show_account(
     return _account(request, installation, caller, account, fields)
 
 
-@router.post("/{account}/cap")
+@ledger_pages.post("/{account}/cap")
 async def change_cap(request: Request, installation: CurrentInstallation, caller: Caller, account: str) -> Response:
     """Lower or raise the cap of an account."""
 
@@ -92,7 +97,7 @@ async def change_cap(request: Request, installation: CurrentInstallation, caller
     return await submitted(request, act, refused)
 
 
-@router.get("/{account}/entries/{sequence}")
+@ledger_pages.get("/{account}/entries/{sequence}")
 def show_entry(
     request: Request, installation: CurrentInstallation, caller: Caller, account: str, sequence: int
 ) -> Response:
@@ -104,7 +109,7 @@ def show_entry(
     return rendered(request, "entry", balance=balance, shown=shown, entry=fields, text=text)
 
 
-@router.get("/{account}/export")
+@ledger_pages.get("/{account}/export")
 @limited(work=Work.EXPORT)
 def export(request: Request, installation: CurrentInstallation, caller: Caller, account: str) -> StreamingResponse:
     """Download the whole history of an account for the verifier."""
@@ -116,7 +121,7 @@ def export(request: Request, installation: CurrentInstallation, caller: Caller, 
     )
 
 
-@router.get("/{account}/checkpoint")
+@ledger_pages.get("/{account}/checkpoint")
 def checkpoint(installation: CurrentInstallation, caller: Caller, heads: KeptHeads, account: str) -> PlainTextResponse:
     """Download the signed head of an account."""
     return PlainTextResponse(
@@ -170,3 +175,88 @@ def _members(installation: Installation, caller: Principal, population: str) -> 
     """The names of a population's members, by id."""
     listed = populations.show_population(installation, caller, population).members
     return {member.dataset: member.dataset_name for member in listed}
+
+
+report_pages = APIRouter(prefix="/ui/ledger/{account}/report", route_class=PageRoute)
+
+_CHANGES = {
+    "dataset": (EntryKind.OPEN, EntryKind.LOAD, EntryKind.CAP),
+    "population": (EntryKind.OPEN, EntryKind.JOIN, EntryKind.CAP),
+}
+"""Kinds of entries that change what an account promises, by kind of the account."""
+
+
+@report_pages.get("")
+@limited(work=Work.EXPORT)
+def show_report(
+    request: Request, installation: CurrentInstallation, caller: Caller, heads: KeptHeads, account: str
+) -> Response:
+    """Show what an account promises, spent and released, and let the verifier check it."""
+    deployment = show_deployment(installation, caller, account, signer=heads.signer)
+    balance = balances.show_balance(installation, caller, account, scope={})
+    page = PageRequest(limit=limits.MAX_PAGE_SIZE)
+    changes = history.search_entries(installation, caller, account, Search(kinds=_CHANGES[balance.kind]), page)
+    is_population = balance.kind == "population"
+    return rendered(
+        request,
+        "report",
+        balance=balance.model_dump(),
+        unit=unit_of_account(installation, caller, balance.account, kind=balance.kind),
+        deployment=deployment,
+        record=deployment.record["deployment"],
+        changes=changes,
+        spent=_charges(installation, caller, balance),
+        population=populations.show_population(installation, caller, balance.account) if is_population else None,
+        verification=verify_ledger(installation, caller, account, signer=heads.signer),
+        now=stamps.to_text(stamps.now()),
+    )
+
+
+def _charges(installation: Installation, caller: Principal, balance: AccountBalance) -> Spend | None:
+    """The charges of a dataset. A population is not charged itself: its members are."""
+    return None if balance.kind == "population" else spend.list_charges(installation, caller, balance.account)
+
+
+population_pages = APIRouter(prefix="/ui/populations", route_class=PageRoute)
+
+
+@population_pages.get("")
+def list_populations(request: Request, installation: CurrentInstallation, caller: Caller, page: Page) -> Response:
+    """Show the populations that the key opened, with their members; all populations for admins and auditors."""
+    return _population_page(request, installation, caller, page)
+
+
+@population_pages.post("")
+async def open_population(request: Request, installation: CurrentInstallation, caller: Caller) -> Response:
+    """Open a population with a budget."""
+
+    def act(form: Form) -> str:
+        budget = {name: form.get(name, "").strip() for name in ("accountant", "epsilon", "delta")}
+        body = {
+            "name": form.get("name", "").strip(),
+            "budget": {name: text for name, text in budget.items() if text},
+        }
+        populations.open_population(installation, caller, checked(PopulationIn, body), request=None)
+        return "/ui/populations"
+
+    return await submitted(
+        request, act, lambda refusal: _population_page(request, installation, caller, refusal=refusal)
+    )
+
+
+def _population_page(
+    request: Request,
+    installation: Installation,
+    caller: Principal,
+    page: PageRequest | None = None,
+    *,
+    refusal: GrovekeeperError | None = None,
+) -> Response:
+    listed = populations.list_populations(installation, caller, page or PageRequest())
+    return rendered_with(
+        request,
+        "populations",
+        refusal,
+        populations=[population.model_dump() for population in listed.populations],
+        following=listed.next,
+    )

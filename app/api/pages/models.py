@@ -10,10 +10,8 @@ from pydantic import BaseModel
 
 from app.access.grants import NAME_MODEL, TAKE_MODEL, TRAIN, Principal
 from app.api.capacity import Work, capacities
-from app.api.pages.forms import Form, checked, read_form, submitted
-from app.api.pages.refusals import rendered_with
-from app.api.pages.rendering import rendered
-from app.api.pages.routing import PageRoute
+from app.api.pages.forms import Form, PageRoute, checked, read_form, submitted
+from app.api.pages.rendering import rendered, rendered_with
 from app.api.pages.words import unit_of
 from app.api.requests import Caller, CurrentInstallation, NameFilter, Page
 from app.api.streams import model_file
@@ -29,7 +27,7 @@ from app.services.installation import Installation
 from app.services.pages import PageRequest
 from app.wire.models import AliasHistory, AliasIn, AliasName
 
-router = APIRouter(prefix="/ui/models", route_class=PageRoute)
+model_pages = APIRouter(prefix="/ui/models", route_class=PageRoute)
 _FIELD = "feature."
 
 
@@ -59,7 +57,7 @@ class _Shown:
 _CARD = _Shown()
 
 
-@router.get("")
+@model_pages.get("")
 def list_models(
     request: Request, installation: CurrentInstallation, caller: Caller, page: Page, dataset: NameFilter = None
 ) -> Response:
@@ -70,7 +68,7 @@ def list_models(
     return rendered(request, "models", models=listed.models, following=listed.next, of=of, may_choose=may_choose)
 
 
-@router.get("/{model_id}")
+@model_pages.get("/{model_id}")
 def show_model(
     request: Request,
     installation: CurrentInstallation,
@@ -82,7 +80,7 @@ def show_model(
     return _card(request, installation, caller, model_id, _Shown(alias=alias))
 
 
-@router.post("/{model_id}")
+@model_pages.post("/{model_id}")
 async def predict(request: Request, installation: CurrentInstallation, caller: Caller, model_id: str) -> Response:
     """Show a model card with the prediction for the row of the form."""
     form = await read_form(request)
@@ -98,7 +96,7 @@ async def predict(request: Request, installation: CurrentInstallation, caller: C
     return await capacities(request).run(Work.PREDICTION, answer)
 
 
-@router.get("/{model_id}/file")
+@model_pages.get("/{model_id}/file")
 async def download(
     request: Request,
     installation: CurrentInstallation,
@@ -112,7 +110,7 @@ async def download(
     return response
 
 
-@router.post("/{model_id}/aliases")
+@model_pages.post("/{model_id}/aliases")
 async def move_alias(request: Request, installation: CurrentInstallation, caller: Caller, model_id: str) -> Response:
     """Make an alias of the model's dataset name this model, or remove the alias."""
 

@@ -1,16 +1,21 @@
-"""Renders the templates of the dashboard under a strict content policy."""
+"""Renders the templates of the dashboard under a strict content policy, and shows errors as pages."""
 
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from app.access.grants import Principal
+from app.api import problems
+from app.api.authentication import SIGN_IN
 from app.api.pages import pictures, words
+from app.core import errors
+from app.core.errors import GrovekeeperError
 from app.wire import odds_words
 
 POLICY = (
@@ -63,3 +68,51 @@ def _minute(time: str) -> Markup:
 
 def _bar(account: Mapping[str, Any], label: str, requested: str = "0") -> object:
     return pictures.budget_bar(pictures.Bar.of(account, label=label, requested=requested))
+
+
+def page_of(request: Request, error: GrovekeeperError) -> Response:
+    """Return the page of a named error; a caller without a session is sent to sign in."""
+    if isinstance(error, errors.Unauthenticated):
+        following = urlencode({"next": request.url.path}) if request.method == "GET" else ""
+        return RedirectResponse(f"{SIGN_IN}?{following}".rstrip("?"), status_code=303)
+    status, problem = shown_problem(error)
+    response = rendered(request, "problem", status=status, problem=problem, request_id=request.state.request_id)
+    if isinstance(error, errors.TooManyRequests | errors.Unavailable):
+        response.headers["Retry-After"] = str(error.retry_after_s)
+    return response
+
+
+def shown_problem(error: GrovekeeperError) -> tuple[int, dict[str, Any]]:
+    """Return the status of a named error, and its problem with an ``advice``: what to do next, or nothing."""
+    body, row = problems.problem_of(error)
+    return row.status, {**body, "advice": _ADVICE.get(row.slug, "")}
+
+
+def rendered_with(
+    request: Request, template: str, refusal: GrovekeeperError | None, *, status: int = 200, **context: object
+) -> HTMLResponse:
+    """Return a page that says why a form was refused, with the status of the refusal; ``status`` if it was not.
+
+    The template finds the refusal as ``refusal``, and the fields of the refused form as ``sent``, to show them again.
+    """
+    problem = None
+    sent: Mapping[str, str] = {}
+    if refusal is not None:
+        status, problem = shown_problem(refusal)
+        sent = getattr(request.state, "form", {})
+    return rendered(request, template, status=status, refusal=problem, sent=sent, **context)
+
+
+def unexpected(request: Request) -> HTMLResponse:
+    """Return the page of an unexpected error: a request id and nothing else."""
+    row = problems.INTERNAL
+    body = {"title": row.title, "detail": "An internal error. Quote the request id.", "advice": ""}
+    return rendered(request, "problem", status=row.status, problem=body, request_id=request.state.request_id)
+
+
+_ADVICE = {
+    "not-found": "It does not exist, or your key has no grant on it. The owner of a dataset gives grants.",
+    "unavailable": "Nothing was charged by this request. Try again in a moment.",
+    "too-many-requests": "Nothing was charged by this request. Try again in a moment.",
+}
+"""What to do next, by slug of the problem."""

@@ -1,28 +1,109 @@
-"""Lists the routes of all pages. The first route that fits a path answers it, and ``shared`` answers unknown paths."""
+"""Serves what all pages need (sign-in, style and script), and lists the routes of all pages."""
 
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse
+
+from app.api.authentication import SIGN_IN
+from app.api.capacity import Work, capacities, work_of_authentication
 from app.api.pages import (
-    acts,
     admin,
-    approvals,
-    dataset_details,
     datasets,
     declarations,
-    erasures,
     evaluations,
     jobs,
     ledger,
     models,
-    populations,
-    quotes,
-    reports,
-    revocations,
-    selections,
-    shared,
-    uploads,
+    sessions,
+    spending,
 )
+from app.api.pages.forms import PageRoute, read_form
+from app.api.pages.rendering import rendered
+from app.api.requests import CurrentInstallation, KeptHeads
+from app.core import limits
+from app.core.errors import NotFound, Unauthenticated
+from app.services.authorization import authenticate
+from app.services.ledger.evidence import show_signer
 
-_OF_DATASETS = (declarations, datasets, dataset_details, quotes, uploads, erasures, revocations)
-_OF_JOBS = (jobs, models, evaluations, selections)
-_OF_ACCOUNTS = (ledger, reports, populations, approvals, admin, acts)
+shared_pages = APIRouter(route_class=PageRoute)
 
-PAGES = tuple(module.router for module in (*_OF_DATASETS, *_OF_JOBS, *_OF_ACCOUNTS, shared))
+_ASSETS = Path(__file__).with_name("assets")
+
+
+@shared_pages.get("/ui/style.css")
+def style() -> FileResponse:
+    """Serve the style sheet."""
+    return FileResponse(_ASSETS / "style.css", media_type="text/css")
+
+
+@shared_pages.get("/ui/live.js")
+def script() -> FileResponse:
+    """Serve the script that makes pages live."""
+    return FileResponse(_ASSETS / "live.js", media_type="text/javascript")
+
+
+@shared_pages.get(SIGN_IN)
+def show_sign_in(request: Request, following: Annotated[str, Query(alias="next", max_length=2_000)] = "/") -> Response:
+    """Show the form for a key."""
+    return rendered(request, "sign_in", following=_own_path(following), failed=False)
+
+
+@shared_pages.post(SIGN_IN)
+async def sign_in(request: Request, installation: CurrentInstallation, heads: KeptHeads) -> Response:
+    """Begin a session, or show the form again."""
+    form = await read_form(request, max_bytes=limits.MAX_SIGN_IN_BODY_BYTES, wait_s=limits.SIGN_IN_BODY_S)
+    following, authorization = _own_path(form.get("next", "/")), f"Bearer {form.get('key', '')}"
+    provider = request.app.state.provider
+    try:
+        principal = await capacities(request).run(
+            work_of_authentication(authorization, provider=provider),
+            lambda: authenticate(installation, authorization, provider=provider),
+        )
+    except Unauthenticated:
+        return rendered(request, "sign_in", status=401, following=following, failed=True)
+    response = RedirectResponse(following, status_code=303)
+    sessions.sign_in(response, request, heads.signer, principal)
+    return response
+
+
+@shared_pages.post("/ui/sign-out")
+async def sign_out(request: Request, installation: CurrentInstallation, heads: KeptHeads) -> Response:
+    """End the sessions of the key, in this browser and in all others."""
+    await read_form(request)
+    response = RedirectResponse(SIGN_IN, status_code=303)
+    await capacities(request).run(
+        Work.AUTHENTICATION, lambda: sessions.sign_out(response, request, installation, heads.signer)
+    )
+    return response
+
+
+@shared_pages.get("/ui/signer.pem")
+def public_key(heads: KeptHeads) -> PlainTextResponse:
+    """Download the public key that verifies checkpoints; any key may read it."""
+    return PlainTextResponse(
+        show_signer(heads.signer).public_key, headers={"Content-Disposition": 'attachment; filename="signer.pem"'}
+    )
+
+
+@shared_pages.get("/ui/{path:path}")
+def unknown_page(path: str) -> Response:
+    """Answer for a page that does not exist."""
+    raise NotFound("page")
+
+
+def _own_path(path: str) -> str:
+    """The path after signing in, if it is a page of this service; the start page otherwise."""
+    is_own = path.startswith("/ui/") and not path.startswith(SIGN_IN) and path.isprintable() and "\\" not in path
+    return path if is_own else "/"
+
+
+PAGES = (
+    declarations.declaration_pages, datasets.list_pages, datasets.detail_pages, spending.training_pages,
+    datasets.upload_pages, datasets.erasure_pages, admin.revocation_pages,
+    jobs.job_pages, models.model_pages, evaluations.evaluation_pages, evaluations.selection_pages,
+    ledger.ledger_pages, ledger.report_pages, ledger.population_pages, jobs.approval_pages, admin.admin_pages,
+    admin.act_pages, shared_pages,
+)  # fmt: skip
+"""The routes of all pages. The first route that fits a path answers it, and the last one answers unknown paths."""

@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from app.api.pages.act_words import act_in_words
+from app.api.pages.words import act_in_words
 from app.wire.ledger import ActKind, ActOut
 
 

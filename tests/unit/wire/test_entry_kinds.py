@@ -2,8 +2,8 @@
 
 from typing import get_args
 
-from app.api.pages import act_words
 from app.api.pages import ledger as ledger_pages
+from app.api.pages import words
 from app.ledger.entries import EntryKind
 from app.verifier import control_export, dataset_export, population_export
 from app.wire.ledger import AccountEntryKind, ActKind
@@ -19,7 +19,7 @@ def test_answers_name_the_kinds_of_the_ledger() -> None:
 
 
 def test_pages_and_the_verifier_name_the_kinds_of_the_ledger() -> None:
-    assert act_words._SENTENCES.keys() == control_export._DETAILS.keys() == set(ACTS)
+    assert words._SENTENCES.keys() == control_export._DETAILS.keys() == set(ACTS)
     of_pages = ledger_pages._KINDS
     assert {*of_pages["dataset"], *of_pages["population"]} == set(OF_ACCOUNTS)
     assert of_pages == {"dataset": dataset_export._KINDS, "population": (*population_export._KINDS,)}
