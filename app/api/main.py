@@ -27,25 +27,7 @@ from app.api.middleware import Application, EveryRequest, Predictions, Spans
 from app.api.pages.routers import PAGES
 from app.api.problems import INTERNAL, MEDIA_TYPE, PROBLEMS
 from app.api.requests import check_query
-from app.api.routes import (
-    aliases,
-    approvals,
-    audit,
-    datasets,
-    evaluations,
-    evidence,
-    health,
-    inference,
-    keys,
-    ledger,
-    metrics,
-    models,
-    populations,
-    profiles,
-    reservations,
-    training,
-    webhooks,
-)
+from app.api.routes import administration, datasets, ledger, models, spending
 from app.api.streams import JobEvents
 from app.core.errors import GrovekeeperError, IdempotencyKeyMissing, InstallationError
 from app.core.settings import Settings
@@ -89,7 +71,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 def _route_of(operation_id: str) -> BaseRoute:
     """The route of an operation on models."""
-    return next(route for route in models.router.routes if getattr(route, "operation_id", None) == operation_id)
+    return next(route for route in models.model_routes.routes if getattr(route, "operation_id", None) == operation_id)
 
 
 def _spans(settings: Settings) -> Spans | None:
@@ -116,10 +98,8 @@ def _application() -> FastAPI:
         strict_content_type=False,
         telemetry=_NO_TELEMETRY,
     )
-    modules = (health, metrics, keys, datasets, populations, training, approvals, profiles, models, evaluations)
-    for module in (*modules, aliases, inference, webhooks, ledger, reservations, evidence, audit):
-        app.include_router(module.router, dependencies=_CHECKED)
-    app.include_router(datasets.declarations, dependencies=_CHECKED)
+    for router in _ROUTERS:
+        app.include_router(router, dependencies=_CHECKED)
     for pages in PAGES:
         app.include_router(pages, include_in_schema=False)
     app.add_exception_handler(GrovekeeperError, problems.on_named_error)
@@ -198,6 +178,17 @@ def _document_examples(operations: Iterable[dict[str, Any]]) -> None:
                 if not is_shown:
                     media["example"] = example
 
+
+_ROUTERS = (
+    administration.health_routes, administration.metric_routes, administration.key_routes,
+    datasets.dataset_routes, datasets.population_routes,
+    spending.training_routes, spending.approval_routes, spending.profile_routes,
+    models.model_routes, spending.evaluation_routes, models.alias_routes, models.inference_routes,
+    datasets.webhook_routes,
+    ledger.ledger_routes, ledger.reservation_routes, ledger.evidence_routes, ledger.audit_routes,
+    datasets.declaration_routes,
+)  # fmt: skip
+"""The routes of the API. The first route that fits a path answers it."""
 
 _CHECKED = (Depends(check_query),)
 """What every route of the API depends on; pages are lenient."""

@@ -11,7 +11,6 @@ from app.cli.command import command
 from app.core.errors import InstallationError
 from app.core.processes import provider_environment, scrubbed_environment
 from app.core.settings import Settings
-from app.core.stores import ObjectStore
 
 app = typer.Typer(
     help="Run the processes of a Dask cluster, which count the rows of large datasets.", no_args_is_help=True
@@ -40,6 +39,8 @@ def worker(
     settings = _settings()
     environ = scrubbed_environment()
     if settings.store is not None:
+        from app.core.object_store import ObjectStore  # an extra
+
         ObjectStore(settings.store, settings.home)  # refused here, not in a process that is started again and again
         environ |= provider_environment()
     _run("worker", settings, environ=environ, host=host, memory_limit=memory_limit, store=settings.store)

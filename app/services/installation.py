@@ -119,7 +119,7 @@ def open_heads(settings: Settings) -> Store:
 
 
 def _object_store(settings: Settings, address: str) -> Store:
-    from app.core.stores import ObjectStore
+    from app.core.object_store import ObjectStore  # an extra
 
     return ObjectStore(address, settings.home / "cache")
 

@@ -23,7 +23,6 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from app.core.dask_cluster import CONFIG, DaskCluster
 from app.core.logging import configure
 from app.core.processes import forbid_core_dumps, return_large_blocks
-from app.core.stores import ObjectStore
 from app.services.training import shard_tasks
 
 _LOOK_S = 0.5
@@ -64,6 +63,8 @@ class RowsKept(WorkerPlugin):
     def setup(self, worker: Worker) -> None:
         """Called by Dask in the process that reads rows. Rows are read by range; no copy is made."""
         if self._address is not None:
+            from app.core.object_store import ObjectStore  # an extra
+
             shard_tasks.read_from(ObjectStore(self._address, Path(worker.local_directory, "copies")))
 
     def transition(self, key: Any, start: str, finish: str, **_named: object) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app.core.object_store import ObjectStore
 from app.core.processes import Stop
 from app.core.settings import Settings
-from app.core.stores import ObjectStore
 from app.forests.grow import grow
 from app.forests.planning import plan
 from app.jobs.states import EndReason, JobState

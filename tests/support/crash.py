@@ -204,12 +204,12 @@ def _kill_worker_at(point: str) -> None:
 def _store_places(kill: Callable[..., None]) -> dict[str, Callable[[], None]]:
     import obstore
 
-    from app.core import stores
+    from app.core import object_store
     from app.registry.store import ArtifactStore
     from app.worker import main
 
     places: dict[str, Callable[[], None]] = {
-        "rows-half-copied": lambda: before(main, "run_job", lambda: after(stores._RemoteReader, "read", kill)),
+        "rows-half-copied": lambda: before(main, "run_job", lambda: after(object_store._RemoteReader, "read", kill)),
         "artifact-put": lambda: before(ArtifactStore, "put", lambda: after(obstore, "put", kill)),
     }
     assert tuple(places) == STORE_POINTS

@@ -1,4 +1,7 @@
-"""Defines the routes of ``/datasets``: declare, list, show and delete datasets, upload and erase rows, grant roles."""
+"""Defines the routes of datasets, their rows, grants, rules and webhooks, and of populations.
+
+The ledgers of populations are under ``/ledger/{account}``.
+"""
 
 from typing import Annotated, Any
 
@@ -28,6 +31,7 @@ from app.core.errors import (
     NameTaken,
     NoRowsOfUnit,
     NotFound,
+    NotSupported,
     PopulationMismatch,
     RoleMissing,
     RowsInvalid,
@@ -36,7 +40,7 @@ from app.core.errors import (
     UploadRepeated,
 )
 from app.datasets.upload_bodies import BodyForm
-from app.services import keys
+from app.services import keys, populations
 from app.services.dataset_rules import change_rules as put_rules
 from app.services.dataset_rules import show_rules as rules_of
 from app.services.datasets import show
@@ -47,6 +51,7 @@ from app.services.datasets.erase import delete_dataset as erase
 from app.services.datasets.erase import erase_unit as erase_rows_of
 from app.services.datasets.erase import erase_upload as erase_rows_of_upload
 from app.services.datasets.upload import UploadTerms
+from app.services.webhooks import manage_webhooks
 from app.wire.datasets import (
     DatasetIn,
     DatasetList,
@@ -59,14 +64,17 @@ from app.wire.datasets import (
     GrantOut,
     JoinIn,
     OverlapOut,
+    PopulationIn,
+    PopulationList,
+    PopulationOut,
     UploadErasureOut,
     UploadList,
     UploadOut,
 )
-from app.wire.rules import RulesIn, RulesOut
+from app.wire.rules import RulesIn, RulesOut, WebhookIn, WebhookList, WebhookWithSecret
 
-router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
-declarations = APIRouter(prefix="/declarations", tags=["datasets"], route_class=BodyRoute)
+dataset_routes = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
+declaration_routes = APIRouter(prefix="/declarations", tags=["datasets"], route_class=BodyRoute)
 
 _DECLARING = (
     RoleMissing, SameSubmitter, NotFound, NameTaken, AccountDiffers, PopulationMismatch, BalanceMismatch,
@@ -94,7 +102,7 @@ _ROWS_BODY: dict[str, Any] = {
 }
 
 
-@router.post(
+@dataset_routes.post(
     "",
     operation_id="declare_dataset",
     status_code=201,
@@ -109,14 +117,14 @@ def declare_dataset(
     return sent(register_dataset(installation, caller, body, request=request))
 
 
-@declarations.post("", operation_id="check_declaration", responses=problems.documented(*_DECLARING))
+@declaration_routes.post("", operation_id="check_declaration", responses=problems.documented(*_DECLARING))
 @limited(body=Body.DECLARATION, needs=Role.OWNER)
 def check_declaration(installation: CurrentInstallation, caller: Caller, body: DatasetIn) -> DeclarationOut:
     """Check a declaration by the rules of `POST /datasets`, and store nothing."""
     return try_declaration(installation, caller, body)
 
 
-@router.get("", operation_id="list_datasets", responses=problems.documented())
+@dataset_routes.get("", operation_id="list_datasets", responses=problems.documented())
 def list_datasets(
     installation: CurrentInstallation, caller: Caller, page: Page, name: NameFilter = None
 ) -> DatasetList:
@@ -127,13 +135,13 @@ def list_datasets(
     return show.list_datasets(installation, caller, page, name=name)
 
 
-@router.get("/{dataset}", operation_id="show_dataset", responses=problems.documented(NotFound))
+@dataset_routes.get("/{dataset}", operation_id="show_dataset", responses=problems.documented(NotFound))
 def show_dataset(installation: CurrentInstallation, caller: Caller, dataset: str) -> DatasetOut:
     """Show the public facts and the balance of one dataset, by id or name."""
     return show.show_dataset(installation, caller, dataset)
 
 
-@router.delete(
+@dataset_routes.delete(
     "/{dataset}",
     operation_id="delete_dataset",
     status_code=204,
@@ -148,13 +156,15 @@ def delete_dataset(installation: CurrentInstallation, caller: Caller, dataset: s
     erase(installation, caller, dataset)
 
 
-@router.get("/{dataset}/grants", operation_id="list_grants", responses=problems.documented(NotFound, RoleMissing))
+@dataset_routes.get(
+    "/{dataset}/grants", operation_id="list_grants", responses=problems.documented(NotFound, RoleMissing)
+)
 def list_grants(installation: CurrentInstallation, caller: Caller, dataset: str, page: Page) -> GrantList:
     """List who has which role on the dataset, since when and by whom. For owners and auditors."""
     return keys.list_grants(installation, caller, dataset, page)
 
 
-@router.put(
+@dataset_routes.put(
     "/{dataset}/grants/{key_id}",
     operation_id="put_grant",
     responses=problems.documented(NotFound, RoleMissing, LastOwner, *problems.JSON_BODY),
@@ -164,7 +174,7 @@ def put_grant(installation: CurrentInstallation, caller: Caller, dataset: str, k
     return keys.put_grant(installation, caller, dataset, key_id, role=body.role)
 
 
-@router.delete(
+@dataset_routes.delete(
     "/{dataset}/grants/{key_id}",
     operation_id="delete_grant",
     status_code=204,
@@ -175,13 +185,13 @@ def delete_grant(installation: CurrentInstallation, caller: Caller, dataset: str
     keys.remove_grant(installation, caller, dataset, key_id)
 
 
-@router.get("/{dataset}/rules", operation_id="show_rules", responses=problems.documented(NotFound, RoleMissing))
+@dataset_routes.get("/{dataset}/rules", operation_id="show_rules", responses=problems.documented(NotFound, RoleMissing))
 def show_rules(installation: CurrentInstallation, caller: Caller, dataset: str) -> RulesOut:
     """Show the rules of the dataset, what is spent of its quotas, and a proposal of looser rules. For owners."""
     return rules_of(installation, caller, dataset)
 
 
-@router.put(
+@dataset_routes.put(
     "/{dataset}/rules",
     operation_id="change_rules",
     responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY),
@@ -191,7 +201,7 @@ def change_rules(installation: CurrentInstallation, caller: Caller, dataset: str
     return put_rules(installation, caller, dataset, body)
 
 
-@router.post(
+@dataset_routes.post(
     "/{dataset}/erasures",
     operation_id="erase_unit",
     responses=problems.documented(NotFound, NoRowsOfUnit, RoleMissing, DatasetDeleted, *problems.JSON_BODY),
@@ -202,19 +212,23 @@ def erase_unit(installation: CurrentInstallation, caller: Caller, dataset: str, 
     return erase_rows_of(installation, caller, dataset, unit=body.unit)
 
 
-@router.get("/{dataset}/overlaps", operation_id="show_overlaps", responses=problems.documented(NotFound, RoleMissing))
+@dataset_routes.get(
+    "/{dataset}/overlaps", operation_id="show_overlaps", responses=problems.documented(NotFound, RoleMissing)
+)
 def show_overlaps(installation: CurrentInstallation, caller: Caller, dataset: str) -> OverlapOut:
     """Count the rows that the dataset shares with others of the same owner. For that owner only; changes nothing."""
     return show.show_overlaps(installation, caller, dataset)
 
 
-@router.get("/{dataset}/uploads", operation_id="list_uploads", responses=problems.documented(NotFound, RoleMissing))
+@dataset_routes.get(
+    "/{dataset}/uploads", operation_id="list_uploads", responses=problems.documented(NotFound, RoleMissing)
+)
 def list_uploads(installation: CurrentInstallation, caller: Caller, dataset: str, page: Page) -> UploadList:
     """List the uploads of the dataset, with the stored rows for owners by a grant. For owners."""
     return show.list_uploads(installation, caller, dataset, page)
 
 
-@router.delete(
+@dataset_routes.delete(
     "/{dataset}/uploads/{upload}",
     operation_id="erase_upload",
     responses=problems.documented(NotFound, RoleMissing, DatasetDeleted),
@@ -224,7 +238,7 @@ def erase_upload(installation: CurrentInstallation, caller: Caller, dataset: str
     return erase_rows_of_upload(installation, caller, dataset, upload=upload)
 
 
-@router.put(
+@dataset_routes.put(
     "/{dataset}/population",
     operation_id="join_population",
     responses=problems.documented(
@@ -241,7 +255,7 @@ def join_population(installation: CurrentInstallation, caller: Caller, dataset: 
     return join(installation, caller, dataset, population=body.population)
 
 
-@router.post(
+@dataset_routes.post(
     "/{dataset}/rows",
     operation_id="upload_rows",
     status_code=201,
@@ -289,3 +303,66 @@ def _form(request: Request) -> BodyForm:
     if form is None or encoding != "identity":
         raise UnsupportedMediaType(_ACCEPTED)
     return form
+
+
+population_routes = APIRouter(prefix="/populations", tags=["populations"], route_class=BodyRoute)
+
+
+@population_routes.post(
+    "",
+    operation_id="create_population",
+    status_code=201,
+    response_model=PopulationOut,
+    responses=problems.documented(RoleMissing, NameTaken, NotSupported, *problems.JSON_BODY, *problems.REPEATABLE),
+)
+@limited(needs=Role.OWNER)
+def create_population(
+    installation: CurrentInstallation, caller: Caller, body: PopulationIn, request: OptionalIdempotency
+) -> Response:
+    """Open an account over all datasets about the same people. Datasets join the population by its name."""
+    return sent(populations.open_population(installation, caller, body, request=request))
+
+
+@population_routes.get("", operation_id="list_populations", responses=problems.documented(RoleMissing))
+def list_populations(installation: CurrentInstallation, caller: Caller, page: Page) -> PopulationList:
+    """List the populations that the key opened, with their members; all populations for admins and auditors."""
+    return populations.list_populations(installation, caller, page)
+
+
+@population_routes.get("/{population}", operation_id="show_population", responses=problems.documented(NotFound))
+def show_population(installation: CurrentInstallation, caller: Caller, population: str) -> PopulationOut:
+    """Show one population with its members, by id or name."""
+    return populations.show_population(installation, caller, population)
+
+
+webhook_routes = APIRouter(prefix="/datasets/{dataset}/webhooks", tags=["datasets"], route_class=BodyRoute)
+
+
+@webhook_routes.post(
+    "",
+    operation_id="create_webhook",
+    status_code=201,
+    responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY),
+)
+def create_webhook(
+    installation: CurrentInstallation, caller: Caller, dataset: str, body: WebhookIn
+) -> WebhookWithSecret:
+    """Register an address that is told about jobs, refusals or a low budget of a dataset. Its secret is shown once."""
+    return manage_webhooks.create_webhook(installation, caller, dataset, body)
+
+
+@webhook_routes.get("", operation_id="list_webhooks", responses=problems.documented(NotFound, RoleMissing))
+def list_webhooks(installation: CurrentInstallation, caller: Caller, dataset: str) -> WebhookList:
+    """List the webhooks of a dataset, without their secrets."""
+    return manage_webhooks.list_webhooks(installation, caller, dataset)
+
+
+@webhook_routes.delete(
+    "/{webhook_id}",
+    operation_id="delete_webhook",
+    status_code=204,
+    responses=problems.documented(NotFound, RoleMissing),
+)
+def delete_webhook(installation: CurrentInstallation, caller: Caller, dataset: str, webhook_id: str) -> None:
+    """Remove a webhook with its waiting deliveries."""
+    manage_webhooks.delete_webhook(installation, caller, dataset, webhook_id)

@@ -1,30 +1,63 @@
-"""Defines the routes of ``/ledger``: balances, entries, exports and caps of datasets and populations."""
+"""Defines the routes of accounts: balances, entries, caps, charges for external mechanisms, and evidence.
+
+``/audit`` shows administrative acts, their export and their signed head.
+"""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from fastapi import APIRouter, Depends, Query, Request, Response
-from fastapi.responses import StreamingResponse
+import yaml
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from app.api import problems
 from app.api.capacity import Work, capacities
-from app.api.requests import BodyRoute, Caller, CurrentInstallation, OptionalIdempotency, Page, limited, sent
+from app.api.requests import (
+    BodyRoute,
+    Caller,
+    CurrentInstallation,
+    Idempotency,
+    KeptHeads,
+    OptionalIdempotency,
+    Page,
+    limited,
+    sent,
+)
 from app.core import json_text, limits
 from app.core.errors import (
+    AccountantMismatch,
     BalanceMismatch,
     DatasetDeleted,
     InvalidRequest,
     MalformedRequest,
+    NeedsApproval,
     NotFound,
     RoleMissing,
     TooLarge,
 )
 from app.ledger.entries import EntryKind
-from app.services.ledger import balances, caps, history
+from app.services.ledger import audit, balances, caps, deployment, evidence, external, history
+from app.services.ledger.evidence import ProofRequest
 from app.services.ledger.history import Search
-from app.wire.ledger import AccountBalance, AccountEntryKind, BalanceList, CapIn, ChangedCap, EntryList
+from app.wire.ledger import (
+    AccountBalance,
+    AccountEntryKind,
+    ActList,
+    BalanceList,
+    CapIn,
+    ChangedCap,
+    ConsistencyOut,
+    DeploymentOut,
+    EntryList,
+    ExternalIn,
+    ExternalQuote,
+    InclusionOut,
+    ReservationList,
+    ReservationOut,
+    SignerOut,
+)
 
-router = APIRouter(prefix="/ledger", tags=["ledger"], route_class=BodyRoute)
+ledger_routes = APIRouter(prefix="/ledger", tags=["ledger"], route_class=BodyRoute)
 
 _Id: TypeAlias = Annotated[str | None, Query(max_length=limits.MAX_REFERENCE_CHARS)]
 _ScopeText: TypeAlias = Annotated[str | None, Query(max_length=65_536)]
@@ -62,13 +95,13 @@ def _search(
     return Search(kinds=kinds, job_id=job, actor=actor, scope=_scope(scope))
 
 
-@router.get("", operation_id="list_balances", responses=problems.documented(RoleMissing))
+@ledger_routes.get("", operation_id="list_balances", responses=problems.documented(RoleMissing))
 def list_balances(installation: CurrentInstallation, caller: Caller, page: Page) -> BalanceList:
     """List cap, charged, reserved and remaining of every dataset whose ledger the key may read."""
     return balances.list_balances(installation, caller, page)
 
 
-@router.get("/{account}", operation_id="show_balance", responses=problems.documented(NotFound, RoleMissing))
+@ledger_routes.get("/{account}", operation_id="show_balance", responses=problems.documented(NotFound, RoleMissing))
 def show_balance(
     installation: CurrentInstallation,
     caller: Caller,
@@ -79,7 +112,9 @@ def show_balance(
     return balances.show_balance(installation, caller, account, scope=_scope(scope))
 
 
-@router.get("/{account}/entries", operation_id="list_entries", responses=problems.documented(NotFound, RoleMissing))
+@ledger_routes.get(
+    "/{account}/entries", operation_id="list_entries", responses=problems.documented(NotFound, RoleMissing)
+)
 def list_entries(
     installation: CurrentInstallation,
     caller: Caller,
@@ -91,7 +126,7 @@ def list_entries(
     return history.list_entries(installation, caller, account, page, search)
 
 
-@router.get(
+@ledger_routes.get(
     "/{account}/export",
     operation_id="export_ledger",
     response_class=StreamingResponse,
@@ -113,7 +148,7 @@ def export_ledger(
     return StreamingResponse(capacities(request).iterate(Work.EXPORT, lines), media_type=media_type)
 
 
-@router.post(
+@ledger_routes.post(
     "/{account}/cap",
     operation_id="change_cap",
     response_model=ChangedCap,
@@ -129,3 +164,152 @@ def change_cap(
     The entries record the reason. Charges stay.
     """
     return sent(caps.change_cap(installation, caller, account, body, request=request))
+
+
+reservation_routes = APIRouter(prefix="/ledger/{dataset}", tags=["ledger"], route_class=BodyRoute)
+
+
+@reservation_routes.post(
+    "/quotes",
+    operation_id="create_quote",
+    responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, AccountantMismatch, *problems.JSON_BODY),
+)
+def create_quote(installation: CurrentInstallation, caller: Caller, dataset: str, body: ExternalIn) -> ExternalQuote:
+    """Quote an external mechanism: its price, and whether it fits. A quote costs nothing."""
+    return external.quote_external(installation, caller, dataset, body)
+
+
+@reservation_routes.post(
+    "/reservations",
+    operation_id="create_reservation",
+    status_code=201,
+    response_model=ReservationOut,
+    responses=problems.documented(NotFound, RoleMissing, AccountantMismatch, NeedsApproval, *problems.SPENDING),
+)
+def create_reservation(
+    installation: CurrentInstallation, caller: Caller, dataset: str, body: ExternalIn, request: Idempotency
+) -> Response:
+    """Charge the dataset's account for an external mechanism, for good. Request it before the mechanism runs."""
+    return sent(external.charge_external(installation, caller, dataset, body, request=request))
+
+
+@reservation_routes.get(
+    "/reservations", operation_id="list_reservations", responses=problems.documented(NotFound, RoleMissing)
+)
+def list_reservations(installation: CurrentInstallation, caller: Caller, dataset: str, page: Page) -> ReservationList:
+    """List the charges for external mechanisms, and who attests them."""
+    return external.list_reservations(installation, caller, dataset, page)
+
+
+@reservation_routes.get(
+    "/reservations/{reservation_id}",
+    operation_id="show_reservation",
+    responses=problems.documented(NotFound, RoleMissing),
+)
+def show_reservation(
+    installation: CurrentInstallation, caller: Caller, dataset: str, reservation_id: str
+) -> ReservationOut:
+    """Show one charge for an external mechanism."""
+    return external.show_reservation(installation, caller, dataset, reservation_id)
+
+
+evidence_routes = APIRouter(tags=["ledger"])
+_YAML = "application/yaml"
+
+Count = Annotated[int | None, Query(ge=1, le=2**53 - 1)]
+
+
+def _proof(sequence: Count = None, from_size: Count = None, size: Count = None) -> ProofRequest:
+    if (sequence is None) == (from_size is None):
+        raise InvalidRequest.at("/sequence", "give-sequence-or-from-size")
+    return ProofRequest(sequence=sequence, from_size=from_size, size=size)
+
+
+@evidence_routes.get(
+    "/ledger/{account}/checkpoint",
+    operation_id="show_checkpoint",
+    response_class=PlainTextResponse,
+    responses=problems.documented(NotFound, RoleMissing),
+)
+def show_checkpoint(installation: CurrentInstallation, caller: Caller, heads: KeptHeads, account: str) -> str:
+    """Show the signed head of the account's log: origin, size, Merkle root and time, as a signed note."""
+    return evidence.show_checkpoint(installation, caller, account, signer=heads.signer)
+
+
+@evidence_routes.get(
+    "/ledger/{account}/proofs", operation_id="show_proof", responses=problems.documented(NotFound, RoleMissing)
+)
+def show_proof(
+    installation: CurrentInstallation, caller: Caller, account: str, proof: Annotated[ProofRequest, Depends(_proof)]
+) -> InclusionOut | ConsistencyOut:
+    """Prove that an entry is in the log (`?sequence=`), or that the log only grew since a size (`?from_size=`).
+
+    `size` is the size of the checkpoint that the proof refers to; by default the newest.
+    """
+    return evidence.show_proof(installation, caller, account, proof)
+
+
+@evidence_routes.get(
+    "/ledger/{account}/deployment",
+    operation_id="show_deployment",
+    response_model=DeploymentOut,
+    responses={200: {"content": {_YAML: {}}}, **problems.documented(NotFound, RoleMissing)},
+)
+def show_deployment(
+    installation: CurrentInstallation,
+    caller: Caller,
+    heads: KeptHeads,
+    account: str,
+    accept: Annotated[str, Header(description="`application/yaml` for YAML")] = "application/json",
+) -> Response:
+    """Show the deployment document of an account: a record for the public registry of deployments, and further facts.
+
+    It is organised after the questions of NIST SP 800-226. What only the owner knows is listed as missing.
+    """
+    shown = deployment.show_deployment(installation, caller, account, signer=heads.signer)
+    if _YAML in accept:
+        text = yaml.safe_dump(shown.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100)
+        return Response(text, media_type=_YAML)
+    return Response(shown.model_dump_json(), media_type="application/json")
+
+
+@evidence_routes.get("/signer", operation_id="show_signer", responses=problems.documented())
+def show_signer(_caller: Caller, heads: KeptHeads) -> SignerOut:
+    """Show the public key that verifies the signatures of checkpoints."""
+    return evidence.show_signer(heads.signer)
+
+
+audit_routes = APIRouter(prefix="/audit", tags=["audit"], route_class=BodyRoute)
+
+
+@audit_routes.get("", operation_id="list_acts", responses=problems.documented(RoleMissing))
+def list_acts(installation: CurrentInstallation, caller: Caller, page: Page) -> ActList:
+    """List administrative acts in order: keys, grants, declarations, erasures, caps, rules, aliases and others."""
+    return audit.list_acts(installation, caller, page)
+
+
+@audit_routes.get(
+    "/export",
+    operation_id="export_acts",
+    response_class=StreamingResponse,
+    responses={
+        200: {"description": "A header line, then every act.", "content": {"application/x-ndjson": {}}},
+        **problems.documented(RoleMissing),
+    },
+)
+@limited(work=Work.EXPORT)
+def export_acts(request: Request, installation: CurrentInstallation, caller: Caller) -> StreamingResponse:
+    """Export every administrative act, for `grovekeeper verify`."""
+    lines = audit.export_acts(installation, caller)
+    return StreamingResponse(capacities(request).iterate(Work.EXPORT, lines), media_type="application/x-ndjson")
+
+
+@audit_routes.get(
+    "/checkpoint",
+    operation_id="show_head",
+    response_class=PlainTextResponse,
+    responses=problems.documented(RoleMissing),
+)
+def show_checkpoint_of_acts(installation: CurrentInstallation, caller: Caller, heads: KeptHeads) -> str:
+    """Show the signed head of the administrative acts, as a signed note."""
+    return audit.show_checkpoint_of_acts(installation, caller, signer=heads.signer)

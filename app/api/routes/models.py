@@ -1,19 +1,40 @@
-"""Defines the routes of ``/models``: list, show, download and delete trained forests, and predict with them."""
+"""Defines the routes of models: cards, downloads, predictions, aliases, and the Open Inference Protocol (``/v2``)."""
 
-from typing import Annotated, Any, Literal
+from importlib.metadata import version
+from typing import Annotated, Any, Literal, TypeAlias
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
+from app.access.grants import Principal
 from app.api import problems
-from app.api.requests import BodyRoute, Caller, CurrentInstallation, NameFilter, Page
+from app.api.authentication import Readiness
+from app.api.capacity import Work, capacities
+from app.api.requests import Body, BodyRoute, Caller, CurrentInstallation, NameFilter, Page, limited
 from app.api.streams import model_file
-from app.core.errors import InvalidRequest, ModelHasAlias, NotFound, NotSupported, RoleMissing
+from app.core.errors import InvalidRequest, ModelHasAlias, NotFound, NotSupported, RoleMissing, Unavailable
 from app.registry.models import ModelFilter
-from app.services import models
+from app.services import inference, models
+from app.services.inference import InferenceAnswer, infer, versioned_model
+from app.services.installation import Installation
 from app.services.predict import Form
-from app.wire.models import ModelList, ModelOut, PredictOut
+from app.wire.models import (
+    AliasHistory,
+    AliasIn,
+    AliasList,
+    AliasName,
+    AliasOut,
+    InferenceOut,
+    ModelList,
+    ModelMetadata,
+    ModelOut,
+    ModelReady,
+    PredictOut,
+    ServerLive,
+    ServerMetadata,
+    ServerReady,
+)
 
-router = APIRouter(prefix="/models", tags=["models"], route_class=BodyRoute)
+model_routes = APIRouter(prefix="/models", tags=["models"], route_class=BodyRoute)
 
 
 _TABLE = {"schema": {"type": "string", "format": "binary"}}
@@ -35,7 +56,7 @@ _PREDICT_BODY: dict[str, Any] = {
 }
 
 
-@router.get("", operation_id="list_models", responses=problems.documented())
+@model_routes.get("", operation_id="list_models", responses=problems.documented())
 def list_models(
     installation: CurrentInstallation,
     caller: Caller,
@@ -48,13 +69,13 @@ def list_models(
     return models.list_models(installation, caller, page, ModelFilter(dataset, algorithm, alias))
 
 
-@router.get("/{model_id}", operation_id="show_model", responses=problems.documented(NotFound, RoleMissing))
+@model_routes.get("/{model_id}", operation_id="show_model", responses=problems.documented(NotFound, RoleMissing))
 def show_model(installation: CurrentInstallation, caller: Caller, model_id: str) -> ModelOut:
     """Show the model card: guarantee, algorithm, parameters, schema, receipt, ledger entries."""
     return models.show_model(installation, caller, model_id)
 
 
-@router.delete(
+@model_routes.delete(
     "/{model_id}",
     operation_id="delete_model",
     status_code=204,
@@ -65,7 +86,7 @@ def delete_model(installation: CurrentInstallation, caller: Caller, model_id: st
     models.delete_model(installation, caller, model_id)
 
 
-@router.get(
+@model_routes.get(
     "/{model_id}/artifact",
     operation_id="download_artifact",
     response_class=Response,
@@ -86,7 +107,7 @@ async def download_artifact(
     return await model_file(request, installation, caller, model_id, form=form, read_out=read_out)
 
 
-@router.post(
+@model_routes.post(
     "/{model_id}/predict",
     operation_id="predict",
     response_model=PredictOut,
@@ -103,3 +124,167 @@ def predict(_: Caller, model_id: str) -> None:
     """
     # The route documents the operation; app.api.middleware answers its requests before the framework routes them.
     raise AssertionError("predictions are answered before routing")
+
+
+alias_routes = APIRouter(prefix="/datasets/{dataset}/aliases", tags=["models"], route_class=BodyRoute)
+
+_Alias: TypeAlias = Annotated[AliasName, Path()]
+
+
+@alias_routes.get("", operation_id="list_aliases", responses=problems.documented(NotFound))
+def list_aliases(installation: CurrentInstallation, caller: Caller, dataset: str, page: Page) -> AliasList:
+    """List the aliases of the dataset's models. `dataset@alias` stands wherever a model's id does."""
+    return models.list_aliases(installation, caller, dataset, page)
+
+
+@alias_routes.get("/{alias}", operation_id="show_alias", responses=problems.documented(NotFound, RoleMissing))
+def show_alias(
+    installation: CurrentInstallation, caller: Caller, dataset: str, alias: _Alias, page: Page
+) -> AliasHistory:
+    """Show the model that an alias names, and who moved the alias when. For keys that may read the balance."""
+    return models.show_alias(installation, caller, dataset, alias, page)
+
+
+@alias_routes.put(
+    "/{alias}", operation_id="put_alias", responses=problems.documented(NotFound, RoleMissing, *problems.JSON_BODY)
+)
+def put_alias(
+    installation: CurrentInstallation, caller: Caller, dataset: str, alias: _Alias, body: AliasIn
+) -> AliasOut:
+    """Set an alias to a model of the dataset. Later requests that use the alias reach that model."""
+    return models.put_alias(installation, caller, dataset, alias, model=body.model)
+
+
+@alias_routes.delete(
+    "/{alias}", operation_id="delete_alias", status_code=204, responses=problems.documented(NotFound, RoleMissing)
+)
+def delete_alias(installation: CurrentInstallation, caller: Caller, dataset: str, alias: _Alias) -> None:
+    """Remove an alias. Its model and its history stay."""
+    models.remove_alias(installation, caller, dataset, alias)
+
+
+inference_routes = APIRouter(prefix="/v2", tags=["inference"], route_class=BodyRoute)
+
+JSON_LENGTH = "Inference-Header-Content-Length"
+"""Header of a body with bytes of tensors: the number of bytes of the JSON object before them."""
+_BINARY = "application/octet-stream"
+_OF_A_MODEL = problems.documented(NotFound, RoleMissing)
+_INFERS: dict[str, Any] = {
+    "response_model": InferenceOut,
+    "responses": {
+        200: {"content": {_BINARY: {"schema": {"type": "string", "format": "binary"}}}},
+        **problems.documented(NotFound, RoleMissing, *problems.JSON_BODY),
+    },
+    "openapi_extra": {
+        "parameters": [
+            {
+                "name": JSON_LENGTH,
+                "in": "header",
+                "required": False,
+                "description": "Bytes of the JSON object, if bytes of tensors follow it.",
+                "schema": {"type": "string", "pattern": "^[0-9]{1,12}$"},
+            }
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {"$ref": "#/components/schemas/InferenceIn"},
+                    "example": {
+                        "inputs": [
+                            {"name": "age", "datatype": "INT64", "shape": [2], "data": [39, 70]},
+                            {"name": "sex", "datatype": "BYTES", "shape": [2], "data": ["Male", ""]},
+                        ]
+                    },
+                },
+                _BINARY: {"schema": {"type": "string", "format": "binary"}},
+            },
+        },
+    },
+}
+
+
+@inference_routes.get("/health/live", operation_id="check_live", responses=problems.documented())
+def check_live(_: Caller) -> ServerLive:
+    """Answer 200 while the process runs."""
+    return ServerLive(live=True)
+
+
+@inference_routes.get("/health/ready", operation_id="check_ready", responses=problems.documented(Unavailable))
+async def check_ready(request: Request, _: Caller) -> ServerReady:
+    """Answer 200 if the service can answer requests, as `/readyz` does."""
+    readiness: Readiness = request.app.state.readiness
+    await readiness.confirm()
+    return ServerReady(ready=True)
+
+
+@inference_routes.get("", operation_id="show_server", responses=problems.documented())
+def show_server(_: Caller) -> ServerMetadata:
+    """Show name, version and extensions of the server."""
+    return inference.describe_server(version("grovekeeper"))
+
+
+@inference_routes.get("/models/{model_id}", operation_id="show_metadata", responses=_OF_A_MODEL)
+def show_metadata(installation: CurrentInstallation, caller: Caller, model_id: str) -> ModelMetadata:
+    """Show the tensors of a model, by id or alias: one input per column, the label, the probabilities."""
+    return _metadata(installation, caller, model_id, None)
+
+
+@inference_routes.get("/models/{model_id}/versions/{version_id}", operation_id="show_version", responses=_OF_A_MODEL)
+def show_version(installation: CurrentInstallation, caller: Caller, model_id: str, version_id: str) -> ModelMetadata:
+    """Show the tensors of a model if the name still addresses this version, the model's id."""
+    return _metadata(installation, caller, model_id, version_id)
+
+
+@inference_routes.get("/models/{model_id}/ready", operation_id="check_model", responses=_OF_A_MODEL)
+def check_model(installation: CurrentInstallation, caller: Caller, model_id: str) -> ModelReady:
+    """Answer 200 if the key may predict with the model."""
+    return _ready(installation, caller, model_id, None)
+
+
+@inference_routes.get(
+    "/models/{model_id}/versions/{version_id}/ready", operation_id="check_version", responses=_OF_A_MODEL
+)
+def check_version(installation: CurrentInstallation, caller: Caller, model_id: str, version_id: str) -> ModelReady:
+    """Answer 200 if the key may predict with the model and the name still addresses this version."""
+    return _ready(installation, caller, model_id, version_id)
+
+
+@inference_routes.post("/models/{model_id}/infer", operation_id="infer_model", **_INFERS)
+@limited(body=Body.INFERENCE)
+async def infer_model(request: Request, installation: CurrentInstallation, caller: Caller, model_id: str) -> Response:
+    """Predict the rows in the tensors of the request. Predictions cost no budget and change nothing."""
+    return await _infer(request, installation, caller, model_id, None)
+
+
+@inference_routes.post("/models/{model_id}/versions/{version_id}/infer", operation_id="infer_version", **_INFERS)
+@limited(body=Body.INFERENCE)
+async def infer_version(
+    request: Request, installation: CurrentInstallation, caller: Caller, model_id: str, version_id: str
+) -> Response:
+    """Predict if the name still addresses this version of the model."""
+    return await _infer(request, installation, caller, model_id, version_id)
+
+
+async def _infer(
+    request: Request, installation: Installation, caller: Principal, name: str, version_id: str | None
+) -> Response:
+    body, lengths = await request.body(), request.headers.getlist(JSON_LENGTH)
+
+    def work() -> "InferenceAnswer":
+        return infer(installation, caller, name, version_id, body, json_lengths=lengths)
+
+    answer = await capacities(request).run(Work.PREDICTION, work)
+    if answer.json_length is None:
+        return Response(answer.body, media_type="application/json")
+    return Response(answer.body, media_type=_BINARY, headers={JSON_LENGTH: str(answer.json_length)})
+
+
+def _metadata(installation: Installation, caller: Principal, name: str, version_id: str | None) -> ModelMetadata:
+    model = versioned_model(installation, caller, name, version_id)
+    return inference.describe_model(name, model.id, model.schema)
+
+
+def _ready(installation: Installation, caller: Principal, name: str, version_id: str | None) -> ModelReady:
+    versioned_model(installation, caller, name, version_id)
+    return ModelReady(name=name, ready=True)

@@ -10,9 +10,10 @@ import obstore
 import pytest
 from obstore.exceptions import GenericError
 
-from app.core import limits, stores
+from app.core import limits
 from app.core.errors import InstallationError
-from app.core.stores import Directory, ObjectStore, Store, StoredFile, StoreUnreachable
+from app.core.object_store import ObjectStore
+from app.core.stores import Directory, Store, StoredFile, StoreUnreachable
 
 WHOLE = 64 * 1024
 LARGE = 3 * WHOLE + 5
@@ -21,8 +22,8 @@ LARGE = 3 * WHOLE + 5
 
 @pytest.fixture(autouse=True)
 def _small_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stores, "_WHOLE_BYTES", WHOLE)
-    monkeypatch.setattr(stores, "_PIECE_BYTES", WHOLE)
+    monkeypatch.setattr(object_store, "_WHOLE_BYTES", WHOLE)
+    monkeypatch.setattr(object_store, "_PIECE_BYTES", WHOLE)
 
 
 @pytest.fixture(params=["directory", "objects"])

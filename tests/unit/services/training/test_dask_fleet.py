@@ -11,7 +11,7 @@ import pytest
 from distributed import Client, SpecCluster, Worker
 
 from app.core.dask_cluster import CONFIG
-from app.core.stores import ObjectStore
+from app.core.object_store import ObjectStore
 from app.datasets import private_rows
 from app.forests.grow import grow
 from app.forests.planning import plan
