@@ -10,7 +10,7 @@ import obstore
 import pytest
 from obstore.exceptions import GenericError
 
-from app.core import limits
+from app.core import limits, object_store
 from app.core.errors import InstallationError
 from app.core.object_store import ObjectStore
 from app.core.stores import Directory, Store, StoredFile, StoreUnreachable
