@@ -17,7 +17,7 @@ from app.cli import own_process
 from app.cli.command import Plain, command
 from app.cli.problems import ExitCode
 from app.core.errors import InstallationError
-from app.core.processes import without_collection
+from app.core.memory import without_collection
 from app.core.settings import Settings
 from app.db import revisions
 

@@ -21,15 +21,8 @@ from app.cli.worker_pool import WorkerPool
 from app.core import limits
 from app.core.errors import InstallationError
 from app.core.logging import configure
-from app.core.processes import (
-    ONE_BLAS_THREAD,
-    Periodic,
-    Stop,
-    forbid_core_dumps,
-    share_arenas,
-    stop_signals,
-    without_collection,
-)
+from app.core.memory import ONE_BLAS_THREAD, forbid_core_dumps, share_arenas, without_collection
+from app.core.processes import Periodic, Stop, stop_signals
 from app.core.settings import PREFIX, SETTINGS, Settings
 from app.services.datasets.erase import erase_due
 from app.services.installation import Installation

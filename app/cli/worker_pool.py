@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from app.cli import own_process
 from app.core.errors import InstallationError
-from app.core.processes import without_collection
+from app.core.memory import without_collection
 from app.core.settings import Settings
 
 logger = logging.getLogger(__name__)

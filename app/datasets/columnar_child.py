@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from app.core import limits
 from app.core.arrow_arrays import are_valid, elements, floats, has_numbers, has_text
 from app.core.files import SeekableReader
-from app.core.processes import forbid_core_dumps
+from app.core.memory import forbid_core_dumps
 from app.datasets.columnar_stream import (
     HEAD,
     MAX_DIFFERENT_TEXTS,

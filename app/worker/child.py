@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from app.core.processes import forbid_core_dumps, return_large_blocks, share_arenas, small_pages, without_collection
+from app.core.memory import forbid_core_dumps, return_large_blocks, share_arenas, small_pages, without_collection
 
 _PR_SET_PDEATHSIG = 1
 _FAILURE = 1

@@ -16,7 +16,8 @@ import sys
 import time
 from typing import Final
 
-from app.core.processes import LARGE_PAGES, TERMINAL_SIGNALS, scrubbed_environment
+from app.core.memory import LARGE_PAGES
+from app.core.processes import TERMINAL_SIGNALS, scrubbed_environment
 
 WAIT_S: Final = 600.0
 """Longest time that a child waits for a job."""

@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 from app.core import limits, stamps
 from app.core.errors import GrovekeeperError, InstallationError, LeaseLost, Unavailable
 from app.core.logging import about, configure
-from app.core.processes import Periodic, Stop, forbid_core_dumps, stop_signals
+from app.core.memory import forbid_core_dumps
+from app.core.processes import Periodic, Stop, stop_signals
 from app.core.settings import Settings
 from app.db import revisions
 from app.jobs import workers

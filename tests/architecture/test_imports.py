@@ -25,8 +25,8 @@ _SERVICE = {*_LATE, "numpy", "safetensors", "yaml", "sqlalchemy", "fastapi", "py
     ("module", "heavy"),
     [
         ("app.cli.main", _SERVICE),
-        ("app.api.main", {*_LATE, "jinja2", "itsdangerous"}),
-        ("app.worker.main", {*_LATE, "fastapi", "jinja2", "jwt"}),
+        ("app.api.main", _LATE),
+        ("app.worker.main", {*_LATE, "fastapi", "jinja2"}),
         ("app.verifier.main", _SERVICE),
     ],
 )
