@@ -26,7 +26,7 @@ from pathlib import Path
 import psutil
 from sqlalchemy import select
 
-from app.cli import own_process
+from app.core import processes
 from app.core.sealed_files import StorageKeys
 from app.core.settings import Settings
 from app.db import migrate
@@ -116,7 +116,7 @@ def _measured(url: str, folder: Path, address: str, processors: list[int], *, n_
 @contextmanager
 def _worker(settings: Settings, home: Path, processor: int) -> "Iterator[subprocess.Popen[bytes]]":
     own = replace(settings, home=home)
-    environ = own_process.environment(
+    environ = processes.module_environment(
         dict(os.environ)
         | {
             "GROVEKEEPER_HOME": str(own.home),
@@ -129,7 +129,7 @@ def _worker(settings: Settings, home: Path, processor: int) -> "Iterator[subproc
         }
     )
     with subprocess.Popen(
-        own_process.command("app.cli", "worker"),
+        processes.module_command("app.cli", "worker"),
         env=environ,
         preexec_fn=partial(os.sched_setaffinity, 0, {processor}),
     ) as worker:

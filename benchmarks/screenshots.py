@@ -14,7 +14,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
-from app.cli.demo_server import running
+from app.cli.demo import running
 from app.core.settings import Settings
 from benchmarks import palette_png
 from benchmarks.guide_pictures import FOLDER

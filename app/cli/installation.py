@@ -1,4 +1,4 @@
-"""Implements ``grovekeeper serve``, ``api`` and ``worker``, which start processes, ``prepare``, ``db`` and ``openapi``.
+"""Implements ``grovekeeper serve``, ``api``, ``worker`` and ``dask``, which start processes, ``prepare``, ``db`` and more.
 
 Each command imports the server's modules in its function, which spares other commands 0.5 to 2 s of CPU.
 """
@@ -6,18 +6,20 @@ Each command imports the server's modules in its function, which spares other co
 import json
 import os
 import subprocess
+import sys
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from app.cli import own_process
 from app.cli.command import Plain, command
 from app.cli.problems import ExitCode
+from app.core import processes
 from app.core.errors import InstallationError
 from app.core.memory import without_collection
+from app.core.processes import provider_environment, scrubbed_environment
 from app.core.settings import Settings
 from app.db import revisions
 
@@ -131,8 +133,8 @@ def prepare(call: Plain) -> None:
 
     code_cache.choose()
     call.output.say("compiling; on a machine that has the code already, this takes a second")
-    child = own_process.command("app.worker.child", "prepare")
-    if subprocess.run(child, env=own_process.environment(os.environ), check=False).returncode != 0:
+    child = processes.module_command("app.worker.child", "prepare")
+    if subprocess.run(child, env=processes.module_environment(os.environ), check=False).returncode != 0:
         raise InstallationError("the program could not be compiled")
     call.output.answer({"folder": code_cache.folder()})
     call.output.say(f"this machine is prepared; the compiled code is in {code_cache.folder()}")
@@ -249,3 +251,52 @@ def restore(
         call.output.say(f"entries were lost: {line}")
     for problem in restored.problems:
         call.output.complain(problem)
+
+
+dask_commands = typer.Typer(
+    help="Run the processes of a Dask cluster, which count the rows of large datasets.", no_args_is_help=True
+)
+
+
+@dask_commands.command("scheduler")
+@command
+def run_scheduler() -> None:
+    """Run the scheduler at GROVEKEEPER_DASK_SCHEDULER until a signal stops it."""
+    settings = _dask_settings()
+    _become("scheduler", settings, environ=scrubbed_environment())
+
+
+@dask_commands.command("worker")
+@command
+def run_dask_worker(
+    memory_limit: Annotated[
+        str, typer.Option(help="Memory of the worker: 48GiB, or a share of the machine's.")
+    ] = "0.8",
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; default: chosen by the network.", show_default=False)
+    ] = None,
+) -> None:
+    """Run one worker, which counts with all processors of the machine, until a signal stops it."""
+    settings = _dask_settings()
+    environ = scrubbed_environment()
+    if settings.store is not None:
+        from app.core.object_store import ObjectStore  # an extra
+
+        ObjectStore(settings.store, settings.home)  # refused here, not in a process that is started again and again
+        environ |= provider_environment()
+    _become("worker", settings, environ=environ, host=host, memory_limit=memory_limit, store=settings.store)
+
+
+def _dask_settings() -> Settings:
+    settings = Settings.from_environment(os.environ)
+    if settings.dask_cluster is None:
+        raise InstallationError("GROVEKEEPER_DASK_SCHEDULER is not set")
+    return settings
+
+
+def _become(kind: str, settings: Settings, *, environ: dict[str, str], **options: Any) -> None:
+    """Replaces this process by one of the cluster, which has no address of a database and no key of the service."""
+    assert settings.dask_cluster is not None
+    program = [sys.executable, "-m", "app.worker.dask_process", kind]
+    arguments = json.dumps({"cluster": settings.dask_cluster.to_json(), **options})
+    os.execve(sys.executable, [*program, arguments], environ)  # noqa: S606  (constant arguments)

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.arguments import JobArgument
-from app.cli.command import Client, Remote, command
+from app.cli.command import Client, JobArgument, Remote, command
 from app.cli.output import GIVEN_EARLIER, Output, amount, console
 from app.cli.problems import ExitCode
 from app.jobs.states import ENDED

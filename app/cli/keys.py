@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.arguments import KeyArgument, check_new
-from app.cli.command import Remote, command
+from app.cli.command import KeyArgument, Remote, check_new, command
 from app.cli.installation import HomeOptions
 
 app = typer.Typer(help="Make, list, rotate and revoke keys.", no_args_is_help=True)

@@ -25,7 +25,7 @@ _PANELS: Mapping[str, Mapping[str, str]] = {
         "restore": "installation:restore",
         "openapi": "installation:openapi",
         "db": "installation:db",
-        "dask": "dask_cluster:app",
+        "dask": "installation:dask_commands",
     },
     "Use": {
         "algorithms": "training:algorithms",
@@ -38,13 +38,13 @@ _PANELS: Mapping[str, Mapping[str, str]] = {
         "jobs": "jobs:app",
         "rules": "rules:app",
         "approvals": "rules:approval_commands",
-        "evaluations": "evaluations:app",
-        "profiles": "profiles:app",
+        "evaluations": "releases:evaluation_commands",
+        "profiles": "releases:profile_commands",
         "models": "models:app",
         "aliases": "models:alias_commands",
         "webhooks": "rules:webhook_commands",
     },
-    "Audit": {"verify": "evidence:verify", "ledger": "evidence:app", "audit": "evidence:act_commands"},
+    "Audit": {"verify": "ledger:verify", "ledger": "ledger:app", "audit": "ledger:act_commands"},
 }
 """Commands and groups of commands in the order of the help text, by its panels, with their places in ``app.cli``."""
 _PANEL_OF = {name: panel for panel, names in _PANELS.items() for name in names}

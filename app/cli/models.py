@@ -10,8 +10,17 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from app.cli import problems
-from app.cli.arguments import DatasetArgument, ModelArgument, ReceiptOption, YesOption, check_new, confirm
-from app.cli.command import Remote, WrongUse, command
+from app.cli.command import (
+    DatasetArgument,
+    ModelArgument,
+    ReceiptOption,
+    Remote,
+    WrongUse,
+    YesOption,
+    check_new,
+    command,
+    confirm,
+)
 from app.cli.problems import ExitCode
 
 app = typer.Typer(help="Look at model cards, take models away.", no_args_is_help=True)

@@ -4,8 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.arguments import AttemptOption, DatasetArgument, YesOption, confirm
-from app.cli.command import Remote, command, one_attempt
+from app.cli.command import AttemptOption, DatasetArgument, Remote, YesOption, command, confirm, one_attempt
 from app.cli.datasets import balance_cells, erased
 from app.cli.output import amount
 

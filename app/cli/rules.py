@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.arguments import DatasetArgument, JobArgument, YesOption, confirm
-from app.cli.command import Remote, WrongUse, command
+from app.cli.command import DatasetArgument, JobArgument, Remote, WrongUse, YesOption, command, confirm
 from app.cli.output import Output, amount
 
 app = typer.Typer(help="Limit what a dataset admits below its cap.", no_args_is_help=True)

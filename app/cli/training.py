@@ -13,17 +13,21 @@ from typing import Annotated, Any
 import typer
 
 from app.cli import problems
-from app.cli.arguments import (
+from app.cli.command import (
     AttemptOption,
+    Client,
     DatasetArgument,
     DeltaOption,
     PurposeOption,
     ReceiptOption,
+    Remote,
     ScopeOption,
+    WrongUse,
     as_typed,
+    command,
+    one_attempt,
     read_scope,
 )
-from app.cli.command import Client, Remote, WrongUse, command, one_attempt
 from app.cli.jobs import show_accepted, show_quote
 from app.cli.output import Output
 

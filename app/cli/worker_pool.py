@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from app.cli import own_process
+from app.core import processes
 from app.core.errors import InstallationError
 from app.core.memory import without_collection
 from app.core.settings import Settings
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 FIRST_PAUSE_S = 1.0
 MAX_PAUSE_S = 30.0
 HEALTHY_AFTER_S = 60.0
-WORKER_COMMAND = tuple(own_process.command("app.cli.worker_pool"))
+WORKER_COMMAND = tuple(processes.module_command("app.cli.worker_pool"))
 
 
 @dataclass
@@ -63,7 +63,7 @@ class WorkerPool:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._slots = [_Slot() for _ in range(n_workers)]
-        self._environ = own_process.environment(environ)
+        self._environ = processes.module_environment(environ)
         self._secrets_line = json.dumps(dict(secrets)).encode() + b"\n"
         self._command = list(command)
         self._clock = clock

@@ -1,13 +1,16 @@
-"""Starts child processes, turns signals into requests to stop, and repeats tasks in threads.
+"""Starts processes of this program, turns signals into requests to stop, and repeats tasks in threads.
 
-Child processes start without addresses and keys in their environment.
+Child processes start without addresses and keys in their environment. ``python -m`` searches the working directory for
+modules first. A user's folder may contain another ``app``, so the environment names this program's path and switches
+that rule off.
 """
 
 import logging
 import os
 import signal
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,3 +123,15 @@ class Periodic:
             except Exception:  # noqa: BLE001 - no database now; the next turn tries again
                 _log.exception("a periodic task failed; will try again")
             self._stopping.wait(self._interval_s)
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module of this program with this interpreter."""
+    return [sys.executable, "-m", module, *arguments]
+
+
+def module_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which ``app`` is this program."""
+    above = str(Path(app.__file__).parents[1])
+    path = [above, *filter(None, [environ.get("PYTHONPATH")])]
+    return dict(environ) | {"PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import own_process
+from app.core import processes
 
 _GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "operator.md"
 _DRILL = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -20,7 +20,7 @@ def test_the_drill_of_the_operators_guide_works_as_written(tmp_path: Path) -> No
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
     done = subprocess.run(
         ["bash", "-euc", f'grovekeeper() {{ "{sys.executable}" -m app.cli "$@"; }}\n{drill}'],
-        env=own_process.environment(clean),
+        env=processes.module_environment(clean),
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -17,7 +17,8 @@ import httpx
 import psutil
 import pytest
 
-from app.cli import demo, own_process
+from app.cli import demo
+from app.core import processes
 from app.db import revisions
 from grovekeeper_client.client import Client
 from tests.support.forked_program import ForkedProgram
@@ -34,7 +35,7 @@ Start = Callable[..., ForkedProgram]
 def environ(tmp_path: Path) -> dict[str, str]:
     """A user's environment, with a home folder that does not exist yet."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
-    return own_process.environment(clean | {"GROVEKEEPER_HOME": str(tmp_path / "home")})
+    return processes.module_environment(clean | {"GROVEKEEPER_HOME": str(tmp_path / "home")})
 
 
 @pytest.fixture
@@ -109,7 +110,7 @@ def test_serve_is_ready_when_it_reports_ready_and_stops_on_a_signal(start: Start
 
 def test_a_service_without_datasets_maps_no_compiler_and_no_library_for_files_of_rows(environ: dict[str, str]) -> None:
     """Neither a periodic task nor the search for jobs loads what only requests and jobs need."""
-    command = own_process.command("app.cli", "serve", "--port", "0", "--workers", "1")
+    command = processes.module_command("app.cli", "serve", "--port", "0", "--workers", "1")
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environ, text=True) as process:
         try:
             assert process.stdout is not None

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import own_process
 from app.cli.command import ADMIN_KEY_FILE
 from app.cli.main import app as grovekeeper
+from app.core import processes
 from app.forests.data.schema import Schema
 from app.services.datasets.declare import read_partitions
 from app.wire.datasets import DatasetIn
@@ -72,7 +72,7 @@ def shell(migrated_database: MigratedDatabase, tmp_path: Path, monkeypatch: pyte
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
-    environ = own_process.environment(clean | {"GROVEKEEPER_HOME": str(home)})
+    environ = processes.module_environment(clean | {"GROVEKEEPER_HOME": str(home)})
     with migrated_database("sqlite", home) as url, running_server(url, home, n_workers=1) as server:
         (home / ADMIN_KEY_FILE).write_text(server.admin.key)
         monkeypatch.chdir(tmp_path)

@@ -9,7 +9,7 @@ import yaml
 from jsonschema import Draft202012Validator, FormatChecker
 
 from app.cli.command import WrongUse
-from app.cli.evidence import complete
+from app.cli.ledger import complete
 from app.verifier.checkpoints import read_checkpoint, read_public_key
 from tests.support.operations import EXTERNAL, new_population
 from tests.support.registry_schema import RECORD

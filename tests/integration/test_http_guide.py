@@ -8,8 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app.cli import own_process
-from app.core import limits
+from app.core import limits, processes
 from tests.support import curl
 from tests.support.databases import on_one_server
 from tests.support.server import Server
@@ -44,7 +43,7 @@ def test_the_guide_works_as_written(server: Server, tmp_path: Path) -> None:
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", "\n".join(commands)],
         cwd=tmp_path,
-        env=own_process.environment(os.environ | variables),
+        env=processes.module_environment(os.environ | variables),
         capture_output=True,
         text=True,
         check=False,

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.cli import own_process
 from app.cli.prepare import register_configured_admin
+from app.core import processes
 from app.core.sealed_files import StorageKeys
 from app.core.settings import Settings
 from app.ledger.checkpoints import Signer
@@ -75,7 +75,7 @@ class Machines:
         Signer.open(folder / "keys" / "signing.key", make=True)
         register_configured_admin(self.settings)
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("GROVEKEEPER_", "AWS_"))}
-        self.environ = own_process.environment(
+        self.environ = processes.module_environment(
             clean
             | {
                 "GROVEKEEPER_DATABASE_URL": database_url,

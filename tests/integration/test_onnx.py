@@ -15,7 +15,7 @@ import onnxruntime
 import psutil
 import pytest
 
-from app.cli import own_process
+from app.core import processes
 from app.forests import catalogue
 from app.forests.contract.algorithm import TwoDatasetAlgorithm
 from app.forests.onnx import model as onnx_model
@@ -136,8 +136,8 @@ def test_the_guides_program_predicts_with_a_downloaded_model(
     job = server.trained(server.uploaded()["id"], algorithm="mrf", epsilon="20")
     download = ["models", "download", job["model_id"], "forest.onnx", "--format", "onnx"]
     done = subprocess.run(
-        own_process.command("app.cli", *download),
-        env=own_process.environment(
+        processes.module_command("app.cli", *download),
+        env=processes.module_environment(
             os.environ | {"GROVEKEEPER_URL": server.url, "GROVEKEEPER_API_KEY": server.admin.key, "NO_PROXY": "*"}
         ),
         capture_output=True,

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.cli import own_process
+from app.core import processes
 from grovekeeper_client.client import Client
 from grovekeeper_client.errors import ApiProblem
 from tests.support.ports import free_port
@@ -43,7 +43,7 @@ main()
 def url(tmp_path: Path) -> Iterator[str]:
     """The address of an API, beside a worker."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
-    environ = own_process.environment(clean | {"GROVEKEEPER_HOME": str(tmp_path / "home")})
+    environ = processes.module_environment(clean | {"GROVEKEEPER_HOME": str(tmp_path / "home")})
     port = free_port()
     with ExitStack() as stack:
         for arguments in (("serve", "--workers", "0", "--port", str(port)), ("worker",)):

@@ -29,7 +29,7 @@ def test_a_command_imports_no_other_command() -> None:
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "app.cli.installation" in loaded
-    assert loaded.isdisjoint({"app.cli.datasets", "app.cli.evidence", "app.cli.demo", "app.cli.training"})
+    assert loaded.isdisjoint({"app.cli.datasets", "app.cli.ledger", "app.cli.demo", "app.cli.training"})
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import demo, own_process, serve
+from app.cli import demo, serve
 from app.cli.output import budget_bar
 from app.cli.prepare import is_embedded
+from app.core import processes
 from app.core.errors import InstallationError
 from app.core.settings import Settings
 
@@ -76,14 +77,14 @@ def test_started_processes_import_this_app_in_a_folder_with_another_app(tmp_path
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "__init__.py").write_text("raise SystemExit('the wrong app')")
     done = subprocess.run(
-        own_process.command("app.verifier", "--help"),
+        processes.module_command("app.verifier", "--help"),
         cwd=tmp_path,
-        env=own_process.environment({"PATH": os.defpath, "PYTHONPATH": str(tmp_path)}),
+        env=processes.module_environment({"PATH": os.defpath, "PYTHONPATH": str(tmp_path)}),
         capture_output=True,
         check=False,
     )
     assert done.returncode == 0
-    assert own_process.command("m", "a") == [sys.executable, "-m", "m", "a"]
+    assert processes.module_command("m", "a") == [sys.executable, "-m", "m", "a"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Implements ``grovekeeper evaluations``: measures models privately, and chooses the best of several models."""
+"""Implements ``grovekeeper evaluations`` and ``profiles``: releases and shows private accuracy, bins and counts."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -6,22 +6,29 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.arguments import (
+from app.cli.command import (
     AttemptOption,
+    Client,
+    DatasetArgument,
     DeltaOption,
     ModelArgument,
     PurposeOption,
     ReceiptOption,
+    Remote,
     ScopeOption,
     WaitOption,
     as_typed,
+    command,
+    one_attempt,
     read_scope,
 )
-from app.cli.command import Client, Remote, command, one_attempt
 from app.cli.jobs import price_of, show_accepted, show_quote
 from app.cli.output import Output
+from app.cli.training import read_parameters
 
-app = typer.Typer(help="Evaluate models privately, and choose the best of several.", no_args_is_help=True)
+evaluation_commands = typer.Typer(
+    help="Evaluate models privately, and choose the best of several.", no_args_is_help=True
+)
 
 ModelsArgument = Annotated[list[str], typer.Argument(help="Ids of two or more models.", show_default=False)]
 
@@ -56,7 +63,7 @@ MetricOption = Annotated[
 ]
 
 
-@app.command("quote")
+@evaluation_commands.command("quote")
 @command
 def show_price(
     call: Remote,
@@ -74,7 +81,7 @@ def show_price(
     _show_quote(call.output, answer, what="an evaluation", following=f"run {typed}", receipt=receipt)
 
 
-@app.command("run")
+@evaluation_commands.command("run")
 @command
 def run(
     call: Remote,
@@ -103,7 +110,7 @@ class SelectionOptions(SpendOptions):
     receipt: ReceiptOption = False
 
 
-@app.command("best")
+@evaluation_commands.command("best")
 @command
 def best(
     call: Remote,
@@ -126,7 +133,7 @@ def best(
         show_accepted(client, accepted, call.output, wait=wait, show=partial(_show_made, client, call.output))
 
 
-@app.command("list")
+@evaluation_commands.command("list")
 @command
 def list_evaluations(call: Remote, model_id: ModelArgument) -> None:
     """List the evaluations of a model, newest first."""
@@ -148,9 +155,9 @@ def list_evaluations(call: Remote, model_id: ModelArgument) -> None:
     call.output.table(["id", "on", "released", "best", "accuracy", "at"], rows, empty="no evaluations")
 
 
-@app.command("show")
+@evaluation_commands.command("show")
 @command
-def show(
+def show_evaluation(
     call: Remote,
     evaluation_id: Annotated[str, typer.Argument(help="Id of the evaluation.", show_default=False)],
     receipt: ReceiptOption = False,
@@ -233,3 +240,108 @@ def _percent(accuracy: dict[str, Any] | None) -> dict[str, str]:
 
 def _interval(interval: dict[str, Any]) -> str:
     return f"{interval['low']:.1%} to {interval['high']:.1%}"
+
+
+profile_commands = typer.Typer(help="Release profiles of datasets, and look at them.", no_args_is_help=True)
+
+
+@dataclass(frozen=True)
+class ProfileOptions:
+    """Options of a profile: its dataset and its budget."""
+
+    dataset: DatasetArgument
+    epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.2.", show_default=False)]
+    delta: DeltaOption = None
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option("--parameter", "-p", help="bins, class_share or size_share, as name=value.", show_default=False),
+    ] = None
+    scope: ScopeOption = None
+
+    def as_typed(self) -> str:
+        """These options as a user types them."""
+        return as_typed([self.dataset], vars(self) | {"dataset": None})
+
+    def to_json(self, client: Client) -> dict[str, Any]:
+        """The body. ε and δ are sent as they were typed, never converted to a float."""
+        return {
+            "epsilon": self.epsilon,
+            **({} if self.delta is None else {"delta": self.delta}),
+            "parameters": read_parameters(self.parameter),
+            "scope": read_scope(self.scope, partial(client.dataset, self.dataset)),
+        }
+
+
+@profile_commands.command("quote")
+@command
+def quote(call: Remote, request: ProfileOptions, receipt: ReceiptOption = False) -> None:
+    """Quote a profile. Reads no row and costs nothing."""
+    with call.client() as client:
+        answer = client.quote_profile(request.dataset, request.to_json(client))
+    call.output.answer(answer)
+    show_quote(call.output, answer, what="a profile", receipt=receipt)
+    if answer["fits"]:
+        call.output.hint(f"grovekeeper profiles release {request.as_typed()} --wait")
+
+
+@profile_commands.command("release")
+@command
+def release(
+    call: Remote,
+    request: ProfileOptions,
+    name: Annotated[str | None, typer.Option(help="A name for the profile.", show_default=False)] = None,
+    purpose: PurposeOption = None,
+    wait: WaitOption = False,
+    idempotency_key: AttemptOption = None,
+) -> None:
+    """Reserve budget and release a profile, which later jobs reuse with --profile at no privacy cost."""
+    with call.client() as client:
+        body = request.to_json(client) | {"name": name, "purpose": purpose}
+        with one_attempt(call.output, idempotency_key) as key:
+            accepted = client.release_profile(request.dataset, body, idempotency_key=key)
+        show_accepted(client, accepted, call.output, wait=wait)
+
+
+@profile_commands.command("list")
+@command
+def list_profiles(call: Remote, dataset: DatasetArgument) -> None:
+    """List the profiles of a dataset, newest first."""
+    with call.client() as client:
+        profiles = list(client.profiles(dataset))
+    call.output.answer({"profiles": profiles})
+    rows = [[item["id"], item["name"], price_of(item), item["created_at"]] for item in profiles]
+    call.output.table(["id", "name", "price", "released"], rows, empty="no profiles")
+
+
+@profile_commands.command("show")
+@command
+def show_profile(
+    call: Remote,
+    profile_id: Annotated[str, typer.Argument(help="Id of the profile.", show_default=False, metavar="PROFILE")],
+    receipt: ReceiptOption = False,
+) -> None:
+    """Show a profile: noisy class counts and size, edges of the bins, the guarantee, and the receipt on request."""
+    with call.client() as client:
+        profile = client.profile(profile_id)
+    output = call.output
+    output.answer(profile)
+    output.facts(
+        {
+            "profile": profile["id"],
+            "name": profile["name"],
+            "dataset": profile["dataset_name"],
+            "released": profile["created_at"],
+            "price": price_of(profile),
+        }
+    )
+    counts = [*profile["class_counts"], {"label": "(all rows)", **profile["size"]}]
+    rows = [[item["label"], f"{item['count']:.1f}", f"{item['noise_sd']:.1f}"] for item in counts]
+    output.table(["class", "noisy rows", "± (noise sd)"], rows, empty="no classes")
+    bins = [[item["name"], ", ".join(f"{edge:g}" for edge in item["edges"])] for item in profile["features"]]
+    output.table(["number", "edges of its bins"], bins, empty="no number needs private bins")
+    output.say()
+    output.guarantee(profile["guarantee"])
+    if receipt:
+        output.say()
+        output.say(profile["receipt"])
+    output.hint(f"grovekeeper plan {profile['dataset_name']} --epsilon 1 --profile {profile['id']}")
