@@ -1,4 +1,4 @@
-"""Implements ``grovekeeper serve``, ``api``, ``worker`` and ``dask``, which start processes, ``prepare``, ``db`` and more.
+"""Implements the commands that start processes (``serve``, ``api``, ``worker``, ``dask``), ``prepare``, ``db`` and more.
 
 Each command imports the server's modules in its function, which spares other commands 0.5 to 2 s of CPU.
 """
