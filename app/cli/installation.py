@@ -1,4 +1,4 @@
-"""Implements the commands that start processes (``serve``, ``api``, ``worker``, ``dask``), ``prepare``, ``db`` and more.
+"""Implements the commands that start processes (``serve``, ``api``, ``worker``, ``dask``), and ``prepare`` and ``db``.
 
 Each command imports the server's modules in its function, which spares other commands 0.5 to 2 s of CPU.
 """
@@ -215,7 +215,7 @@ def backup(
 ) -> None:
     """Write database, rows and artifacts to a folder, while the service runs. Keys and heads are left out."""
     from app.cli.prepare import opened
-    from app.services.backup.make_backup import make_backup
+    from app.services.backup.make import make_backup
     from app.services.installation import Installation
 
     settings = call.settings()
@@ -241,7 +241,7 @@ def restore(
     ] = False,
 ) -> None:
     """Read a backup into an empty database and home. Refuses a backup that lacks entries which heads prove."""
-    from app.services.backup.restore_backup import restore_backup
+    from app.services.backup.restore import restore_backup
 
     restored = restore_backup(call.settings(migration_url=migration_url), folder, accept_loss=accept_loss)
     closed = [str(loss) for loss in restored.losses]

@@ -12,8 +12,8 @@ import pytest
 from app.core.errors import NoRowsOfUnit
 from app.core.settings import Settings
 from app.datasets import catalog
-from app.services.backup.make_backup import make_backup
-from app.services.backup.restore_backup import restore_backup
+from app.services.backup.make import make_backup
+from app.services.backup.restore import restore_backup
 from app.services.datasets.erase import delete_dataset, erase_unit
 from app.services.installation import Installation
 from app.services.ledger.erasure_records import open_log

@@ -18,11 +18,10 @@ from app.ledger import control, statements
 from app.ledger.checkpoints import Signer
 from app.ledger.entries import EntryKind
 from app.services import predict
-from app.services.backup import manifest
-from app.services.backup.lost_history import EntriesMissing
-from app.services.backup.make_backup import make_backup
-from app.services.backup.manifest import BackupDamaged
-from app.services.backup.restore_backup import Restored, restore_backup
+from app.services.backup import layout
+from app.services.backup.layout import BackupDamaged
+from app.services.backup.make import make_backup
+from app.services.backup.restore import EntriesMissing, Restored, restore_backup
 from app.services.datasets.erase import delete_dataset, erase_unit, erase_upload
 from app.services.installation import UNFINISHED_RESTORE, Installation
 from app.services.keys import revoke_key
@@ -247,7 +246,7 @@ def test_a_backup_of_another_format_names_the_way_to_restore_it(
     listed = (backup / "manifest.json").read_bytes().replace(b'"format": 2', b'"format": 1')
     (backup / "manifest.json").write_bytes(listed)
     signer = Signer.open(scene.installation.home / "signing.key", make=False)
-    (backup / "manifest.note").write_text(signer.sign_text(manifest._statement(listed)))
+    (backup / "manifest.note").write_text(signer.sign_text(layout._statement(listed)))
     with pytest.raises(BackupDamaged, match="restore it with the version that made it"):
         restore()
     assert _is_empty(empty_settings)
@@ -460,14 +459,14 @@ def test_files_that_are_deleted_during_a_backup_are_left_out(
         lambda: delete_model(scene.installation, OWNER, model_id),
         lambda: delete_dataset(scene.installation, OWNER, doomed),
     ]
-    copy = manifest.copy
+    copy = layout.copy
 
-    def copy_after_a_deletion(source: Path, target: Path) -> manifest.FileFacts:
+    def copy_after_a_deletion(source: Path, target: Path) -> layout.FileFacts:
         if deletions:
             deletions.pop()()
         return copy(source, target)
 
-    monkeypatch.setattr(manifest, "copy", copy_after_a_deletion)
+    monkeypatch.setattr(layout, "copy", copy_after_a_deletion)
     made = make_backup(scene.installation, tmp_path / "backup")
     assert not [name for name in made.files if "artifacts" in name or doomed in name]
     written = [path for path in (tmp_path / "backup").rglob("*") if path.is_file()]

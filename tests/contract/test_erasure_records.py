@@ -13,8 +13,8 @@ from app.datasets import catalog
 from app.datasets.erasure_log import ErasedUnit
 from app.ledger import control
 from app.ledger.entries import EntryKind
-from app.services.backup.make_backup import make_backup
-from app.services.backup.restore_backup import restore_backup
+from app.services.backup.make import make_backup
+from app.services.backup.restore import restore_backup
 from app.services.datasets.erase import delete_dataset, erase_unit, erase_upload
 from app.services.installation import Installation
 from app.services.ledger.erasure_records import NotARecord, open_log

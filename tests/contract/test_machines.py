@@ -18,8 +18,8 @@ from app.datasets import row_files
 from app.jobs.states import EndReason, JobState
 from app.ledger.checkpoints import Checkpoint
 from app.registry import models
-from app.services.backup.make_backup import make_backup
-from app.services.backup.restore_backup import restore_backup
+from app.services.backup.make import make_backup
+from app.services.backup.restore import restore_backup
 from app.services.datasets.erase import delete_dataset, erase_unit, erase_upload
 from app.services.execution.perform import perform
 from app.services.execution.run_job import claim_next, run_job

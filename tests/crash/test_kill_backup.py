@@ -13,8 +13,8 @@ import pytest
 
 from app.core.errors import InstallationError
 from app.core.settings import Settings
-from app.services.backup import make_backup, manifest, restore_backup, row_copies
-from app.services.backup.restore_backup import _Restore
+from app.services.backup import layout, make
+from app.services.backup.restore import Restored, _Restore, restore_backup
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from tests.support.crash_scene import Scene, opened
@@ -69,10 +69,10 @@ def _killed(function: Callable[[], object], owner: Any, name: str, *, after_call
 def test_a_killed_backup_has_no_name(scene: Scene, tmp_path: Path) -> None:
     def back_up() -> None:
         installation = Installation.open(scene.installation.settings, pool_size=1)  # no connection of this process
-        make_backup.make_backup(installation, tmp_path / "backup")
+        make.make_backup(installation, tmp_path / "backup")
         installation.close()
 
-    _killed(back_up, manifest, "copy", after_calls=2)
+    _killed(back_up, layout, "copy", after_calls=2)
     assert not (tmp_path / "backup").exists()
     assert len(list(tmp_path.glob(".backup.*.part"))) == 1
     back_up()
@@ -81,20 +81,20 @@ def test_a_killed_backup_has_no_name(scene: Scene, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("owner", "name", "after_calls"),
-    [(row_copies, "copy_rows", 1), (manifest, "copy", 2), (_Restore, "run", 1), (_Restore, "set_heads_aside", 1)],
+    [(layout, "copy_rows", 1), (layout, "copy", 2), (_Restore, "run", 1), (_Restore, "set_heads_aside", 1)],
     ids=["rows-inserted", "files-copied", "not-committed", "committed"],
 )
 def test_a_killed_restore_is_repeated(
     scene: Scene, tmp_path: Path, empty_settings: Settings, owner: Any, name: str, after_calls: int
 ) -> None:
     backup = tmp_path / "backup"
-    make_backup.make_backup(scene.installation, backup)
+    make.make_backup(scene.installation, backup)
     scene.submit(key="lost")
     Heads(scene.installation).publish()
     shutil.copytree(scene.installation.home / "checkpoints", empty_settings.home / "checkpoints")
 
-    def restore() -> restore_backup.Restored:
-        return restore_backup.restore_backup(empty_settings, backup, accept_loss=True)
+    def restore() -> Restored:
+        return restore_backup(empty_settings, backup, accept_loss=True)
 
     _killed(restore, owner, name, after_calls=after_calls)
     with pytest.raises(InstallationError, match="not complete"):

@@ -23,7 +23,7 @@ from app.ledger import service as ledger
 from app.ledger.entries import EntryKind
 from app.ledger.log import Log
 from app.ledger.tables import BlockRow, BoxRow, MemberRow, PopulationRow, ReservationRow
-from app.services.backup.row_copies import copy_rows, file_transaction
+from app.services.backup.layout import copy_rows, file_transaction
 from app.verifier import control_export, dataset_replay
 from app.verifier.merkle_tree import GrowingTree
 from tests.support import snapshot

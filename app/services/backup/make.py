@@ -21,8 +21,8 @@ from app.core.stores import Directory, StoredFile
 from app.datasets import admission, catalog, fingerprints, row_files
 from app.db import migrate, revisions
 from app.registry import models, store
-from app.services.backup import manifest, row_copies
-from app.services.backup.manifest import DATABASE, FileFacts, Manifest
+from app.services.backup import layout
+from app.services.backup.layout import DATABASE, FileFacts, Manifest
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 
@@ -82,7 +82,7 @@ class _Backup:
             made_at = stamps.to_text(stamps.now())
             with self._installation.database.read() as session:
                 self._write_database(session)
-                files, books = list(_files(self._installation, session)), list[str]()
+                files, books = list(_needed_files(self._installation, session)), list[str]()
                 if isinstance(self._installation.files, Directory):
                     books = list(_books(session))
                 else:
@@ -99,19 +99,19 @@ class _Backup:
         file = self._folder / DATABASE
         file.unlink(missing_ok=True)
         file.touch(mode=0o600)
-        with row_copies.file_transaction(file, "rwc") as connection:
+        with layout.file_transaction(file, "rwc") as connection:
             migrate.run_migrations(connection)
-            row_copies.copy_rows(session.connection(), connection)
+            layout.copy_rows(session.connection(), connection)
         _sync(file)
-        self._files[DATABASE] = manifest.facts_of(file)
+        self._files[DATABASE] = layout.facts_of(file)
 
     def _copied(self, source: str) -> str:
         """Copies a file of the store, unless an earlier attempt did; returns its name in the backup."""
-        name = f"{manifest.HOME}/{source}"
+        name = f"{layout.HOME}/{source}"
         if name not in self._files:
             target = StoredFile(Directory(self._folder), name)
             try:
-                self._files[name] = manifest.copy(StoredFile(self._installation.files, source), target)
+                self._files[name] = layout.copy(StoredFile(self._installation.files, source), target)
             except FileNotFoundError:
                 raise _FileGone from None
         return name
@@ -119,7 +119,7 @@ class _Backup:
     def _copied_book(self, dataset_id: str) -> str:
         """Copies the admission book of this machine. Every attempt copies it anew: it has to have the uploads of the
         transaction."""
-        name = f"{manifest.HOME}/{row_files.admission_name(dataset_id)}"
+        name = f"{layout.HOME}/{row_files.admission_name(dataset_id)}"
         file = self._folder / name
         file.unlink(missing_ok=True)
         try:
@@ -130,7 +130,7 @@ class _Backup:
         file.chmod(0o600)
         _sync(file)
         files.sync_folder(file.parent)
-        self._files[name] = manifest.facts_of(file)
+        self._files[name] = layout.facts_of(file)
         return name
 
     def _remove_others(self, listed: dict[str, FileFacts]) -> None:
@@ -139,7 +139,7 @@ class _Backup:
             (self._folder / name).unlink()
 
 
-def _files(installation: Installation, session: Session) -> Iterator[str]:
+def _needed_files(installation: Installation, session: Session) -> Iterator[str]:
     """Names of the files that the database needs, and of fingerprints, which erased uploads lack."""
     for dataset_id in catalog.living_ids(session):
         printed = row_files.printed(installation.files, dataset_id)

@@ -1,11 +1,10 @@
-"""Defines the layout of a backup, and the signed manifest that lists its files.
+"""Defines the layout of a backup, the signed manifest that lists its files, and the copy of the database in it.
 
 ::
 
     manifest.json     revision of the database, and the size and SHA-256 of every other file
     manifest.note     the SHA-256 of manifest.json, signed by the installation (C2SP signed-note)
     database.sqlite3  a SQLite database with all rows of the database, whatever its kind
-                      (app/services/backup/row_copies.py)
     home/...          files of the home under their names: rows, fingerprints, admission books, artifacts
 
 A backup has no head of an account, no signing key and no storage key.
@@ -13,12 +12,18 @@ A backup has no head of an account, no signing key and no storage key.
 
 import hashlib
 import json
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
-from app.core import files
+from sqlalchemy import Connection, MetaData, Table, create_engine, insert, inspect, select
+
+from app.core import files, stamps
 from app.core.errors import InstallationError
 from app.core.stores import StoredFile
 from app.ledger import checkpoints
@@ -127,3 +132,37 @@ def _pump(reader: BinaryIO, writer: BinaryIO | None) -> FileFacts:
 
 def _statement(manifest: bytes) -> str:
     return f"{_PURPOSE}\n{hashlib.sha256(manifest).hexdigest()}\n"
+
+
+_ROWS_AT_ONCE = 1_000
+_REVISION = "alembic_version"
+
+
+@contextmanager
+def file_transaction(file: Path, mode: Literal["rwc", "ro&immutable=1"]) -> Iterator[Connection]:
+    """A transaction on a SQLite database of one file that no other process writes, also on a read-only medium."""
+    connect = partial(sqlite3.connect, f"{file.absolute().as_uri()}?mode={mode}", uri=True)
+    engine = create_engine("sqlite://", creator=connect, hide_parameters=True)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def copy_rows(source: Connection, target: Connection) -> None:
+    """Inserts the rows that one transaction sees into the empty tables of a database at the same revision.
+
+    Rows of tables that the target does not have are left out: another program made them in the same database.
+    """
+    for name in sorted(set(inspect(target).get_table_names()) - {_REVISION}):
+        reflected, table = (Table(name, MetaData(), autoload_with=database) for database in (source, target))
+        query = select(reflected).order_by(*reflected.primary_key).execution_options(yield_per=_ROWS_AT_ONCE)
+        columns = reflected.columns.keys()
+        for rows in source.execute(query).partitions():
+            target.execute(insert(table), [dict(zip(columns, map(_stored, row), strict=True)) for row in rows])
+
+
+def _stored(value: object) -> object:
+    """A value as both databases take it: a time is text on SQLite."""
+    return stamps.to_text(value) if isinstance(value, datetime) else value
