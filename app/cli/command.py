@@ -104,7 +104,7 @@ class Remote(Plain):
             NoKey: no key is configured.
             WrongUse: a setting, the key, its file or the address is malformed.
         """
-        from grovekeeper_client.client import Client
+        from grovekeeper_client.client import Client as Client
 
         try:
             settings = Settings.from_environment(os.environ, url=self.url)

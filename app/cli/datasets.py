@@ -241,7 +241,7 @@ def _upload(call: Remote, client: Client, dataset: str, file: Path, **options: A
 
 def _name_columns(problem: ApiProblem, file: Path) -> None:
     """Names the columns that are not declared: the service states their places and repeats no text of a file."""
-    from grovekeeper_client.tables import read_header  # loads the client's tables, which few commands need
+    from grovekeeper_client.uploads import read_header  # loads the client's tables, which few commands need
 
     for column in problem.body.get("columns", ()):
         if "positions" in column:

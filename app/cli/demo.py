@@ -235,7 +235,7 @@ class _Tour:
         self._title("A service asks for predictions. They are free, for ever")
         self._command(f"predict {self.model_id} ROWS.csv")
         from app.forests.expected_accuracy import without_privacy
-        from grovekeeper_client.predictions import predict_rows
+        from grovekeeper_client.models import predict_rows
 
         truth = self._dataset.held_out_labels
         answer = predict_rows(self._client, self.model_id, self._dataset.held_out)

@@ -143,7 +143,7 @@ def predict(
     read_out: Annotated[str | None, typer.Option(help="Read-out: mv, ta or pa, if the model has them.")] = None,
 ) -> None:
     """Predict rows. Predictions cost no budget, and nothing is stored."""
-    from grovekeeper_client.predictions import predict_rows
+    from grovekeeper_client.models import predict_rows
 
     with call.client() as client:
         schema = client.model(model_id)["schema"]

@@ -9,6 +9,7 @@ from sqlalchemy.exc import DBAPIError
 from app.access.keys import living_admin_exists
 from app.cli.command import ADMIN_KEY_FILE
 from app.core import files
+from app.core.dask_cluster import is_loopback
 from app.core.errors import InstallationError, Unavailable
 from app.core.settings import Settings
 from app.db import revisions
@@ -16,7 +17,6 @@ from app.db.database import Database, database_file, parse_url
 from app.services.installation import refuse_unfinished_restore
 from app.services.keys import ensure_first_admin
 from app.services.ledger.heads import Heads
-from grovekeeper_client.addresses import is_loopback
 
 
 def prepare(settings: Settings) -> None:

@@ -9,8 +9,8 @@ from grovekeeper_client.amounts import Amount, to_text
 from grovekeeper_client.client import Client
 from grovekeeper_client.jobs import Job
 from grovekeeper_client.models import Model, Quote, model_of
-from grovekeeper_client.plain import plain
-from grovekeeper_client.tables import as_file
+from grovekeeper_client.rows import plain
+from grovekeeper_client.uploads import as_file
 
 
 class TrainingOptions(TypedDict, total=False):

@@ -6,11 +6,11 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from grovekeeper_client import access
 from grovekeeper_client.client import Client
 from grovekeeper_client.datasets import Dataset
 from grovekeeper_client.jobs import Job
 from grovekeeper_client.models import Evaluation, Model, evaluation_of, model_of
+from grovekeeper_client.transport import key_of, url_of
 
 
 class Grovekeeper:
@@ -30,7 +30,7 @@ class Grovekeeper:
     """
 
     def __init__(self, url: str | None = None, key: str | None = None) -> None:
-        self.client = Client(url or access.url_of(os.environ), key or access.key_of(os.environ))
+        self.client = Client(url or url_of(os.environ), key or key_of(os.environ))
 
     def __repr__(self) -> str:
         return f"Grovekeeper({self.url!r})"

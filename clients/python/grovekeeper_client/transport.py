@@ -1,21 +1,82 @@
-"""Sends HTTP requests with retries that never spend budget twice.
+"""Finds the address and the key of a service, and sends HTTP requests with retries that never spend budget twice.
 
 After a lost connection or a 503, a request is sent again only if its repetition has no second effect: ``GET``, ``PUT``,
 ``DELETE``, and every request with an ``Idempotency-Key``, which stays the same over all attempts. Any request is sent
 again if no connection was made, or after a 429, by which the service refused to begin.
 """
 
+import hashlib
+import ipaddress
+import json
+import os
 import secrets
+import tempfile
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+from urllib.parse import quote
 
 import httpx
 
-from grovekeeper_client.addresses import is_loopback
-from grovekeeper_client.errors import ApiProblem, Refused, Unreachable
+from grovekeeper_client.errors import ApiProblem, NoKey, Refused, Unreachable
+
+DEFAULT_URL = "http://127.0.0.1:8731"
+_KEY = "GROVEKEEPER_API_KEY"
+_KEY_FILE = "GROVEKEEPER_API_KEY_FILE"
+
+
+def url_of(environ: Mapping[str, str]) -> str:
+    """``GROVEKEEPER_URL``, or the address of a service on this machine."""
+    return environ.get("GROVEKEEPER_URL") or DEFAULT_URL
+
+
+def key_of(environ: Mapping[str, str]) -> str:
+    """``GROVEKEEPER_API_KEY``, the content of ``GROVEKEEPER_API_KEY_FILE``, or the admin key of this machine's home.
+
+    Raises:
+        NoKey: none of them exists.
+        ValueError: both variables are set, or the file cannot be read. The message shows no key.
+    """
+    key, file = environ.get(_KEY), environ.get(_KEY_FILE)
+    if key and file:
+        raise ValueError(f"set {_KEY} or {_KEY_FILE}, not both")
+    if key:
+        return key
+    if file:
+        return _read(Path(file))
+    home = Path(environ.get("GROVEKEEPER_HOME") or "~/.grovekeeper").expanduser()
+    if not (home / "admin.key").is_file():
+        raise NoKey
+    return _read(home / "admin.key")
+
+
+def from_environment() -> tuple[str, str]:
+    """Address and key of the environment of this process; see :func:`key_of` for the errors."""
+    return url_of(os.environ), key_of(os.environ)
+
+
+def _read(file: Path) -> str:
+    try:
+        key = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        raise ValueError(f"the key file {file} cannot be read") from None
+    if not key:
+        raise ValueError(f"the key file {file} is empty")
+    return key
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address. A name that is not ``localhost`` counts as reachable."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
 
 ATTEMPTS = 5
 """Largest number of attempts for a request that may be repeated."""
@@ -209,3 +270,121 @@ def _host(url: str) -> str:
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise ValueError("the address of the service must be http://… or https://…")
     return parsed.host
+
+
+Json: TypeAlias = dict[str, Any]
+
+CHUNK_BYTES = 256 * 1024
+"""Bytes per read of a file or an answer."""
+PAGE_SIZE = 500
+"""Items that a request for a list names as its limit: the largest number that the service accepts."""
+
+
+class Calls:
+    """A connection to one service with one key."""
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._transport = Transport(url, key, transport=transport, sleep=sleep)
+        self._sleep = sleep
+
+    @property
+    def url(self) -> str:
+        """Address of the service."""
+        return self._transport.url
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._transport.close()
+
+    def _json(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Json | bytes | None = None,
+        params: Mapping[str, str | int | None] | None = None,
+        key: str | None = None,
+        repeatable: bool = False,
+    ) -> Json:
+        headers = {}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        content = body if isinstance(body, bytes | None) else json.dumps(body, allow_nan=False).encode()
+        request = Request(
+            method,
+            path,
+            params=params or {},
+            headers=headers,
+            content=None if content is None else lambda: content,
+            repeatable=repeatable,
+        )
+        return read_object(self._transport.send(request))
+
+    def _pages(self, path: str, member: str, **filters: str | None) -> Iterator[Json]:
+        for page in self._whole_pages(path, **filters):
+            yield from page[member]
+
+    def _whole_pages(self, path: str, **filters: str | None) -> Iterator[Json]:
+        cursor: str | None = None
+        while True:
+            page = self._json("GET", path, params={"limit": PAGE_SIZE, "cursor": cursor, **filters})
+            yield page
+            cursor = page["next"]
+            if cursor is None:
+                return
+
+    def _events(self, path: str) -> Iterator[Json]:
+        """The objects of a stream of server-sent events; an event that broke off is left out."""
+        with self._transport.stream(Request("GET", path, attempts=1)) as response:
+            text = ""
+            for line in response.iter_lines():
+                if line.startswith("data:"):
+                    text += line.removeprefix("data:")
+                elif not line and text:
+                    yield json.loads(text)
+                    text = ""
+
+    def _download(self, request: Request, file: Path) -> str:
+        digest = hashlib.sha256()
+        with self._transport.stream(request) as response:
+            descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+            partial = Path(name)
+            try:
+                with os.fdopen(descriptor, "wb") as stream:
+                    for chunk in response.iter_bytes(CHUNK_BYTES):
+                        digest.update(chunk)
+                        stream.write(chunk)
+                partial.replace(file)
+            finally:
+                partial.unlink(missing_ok=True)
+        return digest.hexdigest()
+
+
+def segment(reference: str) -> str:
+    """A reference, quoted as one segment of a path."""
+    return quote(reference, safe="")
+
+
+def read_object(response: httpx.Response) -> Json:
+    """The JSON object of an answer; empty for an answer without a body (204)."""
+    if not response.content:
+        return {}
+    try:
+        return dict(response.json())
+    except (ValueError, TypeError):
+        raise not_grovekeeper(response) from None

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from app.services import arrow_tables
-from grovekeeper_client import plain, rows
-from grovekeeper_client.tables import as_file
+from grovekeeper_client import rows
+from grovekeeper_client.uploads import as_file
 
 SCHEMA: dict[str, Any] = {
     "features": [
@@ -177,7 +177,7 @@ def test_what_is_not_rows_is_refused(source: Any) -> None:
     ],
 )  # fmt: skip
 def test_a_cell_of_a_number_column_keeps_its_value(cell: Any, value: Any) -> None:
-    (converted,) = plain.cells(NUMBER, [cell])
+    (converted,) = rows.cells(NUMBER, [cell])
     assert converted == value
     assert type(converted) in (int, float, type(None))
 
@@ -191,7 +191,7 @@ def test_a_cell_of_a_number_column_keeps_its_value(cell: Any, value: Any) -> Non
     ],
 )  # fmt: skip
 def test_a_cell_of_a_category_column_becomes_the_text_of_its_category(cell: Any, text: str | None) -> None:
-    (converted,) = plain.cells(CATEGORY, [cell])
+    (converted,) = rows.cells(CATEGORY, [cell])
     assert converted == text
     assert type(converted) in (str, type(None))
 
@@ -199,16 +199,16 @@ def test_a_cell_of_a_category_column_becomes_the_text_of_its_category(cell: Any,
 @pytest.mark.parametrize("cell", ["39", datetime.date(2026, 1, 1), [1], b"1", 1j])
 def test_a_cell_of_another_type_is_refused_without_its_value(cell: Any) -> None:
     with pytest.raises(TypeError, match="column 'age': a number is needed") as caught:
-        plain.cells(NUMBER, [cell])
+        rows.cells(NUMBER, [cell])
     assert "39" not in str(caught.value)
     if not isinstance(cell, str):
         with pytest.raises(TypeError, match="column 'code': text or a number is needed"):
-            plain.cells(CATEGORY, [cell])
+            rows.cells(CATEGORY, [cell])
 
 
 def test_parameters_of_numpy_become_plain() -> None:
     value = {"depth": np.int64(4), "share": np.float64(0.5), "cells": np.array([1, 2]), "names": ("a", np.str_("b"))}
-    assert plain.plain(value) == {"depth": 4, "share": 0.5, "cells": [1, 2], "names": ["a", "b"]}
+    assert rows.plain(value) == {"depth": 4, "share": 0.5, "cells": [1, 2], "names": ["a", "b"]}
 
 
 def test_the_upload_of_a_frame_without_pyarrow_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

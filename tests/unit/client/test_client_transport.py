@@ -1,14 +1,19 @@
-"""Retries of the client never pay twice, and errors keep the whole problem document of the service."""
+"""Retries of the client never pay twice, errors keep the whole problem document, and addresses and keys are found."""
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from app.cli import command
+from app.core.settings import Settings
+from grovekeeper_client import transport
 from grovekeeper_client.client import Client
-from grovekeeper_client.errors import ApiProblem, FieldError, Unreachable
+from grovekeeper_client.errors import ApiProblem, FieldError, NoKey, Unreachable
+from grovekeeper_client.transport import is_loopback
 
 KEY = "key_test." + "s" * 43
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -201,3 +206,65 @@ def test_an_invalid_request_says_which_fields_break_which_rules() -> None:
     with pytest.raises(ApiProblem) as caught:
         Service(_problem(422, "invalid-request", errors=errors)).client().plan({})
     assert str(caught.value) == "/epsilon: not-positive; /: unknown-field (invalid-request, 422)"
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True),
+        ("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("grove.test", False), ("127.0.0.1.grove.test", False),
+    ],
+)  # fmt: skip
+def test_only_loopback_addresses_are_unreachable_from_other_machines(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected
+
+
+ADMIN_KEY = "key_test." + "s" * 43
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with an admin key, and a file with another key."""
+    home = tmp_path / ".grovekeeper"
+    home.mkdir()
+    (home / "admin.key").write_text("admin." + "a" * 43 + "\n")
+    (tmp_path / "my.key").write_text(ADMIN_KEY + "\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return home
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"GROVEKEEPER_URL": "http://grove.test"},
+        {"GROVEKEEPER_URL": "", "GROVEKEEPER_API_KEY": ADMIN_KEY, "GROVEKEEPER_API_KEY_FILE": ""},
+        {"GROVEKEEPER_API_KEY_FILE": "{folder}/my.key"},
+        {"GROVEKEEPER_HOME": "~/.grovekeeper"},
+    ],
+)
+def test_address_and_key_are_those_of_the_command_line(environ: dict[str, str], home: Path) -> None:
+    environ = {name: text.format(folder=home.parent) for name, text in environ.items()}
+    settings = Settings.from_environment(environ)
+    assert transport.url_of(environ) == settings.url
+    assert transport.key_of(environ) == (settings.api_key or command._key_of_home(settings))
+
+
+def test_without_a_key_the_error_says_how_to_give_one(home: Path) -> None:
+    with pytest.raises(NoKey, match="GROVEKEEPER_API_KEY"):
+        transport.key_of({"GROVEKEEPER_HOME": str(home / "elsewhere")})
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"GROVEKEEPER_API_KEY": ADMIN_KEY, "GROVEKEEPER_API_KEY_FILE": "{folder}/my.key"},
+        {"GROVEKEEPER_API_KEY_FILE": "{folder}/absent.key"},
+        {"GROVEKEEPER_API_KEY_FILE": "{folder}/empty.key"},
+    ],
+)
+def test_an_unusable_key_is_refused_and_not_shown(environ: dict[str, str], home: Path) -> None:
+    (home.parent / "empty.key").write_text("\n")
+    with pytest.raises(ValueError) as caught:
+        transport.key_of({name: text.format(folder=home.parent) for name, text in environ.items()})
+    assert ADMIN_KEY not in str(caught.value)

@@ -9,8 +9,8 @@ import pytest
 
 from app.core import limits
 from app.services import arrow_tables
-from grovekeeper_client import predictions
-from grovekeeper_client.predictions import predict_columns, predict_rows, predict_table
+from grovekeeper_client import models
+from grovekeeper_client.models import predict_columns, predict_rows, predict_table
 
 
 class _Counting:
@@ -29,9 +29,9 @@ class _Counting:
 
 
 def test_the_limits_are_those_of_the_service() -> None:
-    assert predictions.MAX_ROWS == limits.MAX_PREDICTION_ROWS
-    assert predictions.MAX_CELLS == limits.MAX_PREDICTION_CELLS
-    assert predictions.MAX_BYTES == limits.MAX_PREDICTION_BODY_BYTES
+    assert models.MAX_ROWS == limits.MAX_PREDICTION_ROWS
+    assert models.MAX_CELLS == limits.MAX_PREDICTION_CELLS
+    assert models.MAX_BYTES == limits.MAX_PREDICTION_BODY_BYTES
 
 
 @pytest.mark.parametrize("extra", [-limits.MAX_PREDICTION_ROWS, -1, 0, 1, limits.MAX_PREDICTION_ROWS])
@@ -79,7 +79,7 @@ class _CountingTables:
 
 
 def test_a_table_of_any_size_is_predicted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predictions, "MAX_ROWS", 40)
+    monkeypatch.setattr(models, "MAX_ROWS", 40)
     client, text = _CountingTables(), pa.array(["x" * 500_000] * 100)
     table = pa.table({"n": range(100), "text": text})
     answer = predict_table(client, "md_1", table)  # type: ignore[arg-type]
