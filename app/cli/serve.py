@@ -29,7 +29,7 @@ from app.services.installation import Installation
 from app.services.keys import record_uses
 from app.services.ledger.heads import Heads, HeadWriter
 from app.services.predict import prepare_newest as prepare_requests
-from app.services.webhooks.deliver import deliver_due
+from app.services.webhooks import deliver_due
 
 if TYPE_CHECKING:  # FastAPI and uvicorn are imported by the process that serves, not by its callers
     import uvicorn

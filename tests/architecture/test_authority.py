@@ -38,8 +38,8 @@ OF_THE_SERVICE = {
     ("app/services/datasets/erase.py", "_n_ended"),
     ("app/services/datasets/erase.py", "end_jobs"),
     # deliveries, which read the authority of the webhook's owner, and a refusal, after the caller's transaction ended
-    ("app/services/webhooks/deliver.py", "_held"),
-    ("app/services/webhooks/deliver.py", "_deliver"),
+    ("app/services/webhooks.py", "_held"),
+    ("app/services/webhooks.py", "_deliver"),
     ("app/services/jobs/notices.py", "refused"),
     # the sweeper
     ("app/services/execution/sweep.py", "expire_jobs"),

@@ -18,10 +18,9 @@ from app.services.execution import run_job
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import cancel_job
 from app.services.keys import remove_grant
-from app.services.webhooks.deliver import deliver_due
-from app.services.webhooks.manage_webhooks import create_webhook, delete_webhook, list_webhooks
+from app.services.webhooks import create_webhook, delete_webhook, deliver_due, list_webhooks
 from app.webhooks import outbox, sender
-from app.webhooks.tables import DeliveryRow
+from app.webhooks.outbox import DeliveryRow
 from app.wire.rules import WebhookIn, WebhookWithSecret
 from grovekeeper_client.webhooks import SignatureInvalid, verified
 from tests.support import people

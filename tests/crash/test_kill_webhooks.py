@@ -2,8 +2,7 @@
 
 import pytest
 
-from app.services.webhooks.deliver import deliver_due
-from app.services.webhooks.manage_webhooks import create_webhook
+from app.services.webhooks import create_webhook, deliver_due
 from app.webhooks import outbox
 from app.wire.rules import WebhookIn
 from tests.crash.conftest import KillRequest, Launcher

@@ -14,7 +14,7 @@ from sqlalchemy import delete
 from app.core import limits
 from app.jobs import workers
 from app.jobs.tables import JobRow, WorkerRow
-from app.webhooks.tables import DeliveryRow
+from app.webhooks.outbox import DeliveryRow
 from tests.support.operations import EXTERNAL
 from tests.support.server import Server, new_idempotency_key, training, worker
 

@@ -405,7 +405,7 @@ def _head_places(scene: Any, kill: Callable[..., None]) -> dict[str, tuple[Calla
 def _webhook_places(
     scene: Any, kill: Callable[..., None]
 ) -> dict[str, tuple[Callable[[], None], Callable[[], object]]]:
-    from app.services.webhooks.deliver import deliver_due
+    from app.services.webhooks import deliver_due
     from app.webhooks import outbox, sender
     from tests.support.receiver import may_reach_loopback
 

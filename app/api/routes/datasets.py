@@ -40,7 +40,7 @@ from app.core.errors import (
     UploadRepeated,
 )
 from app.datasets.upload_bodies import BodyForm
-from app.services import keys, populations
+from app.services import keys, populations, webhooks
 from app.services.dataset_rules import change_rules as put_rules
 from app.services.dataset_rules import show_rules as rules_of
 from app.services.datasets import show
@@ -51,7 +51,6 @@ from app.services.datasets.erase import delete_dataset as erase
 from app.services.datasets.erase import erase_unit as erase_rows_of
 from app.services.datasets.erase import erase_upload as erase_rows_of_upload
 from app.services.datasets.upload import UploadTerms
-from app.services.webhooks import manage_webhooks
 from app.wire.datasets import (
     DatasetIn,
     DatasetList,
@@ -348,13 +347,13 @@ def create_webhook(
     installation: CurrentInstallation, caller: Caller, dataset: str, body: WebhookIn
 ) -> WebhookWithSecret:
     """Register an address that is told about jobs, refusals or a low budget of a dataset. Its secret is shown once."""
-    return manage_webhooks.create_webhook(installation, caller, dataset, body)
+    return webhooks.create_webhook(installation, caller, dataset, body)
 
 
 @webhook_routes.get("", operation_id="list_webhooks", responses=problems.documented(NotFound, RoleMissing))
 def list_webhooks(installation: CurrentInstallation, caller: Caller, dataset: str) -> WebhookList:
     """List the webhooks of a dataset, without their secrets."""
-    return manage_webhooks.list_webhooks(installation, caller, dataset)
+    return webhooks.list_webhooks(installation, caller, dataset)
 
 
 @webhook_routes.delete(
@@ -365,4 +364,4 @@ def list_webhooks(installation: CurrentInstallation, caller: Caller, dataset: st
 )
 def delete_webhook(installation: CurrentInstallation, caller: Caller, dataset: str, webhook_id: str) -> None:
     """Remove a webhook with its waiting deliveries."""
-    manage_webhooks.delete_webhook(installation, caller, dataset, webhook_id)
+    webhooks.delete_webhook(installation, caller, dataset, webhook_id)

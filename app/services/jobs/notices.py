@@ -19,7 +19,7 @@ from app.ledger import populations, statements
 from app.ledger import service as ledger
 from app.services.installation import Installation
 from app.webhooks import outbox
-from app.webhooks.tables import WebhookRow
+from app.webhooks.outbox import WebhookRow
 
 JOB_QUEUED = "job.queued"
 JOB_STARTED = "job.started"

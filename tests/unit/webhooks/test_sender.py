@@ -9,7 +9,7 @@ import pytest
 
 from app.core import limits
 from app.webhooks import sender
-from app.webhooks.addresses import AddressRefused, confirm, read_url
+from app.webhooks.sender import AddressRefused, confirm, read_url
 
 PRIVATE = [
     "192.0.0.1", "192.0.0.9", "192.0.0.10", "192.0.0.170", "192.0.0.255", "192.88.99.1", "3fff::1", "3fff:fff:ffff::1",

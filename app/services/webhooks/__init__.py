@@ -1,1 +1,0 @@
-"""Registers webhooks, and delivers events to them."""
