@@ -125,10 +125,6 @@ def _received(n_bytes: int) -> Iterator[bytes]:
         n_bytes -= len(piece)
 
 
-if __name__ == "__main__":
-    main()
-
-
 Emit: TypeAlias = Callable[[Piece], None]
 
 _SLICE_BYTES = 2 * 1024 * 1024
@@ -420,3 +416,7 @@ def _cells(column: pa.Array) -> pa.Array:
     if pa.types.is_floating(column.type):
         column = column.cast(pa.float64())
     return column.cast(pa.string())
+
+
+if __name__ == "__main__":
+    main()

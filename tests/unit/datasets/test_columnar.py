@@ -417,7 +417,7 @@ def test_memory_does_not_grow_with_the_rows_of_a_row_group(tmp_path: Path) -> No
 
 def test_the_child_can_open_no_file_and_no_socket() -> None:
     program = (
-        "import os, socket\nfrom app.datasets.columnar import child\nchild._give_up()\nwork = []\n"
+        "import os, socket\nfrom app.datasets import columnar_child as child\nchild._give_up()\nwork = []\n"
         "acts = (lambda: open('/dev/null'), socket.socket, os.pipe, lambda: os.dup(0), lambda: bytearray(2**31))\n"
         "for give in acts:\n"
         "    try:\n        give()\n        work.append(1)\n    except (OSError, MemoryError):\n        work.append(0)\n"
