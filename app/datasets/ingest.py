@@ -1,6 +1,6 @@
 """Reads an upload and stores its sanitised rows as one epoch, completely or not at all.
 
-A child process decodes Parquet and Arrow (:mod:`app.datasets.columnar`) to numbers, and to the text that the other
+A child process decodes Parquet and Arrow (:mod:`app.datasets.columnar_child`) to numbers, and to the text that the other
 cells would be in a CSV: one set of rules reads them.
 
 An upload with cells that the declaration cannot read is refused: the error names columns and counts over the whole
