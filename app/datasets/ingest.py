@@ -1,7 +1,7 @@
 """Reads an upload and stores its sanitised rows as one epoch, completely or not at all.
 
-A child process decodes Parquet and Arrow (:mod:`app.datasets.columnar_child`) to numbers, and to the text that the other
-cells would be in a CSV: one set of rules reads them.
+A child process decodes Parquet and Arrow (:mod:`app.datasets.columnar_child`) to numbers, and to the text that the
+other cells would be in a CSV: one set of rules reads them.
 
 An upload with cells that the declaration cannot read is refused: the error names columns and counts over the whole
 file, never a value, and no row is stored. Cells that the declaration can map are stored and counted in the owner's
