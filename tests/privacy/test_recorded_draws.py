@@ -249,6 +249,8 @@ class Machines:
 ACCOUNTS = [(slug, name) for slug in catalogue.BY_SLUG for name in catalogue.algorithm(slug).accountants]
 CASES = [
     *((slug, name, {}) for slug, name in ACCOUNTS),
+    *(("rpf", name, {"splits": "node"}) for name in ("pure", "gdp")),
+    *(("rpf", name, {"at_once": 1}) for name in ("pure", "gdp")),
     *(("mrf", name, {"selection": "two_stage"}) for name in ("pure", "zcdp", "gdp")),
     *(("mrf", name, {"assignment": "sharded", "se": "hash"}) for name in ("pure", "zcdp", "gdp")),
     *(("bms-rf", name, {"n_layers": 2, "selection": "two_stage"}) for name in ("pure", "gdp")),

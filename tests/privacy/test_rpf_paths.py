@@ -4,10 +4,12 @@ Selections are random here, and the noise of a leaf is a number that names its s
 path spent, which is compared with a walk over all values that a row of the small schema can have.
 """
 
-import math
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
-from itertools import product
+from functools import cache
+from itertools import combinations, product
+from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -15,12 +17,12 @@ import pytest
 from app.forests.algorithms.rpf.leaf_scores import UNREACHED
 from app.forests.algorithms.rpf.path_event import PathScales, events_of, stages
 from app.forests.contract.plan import Plan
-from app.forests.data.encoding import Encoding
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.grow import grow
+from app.forests.kernels import fourth_roots
 from app.forests.kernels.reweighting import UNIT
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import boxes
+from app.forests.trees import boxes, shapes
 from app.privacy.events import Event, Parallel, Part, PermuteAndFlip, Sequential
 from tests.support.schemas import schema_of
 
@@ -32,7 +34,9 @@ SCHEMA = schema_of(
     classes=["no", "yes"],
 )
 UNIVERSE = np.array(list(product(*map(range, SIZES))))
-N_ROWS, N_TREES = 60, 40
+N_ROWS, N_TREES = 60, 20
+Split: TypeAlias = tuple[int, int, bool]
+"""Feature, threshold, and whether the left side equals the threshold."""
 
 
 class Chooser:
@@ -40,16 +44,17 @@ class Chooser:
 
     def __init__(self, scales: PathScales, seed: int) -> None:
         self._scales, self._chance = scales, np.random.default_rng(seed)
-        self.selected = list[tuple[Fraction, int]]()
+        self.selected = list[tuple[Fraction, list[int], int]]()
 
     def permute_and_flip(self, utilities: np.ndarray, *, inverse_scale: Fraction) -> int:
-        self.selected.append((inverse_scale, len(utilities)))
-        return int(self._chance.integers(len(utilities)))
+        self.selected.append((inverse_scale, utilities.tolist(), int(self._chance.integers(len(utilities)))))
+        return self.selected[-1][-1]
 
     def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> np.ndarray:
         return np.full(shape, 1 + self._scales.leaves.index(inverse_scale))
 
 
+@cache
 def rows() -> tuple[np.ndarray, SanitisedRows]:
     generator = np.random.default_rng(5)
     codes = UNIVERSE[generator.integers(0, len(UNIVERSE), N_ROWS)]
@@ -62,33 +67,56 @@ def planned(**parameters: object) -> Plan:
     return plan(PlanRequest("rpf", {"n_estimators": 1, "pairs": "none", **parameters}, Fraction(4), 1_000), SCHEMA)
 
 
-def n_splits(values: np.ndarray) -> int:
-    """Number of ways to part the values that reach a node by one feature."""
-    left = [len(np.unique(column)) for column in values.T]
-    return sum(n - 1 if is_ordered or n == 2 else n * (n > 1) for n, is_ordered in zip(left, IS_ORDERED, strict=True))
+def splits_of(values: np.ndarray) -> list[Split]:
+    """The ways to part the values that reach a node by one feature."""
+    found = list[Split]()
+    for feature, is_ordered in enumerate(IS_ORDERED):
+        left = np.unique(values[:, feature]).tolist()
+        found += [(feature, code, not is_ordered) for code in (left[:-1] if is_ordered or len(left) <= 2 else left)]
+    return found
 
 
-def goes_left(codes: np.ndarray, tree: dict[str, np.ndarray], node: int) -> np.ndarray:
-    column, threshold = codes[:, tree["feature"][node]], tree["threshold"][node]
-    return column == threshold if tree["equals"][node] else column <= threshold
+def goes_left(codes: np.ndarray, split: Split) -> np.ndarray:
+    feature, threshold, equals = split
+    return codes[:, feature] == threshold if equals else codes[:, feature] <= threshold
 
 
-def walked(tree: dict[str, np.ndarray], depth: int) -> tuple[dict[int, int], list[tuple[int, int]]]:
-    """The number of selections on the path to each leaf in reach; level and number of candidates of each selection."""
-    spent, selected = dict[int, int](), list[tuple[int, int]]()
+def split_at(tree: dict[str, np.ndarray], node: int) -> Split:
+    return int(tree["feature"][node]), int(tree["threshold"][node]), bool(tree["equals"][node])
+
+
+def utility(groups: np.ndarray, splits: tuple[Split, ...], *, within: np.ndarray | None = None) -> int:
+    """The sum of the norms of the parts into which splits divide every group of rows, or some of the rows."""
+    codes, table = rows()
+    parts = groups.copy()
+    for split in splits:
+        parts = 2 * parts + goes_left(codes, split)
+    counted = np.ones(N_ROWS, dtype=bool) if within is None else within
+    sums = np.zeros((int(parts.max()) + 1, 2), dtype=np.int64)
+    np.add.at(sums, (parts[counted], table.y[counted]), UNIT)
+    return int(fourth_roots.norms(sums).sum())
+
+
+def walked(tree: dict[str, np.ndarray], depth: int) -> tuple[dict[int, int], list[tuple[int, list[int], int]]]:
+    """The number of selections on the path to each leaf in reach; level, utilities and choice of each selection."""
+    spent, selected = dict[int, int](), list[tuple[int, list[int], int]]()
     pending = [(0, 0, UNIVERSE, 0)]
     while pending:
         level, place, values, before = pending.pop(0)
-        node = (1 << level) - 1 + place
-        if level == depth or n_splits(values) == 0:
+        node, splits = (1 << level) - 1 + place, splits_of(values)
+        if level == depth or not splits:
             spent[place << (depth - level)] = before
             continue
-        selected.append((level, n_splits(values) + (level > 0)))
+        everywhere, here = np.zeros(N_ROWS, dtype=np.int64), leaf_of(rows()[0], tree, level) == place
+        utilities = [utility(everywhere, (split,), within=here) for split in splits]
+        if level > 0:
+            utilities.append(utility(everywhere, (), within=here))
         if tree["threshold"][node] == boxes.NO_SPLIT:
+            selected.append((level, utilities, len(splits)))
             spent[place << (depth - level)] = before + 1
             continue
-        is_left = goes_left(values, tree, node)
-        assert 0 < is_left.sum() < len(values), "a split that parts nothing"
+        selected.append((level, utilities, splits.index(split_at(tree, node))))
+        is_left = goes_left(values, split_at(tree, node))
         pending += [(level + 1, 2 * place, values[is_left], before + 1)]
         pending += [(level + 1, 2 * place + 1, values[~is_left], before + 1)]
     return spent, selected
@@ -97,9 +125,14 @@ def walked(tree: dict[str, np.ndarray], depth: int) -> tuple[dict[int, int], lis
 def leaf_of(codes: np.ndarray, tree: dict[str, np.ndarray], depth: int) -> np.ndarray:
     place = np.zeros(len(codes), dtype=np.int64)
     for level in range(depth):
-        left = [goes_left(codes[[row]], tree, (1 << level) - 1 + int(at))[0] for row, at in enumerate(place)]
+        at = [split_at(tree, (1 << level) - 1 + int(node)) for node in place]
+        left = [goes_left(codes[[row]], split)[0] for row, split in enumerate(at)]
         place = 2 * place + ~np.array(left)
     return place
+
+
+def leaf_of_level(tree: dict[str, np.ndarray]) -> Callable[[int], np.ndarray]:
+    return cache(lambda level: leaf_of(rows()[0], tree, level))
 
 
 def check_leaves(tree: dict[str, np.ndarray], depth: int, spent: dict[int, int]) -> None:
@@ -118,39 +151,46 @@ def grown(settled: Plan, chooser: Chooser) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4])
-def test_a_path_with_a_split_for_each_node_spends_the_budget_of_the_event(depth: int) -> None:
+def test_a_path_with_a_split_for_each_node_spends_the_budget_of_the_event(
+    monkeypatch: pytest.MonkeyPatch, depth: int
+) -> None:
     settled = planned(max_depth=depth, splits="node")
     _, scales = events_of(settled.event)
     for seed in range(N_TREES):
+        monkeypatch.setattr(shapes, "BLOCK_CELLS", (1, 2**22)[seed % 2])  # features in one block, or in one each
         chooser = Chooser(scales, seed)
         tree = grown(settled, chooser)
         spent, selected = walked(tree, depth)
-        assert chooser.selected == [(scales.levels[level], n_candidates) for level, n_candidates in selected]
+        assert chooser.selected == [(scales.levels[level], *what) for level, *what in selected]
         check_leaves(tree, depth, spent)
 
 
 @pytest.mark.parametrize(("depth", "at_once"), [(1, 1), (3, 1), (4, 2), (3, 2)])
 def test_a_path_with_a_split_for_each_level_spends_the_budget_of_the_event(depth: int, at_once: int) -> None:
-    settled, n_all = planned(max_depth=depth, at_once=at_once), len(Encoding.of(SCHEMA, 3).candidates)
+    settled = planned(max_depth=depth, at_once=at_once)
     _, scales = events_of(settled.event)
     for seed in range(N_TREES):
         chooser = Chooser(scales, seed)
         tree = grown(settled, chooser)
-        firsts = [(1 << level) - 1 for level in range(depth)]
-        chosen = [node for node in firsts if tree["threshold"][node] != boxes.NO_SPLIT]
-        assert chosen == firsts[: len(chosen)], "no split below a stop"
-        for node in firsts:
-            nodes = slice(node, 2 * node + 1)
-            assert all((tree[name][nodes] == tree[name][node]).all() for name in ("feature", "threshold", "equals"))
-        split = {(int(tree["feature"][node]), int(tree["threshold"][node])) for node in chosen}
-        assert len(split) == len(chosen), "no split twice"
-        expected, at = list[tuple[Fraction, int]](), 0
+        chosen = [split_at(tree, (1 << level) - 1) for level in range(depth)]
+        chosen = [split for split in chosen if split[1] != boxes.NO_SPLIT]
+        padded = [*chosen, *[(0, boxes.NO_SPLIT, False)] * (depth - len(chosen))]
+        nodes = [split for level, split in enumerate(padded) for _ in range(1 << level)]
+        assert [split_at(tree, node) for node in range((1 << depth) - 1)] == nodes
+        expected, left, groups = list[tuple[Fraction, list[int], int]](), splits_of(UNIVERSE), leaf_of_level(tree)
         for n_at_once, scale in zip(stages(depth, at_once), scales.levels, strict=True):
-            expected.append((scale, math.comb(n_all - at, n_at_once) + (at > 0)))
-            if at + n_at_once > len(chosen):
+            at = len(splits_of(UNIVERSE)) - len(left)
+            sets = list(combinations(left, n_at_once))
+            utilities = [utility(groups(at), own) for own in sets]
+            if at > 0:
+                utilities.append(utility(groups(at), ()))
+            picked = tuple(chosen[at : at + n_at_once])
+            places = [place for place, own in enumerate(sets) if own == picked]
+            expected.append((scale, utilities, places[0] if places else len(sets)))
+            if not places:
                 break
-            at += n_at_once
-        assert at == len(chosen), "a selection chooses all of its splits or stops the tree"
+            left = [split for split in left if split not in picked]
+        assert len(splits_of(UNIVERSE)) - len(left) == len(chosen), "no split below a stop"
         assert chooser.selected == expected
         check_leaves(tree, depth, {leaf: len(expected) for leaf in range(0, 1 << depth, 1 << (depth - len(chosen)))})
 
