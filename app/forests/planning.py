@@ -38,10 +38,6 @@ _TWO_STEPS = (
 )
 
 
-_OPTIONAL = {"accountant", "delta", "adjacency", "max_rows", "profile", "unlabelled"}
-"""Fields that a stored plan omits at their default values."""
-
-
 class PlanInvalid(GrovekeeperError):
     """A stored plan that :func:`plan` does not produce."""
 
@@ -150,8 +146,9 @@ def _facts_for(mechanism: Algorithm, request: PlanRequest, schema: Schema) -> Pu
 def _unlabelled_plan(
     mechanism: Algorithm, settled: Mapping[str, Value], facts: PublicFacts, request: AccountRequest | None
 ) -> UnlabelledPlan | None:
-    if request is None or not isinstance(mechanism, TwoDatasetAlgorithm):
+    if request is None:
         return None
+    assert isinstance(mechanism, TwoDatasetAlgorithm)  # see _facts_for
     try:
         event = _event(mechanism, partial(mechanism.structure_event, settled), facts.of_unlabelled)
     except InvalidRequest as invalid:
@@ -239,7 +236,7 @@ def _read(value: object) -> Plan:
             "event": event,
             "warnings": [*warnings],
             **more,
-        } if _OPTIONAL.issuperset(more) and all(isinstance(warning, str) for warning in warnings):
+        } if all(isinstance(warning, str) for warning in warnings):
             known = catalogue.algorithm(algorithm).parameters
             read = Plan(
                 algorithm,
@@ -286,7 +283,8 @@ def _is_consistent(read: Plan) -> bool:
     mechanism.check(read.event, read.parameters)  # raises unless the event has the algorithm's form
     if isinstance(mechanism, TwoDatasetAlgorithm) is (read.unlabelled is None):
         return False
-    if isinstance(mechanism, TwoDatasetAlgorithm) and read.unlabelled is not None:
+    if read.unlabelled is not None:
+        assert isinstance(mechanism, TwoDatasetAlgorithm)
         mechanism.check_structure(read.unlabelled.event, read.parameters)
     return (
         type(read.n_trees) is int

@@ -1,5 +1,6 @@
 """The three accountants: one suite of the properties that the ledger relies on."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -109,6 +110,22 @@ def test_sequential_parts_add_and_parallel_parts_count_at_their_largest(unit: Ac
 
     assert unit.loss(Sequential((Part(3, leaf), Part(1, small))), adjacency=AR) == 3 * one + other
     assert unit.loss(Parallel("trees", (Part(3, leaf), Part(9, small))), adjacency=AR) == one > other
+
+
+@every_accountant
+@pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: type(leaf).__name__)
+def test_a_sensitivity_costs_what_a_scale_costs(unit: Accountant, leaf: Event) -> None:
+    """Three times the sensitivity at a third of the inverse scale is the same mechanism in another unit."""
+    name = "l1_sensitivity" if isinstance(leaf, DiscreteLaplace) else "range_sensitivity"
+    wider = replace(leaf, **{name: 3 * getattr(leaf, name)})  # type: ignore[type-var]
+    scaled = replace(wider, inverse_scale=leaf.inverse_scale / 3)  # type: ignore[attr-defined, type-var]
+
+    assert unit.loss(scaled, adjacency=AR) == unit.loss(leaf, adjacency=AR) < unit.loss(wider, adjacency=AR)
+    if unit.NAME != "pure":
+        noisy = RoundedGaussian(AR, Fraction(3), Fraction(600), 2)
+        assert unit.loss(noisy, adjacency=AR) == unit.loss(
+            RoundedGaussian(AR, Fraction(1), Fraction(200), 2), adjacency=AR
+        )
 
 
 @every_accountant

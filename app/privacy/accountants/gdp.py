@@ -68,16 +68,12 @@ def of_bounded_range(epsilon: Fraction) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def of_pure(epsilon: Fraction) -> Fraction:
-    """μ² that every ε-DP mechanism satisfies, rounded up: μ = 2x with Φ(−x) = 1/(1 + e^ε); at most πε²/2 and 8ε.
-
-    The code uses two forms of one formula: each of tanh(ε/2) = 1 − 2/(1 + e^ε) and 2/(1 + e^ε) loses digits near 1.
-    """
+    """μ² that every ε-DP mechanism satisfies, rounded up: μ = 2x with Φ(−x) = 1/(1 + e^ε); at most πε²/2 and 8ε."""
     if epsilon > COARSE_ABOVE:
         return 8 * epsilon
     if epsilon < COARSE_BELOW:
         return upper_end(pi() / 2) * epsilon**2 * VERIFIABLE
-    exact = enclosure(epsilon)
-    inverse = (exact / 2).tanh().erfinv() if epsilon < 1 else (2 / (1 + exact.exp())).erfcinv()
+    inverse = (2 / (1 + enclosure(epsilon).exp())).erfcinv()
     return upper_end(8 * inverse**2) * VERIFIABLE
 
 

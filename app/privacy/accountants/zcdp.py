@@ -75,7 +75,7 @@ def of_pure(epsilon: Fraction) -> Fraction:
     """ε·tanh(ε/2), rounded up: the ρ of every ε-DP mechanism. At most ε²/2 and at most ε."""
     if epsilon < COARSE_BELOW:
         return epsilon**2 / 2
-    return min(upper_end(_tanh_cost(epsilon)) * VERIFIABLE, epsilon**2 / 2, epsilon)
+    return min(upper_end(_tanh_cost(epsilon)) * VERIFIABLE, epsilon)
 
 
 def price(epsilon: Fraction, delta: Fraction | None) -> int:

@@ -1,6 +1,7 @@
 """Plans: legal requests, parameters that rules fix, and errors that repeat no value of the request."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -15,7 +16,9 @@ from app.forests.data.schema import Schema
 from app.forests.planning import PlanInvalid, PlanRequest, plan
 from app.forests.trees import shapes
 from app.privacy.accountants import pure
-from app.privacy.calibration import budget_of
+from app.privacy.adjacency import Adjacency
+from app.privacy.calibration import budget_of, price_of
+from app.privacy.events import Event, EventCostsMore, Part, Sequential
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
 
@@ -285,6 +288,81 @@ def _with(**changes: object) -> Callable[[dict[str, Any]], object]:
 def test_plan_that_this_code_cannot_have_made_is_refused(break_it: Callable[[dict[str, Any]], object]) -> None:
     with pytest.raises(PlanInvalid):
         planning.read(break_it(planned(n_estimators=3, structure_share="0.5").to_json()))
+
+
+@pytest.mark.parametrize("pays", ["the first account", "the second account"])
+@pytest.mark.parametrize("accountant", ["pure", "gdp"])
+def test_an_event_above_the_amount_is_never_planned(
+    monkeypatch: pytest.MonkeyPatch, pays: str, accountant: str
+) -> None:
+    """A mechanism that prices twice what it was given is a bug that no plan survives, on either account."""
+    own = catalogue.algorithm("sspe-1")
+    name = "event" if pays == "the first account" else "structure_event"
+    honest = getattr(own, name)
+
+    def too_dear(parameters: Any, facts: Any) -> Event:
+        return Sequential((Part(2, honest(parameters, facts)),))
+
+    delta = None if accountant == "pure" else Fraction(1, 10**6)
+    asked = request_for("sspe-1", {"n_estimators": 3}, Fraction(1), 10_000, accountant=accountant, delta=delta)
+    stored = plan(asked, wide()).to_json()
+    monkeypatch.setattr(type(own), name, lambda _, parameters, facts: too_dear(parameters, facts))
+    monkeypatch.setattr(planning, "fitted", lambda budget, event_at, *, start: event_at(start))
+    with pytest.raises(EventCostsMore):
+        plan(asked, wide())
+    twice = {"type": "sequential/1", "parts": [{"times": 2, "event": stored["event"]}]}
+    with pytest.raises(PlanInvalid):
+        planning.read({**stored, "event": twice})
+
+
+def test_a_stored_plan_for_two_datasets_is_read_and_priced_as_a_whole() -> None:
+    """The second account's event is compared with the parameters, as the first one's is."""
+    schema, asked = wide(), {"n_estimators": 3, "max_depth": 2}
+    settled = planned("sspe-1", schema, **asked)
+    dearer = plan(request("sspe-1", asked, Fraction(2), 10_000), schema)
+    assert settled.unlabelled is not None
+    assert dearer.unlabelled is not None
+    planning.require_priced(settled, schema)
+    for other in (
+        replace(settled, event=dearer.event),
+        replace(settled, unlabelled=replace(settled.unlabelled, event=dearer.unlabelled.event)),
+        replace(settled, unlabelled=None),
+        replace(planned("spe", schema, **asked), unlabelled=settled.unlabelled),
+    ):
+        with pytest.raises(PlanInvalid):
+            planning.require_priced(other, schema)
+        with pytest.raises(PlanInvalid):
+            planning.read(other.to_json())
+    shallow = planned("sspe-1", schema, n_estimators=3, max_depth=1)
+    assert shallow.unlabelled is not None
+    with pytest.raises(PlanInvalid):
+        planning.read(replace(settled, unlabelled=shallow.unlabelled).to_json())
+
+
+def test_a_second_dataset_is_required_by_those_that_learn_from_two_and_by_no_other() -> None:
+    asked = request("sspe-1", {}, Fraction(1), 10_000)
+    alone, beside = replace(asked, unlabelled=None), replace(asked, algorithm="spe")
+    assert problems(lambda: plan(alone, wide())) == [("/unlabelled", "required")]
+    assert problems(lambda: plan(beside, wide())) == [("/unlabelled", "not-for-this-algorithm")]
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp", "gdp"])
+@pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
+def test_an_amount_of_which_a_label_gets_less_than_one_step_is_too_small(slug: str, accountant: str) -> None:
+    """A label account gives half of the ε, or a quarter of the ρ or μ², to an algorithm that protects rows."""
+    own = catalogue.algorithm(slug)
+    if accountant not in own.accountants or own.adjacency is Adjacency.LABEL:
+        return
+    epsilon, delta = {
+        "pure": (Fraction(1, 10**9), None),
+        "zcdp": (Fraction("0.0000100"), Fraction(1, 10**12)),
+        "gdp": (Fraction("0.0000060"), Fraction(1, 10**12)),
+    }[accountant]
+    terms = {"accountant": accountant, "delta": delta, "adjacency": Adjacency.LABEL}
+    assert 0 < price_of(epsilon, accountant=accountant, delta=delta) < 4
+    assert problems(lambda: plan(request_for(slug, {}, epsilon, 10_000, **terms), wide())) == [  # type: ignore[arg-type]
+        ("/epsilon", "too-small")
+    ]
 
 
 def test_true_is_not_a_number_of_trees() -> None:

@@ -75,10 +75,8 @@ def test_selection_of_a_large_epsilon_costs_no_more_than_any_pure_mechanism() ->
     assert zcdp.loss(selection(Fraction(30)), adjacency=AR) == zcdp.of_pure(Fraction(30)) <= 30
 
 
-def test_two_forms_of_the_inverse_agree_where_they_meet_and_keep_to_the_known_bounds() -> None:
+def test_charged_mu_keeps_to_the_known_bounds() -> None:
     """μ ≤ ε·√(π/2) and μ² ≤ 8ε hold for every ε, and are tight at the two ends."""
-    below, at = gdp.of_pure(1 - Fraction(1, 10**30)), gdp.of_pure(Fraction(1))
-    assert below < at < below * (1 + Fraction(1, 10**29))
     for epsilon in (Fraction(1, 10**90), Fraction(1, 10**12)):
         assert float(gdp.of_pure(epsilon) / epsilon**2) == pytest.approx(1.5707963267948966, rel=1e-12)
     assert Fraction("7.9999") * 10**6 < gdp.of_pure(Fraction(10**6)) < 8 * 10**6

@@ -166,6 +166,8 @@ def test_a_forest_without_splits_uses_no_profile(released: ReusedProfile) -> Non
         assert job_plan.profile is None
         assert job_plan.event == planned(slug, accountant, delta, None, max_depth=0).event
         assert any("without splits" in warning for warning in job_plan.warnings)
+        shallow = planned(slug, accountant, delta, released, max_depth=1)
+        assert (shallow.profile, shallow.warnings) == (released, ())
 
 
 def test_an_algorithm_that_has_no_use_for_bins_refuses_a_profile(released: ReusedProfile) -> None:
