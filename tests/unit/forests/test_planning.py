@@ -365,6 +365,15 @@ def test_an_amount_of_which_a_label_gets_less_than_one_step_is_too_small(slug: s
     ]
 
 
+@pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
+def test_a_stored_plan_states_every_parameter(slug: str) -> None:
+    stored = planned(slug, n_estimators=3).to_json()
+    parameters: dict[str, object] = dict(stored["parameters"])
+    for absent in parameters:
+        with pytest.raises(PlanInvalid):
+            planning.read({**stored, "parameters": {name: own for name, own in parameters.items() if name != absent}})
+
+
 def test_true_is_not_a_number_of_trees() -> None:
     stored = planned(n_estimators=1).to_json()
 

@@ -1,13 +1,17 @@
 """Calibration turns budgets into events that use the budget up and never exceed it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import pytest
 
+from app.core import limits
+from app.core.errors import InvalidRequest
 from app.privacy import accountants
 from app.privacy.adjacency import Adjacency
-from app.privacy.calibration import Budget, fitted
+from app.privacy.calibration import Budget, budget_of, fitted, price_of
 from app.privacy.events import (
     DiscreteLaplace,
     Event,
@@ -16,6 +20,7 @@ from app.privacy.events import (
     PermuteAndFlip,
     RoundedGaussian,
     Sequential,
+    UnknownPrivacyEvent,
     quantised,
 )
 
@@ -97,3 +102,85 @@ def test_covering_is_decided_exactly() -> None:
     assert own.limit == Fraction(500, 10**12)
     assert own.covers(RoundedGaussian(AR, Fraction(1), Fraction(10**9), 1))
     assert not own.covers(RoundedGaussian(AR, Fraction(1), Fraction(10**9 - 1), 1))
+
+
+@pytest.mark.parametrize(("accountant", "steps"), [("pure", 2), ("zcdp", 4), ("gdp", 4)])
+def test_a_mechanism_for_rows_gets_half_of_a_label_budget_and_no_other_adjacency_has_a_bound(
+    accountant: str, steps: int
+) -> None:
+    """Rounded down: steps of the mechanism's loss never exceed the amount that is charged."""
+    of_label = Budget(accountant, 4_003, Adjacency.LABEL)
+
+    assert of_label.stated_under(Adjacency.LABEL) == of_label
+    assert of_label.stated_under(AR) == Budget(accountant, 4_003 // steps, AR)
+    for own, other in ((AR, Adjacency.LABEL), (AR, Adjacency.REPLACE_ONE), (Adjacency.LABEL, Adjacency.REPLACE_ONE)):
+        with pytest.raises(UnknownPrivacyEvent):
+            Budget(accountant, 4_003, own).stated_under(other)
+
+
+@pytest.mark.parametrize("accountant", accountants.NAMES)
+def test_parts_of_a_budget_add_up_to_at_most_the_whole(accountant: str) -> None:
+    whole = Budget(accountant, 1_001, Adjacency.LABEL)
+    parts = [whole.part(share) for share in (Fraction(1, 3), Fraction(2, 3), Fraction(1))]
+
+    assert [part.amount for part in parts] == [333, 667, 1_001]
+    assert {(part.accountant, part.adjacency) for part in parts} == {(accountant, Adjacency.LABEL)}
+    assert whole.limit == Fraction(1_001, 10 ** accountants.by_name(accountant).PLACES)
+
+
+@pytest.mark.parametrize("accountant", accountants.NAMES)
+@pytest.mark.parametrize("max_rows", [1, 3, 20])
+def test_all_rows_of_a_unit_together_cost_at_most_the_price(accountant: str, max_rows: int) -> None:
+    unit = accountants.by_name(accountant)
+    delta, times = DELTA if unit.TAKES_DELTA else None, max_rows if accountant == "pure" else max_rows**2
+    price = price_of(Fraction(1), accountant=accountant, delta=delta)
+    own = budget_of(Fraction(1), accountant=accountant, delta=delta, adjacency=AR, max_rows=max_rows)
+
+    assert price == unit.price(Fraction(1), delta)
+    assert own == Budget(accountant, price // times, AR)
+    assert times * own.amount <= price < times * (own.amount + 1)
+    with pytest.raises(InvalidRequest):
+        budget_of(
+            Fraction(1), accountant=accountant, delta=delta, adjacency=AR, max_rows=10**7 if times > 1 else 10**10
+        )
+
+
+def problem_of(call: Callable[[], object]) -> tuple[str, str]:
+    with pytest.raises(InvalidRequest) as refused:
+        call()
+    [(at, problem)] = [(error.at, error.problem) for error in refused.value.errors]
+    return at, problem
+
+
+def test_a_price_needs_a_delta_where_the_account_has_one_and_an_amount_of_one_step() -> None:
+    most = Fraction(limits.MAX_CAP_EPSILON_WITH_DELTA)
+
+    def price(epsilon: Fraction, accountant: str, delta: Fraction | None) -> Callable[[], int]:
+        return partial(price_of, epsilon, accountant=accountant, delta=delta)
+
+    for accountant in ("zcdp", "gdp"):
+        assert problem_of(price(Fraction(1), accountant, None)) == ("/delta", "required")
+        assert problem_of(price(Fraction(1), accountant, Fraction(0))) == ("/delta", "not-positive")
+        assert problem_of(price(Fraction(1), accountant, Fraction(-1))) == ("/delta", "not-positive")
+        assert problem_of(price(Fraction(1), accountant, Fraction(1))) == ("/delta", "not-below-one")
+        assert problem_of(price(Fraction(1, 10**9), accountant, Fraction(1, 10**99))) == ("/epsilon", "too-small")
+        assert problem_of(price(most + 1, accountant, DELTA)) == ("/epsilon", "too-large")
+        assert price(most, accountant, DELTA)() > 0
+    assert problem_of(price(Fraction(1), "pure", DELTA)) == ("/delta", "not-for-pure")
+    assert problem_of(price(Fraction(0), "pure", None)) == ("/epsilon", "too-small")
+    assert [price(Fraction(1, 10**9), "pure", None)(), price(most + 1, "pure", None)()] == [1, (most + 1) * 10**9]
+
+
+def test_a_search_never_returns_an_event_above_the_budget() -> None:
+    """Also where its estimates are wrong: the loss of this mechanism rises in steps, and is flat between them."""
+    for step in (Fraction(1, 7), Fraction(3), Fraction(1, 1_000)):
+        for accountant in ("zcdp", "gdp"):
+            whole = budget(accountant, Fraction(2))
+
+            def event_at(strength: Fraction, step: Fraction = step) -> Event:
+                return DiscreteLaplace(AR, Fraction(1), strength // step * step, 4)
+
+            event = fitted(whole, event_at, start=Fraction(1))
+            assert whole.covers(event)
+            assert isinstance(event, DiscreteLaplace)
+            assert not whole.covers(replace(event, inverse_scale=event.inverse_scale + step))
