@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
-from itertools import combinations, product
-from typing import TypeAlias
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -17,26 +16,15 @@ import pytest
 from app.forests.algorithms.rpf.leaf_scores import UNREACHED
 from app.forests.algorithms.rpf.path_event import PathScales, events_of, stages
 from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.grow import grow
 from app.forests.kernels import fourth_roots
 from app.forests.kernels.reweighting import UNIT
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees import boxes, shapes
 from app.privacy.events import Event, Parallel, Part, PermuteAndFlip, Sequential
-from tests.support.schemas import schema_of
+from tests.privacy.plain_walks import N_ROWS, SCHEMA, UNIVERSE, Split, goes_left, leaf_of, rows, split_at, splits_of
 
-SIZES, IS_ORDERED = (3, 2, 3), (True, False, False)
-SCHEMA = schema_of(
-    {"name": "grade", "type": "integer", "lower": 0, "upper": 2},
-    {"name": "sex", "type": "categorical", "categories": ["f", "m"]},
-    {"name": "colour", "type": "categorical", "categories": ["red", "green", "blue"]},
-    classes=["no", "yes"],
-)
-UNIVERSE = np.array(list(product(*map(range, SIZES))))
-N_ROWS, N_TREES = 60, 20
-Split: TypeAlias = tuple[int, int, bool]
-"""Feature, threshold, and whether the left side equals the threshold."""
+N_TREES = 20
 
 
 class Chooser:
@@ -54,35 +42,8 @@ class Chooser:
         return np.full(shape, 1 + self._scales.leaves.index(inverse_scale))
 
 
-@cache
-def rows() -> tuple[np.ndarray, SanitisedRows]:
-    generator = np.random.default_rng(5)
-    codes = UNIVERSE[generator.integers(0, len(UNIVERSE), N_ROWS)]
-    y = generator.integers(0, 2, N_ROWS).astype(np.int32)
-    columns = (codes[:, 0].astype(float), codes[:, 1].astype(np.int32), codes[:, 2].astype(np.int32))
-    return codes, SanitisedRows(SanitisedColumns(columns, N_ROWS), y, np.zeros((N_ROWS, 16), dtype=np.uint8))
-
-
 def planned(**parameters: object) -> Plan:
     return plan(PlanRequest("rpf", {"n_estimators": 1, "pairs": "none", **parameters}, Fraction(4), 1_000), SCHEMA)
-
-
-def splits_of(values: np.ndarray) -> list[Split]:
-    """The ways to part the values that reach a node by one feature."""
-    found = list[Split]()
-    for feature, is_ordered in enumerate(IS_ORDERED):
-        left = np.unique(values[:, feature]).tolist()
-        found += [(feature, code, not is_ordered) for code in (left[:-1] if is_ordered or len(left) <= 2 else left)]
-    return found
-
-
-def goes_left(codes: np.ndarray, split: Split) -> np.ndarray:
-    feature, threshold, equals = split
-    return codes[:, feature] == threshold if equals else codes[:, feature] <= threshold
-
-
-def split_at(tree: dict[str, np.ndarray], node: int) -> Split:
-    return int(tree["feature"][node]), int(tree["threshold"][node]), bool(tree["equals"][node])
 
 
 def utility(groups: np.ndarray, splits: tuple[Split, ...], *, within: np.ndarray | None = None) -> int:
@@ -120,15 +81,6 @@ def walked(tree: dict[str, np.ndarray], depth: int) -> tuple[dict[int, int], lis
         pending += [(level + 1, 2 * place, values[is_left], before + 1)]
         pending += [(level + 1, 2 * place + 1, values[~is_left], before + 1)]
     return spent, selected
-
-
-def leaf_of(codes: np.ndarray, tree: dict[str, np.ndarray], depth: int) -> np.ndarray:
-    place = np.zeros(len(codes), dtype=np.int64)
-    for level in range(depth):
-        at = [split_at(tree, (1 << level) - 1 + int(node)) for node in place]
-        left = [goes_left(codes[[row]], split)[0] for row, split in enumerate(at)]
-        place = 2 * place + ~np.array(left)
-    return place
 
 
 def leaf_of_level(tree: dict[str, np.ndarray]) -> Callable[[int], np.ndarray]:
