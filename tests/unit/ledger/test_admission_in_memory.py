@@ -158,7 +158,7 @@ def check_state(budgets: Budgets, model: Model, scope: Scope) -> None:
             assert population.members[member].reserved == whole.reserved
 
 
-@pytest.mark.parametrize("walk", range(30))
+@pytest.mark.parametrize("walk", range(12))
 def test_a_walk_of_jobs_is_judged_as_by_brute_force(walk: int) -> None:
     chance = random.Random(walk)
     model = Model.drawn(chance)
