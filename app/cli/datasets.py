@@ -27,6 +27,7 @@ from app.cli.command import (
 from app.cli.output import Output, amount
 from app.core.errors import TooLarge
 from grovekeeper_client.errors import ApiProblem, Unreachable
+from grovekeeper_client.uploads import read_header
 
 _STAYS = (
     "What was spent on them stays spent. If a job has read them or waits to, the places of their units stay taken, and "
@@ -228,7 +229,9 @@ def _require_file(file: Path) -> None:
 
 
 def _upload(call: Remote, client: Client, dataset: str, file: Path, **options: Any) -> dict[str, Any]:
-    with call.output.progress_of_bytes() as progress:
+    from app.cli import tables  # loads rich
+
+    with tables.progress_of_bytes(hidden=call.output.as_json) as progress:
         bar = progress.add_task(file.name, total=file.stat().st_size)
         try:
             return client.upload_rows(
@@ -241,8 +244,6 @@ def _upload(call: Remote, client: Client, dataset: str, file: Path, **options: A
 
 def _name_columns(problem: ApiProblem, file: Path) -> None:
     """Names the columns that are not declared: the service states their places and repeats no text of a file."""
-    from grovekeeper_client.uploads import read_header  # loads the client's tables, which few commands need
-
     for column in problem.body.get("columns", ()):
         if "positions" in column:
             header = read_header(file)

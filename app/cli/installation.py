@@ -162,8 +162,6 @@ def upgrade(
 @command
 def status(call: HomeOptions) -> None:
     """Show the database's revision. Exits with 1 if it is not the newest."""
-    from app.db import revisions
-
     current, head = revisions.current_revision(call.settings().database_url), revisions.head_revision()
     call.output.json({"revision": current, "newest": head, "current": current == head})
     call.output.say(f"the database is at revision {current or 'none'}; the newest is {head}")
@@ -176,12 +174,9 @@ def status(call: HomeOptions) -> None:
 @command
 def new_signer(call: HomeOptions) -> None:
     """Replace a lost signing key: make a key where none is, and sign heads and checkpoints with it from now on."""
-    from app.cli.prepare import opened
-    from app.services.ledger.signer import replace_signer
+    from app.cli import prepare
 
-    settings = call.settings()
-    with opened(settings) as database:
-        signer = replace_signer(settings, database)
+    signer = prepare.replace_signing_key(call.settings())
     call.output.answer({"verifier_key": signer.verifier_key})
     call.output.say(f"heads and checkpoints are signed with {signer.verifier_key}; publish the key for auditors")
 
@@ -190,12 +185,9 @@ def new_signer(call: HomeOptions) -> None:
 @command
 def rewrap_keys(call: HomeOptions) -> None:
     """Wrap the keys of stored rows with the newest storage key, so that older storage keys can be removed."""
-    from app.cli.prepare import opened
-    from app.services.storage_keys import rewrap_data_keys
+    from app.cli import prepare
 
-    settings = call.settings()
-    with opened(settings) as database:
-        key_id, n_wrapped = rewrap_data_keys(settings, database)
+    key_id, n_wrapped = prepare.rewrap_keys(call.settings())
     call.output.answer({"storage_key": key_id, "datasets": n_wrapped})
     call.output.say(f"the keys of {n_wrapped} datasets were wrapped anew; the storage key {key_id} wraps all keys")
 
@@ -214,17 +206,11 @@ def backup(
     folder: Annotated[Path, typer.Argument(help="Folder to make; must not exist.", show_default=False)],
 ) -> None:
     """Write database, rows and artifacts to a folder, while the service runs. Keys and heads are left out."""
-    from app.cli.prepare import opened
+    from app.cli.prepare import opened_installation
     from app.services.backup.make import make_backup
-    from app.services.installation import Installation
 
-    settings = call.settings()
-    with opened(settings):
-        installation = Installation.open(settings, pool_size=1)
-    try:
+    with opened_installation(call.settings()) as installation:
         made = make_backup(installation, folder)
-    finally:
-        installation.close()
     call.output.answer({"made_at": made.made_at, "files": len(made.files), "size_bytes": made.size_bytes})
     call.output.say(f"wrote {folder}: {len(made.files)} files, {made.size_bytes:,} bytes, as of {made.made_at}")
 

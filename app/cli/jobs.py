@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.command import Client, JobArgument, Remote, command
-from app.cli.output import GIVEN_EARLIER, Output, amount, console
+from app.cli.output import GIVEN_EARLIER, Output, amount
 from app.cli.problems import ExitCode
 from app.jobs.states import ENDED
 from grovekeeper_client.errors import REASONS
@@ -114,10 +114,10 @@ def show_accepted(
 
 def follow(client: Client, job_id: str, output: Output) -> dict[str, Any]:
     """Waits for a job with a progress bar of finished trees, if it grows any; returns it in its last state."""
-    from grovekeeper_client import progress
+    from app.cli import tables  # loads rich
 
     try:
-        with progress.shown(console(error=True), hidden=output.as_json) as show:
+        with tables.progress_of_job(hidden=output.as_json) as show:
             return client.wait_for_job(job_id, on_change=show)
     except KeyboardInterrupt:
         output.complain(f"the job goes on; follow it with: grovekeeper jobs show {job_id} --wait")

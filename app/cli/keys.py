@@ -101,11 +101,9 @@ def create_admin(
     name: Annotated[str, typer.Option(help="Name of the person or program.")] = "admin",
 ) -> None:
     """Make an admin key on the installation itself, for when all admin keys are lost."""
-    from app.cli.prepare import opened
-    from app.services import keys
+    from app.cli import prepare
 
-    with opened(call.settings()) as database:
-        made = keys.create_admin(database, name)
+    made = prepare.create_admin_key(call.settings(), name)
     call.output.answer({"id": made.id, "key": made.text})
     call.output.say(made.text)
     call.output.say("This is shown once: keep it safe.")

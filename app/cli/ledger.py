@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import yaml
 
 from app.cli.command import (
     AccountArgument,
@@ -356,8 +357,6 @@ def deployment(
     _check_new(file)
     with call.client() as client:
         answer = client.deployment(account)
-    import yaml
-
     complete(answer, {} if owner is None else _read_part(owner))
     text = yaml.safe_dump(answer["record"], sort_keys=False, allow_unicode=True, width=100)
     give(call.output, text, file=file, as_json=answer)
@@ -395,8 +394,6 @@ def _fill_in(record: dict[str, Any], part: dict[str, Any], owners: list[str], *,
 
 def _read_part(file: Path) -> dict[str, Any]:
     """Reads the owner's part of a record from YAML or JSON."""
-    import yaml
-
     content = read_bytes(file)
     try:
         part = yaml.safe_load(content) if len(content) <= limits.MAX_JSON_BODY_BYTES else None

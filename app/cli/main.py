@@ -77,7 +77,7 @@ def _command(name: str) -> Any:
 
 def _show_version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
+        from importlib.metadata import version  # loads the standard library's modules for mail
 
         print(f"grovekeeper {version('grovekeeper')}")
         raise typer.Exit

@@ -6,10 +6,9 @@ markup.
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -17,11 +16,6 @@ from app.cli import problems
 from app.cli.problems import ExitCode, of_problem
 from app.wire import odds_words
 
-if TYPE_CHECKING:  # rich takes 0.05 s of CPU to import, which ``--json`` and ``--help`` need not spend
-    from rich.console import Console
-    from rich.progress import Progress
-
-_WIDTH_OF_A_PIPE = 200
 _BAR_CELLS = 24
 _INSISTING = {"cells-unread": "--accept-unknown", "upload-repeated": "--again"}
 """Options of commands that upload, by the problem that they accept."""
@@ -76,20 +70,9 @@ class Output:
         """Prints a table, or the sentence ``empty`` if there are no rows."""
         if self.as_json:
             return
-        from rich.box import SIMPLE_HEAD
-        from rich.padding import Padding
-        from rich.table import Table
-        from rich.text import Text
+        from app.cli import tables  # rich takes 0.05 s of CPU, which ``--json`` need not spend
 
-        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        for column in columns:
-            table.add_column(column, overflow="fold")
-        for row in rows:
-            table.add_row(*(Text("" if value is None else str(value)) for value in row))
-        if table.row_count == 0:
-            print(" " * indent + empty)
-        else:
-            console(error=False).print(Padding(table, (0, 0, 0, indent), expand=False))
+        tables.print_table(columns, rows, empty=empty, indent=indent)
 
     def guarantee(self, guarantee: Mapping[str, Any]) -> None:
         """Prints the numbers of a guarantee, then the statement that holds for them.
@@ -138,15 +121,6 @@ class Output:
         if body.get("type") in _INSISTING:
             self.complain(f"  to store the file nevertheless, add {_INSISTING[body['type']]}")
 
-    @contextmanager
-    def progress_of_bytes(self) -> Iterator["Progress"]:
-        """A progress bar of bytes on stderr that redraws only on a terminal."""
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
-
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
-        with Progress(*columns, console=console(error=True), disable=self.as_json) as progress:
-            yield progress
-
 
 def amount(account: Mapping[str, Any], name: str = "amount") -> str:
     """An amount with the symbol of its unit: ``0.7 ε``."""
@@ -168,11 +142,3 @@ def budget_bar(*, cap: str, charged: str, reserved: str) -> str:
     spent = min(int(Fraction(charged) / whole * _BAR_CELLS), _BAR_CELLS)
     held = min(int((Fraction(charged) + Fraction(reserved)) / whole * _BAR_CELLS), _BAR_CELLS) - spent
     return "#" * spent + "=" * held + "." * (_BAR_CELLS - spent - held)
-
-
-def console(*, error: bool) -> "Console":
-    """Standard output or standard error, as wide as the terminal."""
-    from rich.console import Console
-
-    is_terminal = (sys.stderr if error else sys.stdout).isatty()
-    return Console(stderr=error, markup=False, highlight=False, width=None if is_terminal else _WIDTH_OF_A_PIPE)

@@ -14,8 +14,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+import uvicorn
+from fastapi import FastAPI
+
+from app.api.http_protocol import BoundedHttp
+from app.api.main import create_app
 from app.cli.prepare import prepare, refuse_rewound
 from app.cli.worker_pool import WorkerPool
 from app.core import limits
@@ -31,10 +35,6 @@ from app.services.ledger.heads import Heads, HeadWriter
 from app.services.predict import prepare_newest as prepare_requests
 from app.services.webhooks import deliver_due
 
-if TYPE_CHECKING:  # FastAPI and uvicorn are imported by the process that serves, not by its callers
-    import uvicorn
-    from fastapi import FastAPI
-
 READY_WITHIN_S = 60.0
 API_GRACE_S = 4
 WORKER_GRACE_S = 5.0
@@ -47,10 +47,7 @@ _log = logging.getLogger(__name__)
 class ApiThread:
     """Threads: uvicorn on a bound socket, the writer of heads, comparisons of balances, and erasures that are due."""
 
-    def __init__(self, application: "FastAPI", listener: socket.socket) -> None:
-        with without_collection():
-            import uvicorn
-
+    def __init__(self, application: FastAPI, listener: socket.socket) -> None:
         self._server = uvicorn.Server(server_config(application))
         self._heads = HeadWriter(application.state.heads)
         self._installation: Installation = application.state.installation
@@ -82,13 +79,8 @@ class ApiThread:
         self._heads.stop()
 
 
-def server_config(application: "FastAPI") -> "uvicorn.Config":
+def server_config(application: FastAPI) -> uvicorn.Config:
     """The options of the HTTP server."""
-    with without_collection():
-        import uvicorn
-
-        from app.api.http_protocol import BoundedHttp
-
     # A thread that computes gives way ten times as often as usual, because a request changes threads several times.
     sys.setswitchinterval(0.0005)
     return uvicorn.Config(
@@ -257,8 +249,6 @@ def worker_secrets(settings: Settings) -> dict[str, str]:
 
 def _api(settings: Settings, listener: socket.socket) -> ApiThread:
     with without_collection():
-        from app.api.main import create_app
-
         application = create_app(settings)
     refuse_rewound(application.state.heads)
     return ApiThread(application, listener)
