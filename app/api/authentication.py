@@ -1,25 +1,32 @@
 """Checks that the service is ready, and authenticates requests by key, token or session.
 
-Callers that predict often are found in a cache.
+Callers that predict often are found in a cache. A session of the dashboard is a cookie that names the key of a person
+for some hours, and never holds its secret or a token.
 """
 
 import asyncio
 import hashlib
 import re
 import shutil
+from contextlib import suppress
 from contextvars import Context
+from datetime import datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from starlette.requests import Request
+from fastapi import Request, Response
+from itsdangerous import BadSignature, URLSafeTimedSerializer
 from starlette.types import Scope
 
 from app.access.grants import Principal
 from app.api.capacity import Capacities, Work, work_of_authentication
-from app.api.pages import sessions
-from app.core import limits
-from app.core.errors import InstallationError, LedgerRewound, Unauthenticated, Unavailable
-from app.services.authorization import IdentityProvider, authenticate, authenticate_and_keep, cached
+from app.core import limits, stamps
+from app.core.dask_cluster import is_loopback
+from app.core.errors import InstallationError, LedgerRewound, MalformedRequest, Unauthenticated, Unavailable
+from app.ledger.checkpoints import Signer
+from app.services.authorization import IdentityProvider, authenticate, authenticate_and_keep, cached, confirm
 from app.services.installation import Installation
+from app.services.keys import end_sessions
 from app.services.ledger.heads import Heads
 
 DISK_RETRY_S = 60
@@ -119,7 +126,7 @@ class Authentication:
 
         It decides only whose turns the request takes; whether the key is valid now, :meth:`principal` reads.
         """
-        return self._seen.get(_name(scope))
+        return self._seen.get(_credentials_name(scope))
 
     def known(self, scope: Scope) -> Principal | None:
         """Return the caller of a prediction, if the process has read it just now. Reads no database."""
@@ -134,7 +141,7 @@ class Authentication:
             Unauthenticated: no valid key, token or session.
             Unavailable: the service is not ready, or cannot read the key now.
         """
-        name = _name(scope)
+        name = _credentials_name(scope)
         try:
             principal = await self._principal(scope)
         except Unauthenticated:
@@ -154,9 +161,8 @@ class Authentication:
         return await self._capacities.run(work, lambda: self._read(text, scope["path"], predicts=predicts))
 
     def _signed_in(self, request: Request) -> Principal:
-
         confirm_ready(self._heads)
-        return sessions.authenticate(self._installation, self._heads.signer, request)
+        return signed_in(self._installation, self._heads.signer, request)
 
     def _read(self, authorization: str | None, path: str, *, predicts: bool) -> Principal:
         (confirm_upgraded if _RELEASED_MODEL.fullmatch(path) else confirm_ready)(self._heads)
@@ -169,7 +175,7 @@ def is_page(path: str) -> bool:
     return path == "/" or path.startswith("/ui/")
 
 
-def _name(scope: Scope) -> bytes:
+def _credentials_name(scope: Scope) -> bytes:
     """The name of the credentials of a request, which holds no secret."""
     field = b"cookie" if is_page(scope["path"]) else b"authorization"
     values = [value for name, value in scope["headers"] if name == field]
@@ -180,3 +186,87 @@ def _authorization(scope: Scope) -> str | None:
     """The field ``Authorization``; ``None`` if there are two, because then the caller is ambiguous."""
     keys = [value for name, value in scope["headers"] if name == b"authorization"]
     return keys[0].decode("latin-1") if len(keys) == 1 else None
+
+
+COOKIE = "grovekeeper"
+"""The name of the cookie on this machine. Elsewhere it has the prefix ``__Host-``: a browser then takes it over HTTPS
+from this host alone, so that no neighbour below the same domain signs a person in as somebody else."""
+_SESSION = b"grovekeeper/dashboard-session/1"
+
+
+def sign_in(response: Response, request: Request, signer: Signer, principal: Principal) -> None:
+    """Add a session's cookie to an answer. Scripts cannot read it, and only HTTPS or this machine transmits it."""
+    value = _serializer(signer).dumps(
+        [
+            principal.key_id,
+            _time_to_text(principal.rotated_at),
+            _time_to_text(principal.token_expires_at),
+            principal.sign_outs,
+        ],
+    )
+    response.set_cookie(
+        _cookie_name(request),
+        value,
+        max_age=limits.SIGN_IN_S,
+        httponly=True,
+        samesite="lax",
+        secure=not _is_loopback(request),
+    )
+
+
+def sign_out(response: Response, request: Request, installation: Installation, signer: Signer) -> None:
+    """End all sessions of the caller's key, of which copies may exist, and remove the cookie."""
+    with suppress(Unauthenticated):
+        end_sessions(installation, signed_in(installation, signer, request))
+    response.delete_cookie(_cookie_name(request), secure=not _is_loopback(request), httponly=True, samesite="lax")
+
+
+def signed_in(installation: Installation, signer: Signer, request: Request) -> Principal:
+    """Find the caller of a session, with its present roles.
+
+    Raises:
+        Unauthenticated: no session, or it has ended; or the key was revoked, rotated or has expired.
+    """
+    cookie = request.cookies.get(_cookie_name(request), "")
+    try:
+        key_id, rotated_at, token_expires_at, sign_outs = _serializer(signer).loads(cookie, max_age=limits.SIGN_IN_S)
+    except (BadSignature, ValueError):  # or a session of an earlier version, which cannot be ended
+        raise Unauthenticated from None
+    began = Principal(
+        key_id, rotated_at=_time_from_text(rotated_at), token_expires_at=_time_from_text(token_expires_at)
+    )
+    caller = confirm(installation, began)
+    if caller.sign_outs != sign_outs:
+        raise Unauthenticated
+    return caller
+
+
+def require_same_origin(request: Request) -> None:
+    """Check that a form was sent by a page of this service and not by a page of another site.
+
+    Raises:
+        MalformedRequest: a page of another site sent the form, or a program that does not name its origin.
+    """
+    origin = request.headers.get("origin", "")
+    if not origin or urlsplit(origin).netloc != request.headers.get("host"):
+        raise MalformedRequest("the form was not sent by a page of this service")
+
+
+def _serializer(signer: Signer) -> URLSafeTimedSerializer:
+    return URLSafeTimedSerializer(signer.derived(_SESSION), signer_kwargs={"digest_method": hashlib.sha256})
+
+
+def _time_to_text(time: datetime | None) -> str | None:
+    return None if time is None else stamps.to_text(time)
+
+
+def _time_from_text(text: str | None) -> datetime | None:
+    return None if text is None else stamps.from_text(text)
+
+
+def _cookie_name(request: Request) -> str:
+    return COOKIE if _is_loopback(request) else f"__Host-{COOKIE}"
+
+
+def _is_loopback(request: Request) -> bool:
+    return is_loopback(request.url.hostname or "")

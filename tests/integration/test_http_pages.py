@@ -6,8 +6,8 @@ from html import unescape
 
 import pytest
 
+from app.api.authentication import COOKIE
 from app.api.pages.rendering import POLICY
-from app.api.pages.sessions import COOKIE
 from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.pages import hidden, signed_in
 from tests.support.server import Server

@@ -15,9 +15,9 @@ from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, Field, ValidationError
 
 from app.api import problems
+from app.api.authentication import require_same_origin
 from app.api.capacity import Work, capacities, is_administration
 from app.api.pages.rendering import page_of
-from app.api.pages.sessions import require_same_origin
 from app.api.requests import BodyRequest, BodyRoute
 from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest, MalformedRequest, Unauthenticated

@@ -6,19 +6,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse
 
+from app.api import authentication
 from app.api.authentication import SIGN_IN
 from app.api.capacity import Work, capacities, work_of_authentication
-from app.api.pages import (
-    admin,
-    datasets,
-    declarations,
-    evaluations,
-    jobs,
-    ledger,
-    models,
-    sessions,
-    spending,
-)
+from app.api.pages import admin, datasets, declarations, evaluations, jobs, ledger, models, spending
 from app.api.pages.forms import PageRoute, read_form
 from app.api.pages.rendering import rendered
 from app.api.requests import CurrentInstallation, KeptHeads
@@ -64,7 +55,7 @@ async def sign_in(request: Request, installation: CurrentInstallation, heads: Ke
     except Unauthenticated:
         return rendered(request, "sign_in", status=401, following=following, failed=True)
     response = RedirectResponse(following, status_code=303)
-    sessions.sign_in(response, request, heads.signer, principal)
+    authentication.sign_in(response, request, heads.signer, principal)
     return response
 
 
@@ -74,7 +65,7 @@ async def sign_out(request: Request, installation: CurrentInstallation, heads: K
     await read_form(request)
     response = RedirectResponse(SIGN_IN, status_code=303)
     await capacities(request).run(
-        Work.AUTHENTICATION, lambda: sessions.sign_out(response, request, installation, heads.signer)
+        Work.AUTHENTICATION, lambda: authentication.sign_out(response, request, installation, heads.signer)
     )
     return response
 
