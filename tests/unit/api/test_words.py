@@ -1,14 +1,20 @@
-"""Words and pictures of the dashboard: rounding to the safe side, bars that add up, and nothing that HTML obeys."""
+"""Words and pictures of the dashboard: rounding to the safe side, bars that add up, and nothing that HTML obeys.
+
+Administrative acts as sentences.
+"""
 
 import re
 from decimal import Decimal
+from typing import get_args
 
 import pytest
 
 from app.api.pages import words
 from app.api.pages.pictures import Bar, budget_bar, odds_scale, share_class, spend
+from app.api.pages.words import act_in_words
 from app.services.ledger.spend import Charge, Spend
 from app.wire import odds_words
+from app.wire.ledger import ActKind, ActOut
 
 ACCOUNT = {"cap": "3", "charged": "1.25", "reserved": "0.5"}
 
@@ -107,3 +113,19 @@ def test_labels_and_words_of_pictures_are_escaped() -> None:
 @pytest.mark.parametrize(("left", "name"), [("2", 0), ("1.8", 1), ("1.5", 1), ("1.48", 2), ("0", 4)])
 def test_a_cell_has_a_stronger_colour_the_more_of_it_is_used(left: str, name: int) -> None:
     assert share_class(left, "2") == f"share-{name}"
+
+
+def test_every_kind_of_act_has_a_sentence() -> None:
+    details = {
+        "key": "key_a", "roles": ["owner"], "role": "owner", "dataset": "ds_a", "datasets": ["ds_a"], "upload": "up_a",
+        "account": "ds_a", "sequence": 2, "population": "pp_a", "verifier_key": "a+b+c", "storage_key": "sk_a",
+        "rules": {"largest_job": None, "approval_above": None, "quotas": [], "frozen": False, "erase_rows_at": None},
+        "proposed_by": "key_b", "job": "jb_a", "reason": "<b>", "entries": 3, "alias": "production", "model": "md_a",
+        "webhook": "wh_a",
+    }  # fmt: skip
+    shared = {"sequence": 1, "amount": "0", "scope": {}, "event": None, "job_id": None, "actor": "key_a", "at": "x"}
+    for kind in get_args(ActKind):
+        act = ActOut.model_validate({**shared, "kind": kind, "previous_hash": "", "hash": "", "details": details})
+        words = act_in_words(act, {"key_a": "<script>"})
+        assert words.endswith(".") or "Reason: &lt;b&gt;" in words, kind
+        assert "<script>" not in words
