@@ -22,7 +22,7 @@ from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from app.services import arrow_tables
-from app.services.predict import Form, PredictingModel
+from app.services.predict import PredictingModel, PredictionForm
 
 _N_FEATURES = 14
 _CATEGORIES = tuple("abcdefgh")
@@ -96,7 +96,7 @@ def measure(n_categorical: int) -> None:
     steps: dict[str, Callable[[], object]] = {
         "decode": decoded,
         "predict": lambda: model.predict(columns, read_out=None),
-        "write": lambda: predicted.answer(Form.ARROW),
+        "write": lambda: predicted.answer(PredictionForm.ARROW),
     }
     seconds = {name: cpu_s(step) for name, step in steps.items()}
     seconds |= {"decode and predict": seconds["decode"] + seconds["predict"], "all": sum(seconds.values())}

@@ -34,7 +34,7 @@ from app.core import limits, stamps
 from app.core.errors import GrovekeeperError, NotFound, TooManyRequests, Unavailable
 from app.core.logging import about
 from app.services.installation import Installation
-from app.services.predict import Form, model_at_once, predict
+from app.services.predict import PredictionForm, model_at_once, predict
 
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """Paths that need no key. Their answers contain no data of the installation."""
@@ -85,14 +85,14 @@ class Predictions:
     async def answer(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request whose caller is authenticated; see :func:`app.services.predict.predict` for the errors."""
         scope["route"] = self._route
-        media_type, body = await read_body(scope, receive, limits.MAX_PREDICTION_BODY_BYTES, (Form.ARROW,))
+        media_type, body = await read_body(scope, receive, limits.MAX_PREDICTION_BODY_BYTES, (PredictionForm.ARROW,))
         if scope["query_string"]:
             await check_query(Request(scope))
         principal: Principal = scope["state"]["principal"]
-        form = Form.ARROW if media_type == Form.ARROW else Form.JSON
+        form = PredictionForm.ARROW if media_type == PredictionForm.ARROW else PredictionForm.JSON
         answer_form = _form_of_answer(scope, form)
         model = None
-        if form is answer_form is Form.JSON:
+        if form is answer_form is PredictionForm.JSON:
             model = model_at_once(self._installation, principal, address, body)
         if model is not None:
             answer = model.answer(body, form, answer_form)
@@ -105,16 +105,16 @@ class Predictions:
         await send({"type": "http.response.body", "body": answer})
 
 
-def _form_of_answer(scope: Scope, form: Form) -> Form:
+def _form_of_answer(scope: Scope, form: PredictionForm) -> PredictionForm:
     """The form of the request, unless the field ``Accept`` names the other form alone."""
     accepted = [value for name, value in scope["headers"] if name == b"accept"]
     return (_only_form(b",".join(accepted)) or form) if accepted else form
 
 
 @lru_cache(maxsize=64)
-def _only_form(accepted: bytes) -> Form | None:
+def _only_form(accepted: bytes) -> PredictionForm | None:
     """The form that a field names, unless it names both or none."""
-    named = [form for form in Form if form.encode("ascii") in accepted.lower()]
+    named = [form for form in PredictionForm if form.encode("ascii") in accepted.lower()]
     return named[0] if len(named) == 1 else None
 
 

@@ -78,7 +78,7 @@ class EpochRow(Base):
     __table_args__ = (UniqueConstraint("dataset_id", "ordinal"),)
 
 
-class Named(NamedTuple):
+class NamedDataset(NamedTuple):
     """The name of a dataset, and when the dataset was deleted, if it was."""
 
     name: str
@@ -240,7 +240,7 @@ def newest_erased(session: Session, name: str) -> Dataset | None:
     return None if row is None else Dataset(row)
 
 
-def of_same_columns(session: Session, dataset: Dataset, ids: Collection[str]) -> dict[str, Named]:
+def of_same_columns(session: Session, dataset: Dataset, ids: Collection[str]) -> dict[str, NamedDataset]:
     """Those of several datasets that declare the columns of another dataset, under another name and outside its
     population; the newest first, by id."""
     row = dataset.row
@@ -250,7 +250,9 @@ def of_same_columns(session: Session, dataset: Dataset, ids: Collection[str]) ->
     if row.population is not None:
         query = query.where(func.coalesce(DatasetRow.population, "") != row.population)
     newest_first = query.order_by(DatasetRow.created_at.desc())
-    return {dataset_id: Named(name, deleted_at) for dataset_id, name, deleted_at in session.execute(newest_first)}
+    return {
+        dataset_id: NamedDataset(name, deleted_at) for dataset_id, name, deleted_at in session.execute(newest_first)
+    }
 
 
 def require_free(session: Session, name: str) -> None:
@@ -397,10 +399,10 @@ def of_each(session: Session, dataset_ids: Sequence[str]) -> dict[str, Dataset]:
     return {row.id: Dataset(row) for row in rows}
 
 
-def named(session: Session, dataset_ids: Sequence[str]) -> dict[str, Named]:
+def named(session: Session, dataset_ids: Sequence[str]) -> dict[str, NamedDataset]:
     """Names of several datasets, by id; deleted datasets included."""
     query = select(DatasetRow.id, DatasetRow.name, DatasetRow.deleted_at).where(DatasetRow.id.in_(dataset_ids))
-    return {dataset_id: Named(name, deleted_at) for dataset_id, name, deleted_at in session.execute(query)}
+    return {dataset_id: NamedDataset(name, deleted_at) for dataset_id, name, deleted_at in session.execute(query)}
 
 
 def mark_deleted(row: DatasetRow, *, at: datetime) -> None:

@@ -40,8 +40,8 @@ from app.datasets.columnar_stream import (
     READ,
     TEXT,
     VERDICT,
+    BodyProblem,
     Piece,
-    Problem,
     Texts,
     offsets_and_text,
     packed_block,
@@ -75,7 +75,7 @@ def main() -> None:
     try:
         body = cast(BinaryIO, RemoteFile(request["size"]))
         decode(body, BodyForm(request["form"]), request["numbers"], _emit, categories=request["categories"])
-    except Refused as refused:
+    except BodyRefused as refused:
         verdict = {"problem": refused.problem.value, "columns": list(refused.columns)}
     _send(VERDICT, json.dumps(verdict).encode("ascii"))
 
@@ -143,7 +143,7 @@ _DICTIONARY_BYTES = 64 * 1024
 """Bytes of the different texts of a column that is sent as indices of texts, at most."""
 
 
-class Refused(Exception):
+class BodyRefused(Exception):
     """The body is refused. Carries no cell.
 
     Attributes:
@@ -151,7 +151,7 @@ class Refused(Exception):
         columns: names of the columns that have the problem, as the body states them.
     """
 
-    def __init__(self, problem: Problem, columns: tuple[str, ...] = ()) -> None:
+    def __init__(self, problem: BodyProblem, columns: tuple[str, ...] = ()) -> None:
         super().__init__(problem.value)
         self.problem = problem
         self.columns = columns
@@ -177,15 +177,15 @@ def decode(
         schema, batches = _opened(file, form, categories)
         _check(schema, emit)
         _write(batches, [_kind(name, numbers, categories) for name in schema.names], emit)
-    except Refused:
+    except BodyRefused:
         raise
     except MemoryError:
-        problem = Problem.MEMORY
+        problem = BodyProblem.MEMORY
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError, EOFError) as error:
         # The text of the library's error may quote cells: it is only searched for a word.
-        problem = Problem.ENCRYPTED if "crypt" in str(error) else Problem.MALFORMED
+        problem = BodyProblem.ENCRYPTED if "crypt" in str(error) else BodyProblem.MALFORMED
     if problem is not None:  # out of the handler, so that the library's error is not chained
-        raise Refused(problem)
+        raise BodyRefused(problem)
 
 
 def _opened(file: BinaryIO, form: BodyForm, categories: Collection[str]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -198,7 +198,7 @@ def _opened(file: BinaryIO, form: BodyForm, categories: Collection[str]) -> tupl
         case BodyForm.ARROW_FILE:
             opened = pa_ipc.open_file(_Ahead(file), options=_ipc_options())
             if opened.num_record_batches > limits.MAX_ROW_GROUPS:
-                raise Refused(Problem.ROW_GROUPS)
+                raise BodyRefused(BodyProblem.ROW_GROUPS)
             return opened.schema, _checked(map(opened.get_batch, range(opened.num_record_batches)))
         case _:
             raise ValueError("not a columnar form")
@@ -229,7 +229,7 @@ def _checked(batches: Any) -> Iterator[pa.RecordBatch]:
     """
     for number, batch in enumerate(batches):
         if number >= limits.MAX_ROW_GROUPS:  # a stream does not say in advance how many there are
-            raise Refused(Problem.ROW_GROUPS)
+            raise BodyRefused(BodyProblem.ROW_GROUPS)
         if not batch.num_rows:
             continue
         batch.validate()
@@ -262,9 +262,9 @@ def _parquet(file: BinaryIO, categories: Collection[str]) -> tuple[pa.Schema, It
     opened = pq.ParquetFile(file, **limited)
     facts = opened.metadata
     if facts.num_row_groups > limits.MAX_ROW_GROUPS:
-        raise Refused(Problem.ROW_GROUPS)
+        raise BodyRefused(BodyProblem.ROW_GROUPS)
     if facts.num_rows > limits.MAX_ROWS_PER_DATASET:
-        raise Refused(Problem.ROWS)
+        raise BodyRefused(BodyProblem.ROWS)
     fields = opened.schema_arrow
     texts = [field.name for field in fields if has_text(field.type) and _composed(field.name) in categories]
     if texts:
@@ -282,7 +282,7 @@ def _with_legal_indices(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
             if pa.types.is_dictionary(column.type) and len(column) > column.null_count:
                 least, most = pc.min_max(column.indices).as_py().values()
                 if least < 0 or most >= len(column.dictionary):
-                    raise Refused(Problem.MALFORMED)
+                    raise BodyRefused(BodyProblem.MALFORMED)
         yield batch
 
 
@@ -292,11 +292,11 @@ def _check_footer(file: BinaryIO) -> None:
     file.seek(max(size - _TAIL_BYTES, 0))
     tail = file.read(_TAIL_BYTES)
     if tail[-4:] == _ENCRYPTED_MAGIC:
-        raise Refused(Problem.ENCRYPTED)
+        raise BodyRefused(BodyProblem.ENCRYPTED)
     if len(tail) < _TAIL_BYTES or tail[-4:] != _MAGIC:
-        raise Refused(Problem.MALFORMED)
+        raise BodyRefused(BodyProblem.MALFORMED)
     if int.from_bytes(tail[:4], "little") > limits.MAX_PARQUET_METADATA_BYTES:
-        raise Refused(Problem.METADATA)
+        raise BodyRefused(BodyProblem.METADATA)
     file.seek(0)
 
 
@@ -307,17 +307,17 @@ def _counted(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[pa.Reco
         n_read += batch.num_rows
         yield batch
     if n_read != n_rows:
-        raise Refused(Problem.MALFORMED)
+        raise BodyRefused(BodyProblem.MALFORMED)
 
 
 def _check(schema: pa.Schema, emit: Emit) -> None:
     """Writes the header and checks the types. An unknown column is refused by its name before a type is."""
     if len(schema) > limits.MAX_UPLOAD_COLUMNS:
-        raise Refused(Problem.COLUMNS)
+        raise BodyRefused(BodyProblem.COLUMNS)
     emit(packed_names([_header(name) for name in schema.names]))
     unreadable = tuple(field.name for field in schema if not _is_readable(field.type))
     if unreadable:
-        raise Refused(Problem.TYPE, unreadable)
+        raise BodyRefused(BodyProblem.TYPE, unreadable)
 
 
 def _header(name: str) -> str:
@@ -372,7 +372,7 @@ def _most_bytes(column: pa.Array, kind: _Kind) -> int:
         return _NUMBER_BYTES
     longest = pc.max(pc.binary_length(cells.cast(pa.large_string()))).as_py() or 0
     if longest > limits.MAX_CSV_LINE_BYTES:
-        raise Refused(Problem.LONG_LINE)
+        raise BodyRefused(BodyProblem.LONG_LINE)
     return int(longest)
 
 
@@ -382,7 +382,7 @@ def _packed(batch: pa.RecordBatch, kinds: Sequence[_Kind]) -> list[Piece]:
     if sum(len(column.text) for column in texts) > limits.MAX_CSV_LINE_BYTES:
         row_bytes = sum((column.row_bytes for column in texts), np.zeros(batch.num_rows, np.int64))
         if row_bytes.max() > limits.MAX_CSV_LINE_BYTES:
-            raise Refused(Problem.LONG_LINE)
+            raise BodyRefused(BodyProblem.LONG_LINE)
     return packed_block(batch.num_rows, columns)
 
 

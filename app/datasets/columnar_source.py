@@ -15,15 +15,15 @@ from typing import BinaryIO, Self
 from app.core import limits
 from app.core.errors import ColumnProblem, GrovekeeperError, RowsInvalid, TooLarge
 from app.core.processes import scrubbed_environment
-from app.datasets.columnar_stream import HEAD, MAX_FRAME_BYTES, RANGE, READ, TEXT, VERDICT, Problem
+from app.datasets.columnar_stream import HEAD, MAX_FRAME_BYTES, RANGE, READ, TEXT, VERDICT, BodyProblem
 from app.datasets.upload_bodies import BodyForm
 
 _LIMITS = {
-    Problem.ROW_GROUPS: ("the number of row groups or record batches of the upload", limits.MAX_ROW_GROUPS),
-    Problem.COLUMNS: ("the number of columns of the upload", limits.MAX_UPLOAD_COLUMNS),
-    Problem.METADATA: ("the metadata of the upload in bytes", limits.MAX_PARQUET_METADATA_BYTES),
-    Problem.ROWS: ("the number of rows", limits.MAX_ROWS_PER_DATASET),
-    Problem.MEMORY: ("the memory for decoding a page or record batch in bytes", limits.DECODER_MEMORY_BYTES),
+    BodyProblem.ROW_GROUPS: ("the number of row groups or record batches of the upload", limits.MAX_ROW_GROUPS),
+    BodyProblem.COLUMNS: ("the number of columns of the upload", limits.MAX_UPLOAD_COLUMNS),
+    BodyProblem.METADATA: ("the metadata of the upload in bytes", limits.MAX_PARQUET_METADATA_BYTES),
+    BodyProblem.ROWS: ("the number of rows", limits.MAX_ROWS_PER_DATASET),
+    BodyProblem.MEMORY: ("the memory for decoding a page or record batch in bytes", limits.DECODER_MEMORY_BYTES),
 }
 _CPU_TIME = ("the CPU time for decoding the upload in seconds", limits.DECODER_CPU_S)
 
@@ -162,20 +162,20 @@ class ColumnarSource:
         self._has_ended = True
         self._child.kill()
         is_late = self._child.wait() == -signal.SIGXCPU
-        return TooLarge(*_CPU_TIME) if is_late else _of(Problem.MALFORMED, [""])
+        return TooLarge(*_CPU_TIME) if is_late else _of(BodyProblem.MALFORMED, [""])
 
     def _refusal(self, verdict: bytearray) -> GrovekeeperError | None:
         """The refusal that the child reports, of which only known words and declared names are taken over."""
         try:
             value = json.loads(verdict)
-            problem = None if value["problem"] is None else Problem(value["problem"])
+            problem = None if value["problem"] is None else BodyProblem(value["problem"])
             columns = [name if name in self._declared else "" for name in value["columns"]]
         except (ValueError, TypeError, LookupError, RecursionError):
-            problem, columns = Problem.MALFORMED, []
+            problem, columns = BodyProblem.MALFORMED, []
         return None if problem is None else _of(problem, columns or [""])
 
 
-def _of(problem: Problem, columns: list[str]) -> GrovekeeperError:
+def _of(problem: BodyProblem, columns: list[str]) -> GrovekeeperError:
     if problem in _LIMITS:
         return TooLarge(*_LIMITS[problem])
     return RowsInvalid([ColumnProblem(name, problem.value, columns.count(name)) for name in dict.fromkeys(columns)])

@@ -49,7 +49,7 @@ MAX_FRAME_BYTES = 1024 * 1024
 """Bytes of a payload, and of a range of the body."""
 
 
-class Problem(StrEnum):
+class BodyProblem(StrEnum):
     """Why a body is refused. Never says anything about a cell."""
 
     MALFORMED = "malformed-file"
@@ -269,4 +269,4 @@ def _strings(offsets: NDArray[np.int32], text: bytes) -> pa.Array:
 
 
 def _broken() -> RowsInvalid:
-    return whole_file_problem(Problem.MALFORMED.value)
+    return whole_file_problem(BodyProblem.MALFORMED.value)

@@ -39,7 +39,7 @@ PROBLEMS = ("not-text", "empty", "not-a-number", "not-an-integer", "line-break")
 
 
 @dataclass(frozen=True)
-class ColumnReport:
+class ReadColumn:
     """How the cells of one column were mapped. The counts are exact and PRIVATE: shown to the owner, never logged.
 
     Attributes:
@@ -56,7 +56,7 @@ class ColumnReport:
 
 
 @dataclass(frozen=True)
-class Cells:
+class CountedCells:
     """PRIVATE: one block of a column.
 
     Attributes:
@@ -112,8 +112,8 @@ class _Column:
         """Rows of the blocks before the present one."""
 
     @property
-    def report(self) -> ColumnReport:
-        return ColumnReport(self.name, clamped=self.n_clamped, missing=self.n_missing, unknown=self.n_unknown)
+    def report(self) -> ReadColumn:
+        return ReadColumn(self.name, clamped=self.n_clamped, missing=self.n_missing, unknown=self.n_unknown)
 
     @property
     def problems(self) -> list[ColumnProblem]:
@@ -154,7 +154,7 @@ class NumberColumn(_Column):
         super().__init__(feature.name)
         self._feature = feature
 
-    def read(self, cells: pa.Array) -> Cells:
+    def read(self, cells: pa.Array) -> CountedCells:
         """Reads one block of text or numbers. In a block with problems, refused cells are zeros."""
         if pa.types.is_dictionary(cells.type):
             cells = cells.dictionary_decode()
@@ -168,7 +168,7 @@ class NumberColumn(_Column):
         self.n_clamped += count_out_of_bounds(self._feature, values)
         sanitised = sanitise_numbers(self._feature, values)
         mask = is_empty if is_empty.any() else None
-        return Cells(pa.array(sanitised, pa.float64(), mask=mask), pa.array(values, pa.float64()))
+        return CountedCells(pa.array(sanitised, pa.float64(), mask=mask), pa.array(values, pa.float64()))
 
     def _parse(self, text: pa.Array) -> NDArray[np.float64]:
         """The cells as floats, NaN for empty cells and zero for refused ones, which are no numbers."""
@@ -203,7 +203,7 @@ class CategoryColumn(_Column):
         self._feature = feature
         self._categories = pa.array(feature.categories, pa.string())
 
-    def read(self, cells: pa.Array) -> Cells:
+    def read(self, cells: pa.Array) -> CountedCells:
         """Reads one block of text into codes with OTHER and MISSING."""
         texts = _Texts(cells)
         codes = pc.index_in(texts.values, self._categories)
@@ -216,7 +216,7 @@ class CategoryColumn(_Column):
             missing = pa.scalar(self._feature.missing_code, pa.int32())
             codes = pc.if_else(is_empty, missing, pc.fill_null(codes, other))
         self._n_read += len(cells)
-        return Cells(texts.of_cells(codes), cells)
+        return CountedCells(texts.of_cells(codes), cells)
 
 
 class LabelColumn(_Column):
@@ -226,7 +226,7 @@ class LabelColumn(_Column):
         super().__init__(label.name)
         self._classes = pa.array(label.classes, pa.string())
 
-    def read(self, cells: pa.Array) -> Cells:
+    def read(self, cells: pa.Array) -> CountedCells:
         """Reads one block of text into class codes, −1 where unknown."""
         texts = _Texts(cells)
         codes = pc.index_in(texts.values, self._classes)
@@ -235,7 +235,7 @@ class LabelColumn(_Column):
             self.n_unknown += texts.count(is_unknown)
             self._look_at_undeclared(texts.only(is_unknown))
             codes = pc.fill_null(codes, pa.scalar(UNKNOWN_LABEL, pa.int32()))
-        return Cells(texts.of_cells(codes), cells)
+        return CountedCells(texts.of_cells(codes), cells)
 
 
 class UnitColumn(_Column):

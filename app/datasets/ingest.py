@@ -31,7 +31,7 @@ from app.datasets.admission import AdmissionBook, unit_row_ids
 from app.datasets.cells import ROW_ID_BYTES, as_feature, hash_cells, hash_keys, own_column_partitions, stored_columns
 from app.datasets.columnar_source import ColumnarSource
 from app.datasets.columnar_stream import Blocks
-from app.datasets.csv_columns import Cells, Column, ColumnReport, LabelColumn, UnitColumn, new_column
+from app.datasets.csv_columns import Column, CountedCells, LabelColumn, ReadColumn, UnitColumn, new_column
 from app.datasets.fingerprints import Fingerprints
 from app.datasets.upload_bodies import BodyForm, CsvSource
 from app.forests.data.schema import Schema, composed
@@ -60,7 +60,7 @@ class RowRules:
 
 
 @dataclass(frozen=True)
-class DroppedRows:
+class DroppedCounts:
     """Rows of an upload that were not stored. The counts are exact and PRIVATE: shown to the owner, never logged.
 
     Attributes:
@@ -83,14 +83,14 @@ class IngestReport:
         dropped: where the unit is a column, the rows that were not stored.
     """
 
-    columns: tuple[ColumnReport, ...] = field(repr=False)
+    columns: tuple[ReadColumn, ...] = field(repr=False)
     n_rows: int = field(repr=False)
-    dropped: DroppedRows | None = None
+    dropped: DroppedCounts | None = None
 
     @property
     def n_read(self) -> int:
         """PRIVATE: rows of the upload, stored or dropped."""
-        dropped = self.dropped or DroppedRows(0, 0)
+        dropped = self.dropped or DroppedCounts(0, 0)
         return self.n_rows + dropped.without_unit + dropped.over_bound
 
 
@@ -244,9 +244,9 @@ class _Upload:
         self._stored_form = row_layout.arrow_schema(rules.schema, rules.partitions, body=body)
 
     @property
-    def dropped(self) -> DroppedRows | None:
+    def dropped(self) -> DroppedCounts | None:
         """Rows that were not stored; ``None`` where the unit is the row, so that no row is dropped."""
-        return None if self._unit is None else DroppedRows(self._n_without_unit, self._n_over_bound)
+        return None if self._unit is None else DroppedCounts(self._n_without_unit, self._n_over_bound)
 
     def store(self, body: CsvSource | Blocks, file: Writer) -> Iterator[None]:
         """Reads the upload to its end and writes its rows, until a cell has to be refused. Yields before row groups.
@@ -301,7 +301,7 @@ class _Upload:
             problems.append(ColumnProblem("", "ragged-row", self._n_ragged_rows))
         return problems
 
-    def _admitted(self, cells: Sequence[Cells], units: pa.Array | None) -> pa.RecordBatch:
+    def _admitted(self, cells: Sequence[CountedCells], units: pa.Array | None) -> pa.RecordBatch:
         """The rows of a block that are stored, with their ids. Hands their uploaded cells to ``on_stored``.
 
         Raises:

@@ -96,49 +96,49 @@ def bytes_of_numbers(values: NDArray[np.float64]) -> bytes:
 _LENGTH = re.compile(r"[0-9]{1,12}", re.ASCII)
 
 
-class InputParameters(msgspec.Struct, forbid_unknown_fields=True):
+class _InputParameters(msgspec.Struct, forbid_unknown_fields=True):
     """Parameters of an input: the number of its bytes after the JSON object, if its values are there."""
 
     binary_data_size: int | None = None
 
 
-class OutputParameters(msgspec.Struct, forbid_unknown_fields=True):
+class _OutputParameters(msgspec.Struct, forbid_unknown_fields=True):
     """Parameters of a requested output: whether its values are sent as bytes."""
 
     binary_data: bool | None = None
 
 
-class RequestParameters(msgspec.Struct, forbid_unknown_fields=True):
+class _RequestParameters(msgspec.Struct, forbid_unknown_fields=True):
     """Parameters of a request: whether outputs are sent as bytes unless an output says otherwise, and the read-out."""
 
     binary_data_output: bool = False
     read_out: str | None = None
 
 
-class Input(msgspec.Struct, forbid_unknown_fields=True):
+class _InputTensor(msgspec.Struct, forbid_unknown_fields=True):
     """A tensor of a request: the values of one column, in ``data`` or as bytes."""
 
     name: str
     shape: list[int]
     datatype: str
-    parameters: InputParameters = msgspec.field(default_factory=InputParameters)
+    parameters: _InputParameters = msgspec.field(default_factory=_InputParameters)
     data: list[Any] | None = None
 
 
-class Output(msgspec.Struct, forbid_unknown_fields=True):
+class _RequestedOutput(msgspec.Struct, forbid_unknown_fields=True):
     """An output that the answer is to have."""
 
     name: str
-    parameters: OutputParameters = msgspec.field(default_factory=OutputParameters)
+    parameters: _OutputParameters = msgspec.field(default_factory=_OutputParameters)
 
 
 class InferenceRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The JSON object of a request."""
 
-    inputs: list[Input]
+    inputs: list[_InputTensor]
     id: Annotated[str, msgspec.Meta(max_length=limits.MAX_REFERENCE_CHARS)] | None = None
-    parameters: RequestParameters = msgspec.field(default_factory=RequestParameters)
-    outputs: Annotated[list[Output], msgspec.Meta(max_length=len(OUTPUTS))] | None = None
+    parameters: _RequestParameters = msgspec.field(default_factory=_RequestParameters)
+    outputs: Annotated[list[_RequestedOutput], msgspec.Meta(max_length=len(OUTPUTS))] | None = None
 
 
 def read_request(
@@ -197,7 +197,7 @@ def _decoded(text: bytes, n_features: int) -> InferenceRequest:
         raise InvalidRequest.at("", "not-an-inference-request") from None
 
 
-def _cells(tensor: Input, rest: memoryview, *, max_rows: int, at: str) -> tuple[Cells, memoryview]:
+def _cells(tensor: _InputTensor, rest: memoryview, *, max_rows: int, at: str) -> tuple[Cells, memoryview]:
     """The cells of a tensor, and the bytes behind those of the tensor."""
     datatype = DATATYPES.get(tensor.datatype)
     if datatype is None:

@@ -12,7 +12,7 @@ from app.access.idempotency import Answer, IdempotentRequest, once
 from app.core import amounts, stamps
 from app.core.errors import NameTaken, NotSupported
 from app.datasets import catalog
-from app.datasets.catalog import Named
+from app.datasets.catalog import NamedDataset
 from app.ledger import populations, statements
 from app.ledger.admission import Population
 from app.ledger.populations import NewPopulation
@@ -137,7 +137,7 @@ def _all_out(session: Session, rows: Sequence[PopulationRow]) -> list[Population
     return [_out(row, totals[row.id], limits[row.id], names) for row in rows]
 
 
-def _out(row: PopulationRow, population: Population, limit: Limit, names: Mapping[str, Named]) -> PopulationOut:
+def _out(row: PopulationRow, population: Population, limit: Limit, names: Mapping[str, NamedDataset]) -> PopulationOut:
     balance = balance_of_population(population, limit)
     return PopulationOut(
         id=row.id,

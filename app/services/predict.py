@@ -32,7 +32,7 @@ from app.registry.tables import ModelRow
 from app.services.installation import Installation
 
 
-class Form(StrEnum):
+class PredictionForm(StrEnum):
     """The form of a request or an answer, by its media type."""
 
     JSON = "application/json"
@@ -55,7 +55,7 @@ class PredictBody(NamedTuple):
     read_out: str | None
 
 
-class Predictions(msgspec.Struct):
+class JsonPredictions(msgspec.Struct):
     """The answer in JSON: class names, and one label and one row of probabilities per row of the request."""
 
     classes: tuple[str, ...]
@@ -81,13 +81,13 @@ class Predicted(msgspec.Struct, frozen=True):
         """One class per row."""
         return [self.classes[code] for code in self.codes.tolist()]
 
-    def answer(self, form: Form) -> bytes:
+    def answer(self, form: PredictionForm) -> bytes:
         """The body of an answer."""
-        if form is Form.ARROW:
+        if form is PredictionForm.ARROW:
             from app.services import arrow_tables
 
             return arrow_tables.write(self.codes, self.classes, self.probabilities)
-        return _encoder.encode(Predictions(self.classes, self.labels, self.probabilities.tolist()))
+        return _encoder.encode(JsonPredictions(self.classes, self.labels, self.probabilities.tolist()))
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class PredictingModel:
         """The public schema that travels inside the artifact."""
         return self.artifact.schema
 
-    def answer(self, body: bytes, form: Form, answer_form: Form) -> bytes:
+    def answer(self, body: bytes, form: PredictionForm, answer_form: PredictionForm) -> bytes:
         """Answers a request; see :func:`predict`."""
         columns, read_out = _read(self, body, form)
         return self.predict(columns, read_out=read_out).answer(answer_form)
@@ -138,8 +138,8 @@ def predict(
     address: str,
     body: bytes,
     *,
-    form: Form = Form.JSON,
-    answer_form: Form = Form.JSON,
+    form: PredictionForm = PredictionForm.JSON,
+    answer_form: PredictionForm = PredictionForm.JSON,
 ) -> bytes:
     """Answers a prediction request.
 
@@ -264,10 +264,10 @@ def decode(body: bytes, n_features: int) -> PredictBody:
     return PredictBody(rows, columns, outline.read_out)
 
 
-def _read(model: PredictingModel, body: bytes, form: Form) -> tuple[SanitisedColumns, str | None]:
+def _read(model: PredictingModel, body: bytes, form: PredictionForm) -> tuple[SanitisedColumns, str | None]:
     """The sanitised rows and the read-out of a request."""
     schema = model.schema
-    if form is Form.ARROW:
+    if form is PredictionForm.ARROW:
         from app.services import arrow_tables
 
         table = arrow_tables.read(body, [feature.name for feature in schema.features])

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.core import limits
-from app.datasets.columnar_child import Refused, decode
+from app.datasets.columnar_child import BodyRefused, decode
 from app.datasets.columnar_stream import Blocks, Piece
 from app.datasets.upload_bodies import BodyForm
 from tests.support.columnar import COLUMNAR, body_of
@@ -40,7 +40,7 @@ def run(data: bytes) -> bool:
     pieces: list[Piece] = []
     try:
         decode(io.BytesIO(data[2:]), form, {"age"}, pieces.append, categories={"sex", "a"})
-    except Refused as error:
+    except BodyRefused as error:
         refused = error
     else:
         return _is_read(b"".join(pieces), data[2:], form)

@@ -33,10 +33,10 @@ from app.wire.spending import EvaluationIn, SelectionIn
 
 evaluation_pages = APIRouter(prefix="/ui", route_class=PageRoute)
 
-_Fields = TypeVar("_Fields", bound="ReadRows")
+_Fields = TypeVar("_Fields", bound="RowsToRead")
 
 
-class ReadRows(SpendingFields):
+class RowsToRead(SpendingFields):
     """The fields of a form that reads rows to compare the answers of models with them.
 
     Attributes:
@@ -48,7 +48,7 @@ class ReadRows(SpendingFields):
     dataset: Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)] = ""
 
 
-class EvaluationFields(ReadRows):
+class EvaluationFields(RowsToRead):
     """The fields of an evaluation's form.
 
     Attributes:
@@ -146,7 +146,7 @@ def _evaluation_page(
 
 
 def rows_to_read(
-    installation: Installation, caller: Principal, fields: ReadRows, trained_on: str
+    installation: Installation, caller: Principal, fields: RowsToRead, trained_on: str
 ) -> tuple[dict[str, Any], NotFound | None]:
     """The dataset that a form names; where it does not exist, the dataset of the models with the error."""
     try:
@@ -173,7 +173,7 @@ selection_pages = APIRouter(prefix="/ui/datasets/{of}/choice", route_class=PageR
 _Reference = Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)]
 
 
-class SelectionFields(ReadRows):
+class SelectionFields(RowsToRead):
     """The fields of the form that chooses a model.
 
     Attributes:

@@ -16,7 +16,7 @@ from app.registry.models import ModelFilter
 from app.services import inference, models
 from app.services.inference import InferenceAnswer, infer, versioned_model
 from app.services.installation import Installation
-from app.services.predict import Form
+from app.services.predict import PredictionForm
 from app.wire.models import (
     AliasHistory,
     AliasIn,
@@ -50,7 +50,7 @@ _PREDICT_BODY: dict[str, Any] = {
                     "columns": {"value": {"columns": {"age": [39, 70], "sex": ["Male", None]}}},
                 },
             },
-            Form.ARROW: _TABLE,
+            PredictionForm.ARROW: _TABLE,
         },
     }
 }
@@ -113,7 +113,7 @@ async def download_artifact(
     response_model=PredictOut,
     openapi_extra=_PREDICT_BODY,
     responses={
-        200: {"content": {Form.ARROW: _TABLE}},
+        200: {"content": {PredictionForm.ARROW: _TABLE}},
         **problems.documented(NotFound, RoleMissing, *problems.JSON_BODY),
     },
 )
@@ -168,7 +168,7 @@ inference_routes = APIRouter(prefix="/v2", tags=["inference"], route_class=BodyR
 JSON_LENGTH = "Inference-Header-Content-Length"
 """Header of a body with bytes of tensors: the number of bytes of the JSON object before them."""
 _BINARY = "application/octet-stream"
-_OF_A_MODEL = problems.documented(NotFound, RoleMissing)
+_MODEL_RESPONSES = problems.documented(NotFound, RoleMissing)
 _INFERS: dict[str, Any] = {
     "response_model": InferenceOut,
     "responses": {
@@ -224,26 +224,28 @@ def show_server(_: Caller) -> ServerMetadata:
     return inference.describe_server(version("grovekeeper"))
 
 
-@inference_routes.get("/models/{model_id}", operation_id="show_metadata", responses=_OF_A_MODEL)
+@inference_routes.get("/models/{model_id}", operation_id="show_metadata", responses=_MODEL_RESPONSES)
 def show_metadata(installation: CurrentInstallation, caller: Caller, model_id: str) -> ModelMetadata:
     """Show the tensors of a model, by id or alias: one input per column, the label, the probabilities."""
     return _metadata(installation, caller, model_id, None)
 
 
-@inference_routes.get("/models/{model_id}/versions/{version_id}", operation_id="show_version", responses=_OF_A_MODEL)
+@inference_routes.get(
+    "/models/{model_id}/versions/{version_id}", operation_id="show_version", responses=_MODEL_RESPONSES
+)
 def show_version(installation: CurrentInstallation, caller: Caller, model_id: str, version_id: str) -> ModelMetadata:
     """Show the tensors of a model if the name still addresses this version, the model's id."""
     return _metadata(installation, caller, model_id, version_id)
 
 
-@inference_routes.get("/models/{model_id}/ready", operation_id="check_model", responses=_OF_A_MODEL)
+@inference_routes.get("/models/{model_id}/ready", operation_id="check_model", responses=_MODEL_RESPONSES)
 def check_model(installation: CurrentInstallation, caller: Caller, model_id: str) -> ModelReady:
     """Answer 200 if the key may predict with the model."""
     return _ready(installation, caller, model_id, None)
 
 
 @inference_routes.get(
-    "/models/{model_id}/versions/{version_id}/ready", operation_id="check_version", responses=_OF_A_MODEL
+    "/models/{model_id}/versions/{version_id}/ready", operation_id="check_version", responses=_MODEL_RESPONSES
 )
 def check_version(installation: CurrentInstallation, caller: Caller, model_id: str, version_id: str) -> ModelReady:
     """Answer 200 if the key may predict with the model and the name still addresses this version."""

@@ -22,15 +22,15 @@ from app.core import limits
 from app.core.errors import GrovekeeperError, RowsInvalid, TooLarge
 from app.datasets import columnar_child as decoding
 from app.datasets import columnar_source, row_files
-from app.datasets.columnar_child import Refused, decode
+from app.datasets.columnar_child import BodyRefused, decode
 from app.datasets.columnar_source import ColumnarSource
 from app.datasets.columnar_stream import (
     HEAD,
     MAX_DIFFERENT_TEXTS,
     RANGE,
     Blocks,
+    BodyProblem,
     Piece,
-    Problem,
     Texts,
     packed_block,
     packed_names,
@@ -81,8 +81,8 @@ def _cells(stream: bytes) -> list[list[Any]]:
     return [[cell for block in read for cell in block[index].to_pylist()] for index in range(len(names))]
 
 
-def _refused(body: bytes, form: BodyForm = BodyForm.PARQUET) -> Problem:
-    with pytest.raises(Refused) as refused:
+def _refused(body: bytes, form: BodyForm = BodyForm.PARQUET) -> BodyProblem:
+    with pytest.raises(BodyRefused) as refused:
         _stream(body, form)
     assert CANARY not in str(refused.value)
     assert refused.value.__cause__ is refused.value.__context__ is None
@@ -173,9 +173,9 @@ def test_every_type_of_number_and_text_is_read(cells: pa.Array, text: list[str],
 @pytest.mark.parametrize("form", COLUMNAR)
 def test_other_types_are_refused(cells: pa.Array, form: BodyForm) -> None:
     body = body_of(pa.table({"a": cells, "b": ["x"]}), form)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BodyRefused) as refused:
         _stream(body, form)
-    assert (refused.value.problem, refused.value.columns) == (Problem.TYPE, ("a",))
+    assert (refused.value.problem, refused.value.columns) == (BodyProblem.TYPE, ("a",))
 
 
 def test_a_type_is_refused_by_the_name_of_its_column(ingest: Ingestion) -> None:
@@ -204,13 +204,13 @@ def test_a_body_that_is_cut_off_is_refused(form: BodyForm, part: float) -> None:
     body = body_of(_table(), form)
     if form is BodyForm.ARROW_STREAM and part == 0.95:
         part = 0.8  # the end of a stream need not be marked
-    assert _refused(body[: int(len(body) * part)], form) is Problem.MALFORMED
+    assert _refused(body[: int(len(body) * part)], form) is BodyProblem.MALFORMED
 
 
 def test_a_body_of_another_form_is_refused(ingest: Ingestion) -> None:
     body = body_of(_table(), BodyForm.PARQUET)
     assert _columns(_refusal(ingest, body, BodyForm.ARROW_FILE)) == {"": ("malformed-file", 1)}
-    assert _refused(CSV.encode(), BodyForm.PARQUET) is Problem.MALFORMED
+    assert _refused(CSV.encode(), BodyForm.PARQUET) is BodyProblem.MALFORMED
 
 
 def _with_footer_number(body: bytes, old: int, new: int) -> bytes:
@@ -231,12 +231,12 @@ def _with_footer_number(body: bytes, old: int, new: int) -> bytes:
 @pytest.mark.parametrize("claimed", [2, 5])
 def test_a_footer_that_lies_about_the_rows_is_refused(claimed: int) -> None:
     body = body_of(_table(), BodyForm.PARQUET)
-    assert _refused(_with_footer_number(body, 3, claimed)) is Problem.MALFORMED
+    assert _refused(_with_footer_number(body, 3, claimed)) is BodyProblem.MALFORMED
 
 
 def test_a_footer_over_its_limit_is_not_read(ingest: Ingestion) -> None:
     too_long = (limits.MAX_PARQUET_METADATA_BYTES + 1).to_bytes(4, "little")
-    assert _refused(b"PAR1" + CANARY.encode() + too_long + b"PAR1") is Problem.METADATA
+    assert _refused(b"PAR1" + CANARY.encode() + too_long + b"PAR1") is BodyProblem.METADATA
     described = _table().replace_schema_metadata({CANARY: "x" * limits.MAX_PARQUET_METADATA_BYTES})
     error = _refusal(ingest, body_of(described, BodyForm.PARQUET), BodyForm.PARQUET)
     assert isinstance(error, TooLarge)
@@ -259,22 +259,22 @@ def test_an_encrypted_file_is_refused() -> None:
         file = io.BytesIO()
         with pq.ParquetWriter(file, _table().schema, encryption_properties=properties) as writer:
             writer.write_table(_table())
-        assert _refused(file.getvalue()) is Problem.ENCRYPTED
+        assert _refused(file.getvalue()) is BodyProblem.ENCRYPTED
 
 
 def test_row_groups_and_columns_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_ROW_GROUPS", 2)
-    assert _refused(body_of(_table(), BodyForm.PARQUET, row_group_size=1)) is Problem.ROW_GROUPS
+    assert _refused(body_of(_table(), BodyForm.PARQUET, row_group_size=1)) is BodyProblem.ROW_GROUPS
     batches = pa.concat_tables([_table()] * 3)
-    assert _refused(body_of(batches, BodyForm.ARROW_FILE), BodyForm.ARROW_FILE) is Problem.ROW_GROUPS
-    assert _refused(body_of(batches, BodyForm.ARROW_STREAM), BodyForm.ARROW_STREAM) is Problem.ROW_GROUPS
+    assert _refused(body_of(batches, BodyForm.ARROW_FILE), BodyForm.ARROW_FILE) is BodyProblem.ROW_GROUPS
+    assert _refused(body_of(batches, BodyForm.ARROW_STREAM), BodyForm.ARROW_STREAM) is BodyProblem.ROW_GROUPS
     stream = io.BytesIO()
     with pa.ipc.new_stream(stream, _table().schema) as writer:
         for _ in range(3):
             writer.write_batch(_table().to_batches()[0].slice(0, 0))
-    assert _refused(stream.getvalue(), BodyForm.ARROW_STREAM) is Problem.ROW_GROUPS
+    assert _refused(stream.getvalue(), BodyForm.ARROW_STREAM) is BodyProblem.ROW_GROUPS
     monkeypatch.setattr(limits, "MAX_UPLOAD_COLUMNS", 4)
-    assert _refused(body_of(_table(), BodyForm.ARROW_STREAM), BodyForm.ARROW_STREAM) is Problem.COLUMNS
+    assert _refused(body_of(_table(), BodyForm.ARROW_STREAM), BodyForm.ARROW_STREAM) is BodyProblem.COLUMNS
 
 
 def test_a_compression_bomb_ends_at_the_limit_of_unpacked_bytes(ingest: Ingestion) -> None:
@@ -344,11 +344,11 @@ def test_cells_of_dictionaries_that_cannot_be_read_are_counted(ingest: Ingestion
 def test_an_index_without_a_text_is_refused() -> None:
     wrong = pa.DictionaryArray.from_arrays(pa.array([0, 5], pa.int8()), pa.array(["x", "y"]), safe=False)
     body = body_of(pa.table({"a": wrong}), BodyForm.ARROW_STREAM)
-    assert _refused(body, BodyForm.ARROW_STREAM) is Problem.MALFORMED
+    assert _refused(body, BodyForm.ARROW_STREAM) is BodyProblem.MALFORMED
     batch = pa.record_batch({"a": wrong})
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BodyRefused) as refused:
         list(decoding._with_legal_indices(iter([batch])))
-    assert refused.value.problem is Problem.MALFORMED
+    assert refused.value.problem is BodyProblem.MALFORMED
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_an_index_without_a_text_is_refused() -> None:
 def test_texts_that_are_not_valid_are_refused(old: bytes, new: bytes) -> None:
     body = body_of(pa.table({"a": ["uv", "wx", "yz"]}), BodyForm.ARROW_STREAM)
     assert body.count(old) == 1
-    assert _refused(body.replace(old, new), BodyForm.ARROW_STREAM) is Problem.MALFORMED
+    assert _refused(body.replace(old, new), BodyForm.ARROW_STREAM) is BodyProblem.MALFORMED
 
 
 def test_a_dictionary_bomb_is_unfolded_piece_by_piece() -> None:
@@ -382,7 +382,7 @@ def test_a_dictionary_bomb_is_unfolded_piece_by_piece() -> None:
     with pytest.raises(EnoughError):
         decode(io.BytesIO(_bomb(10_000, limits.MAX_CSV_LINE_BYTES)), BodyForm.ARROW_STREAM, [], emit)
     assert longest < 3 * 1024 * 1024
-    assert _refused(_bomb(10, limits.MAX_CSV_LINE_BYTES + 1), BodyForm.ARROW_STREAM) is Problem.LONG_LINE
+    assert _refused(_bomb(10, limits.MAX_CSV_LINE_BYTES + 1), BodyForm.ARROW_STREAM) is BodyProblem.LONG_LINE
 
 
 def test_a_length_that_is_a_lie_is_refused_for_want_of_memory(ingest: Ingestion) -> None:

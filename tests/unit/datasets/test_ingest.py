@@ -14,7 +14,7 @@ from app.core import limits
 from app.core.errors import GrovekeeperError, MalformedRequest, RowsInvalid, TooLarge
 from app.datasets import row_layout
 from app.datasets.cells import hash_cells, hash_keys
-from app.datasets.csv_columns import ColumnReport
+from app.datasets.csv_columns import ReadColumn
 from app.forests.data.schema import Feature, Label, Schema
 from app.privacy.composition import HashPartition, Partitions
 from tests.support.uploads import GOOD_ROW, HEADER, KEY, Ingestion, path_of, stored_table
@@ -58,11 +58,11 @@ def test_rows_are_stored_sanitised_and_counted(ingest):
     )
     assert report.n_rows == 5
     assert report.columns == (
-        ColumnReport("age", clamped=2, missing=0, unknown=0),
-        ColumnReport("height", clamped=1, missing=2, unknown=0),
-        ColumnReport("sex", clamped=0, missing=1, unknown=2),
-        ColumnReport("city, canton", clamped=0, missing=0, unknown=1),
-        ColumnReport("income", clamped=0, missing=0, unknown=2),
+        ReadColumn("age", clamped=2, missing=0, unknown=0),
+        ReadColumn("height", clamped=1, missing=2, unknown=0),
+        ReadColumn("sex", clamped=0, missing=1, unknown=2),
+        ReadColumn("city, canton", clamped=0, missing=0, unknown=1),
+        ReadColumn("income", clamped=0, missing=0, unknown=2),
     )
     rows = ingest.read()
     age, height, sex, city = rows.features.columns
