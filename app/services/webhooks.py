@@ -213,5 +213,5 @@ def _deliver(installation: Installation, held: _Held) -> bool:
         row = session.get(WebhookRow, held.webhook_id)
         if row is None:  # removed meanwhile
             return False
-        outbox.settle(session, row, held.delivery_id, accepted=accepted, at=installation.database.now(session))
+        outbox.finish_delivery(session, row, held.delivery_id, accepted=accepted, at=installation.database.now(session))
     return accepted

@@ -170,7 +170,7 @@ def n_waiting_in_all(session: Session) -> int:
     return session.execute(select(func.count()).select_from(DeliveryRow)).scalar_one()
 
 
-def settle(session: Session, row: WebhookRow, delivery_id: str, *, accepted: bool, at: datetime) -> None:
+def finish_delivery(session: Session, row: WebhookRow, delivery_id: str, *, accepted: bool, at: datetime) -> None:
     """Removes a delivery that was accepted, or lets the webhook wait twice as long as after the failure before."""
     if accepted:
         session.execute(delete(DeliveryRow).where(DeliveryRow.id == delivery_id))

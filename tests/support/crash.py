@@ -415,7 +415,7 @@ def _webhook_places(
 
     places: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
         "delivery-not-sent": (lambda: before(sender, "send", kill), run),
-        "delivery-accepted": (lambda: before(outbox, "settle", kill), run),
+        "delivery-accepted": (lambda: before(outbox, "finish_delivery", kill), run),
     }
     assert tuple(places) == WEBHOOK_POINTS
     return places
