@@ -10,14 +10,14 @@ from pathlib import Path
 from scipy import stats
 
 from app.forests import catalogue
-from benchmarks.printed_tables import TABLES, Cell, Table, cells, sources
+from benchmarks.printed_tables import TABLES, Cell, Table, cells, notes, sources
 from benchmarks.reference.literal_rules import TRUE_LOSS, vote_ceiling
 from benchmarks.runs import Task
 
 REASONS = Path(__file__).with_name("reference") / "differences.csv"
 
 Accuracies = Mapping[tuple[object, ...], Sequence[float]]
-"""Accuracies over folds by the key of the task on the first fold."""
+"""Accuracies over folds, in the order of the folds, by the key of the task on the first fold."""
 
 _HEAD = """# {title}
 
@@ -31,12 +31,13 @@ difference is ours − printed, in bold above two points: ours without privacy, 
 ![Our accuracy against the printed one](plots/{name}.svg)
 """
 _COLUMNS = ("dataset", "method", "printed", "without privacy", "private, repaired", "ε", "difference")
-_CHANCE = "Inside a 95 % interval of our mean, by Student's t over the folds that ran: chance is enough."
+_CHANCE = "Inside the 95 % interval of one more whole cross-validation, by the spread of ours: chance is enough."
 _UNEXPLAINED = "Not explained."
-_TOO_FEW = "Not explained; fewer than five folds ran, too few to tell the difference from chance."
+_TOO_FEW = "Not explained; fewer than three whole cross-validations ran, too few to tell the difference from chance."
 
-FEWEST_FOLDS = 5
-"""Folds below which no interval is computed."""
+N_FOLDS = 10
+FEWEST_WHOLE = 3
+"""Whole cross-validations below which no interval is computed; the folds of one share rows and are not independent."""
 
 
 def write(folder: Path, accuracies: Accuracies, *, with_plots: bool) -> None:
@@ -123,9 +124,10 @@ def _differences(measured: Sequence[Cell], accuracies: Accuracies) -> Iterator[s
         if abs(gap) > 2:
             values = _compared(cell, accuracies)
             reason = _reason(cell)
-            if len(values) < FEWEST_FOLDS:
+            whole = [_mean(values[first : first + N_FOLDS]) for first in range(0, len(values) - N_FOLDS + 1, N_FOLDS)]
+            if len(whole) < FEWEST_WHOLE:
                 reason = _TOO_FEW if reason == _UNEXPLAINED else reason
-            elif abs(gap) < _half_width(values):
+            elif abs(gap) < _half_width(whole):
                 reason = _CHANCE
             by_reason[reason].append(f"{cell.dataset} {cell.method} {gap:+.1f}")
     yield "## Differences above two points\n"
@@ -135,10 +137,10 @@ def _differences(measured: Sequence[Cell], accuracies: Accuracies) -> Iterator[s
         yield f"* {reason} {'; '.join(names)}."
 
 
-def _half_width(values: Sequence[float]) -> float:
-    """Half of a 95 % confidence interval of our mean, in points, by Student's t over folds."""
-    error = 100 * statistics.stdev(values) / math.sqrt(len(values))
-    return float(stats.t.ppf(0.975, len(values) - 1)) * error
+def _half_width(whole: Sequence[float]) -> float:
+    """Half of the 95 % interval, in points, in which the mean of one more whole cross-validation lies around ours."""
+    spread = statistics.stdev(whole) * math.sqrt(1 + 1 / len(whole))
+    return float(stats.t.ppf(0.975, len(whole) - 1)) * spread
 
 
 def _reason(cell: Cell) -> str:
@@ -164,10 +166,11 @@ def _missing(table: Table, printed: Sequence[Cell]) -> Iterator[str]:
         if method.absent:
             by_reason[method.absent].append(name)
     yield from (f"* {', '.join(missing)}: {reason}." for reason, missing in by_reason.items())
-    notes = [f"* {name}: {sources()[name].note}." for name in names if sources()[name].note]
-    if notes:
+    paper = printed[0].table.split("-")[0]
+    differing = [f"* {name}: {notes()[paper, name]}." for name in names if (paper, name) in notes()]
+    if differing:
         yield "\nDatasets that differ from the paper's description:\n"
-        yield from notes
+        yield from differing
 
 
 def _runs(task: Task | None, accuracies: Accuracies) -> Sequence[float]:
@@ -184,6 +187,8 @@ def _mean(values: Sequence[float]) -> float:
 
 _N_CLASSES = {
     "zoo": 7, "wine": 3, "wdbc": 2, "transfusion": 2, "vehicle": 4, "tic_tac_toe": 2, "mammographic": 2, "banknote": 2,
-    "cmc": 3, "car": 4, "wine_quality_white": 7, "nursery": 5, "sonar": 2,
+    "cmc": 3, "car": 4, "wine_quality_white": 7, "nursery": 5, "sonar": 2, "hayes_roth": 3, "echocardiogram": 2,
+    "hepatitis": 2, "segment": 7, "kr_vs_kp": 2, "yeast": 10, "australian": 2, "movement_libras": 15,
+    "wine_quality_red": 6, "wpbc": 2,
 }  # fmt: skip
 """Classes of the datasets of the multinomial forest; published facts."""

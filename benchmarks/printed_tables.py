@@ -8,7 +8,8 @@ from pathlib import Path
 
 from benchmarks.runs import Task
 
-PRINTED, DATASETS = (Path(__file__).with_name("reference") / name for name in ("printed.csv", "printed_datasets.csv"))
+_REFERENCE = Path(__file__).with_name("reference")
+PRINTED, DATASETS, NOTES = (_REFERENCE / f"printed{name}.csv" for name in ("", "_datasets", "_notes"))
 
 MAX_DEPTH = 12
 """Largest depth of a private tree here; taller printed trees are cut."""
@@ -84,9 +85,9 @@ class Cell:
     def private(self) -> Task | None:
         """Specification of the private run, on the first split."""
         algorithm = TABLES[self.table].methods[self.method].private
-        # Only random trees take the sizes of the paper: elsewhere the parameters belong to the run without privacy.
-        parameters = self.parameters if algorithm.startswith("rdt-") else ""
-        return self._task(algorithm, _cut(parameters), self.epsilon) if algorithm else None
+        # Random trees and stacked forests take the paper's sizes; elsewhere those belong to the run without privacy.
+        parameters = self.parameters if algorithm.startswith(("rdt-", "bms-rf")) else ""
+        return self._task(algorithm, _private(parameters), self.epsilon) if algorithm else None
 
     @property
     def check(self) -> Task | None:
@@ -110,24 +111,32 @@ class Source:
     Attributes:
         file: name of its files; empty: it is missing.
         missing: why it is missing.
-        note: what is known to differ from the paper's description.
     """
 
     file: str
     missing: str
-    note: str
 
 
-def _cut(parameters: str) -> str:
+def _private(parameters: str) -> str:
+    """The printed parameters under the names of the private algorithms, with trees that are cut."""
     pairs = [pair.split("=") for pair in parameters.split(",") if pair]
-    return ",".join(f"{name}={min(int(value), MAX_DEPTH) if name == 'max_depth' else value}" for name, value in pairs)
+    names = {"p1": "kept_features", "p2": "kept_splits"}
+    cut = [(name, min(int(value), MAX_DEPTH) if name == "max_depth" else value) for name, value in pairs]
+    return ",".join(f"{names.get(name, name)}={value}" for name, value in cut)
 
 
 @cache
 def sources() -> Mapping[str, Source]:
     """Datasets by printed name."""
     with DATASETS.open(newline="", encoding="utf-8") as lines:
-        return {row["printed"]: Source(row["dataset"], row["missing"], row["note"]) for row in csv.DictReader(lines)}
+        return {row["printed"]: Source(row["dataset"], row["missing"]) for row in csv.DictReader(lines)}
+
+
+@cache
+def notes() -> Mapping[tuple[str, str], str]:
+    """What differs from a paper's description of a dataset, by the beginning of its tables' names and printed name."""
+    with NOTES.open(newline="", encoding="utf-8") as lines:
+        return {(row["paper"], row["dataset"]): row["note"] for row in csv.DictReader(lines)}
 
 
 @cache
@@ -200,9 +209,10 @@ TABLES: Mapping[str, Table] = {
             "spe-1",
             "Huang, Lei and Kabán, table 1: supervised ensembles at ε = 2",
             "The paper: 50 random splits, nine tenths for training, 10 trees, depth at most the number of features. "
-            "Here depth follows public rules.",
+            "RF is scikit-learn's default, with leaves of one row. The depth of private trees follows public rules "
+            "here.",
             {
-                "RF": Method("breiman"),
+                "RF": Method("breiman:min_samples_leaf=1"),
                 "SPE": Method(private="spe:n_estimators=10"),
                 "SRT": Method(private="srt:n_estimators=10"),
                 "RDT": Method(private="rdt-jagannathan:n_estimators=10"),
@@ -246,7 +256,8 @@ TABLES: Mapping[str, Table] = {
             "Song and Wang (2024), table 3: stacked forests",
             "The paper: 10-fold cross-validation, 10 runs, 100 trees; for BMS-RF the layers, p1 and p2 of its table 5, "
             "chosen for each dataset; B1 = B2 = 10 and B3 → ∞, which is no privacy. Table 4 states a budget of 1 for "
-            "BMS-RF and prints the numbers of table 3. Private runs are `mrf` and `bms-rf` at ε = 1.",
+            "BMS-RF and prints the numbers of table 3. Private runs are `mrf`, and `bms-rf` with the paper's layers, "
+            "trees, p1 and p2, at ε = 1.",
             {
                 "RF": Method("breiman"),
                 "BRF": Method("brf"),

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from app.core.errors import InvalidRequest, NotSupported
 from benchmarks import bundled, datasets, printed_pages, printed_tables
 from benchmarks.datasets import Dataset
+from benchmarks.printed_pages import N_FOLDS
 from benchmarks.printed_tables import Cell
 from benchmarks.runs import Measured, Task, append, load, predictions, unfinished
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "papers"
-N_FOLDS = 10
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ def read(folder: Path | None, name: str) -> Dataset:
 
 
 def accuracies(runs: Iterable[PaperRun]) -> dict[tuple[object, ...], list[float]]:
-    """Accuracies over folds, by the key of the task on the first fold."""
-    by_fold = {run.task.key: run for run in runs}
+    """Accuracies over folds, in their order, by the key of the task on the first fold."""
+    by_fold = {run.task.key: run for run in sorted(runs, key=lambda run: run.repeat)}
     by_task: dict[tuple[object, ...], list[float]] = defaultdict(list)
     for run in by_fold.values():
         by_task[replace(run.task, repeat=0).key].append(run.accuracy)

@@ -37,7 +37,7 @@ def test_errors_become_accuracies_and_printed_sizes_become_parameters() -> None:
     assert stacked.plain is not None
     assert stacked.private is not None
     assert stacked.plain.parameters == {"n_estimators": 60, "n_layers": 3, "p1": "0.6", "p2": "0.2"}
-    assert stacked.private.algorithm == "bms-rf"
+    assert stacked.private.algorithm == "bms-rf:n_estimators=60,n_layers=3,kept_features=0.6,kept_splits=0.2"
 
 
 def test_ten_folds_test_every_row_once() -> None:
@@ -88,3 +88,24 @@ def test_a_forest_without_shares_ends_the_command(tmp_path: Path, monkeypatch: p
     command = ["--tables", "spe-1", "--datasets", "iris", "--repeats", "1", "--results", str(tmp_path)]
     with pytest.raises(ValueError, match="a leaf of breiman on iris has no rows"):
         papers.main(command)
+
+
+@pytest.mark.parametrize(
+    ("means", "reason"),
+    [
+        ((0.90, 0.93, 0.96), "Inside the 95 % interval of one more whole cross-validation"),
+        ((0.93, 0.93, 0.931), "Not explained."),
+        ((0.93, 0.93), "Not explained; fewer than three whole cross-validations ran"),
+    ],
+)
+def test_chance_is_judged_by_whole_cross_validations(means: tuple[float, ...], reason: str) -> None:
+    """Ten equal folds in each: the spread inside a cross-validation does not count."""
+    cell = next(
+        cell for cell in printed_tables.cells() if (cell.table, cell.dataset, cell.method) == ("spe-1", "Iris", "RF")
+    )
+    assert cell.plain is not None
+    assert cell.printed == 95.33
+    folds = [mean + spread for mean in means for spread in [-0.05, 0.05] * 5]
+    page = printed_pages.page("spe-1", {cell.plain.key: folds})
+    (line,) = [line for line in page.splitlines() if line.startswith("* ") and "Iris RF" in line]
+    assert line.startswith(f"* {reason}")
