@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 
 from app.db.database import Database
-from app.ledger import service as ledger
-from app.ledger import statements
+from app.ledger import accounts, statements
+from app.ledger import reservations as ledger
 from app.ledger.reservations import NewReservation
 from app.privacy.composition import Cell, ColumnPartition, EpochPartition, HashPartition, Partitions, Scope
 from benchmarks.ledger import EVENT, add_one, databases, make_plain_table, new_account
@@ -57,7 +57,7 @@ def grown(database: Database, account: str, *, n_entries: int, n_boxes: int) -> 
     scopes = boxes(n_boxes)
     with database.write() as session:
         opening = new_account(account, cap=10**18, partitions=_PARTITIONS)
-        ledger.open_account(session, opening, actor="key_owner")
+        accounts.open_account(session, opening, actor="key_owner")
     for first in range(0, n_entries, _BULK):
         with database.write() as session:
             for number in range(first, min(first + _BULK, n_entries)):

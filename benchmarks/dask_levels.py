@@ -30,7 +30,7 @@ from app.forests.trees.grow.in_memory_histograms import LocalHistograms, PartedH
 from app.forests.trees.row_parts import parts_of
 from app.privacy.composition import Partitions
 from app.services.jobs.task import PartRows
-from app.services.training.dask_fleet import Connection
+from app.services.releases.dask_fleet import Connection
 from tests.support.dask_cluster import dask_cluster
 from tests.support.uploads import DATA_KEY, store_table
 

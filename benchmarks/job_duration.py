@@ -15,9 +15,9 @@ from pathlib import Path
 
 from app.db import migrate
 from app.services.execution import run_job
-from app.services.execution.perform import perform
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
+from app.services.releases.release import perform
 from app.services.spending.training import submit_training
 from app.wire.spending import TrainIn
 from tests.support.crash_scene import OWNER, open_installation

@@ -23,7 +23,8 @@ from sqlalchemy.orm import Session
 
 from app.db import migrate
 from app.db.database import Database
-from app.ledger import service as ledger
+from app.ledger import accounts
+from app.ledger import reservations as ledger
 from app.privacy.composition import Partitions
 from tests.support.postgres import fresh_database, running_server
 
@@ -42,9 +43,9 @@ EVENT = {
 """A release that costs less than one step of ``pure``, so that any amount pays for it."""
 
 
-def new_account(account: str, *, cap: int, partitions: Partitions) -> ledger.NewAccount:
+def new_account(account: str, *, cap: int, partitions: Partitions) -> accounts.NewAccount:
     """A ``pure`` account whose privacy unit is a row; ``cap`` in steps."""
-    return ledger.NewAccount(
+    return accounts.NewAccount(
         id=account,
         name=account,
         accountant="pure",
@@ -96,7 +97,7 @@ def measure(name: str, database: Database, *, n_cells: int, n_threads: int) -> N
     declared = [] if n_cells == 1 else [{"name": "shard", "kind": "hash", "cells": n_cells}]
     with database.write() as session:
         opening = new_account(account, cap=_CAP, partitions=Partitions.from_json(declared))
-        ledger.open_account(session, opening, actor="key_owner")
+        accounts.open_account(session, opening, actor="key_owner")
 
     def reserve() -> None:
         with database.write() as session:

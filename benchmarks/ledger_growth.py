@@ -32,11 +32,10 @@ from sqlalchemy.orm import Session
 from app.core import stamps
 from app.db import migrate
 from app.db.database import Database
-from app.ledger import log, repository, state, statements
-from app.ledger import service as ledger
-from app.ledger.entries import Entry, EntryKind
-from app.ledger.log import STEP, Log
-from app.ledger.tables import AccountRow, BlockRow, EntryRow, ReservationRow
+from app.ledger import chain, checkpoints, statements, tables
+from app.ledger import reservations as ledger
+from app.ledger.checkpoints import STEP, Log
+from app.ledger.tables import AccountRow, BlockRow, Entry, EntryKind, EntryRow, ReservationRow
 from app.services.datasets.declare import register_dataset
 from app.services.installation import Installation
 from app.services.ledger import history
@@ -72,13 +71,13 @@ class Filler:
     def __init__(self, grown: Ledger) -> None:
         self._database, self._account = grown.database, grown.account
         with self._database.read() as session:
-            row = repository.account(session, self._account)
+            row = tables.account(session, self._account)
             self.size, self._last_hash = row.last_sequence, row.last_hash
-            self._state = state.of(session, row).copy()
+            self._state = chain.state_of(session, row).copy()
             # The incomplete subtrees: leaves, then stored hashes of each height.
             started = self.size >> STEP << STEP
-            tail = statements.entries(session, self._account, after=started, limit=1 << STEP)
-            self._nodes = {STEP: [log.leaf(entry.hash) for entry in tail]}
+            tail = tables.entries(session, self._account, after=started, limit=1 << STEP)
+            self._nodes = {STEP: [checkpoints.leaf(entry.hash) for entry in tail]}
             for height in range(2 * STEP, 5 * STEP, STEP):
                 lower = select(BlockRow.hash).where(
                     BlockRow.account_id == self._account, BlockRow.height == height - STEP
@@ -118,7 +117,7 @@ class Filler:
     def _entries(self, kind: EntryKind, job: str, scope: dict[str, list[int]], at: str) -> list[dict[str, Any]]:
         """The next entry and, at its turn, the entry with the state after it."""
         made = [self._sealed(Entry(self.size + 1, kind, 1, scope, EVENT, job, "worker", at, self._last_hash, 9))]
-        if (self.size + 1) % state.STATE_EVERY == 0:
+        if (self.size + 1) % chain.STATE_EVERY == 0:
             details = {"state": self._state.to_json()}
             stated = Entry(
                 self.size + 1, EntryKind.STATE, 0, {}, None, None, "worker", at, self._last_hash, 9, details=details
@@ -135,10 +134,10 @@ class Filler:
         return fields
 
     def _completed(self, size: int, last_hash: str) -> list[dict[str, Any]]:
-        self._nodes[STEP].append(log.leaf(last_hash))
+        self._nodes[STEP].append(checkpoints.leaf(last_hash))
         height, completed = STEP, []
         while len(self._nodes[height]) == 1 << STEP:
-            digest = log.fold(self._nodes[height])
+            digest = checkpoints.fold(self._nodes[height])
             position = (size >> height) - 1
             block = {"account_id": self._account, "height": height, "position": position, "hash": digest.hex()}
             completed.append(block)
@@ -163,7 +162,7 @@ class Cost:
 def measure(name: str, grown: Ledger, *, folder: Path, verified: bool) -> str:
     """A table row of all costs at the present size."""
     database = grown.database
-    state._states.clear()  # as in a new process
+    chain._states.clear()  # as in a new process
     first = _timed(partial(_in_transaction, database, lambda opened: _balance(opened, grown))).text(1000, 0)
     admission, plain = _in_turns(grown)
     with database.read() as session:

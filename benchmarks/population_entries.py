@@ -19,8 +19,8 @@ from typing import NamedTuple
 from app.core import stamps
 from app.core.errors import BudgetExceeded
 from app.db.database import Database
-from app.ledger import populations
-from app.ledger import service as ledger
+from app.ledger import accounts, populations
+from app.ledger import reservations as ledger
 from app.privacy.composition import Partitions
 from benchmarks.ledger import EVENT, databases, new_account
 
@@ -63,18 +63,18 @@ def _measured(requests: dict[int, Callable[[int], None]], amount: int) -> dict[i
 
 def _requests_to(database: Database, n_members: int) -> Callable[[int], None]:
     """Opens accounts and returns a function that makes a request to the first account, on one of its cells."""
-    accounts = [f"ds_{n_members}_{number}" for number in range(max(n_members, 1))]
+    account_ids = [f"ds_{n_members}_{number}" for number in range(max(n_members, 1))]
     serial = itertools.count()
     with database.write() as session:
-        for account in accounts:
+        for account in account_ids:
             opening = new_account(account, cap=2 * _CAP, partitions=_PARTITIONS)
-            ledger.open_account(session, opening, actor="key_owner")
+            accounts.open_account(session, opening, actor="key_owner")
         if n_members:
             people = populations.NewPopulation(f"pop_{n_members}", f"of {n_members}", "pure", _CAP, None, "key_owner")
             populations.open_population(session, people, at=stamps.now())
-        for account in accounts[:n_members]:
+        for account in account_ids[:n_members]:
             populations.join(session, f"pop_{n_members}", account, actor="key_owner", at=stamps.now())
-        for account in accounts[1:]:
+        for account in account_ids[1:]:
             for number, cells in enumerate(itertools.combinations(range(_CELLS), 2)):
                 reservation = ledger.NewReservation(account, 1, {"shard": cells}, EVENT, f"jb_{account}_{number}")
                 ledger.reserve(session, [reservation], actor="key_analyst")
@@ -82,7 +82,7 @@ def _requests_to(database: Database, n_members: int) -> Callable[[int], None]:
     def request(amount: int) -> None:
         number = next(serial)
         scope = {"shard": (number % _CELLS,)}
-        reservation = ledger.NewReservation(accounts[0], amount, scope, EVENT, f"jb_{n_members}_{number}")
+        reservation = ledger.NewReservation(account_ids[0], amount, scope, EVENT, f"jb_{n_members}_{number}")
         with suppress(BudgetExceeded), database.write() as session:
             ledger.reserve(session, [reservation], actor="key_analyst")
 

@@ -16,9 +16,8 @@ from app.forests.contract.plan import Plan, UnlabelledPlan
 from app.forests.data.schema import Schema
 from app.privacy import events
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import AccountRequest, budget_of, fitted
-from app.privacy.events import Event, EventCostsMore
+from app.privacy.events import Adjacency, Event, EventCostsMore
 
 ASSUMED_SIZE = 3_000
 """Public size that the rules assume where none is declared: a cautious value, for a small table."""

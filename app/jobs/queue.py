@@ -4,22 +4,40 @@ Submitters take turns, so that jobs of a submitter delay a job of another by one
 job. A worker that finds its token gone raises :class:`LeaseLost` and writes nothing. ``SKIP LOCKED`` lets several
 workers claim jobs at once on PostgreSQL; SQLite has one write transaction at a time.
 A transaction that locks several rows locks keys first, then datasets, jobs and accounts, each in order of ids.
+
+Before it is queued, a job may wait for decisions of owners, which are stored here, too. The worker processes that live
+are noted for metrics alone: no decision rests on them, because jobs are fenced by leases.
 """
 
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
-from sqlalchemy import ColumnElement, FromClause, Select, Text, case, cast, func, or_, select, tuple_, union_all, update
+from sqlalchemy import (
+    ColumnElement,
+    FromClause,
+    Select,
+    Text,
+    case,
+    cast,
+    delete,
+    func,
+    or_,
+    select,
+    tuple_,
+    union_all,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import LeaseLost, NotFound
-from app.db.database import insert_rows
+from app.db.database import insert, insert_rows
 from app.db.locks import lock_rows, sent_together
 from app.jobs.states import UNFINISHED, EndReason, JobState
-from app.jobs.tables import JobDatasetRow, JobRow
+from app.jobs.tables import ApprovalRow, JobDatasetRow, JobRow, WorkerRow
 
 _ADD_JOB = insert_rows(JobRow)
 _ADD_READS = insert_rows(JobDatasetRow)
@@ -334,3 +352,77 @@ def is_unfinished(session: Session, job_id: str) -> bool:
 def several(session: Session, job_ids: Sequence[str]) -> list[JobRow]:
     """The jobs of these ids that exist."""
     return list(session.execute(select(JobRow).where(JobRow.id.in_(job_ids))).scalars())
+
+
+def ask_approval(session: Session, job_id: str, dataset_ids: Iterable[str]) -> None:
+    """Makes a job wait for one decision for each of several datasets."""
+    session.add_all(ApprovalRow(job_id=job_id, dataset_id=dataset_id) for dataset_id in dataset_ids)
+    session.flush()
+
+
+def approvals_of_job(session: Session, job_id: str) -> list[ApprovalRow]:
+    """The decisions about a job, open ones included, in order of the datasets' ids. The caller has locked the job."""
+    query = select(ApprovalRow).where(ApprovalRow.job_id == job_id).order_by(ApprovalRow.dataset_id)
+    return list(session.execute(query.execution_options(populate_existing=True)).scalars())
+
+
+def open_approvals(session: Session, job_ids: Collection[str]) -> dict[str, list[str]]:
+    """Ids of the datasets for which a decision about a job is open, by job."""
+    query = select(ApprovalRow).where(ApprovalRow.job_id.in_(job_ids), ApprovalRow.decision.is_(None))
+    datasets: dict[str, list[str]] = {job_id: [] for job_id in job_ids}
+    for row in session.execute(query.order_by(ApprovalRow.dataset_id)).scalars():
+        datasets[row.job_id].append(row.dataset_id)
+    return datasets
+
+
+def record_decisions(rows: Sequence[ApprovalRow], decision: str, *, by: str, at: datetime) -> None:
+    """Records a decision."""
+    for row in rows:
+        row.decision, row.decided_by, row.decided_at = decision, by, at
+
+
+def waiting_of_key(session: Session, submitter: str) -> list[str]:
+    """Ids of the jobs of a key that wait for a decision."""
+    waiting = select(JobRow.id).where(JobRow.state == JobState.WAITING.value, JobRow.submitted_by == submitter)
+    return list(session.execute(waiting).scalars())
+
+
+def page_of_waiting(
+    session: Session, *, dataset_ids: Sequence[str] | None, after: str | None, limit: int
+) -> list[JobRow]:
+    """Reads a page of jobs that wait for a decision for one of several datasets (``None`` = any), oldest first.
+
+    Raises:
+        NotFound: ``after`` is not in the list.
+    """
+    is_open = select(ApprovalRow.job_id).where(ApprovalRow.decision.is_(None))
+    if dataset_ids is not None:
+        is_open = is_open.where(ApprovalRow.dataset_id.in_(dataset_ids))
+    query = select(JobRow).where(JobRow.state == JobState.WAITING.value, JobRow.id.in_(is_open))
+    if after is not None:
+        last = session.execute(query.where(JobRow.id == after)).scalar_one_or_none()
+        if last is None:
+            raise NotFound("job")
+        query = query.where(tuple_(JobRow.submitted_at, JobRow.id) > (last.submitted_at, last.id))
+    return list(session.execute(query.order_by(JobRow.submitted_at, JobRow.id).limit(limit)).scalars())
+
+
+_KEPT: Final = timedelta(days=1)
+
+
+def see_worker(session: Session, worker_id: str, *, at: datetime) -> None:
+    """Notes that a worker lives, and forgets workers that were killed a day ago."""
+    seen = insert(session, WorkerRow).values(id=worker_id, seen_at=at)
+    session.execute(seen.on_conflict_do_update(index_elements=["id"], set_={"seen_at": at}))
+    session.execute(delete(WorkerRow).where(WorkerRow.seen_at < at - _KEPT))
+
+
+def forget_worker(session: Session, worker_id: str) -> None:
+    """Notes that a worker ends."""
+    session.execute(delete(WorkerRow).where(WorkerRow.id == worker_id))
+
+
+def n_workers(session: Session, *, at: datetime) -> int:
+    """The number of workers that were seen lately."""
+    since = at - timedelta(seconds=limits.WORKER_SEEN_S)
+    return session.execute(select(func.count()).where(WorkerRow.seen_at >= since)).scalar_one()

@@ -9,15 +9,12 @@ transaction can admit many jobs. Quotes and admissions share this code.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from app.ledger.entries import digest_of
+from app.ledger.tables import digest_of
 from app.privacy.composition import ColumnPartition, JointCell, Partitions, Scope
-
-if TYPE_CHECKING:  # numpy takes time and memory to import, which a process that admits no request need not spend
-    from app.privacy.composition.cover import Table
-    from app.privacy.composition.joint_loads import Loads, Tightest
-    from app.privacy.composition.numbering import Boxes, Numbering
+from app.privacy.composition.joint_loads import Loads, Tightest
+from app.privacy.composition.numbering import Boxes, Numbering, Table, table
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class Bound:
     load: int
     is_tight: bool
 
-    def after(self, amount: int, tightest: "CellBalance | None", scope: Scope) -> "Bound":
+    def after(self, amount: int, tightest: CellBalance | None, scope: Scope) -> "Bound":
         """The bound after a reservation, from the tightest joint cell of its scope before it, if known."""
         if tightest is None:
             return Bound(self.load + amount, is_tight=False)
@@ -91,9 +88,9 @@ class AccountState:
     cap: int
     highest_cap: int
     partitions: Partitions
-    scopes: "Numbering"
+    scopes: Numbering
     totals: Mapping[str, tuple[int, int]]
-    bound: "Bound | None" = None
+    bound: Bound | None = None
     added: Mapping[str, int] = field(default_factory=dict)
 
     def tightest(self, scope: Scope) -> CellBalance:
@@ -161,9 +158,7 @@ class AccountState:
                 tightest, scope = declared, box
         return tightest
 
-    def _loads(self, scope: Scope) -> "Loads":
-        from app.privacy.composition.joint_loads import Loads
-
+    def _loads(self, scope: Scope) -> Loads:
         return Loads(self.partitions, self._boxes, inside=scope)
 
     @cached_property
@@ -176,16 +171,14 @@ class AccountState:
         return totals
 
     @cached_property
-    def _boxes(self) -> "Boxes":
+    def _boxes(self) -> Boxes:
         return self.scopes.boxes(list(self._totals), [sum(amounts) for amounts in self._totals.values()])
 
     @cached_property
-    def _charged(self) -> "Table":
-        from app.privacy.composition.cover import table
-
+    def _charged(self) -> Table:
         return table([charged for charged, _ in self._totals.values()])
 
-    def _balance(self, tightest: "Tightest", loads: "Loads") -> CellBalance:
+    def _balance(self, tightest: Tightest, loads: Loads) -> CellBalance:
         """Splits a load into its charged and its reserved part.
 
         A bound above the true load of the named cell counts as charged, but not beyond the highest cap.

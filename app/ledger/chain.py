@@ -1,26 +1,342 @@
-"""Appends entries to an account's chain. No other code makes entries."""
+"""Appends entries to the chain of an account, and folds them to its state.
 
+No other code makes entries, and the fold is the only source of balances, quotes and admissions. No row of the database
+but the entries says what was spent. A process keeps the state of an account after the last
+entry that it read, and reads the entries since. A state is identified by the hash of its last entry, which fixes all
+entries before it, so a state in memory is never wrong, only older than the database. Under the lock of the account's
+row, the state after the head of the row is the state that an admission is decided on.
+
+So that a long history starts fast, every ``STATE_EVERY``-th entry of an account states the account's state. The entry
+is hashed and exported like every other, and the verifier recomputes the state in it.
+"""
+
+import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Final, Self
 
+from sqlalchemy import URL, Text, event, select, type_coerce
 from sqlalchemy.orm import Session
 
-from app.core import stamps
+from app.core import amounts, stamps
 from app.core.errors import BalanceMismatch
 from app.db.database import transaction_time
-from app.ledger import repository, state
-from app.ledger.entries import CONTROL_CHAIN, Entry, EntryKind
-from app.ledger.log import Log
-from app.ledger.tables import AccountRow, ReservationRow
+from app.ledger import tables
+from app.ledger.admission import AccountState, Bound
+from app.ledger.checkpoints import Log
+from app.ledger.tables import (
+    CONTROL_CHAIN,
+    FIRST_PREVIOUS_HASH,
+    OPENING_LOAD_SEQUENCE,
+    AccountRow,
+    Entry,
+    EntryKind,
+    EntryRow,
+    PopulationRow,
+    ReservationRow,
+    digest_of,
+)
 from app.privacy import accountants
+from app.privacy.accountants import delta_steps, delta_text, pure
+from app.privacy.accountants.accountant import steps_down
+from app.privacy.composition import JointCell, Partitions, Scope
+from app.privacy.composition.joint_loads import Loads
+from app.privacy.composition.numbering import Numbering
 
-_READ_AT_ONCE = 1_000
+STATE_EVERY: Final = 1024
+"""The sequence of an entry that states the state is a multiple of this."""
+
+_READ_AT_ONCE = 100
+_CHECKED_AT_ONCE = 1_000
+_NOTHING = Bound(0, is_tight=True)
+_OF_TRANSACTION = "ledger states"
+
+_log = logging.getLogger(__name__)
+_states: "dict[tuple[URL, str], State]" = {}
+"""By database and account: 2.5 KB for an account, and 0.4 KB for each distinct scope and open reservation."""
+
+
+@dataclass
+class State:
+    """The state of an account after its first entries.
+
+    Attributes:
+        account_id: of a dataset or a population.
+        sequence: of the last entry; with ``hash`` the head of the chain.
+        cap: in force now.
+        highest_cap: the cap that guarantees state (:func:`app.ledger.accounts.change_cap`).
+        facts: as the first entry states them (:func:`facts_of`).
+        totals: charged and reserved amounts of a scope, by its digest; no scope without an amount.
+        scopes: the scopes of ``totals``, by digest.
+        deltas: charged δ of a scope, by its digest, in steps of 10⁻¹⁸.
+        reservations: open reservations, as (job or reservation, digest of the scope, amount).
+        loads: of a population, the load of each member.
+        bound: of a dataset, what no joint cell exceeds.
+        population_id: the population whose entries state that the dataset joined it.
+    """
+
+    account_id: str
+    sequence: int = 0
+    hash: str = FIRST_PREVIOUS_HASH
+    cap: int = 0
+    highest_cap: int = 0
+    facts: dict[str, Any] = field(default_factory=dict)
+    totals: dict[str, tuple[int, int]] = field(default_factory=dict)
+    scopes: dict[str, Scope] = field(default_factory=dict)
+    deltas: dict[str, int] = field(default_factory=dict)
+    reservations: Counter[tuple[str | None, str, int]] = field(default_factory=Counter)
+    loads: dict[str, int] = field(default_factory=dict)
+    bound: Bound = _NOTHING
+    population_id: str | None = None
+    _numbering: Numbering | None = None
+
+    def copy(self) -> Self:
+        """A state that can be advanced while threads read this one."""
+        bound = self.bound
+        if "budget" in vars(self) and "whole" in vars(self.budget):
+            bound = Bound(self.budget.whole.load, is_tight=True)
+        fields = {name: value for name, value in vars(self).items() if name in self.__dataclass_fields__}
+        copies = {name: value.copy() for name, value in fields.items() if isinstance(value, dict) and name != "facts"}
+        return type(self)(**fields | copies | {"bound": bound})
+
+    @cached_property
+    def budget(self) -> AccountState:
+        """The state as admissions of a dataset's account read it; nobody advances the state afterwards."""
+        partitions = self.partitions
+        scopes = self._numbered(partitions)
+        return AccountState(self.cap, self.highest_cap, partitions, scopes, self.totals, bound=self.bound)
+
+    @property
+    def partitions(self) -> Partitions:
+        """The partitions of a dataset's account; a population has none."""
+        return Partitions.from_json(self.facts.get("partitions", []))
+
+    @property
+    def accountant(self) -> str:
+        """The name of the accountant."""
+        return str(self.facts["accountant"])
+
+    def tightest_delta(self, scope: Scope) -> "CellDelta":
+        """The joint cell of a scope with the largest charged δ."""
+        partitions = self.partitions
+        boxes = self._numbered(partitions).boxes(list(self.deltas), self.deltas.values())
+        largest = Loads(partitions, boxes, inside=scope).largest()
+        return CellDelta(largest.cell, largest.load, largest.is_exact)
+
+    def _numbered(self, partitions: Partitions) -> Numbering:
+        """The scopes of the state, as copies of the state share them: a digest never denotes another scope."""
+        if self._numbering is None:
+            self._numbering = Numbering(partition.name for partition in partitions.declared)
+        for digest in self._numbering.missing(self.scopes.keys()):
+            self._numbering.add(digest, self.scopes[digest])
+        return self._numbering
+
+    def take(self, entry: Entry) -> None:
+        """Advances the state by the next entry, as it was read.
+
+        Raises:
+            BalanceMismatch: the entry does not continue the chain, or cannot follow the entries before it.
+        """
+        self._require(entry.sealed().hash == entry.hash)
+        self.apply(entry)
+
+    def apply(self, entry: Entry) -> None:
+        """Advances the state by the next entry, which was just sealed; see :meth:`take`."""
+        self._require(entry.sequence == self.sequence + 1 and entry.previous_hash == self.hash)
+        self._require((entry.kind is EntryKind.OPEN) == (entry.sequence == 1))
+        match entry.kind:
+            case EntryKind.OPEN:
+                self.cap = self.highest_cap = entry.amount
+                self.facts = entry.details or {}
+            case EntryKind.CAP:
+                is_used = bool(self.totals) or any(self.loads.values())
+                self.cap = entry.amount
+                # A cap of 0 closes an account whose lost entries may have spent anything.
+                keeps_highest = is_used or entry.amount == 0
+                self.highest_cap = max(self.highest_cap, entry.amount) if keeps_highest else entry.amount
+            case EntryKind.LOAD if "continues" in (entry.details or {}):
+                self._set_opening_load(entry)
+            case EntryKind.JOIN | EntryKind.LOAD:
+                self._set_load(entry)
+            case _ if self.account_id == CONTROL_CHAIN:
+                pass  # acts have no balance
+            case EntryKind.STATE:
+                self._require((entry.details or {}).get("state") == self.to_json())
+            case _:
+                self._step_reservation(entry)
+        self.sequence, self.hash = entry.sequence, entry.hash
+
+    def _require(self, holds: bool) -> None:
+        if not holds:
+            raise mismatch(self.account_id, "chain")
+
+    def _set_opening_load(self, entry: Entry) -> None:
+        self._require(entry.sequence == OPENING_LOAD_SEQUENCE)
+        continued = (entry.details or {})["continues"]
+        self.highest_cap = max(self.cap, steps_down(Fraction(continued["highest_cap"]), entry.places))
+        self._add({}, charged=entry.amount, delta=delta_steps(continued.get("delta")))
+        self.bound = Bound(entry.amount, is_tight=True)
+
+    def _set_load(self, entry: Entry) -> None:
+        member = (entry.details or {})["member"]
+        self._require((member["dataset"] in self.loads) == (entry.kind is EntryKind.LOAD))
+        self.loads[member["dataset"]] = entry.amount
+        if (erased := member.get("continues")) is not None:  # its load is part of the new member's
+            self._require(self.loads.get(erased) == entry.amount)
+            self.loads[erased] = 0
+        elif entry.kind is EntryKind.JOIN and entry.amount and self.accountant != pure.NAME:
+            self.highest_cap += steps_down(Fraction(member["highest_cap"]), entry.places)
+
+    def _step_reservation(self, entry: Entry) -> None:
+        scope = {name: tuple(cells) for name, cells in entry.scope.items()}
+        reservation = (entry.job_id, digest_of(scope), entry.amount)
+        if entry.kind is EntryKind.RESERVE:
+            self.reservations[reservation] += 1
+            self._add(scope, reserved=entry.amount)
+            # An amount on all cells moves the tightest cell by as much; on some cells, by no more.
+            self.bound = Bound(self.bound.load + entry.amount, is_tight=self.bound.is_tight and not scope)
+            return
+        self._require(self.reservations[reservation] > 0)
+        self.reservations[reservation] -= 1
+        if not self.reservations[reservation]:
+            del self.reservations[reservation]
+        if entry.kind is EntryKind.CHARGE:
+            delta = delta_steps((entry.details or {}).get("delta"))
+            self._add(scope, charged=entry.amount, reserved=-entry.amount, delta=delta)
+            return
+        self._add(scope, reserved=-entry.amount)
+        if not scope:
+            self.bound = Bound(self.bound.load - entry.amount, self.bound.is_tight)
+
+    def _add(self, scope: Scope, *, charged: int = 0, reserved: int = 0, delta: int = 0) -> None:
+        digest = digest_of(scope)
+        before = self.totals.get(digest, (0, 0))
+        self.totals[digest], self.scopes[digest] = (before[0] + charged, before[1] + reserved), scope
+        if delta:
+            self.deltas[digest] = self.deltas.get(digest, 0) + delta
+        if not any(self.totals[digest]):
+            del self.totals[digest], self.scopes[digest]
+
+    def to_json(self) -> dict[str, Any]:
+        """The state in public JSON form, as an entry of the kind ``state`` has it."""
+        places = accountants.by_name(self.accountant).PLACES
+
+        def text(steps: int) -> str:
+            return amounts.from_steps(steps, places)
+
+        form = {"facts": self.facts, "cap": text(self.cap), "highest_cap": text(self.highest_cap)}
+        if "population" in self.facts:
+            return {**form, "loads": {member: text(load) for member, load in self.loads.items()}}
+        scopes = {digest: {name: list(cells) for name, cells in scope.items()} for digest, scope in self.scopes.items()}
+        totals, reservations = sorted(self.totals.items()), sorted(self.reservations.elements(), key=str)
+        return {
+            **form,
+            "totals": [
+                {
+                    "scope": scopes[digest],
+                    "charged": text(charged),
+                    "reserved": text(reserved),
+                    "delta": delta_text(self.deltas.get(digest, 0)),
+                }
+                for digest, (charged, reserved) in totals
+            ],
+            "reservations": [
+                {"job_id": job_id, "scope": scopes[digest], "amount": text(amount)}
+                for job_id, digest, amount in reservations
+            ],
+        }
+
+    @classmethod
+    def stated_by(cls, account_id: str, entry: Entry) -> Self:
+        """The state that an entry states.
+
+        Raises:
+            BalanceMismatch: the entry does not have its hash.
+        """
+        state = cls(account_id, entry.sequence, entry.hash)
+        state._require(entry.sealed().hash == entry.hash)
+        form = (entry.details or {})["state"]
+
+        def steps(text: str) -> int:
+            return steps_down(Fraction(text), entry.places)
+
+        state.facts, state.cap, state.highest_cap = form["facts"], steps(form["cap"]), steps(form["highest_cap"])
+        state.loads = {member: steps(load) for member, load in form.get("loads", {}).items()}
+        for total in form.get("totals", ()):
+            scope = {name: tuple(cells) for name, cells in total["scope"].items()}
+            charged, reserved = steps(total["charged"]), steps(total["reserved"])
+            state._add(scope, charged=charged, reserved=reserved, delta=delta_steps(total["delta"]))
+        for reservation in form.get("reservations", ()):
+            digest = digest_of(reservation["scope"])
+            state.reservations[reservation["job_id"], digest, steps(reservation["amount"])] += 1
+        load = sum(sum(amounts) for amounts in state.totals.values())
+        state.bound = Bound(load, is_tight=len(state.totals) <= 1)
+        return state
+
+
+def facts_of(row: AccountRow) -> dict[str, Any]:
+    """The facts of a dataset's or a population's account.
+
+    A population has no adjacency, privacy unit and partitions; its members have. ``delta_set_aside`` is present only
+    where a part of δ is set aside.
+    """
+    if row.privacy_unit is None:
+        return {"population": row.id, "accountant": row.accountant, "delta": row.delta}
+    facts = {
+        "dataset": row.id,
+        "accountant": row.accountant,
+        "delta": row.delta,
+        "adjacency": row.adjacency,
+        "privacy_unit": row.privacy_unit,
+        "partitions": row.partitions,
+    }
+    return facts if row.delta_set_aside is None else {**facts, "delta_set_aside": row.delta_set_aside}
+
+
+@dataclass(frozen=True)
+class CellDelta:
+    """One joint cell and the δ that was charged there, in steps of 10⁻¹⁸; where not ``is_exact``, an upper bound for
+    every joint cell."""
+
+    cell: JointCell
+    charged: int
+    is_exact: bool
+
+
+def mismatch(account_id: str, part: str) -> BalanceMismatch:
+    """The refusal of an account whose rows contradict each other, after the operator is told."""
+    _log.error("an account differs from its entries", extra={"account_id": account_id, "problem": part})
+    return BalanceMismatch(account_id, part)
+
+
+def state_of(session: Session, row: AccountRow) -> State:
+    """The state of an account after all entries up to the head of its row, or newer. Nobody may change it.
+
+    A transaction that does not lock the row may read it shortly before an entry that the process has read already.
+
+    Raises:
+        BalanceMismatch: the entries do not follow each other up to the head, or the facts in the row are not those of
+            the first entry.
+    """
+    own = _of_transaction(session).get(row.id)
+    if own is not None and own.hash == row.last_hash:
+        return own
+    place = (session.get_bind().engine.url, row.id)
+    state = _states.get(place)
+    is_behind = state is None or state.sequence < row.last_sequence
+    if state is None or is_behind or (state.sequence == row.last_sequence and state.hash != row.last_hash):
+        state = _states[place] = _caught_up(session, row, state if is_behind else None)
+    if facts_of(row) != state.facts:
+        raise mismatch(row.id, "facts")
+    return state
 
 
 @dataclass(frozen=True)
 class NewEntry:
-    """The content of an entry without its position in the chain; see :class:`app.ledger.entries.Entry`."""
+    """The content of an entry without its position in the chain; see :class:`app.ledger.tables.Entry`."""
 
     kind: EntryKind
     amount: int
@@ -50,9 +366,9 @@ def of_reservation(kind: EntryKind, reservation: ReservationRow, *, actor: str) 
 
 def is_intact(session: Session, account_id: str) -> bool:
     """Whether every entry of an account, from the first on, follows the entries before it, up to the head."""
-    row = repository.account(session, account_id)
-    after = state.State(account_id)
-    while entries := repository.entries(session, account_id, after=after.sequence, limit=_READ_AT_ONCE):
+    row = tables.account(session, account_id)
+    after = State(account_id)
+    while entries := tables.entries(session, account_id, after=after.sequence, limit=_CHECKED_AT_ONCE):
         for entry in entries:
             try:
                 after.take(entry)
@@ -98,9 +414,9 @@ def extend(session: Session, row: AccountRow, new_entry: NewEntry, *, not_before
         places=accountants.by_name(row.accountant).PLACES,
         details=new_entry.details or None,
     ).sealed()
-    after = None if row.id == CONTROL_CHAIN else state.written(session, row, entry)
+    after = None if row.id == CONTROL_CHAIN else _advanced(session, row, entry)
     row.last_sequence, row.last_hash, row.last_at = entry.sequence, entry.hash, entry.at
-    if after is None or (entry.sequence + 1) % state.STATE_EVERY:
+    if after is None or (entry.sequence + 1) % STATE_EVERY:
         return [(row.id, entry)]
     stated = NewEntry(EntryKind.STATE, 0, actor=new_entry.actor, details={"state": after.to_json()})
     return [(row.id, entry), *extend(session, row, stated, not_before=entry.at)]
@@ -109,7 +425,7 @@ def extend(session: Session, row: AccountRow, new_entry: NewEntry, *, not_before
 def write(session: Session, entries: Sequence[tuple[str, Entry]]) -> None:
     """Writes sealed entries, each with the id of its account, the heads of the accounts, and complete subtrees."""
     session.flush()
-    repository.insert_entries(session, entries)
+    tables.insert_entries(session, entries)
     complete_subtrees(session, entries)
 
 
@@ -117,3 +433,85 @@ def complete_subtrees(session: Session, entries: Sequence[tuple[str, Entry]]) ->
     """Writes the subtrees that entries complete, which were written in the same transaction."""
     for account_id, entry in entries:
         Log(session, account_id).complete(entry.sequence)
+
+
+def _advanced(session: Session, row: AccountRow, entry: Entry) -> State:
+    """Advances the state of a locked account by an entry that the transaction is about to write; returns the state.
+
+    Raises:
+        BalanceMismatch: the entry cannot follow the entries before it; nothing may be committed.
+    """
+    state = State(row.id) if entry.sequence == 1 else state_of(session, row)
+    states = _of_transaction(session)
+    if state is not states.get(row.id) or "budget" in vars(state):  # somebody reads it
+        state = states[row.id] = state.copy()
+    state.apply(entry)
+    return state
+
+
+def _of_transaction(session: Session) -> dict[str, State]:
+    """The states after entries that the transaction has written, which no other transaction may see."""
+    states: dict[str, State] = session.info.setdefault(_OF_TRANSACTION, {})
+    return states
+
+
+@event.listens_for(Session, "after_commit")
+def _publish(session: Session) -> None:
+    """Keeps the states of a committed transaction, so that the next one need not read its entries."""
+    for state in session.info.pop(_OF_TRANSACTION, {}).values():
+        place = (session.get_bind().engine.url, state.account_id)
+        known = _states.get(place)
+        if known is None or known.sequence < state.sequence:
+            _states[place] = state
+
+
+@event.listens_for(Session, "after_rollback")
+def _forget(session: Session) -> None:
+    session.info.pop(_OF_TRANSACTION, None)
+
+
+def _caught_up(session: Session, row: AccountRow, known: State | None) -> State:
+    """The state at the head of a row, from an older one; ``None``: from the newest state that an entry states."""
+    batch = [] if known is None else _following(session, row, known.sequence)
+    if known is None or not batch or batch[0].previous_hash != known.hash:  # another database stands at this address
+        known = _stated(session, row)
+        batch = _following(session, row, known.sequence)
+    state = known.copy()
+    while batch:
+        for entry in batch:
+            state.take(entry)
+        batch = _following(session, row, state.sequence)
+    if (state.sequence, state.hash) != (row.last_sequence, row.last_hash):
+        raise mismatch(row.id, "head")
+    return state
+
+
+def _following(session: Session, row: AccountRow, sequence: int) -> Sequence[Entry]:
+    n_entries = min(row.last_sequence - sequence, _READ_AT_ONCE)
+    return tables.entries(session, row.id, after=sequence, limit=n_entries) if n_entries > 0 else []
+
+
+def _stated(session: Session, row: AccountRow) -> State:
+    """The newest state that an entry of an account states, or the state before its first entry."""
+    query = select(EntryRow).where(EntryRow.account_id == row.id, EntryRow.kind == EntryKind.STATE.value)
+    query = query.where(EntryRow.sequence <= row.last_sequence).order_by(EntryRow.sequence.desc()).limit(1)
+    entries = tables.read_entries(session, row.id, query)
+    state = State.stated_by(row.id, entries[0]) if entries else State(row.id)
+    if row.privacy_unit is not None:
+        state.population_id = _population_by_entries(session, row.id)
+    return state
+
+
+def _population_by_entries(session: Session, account_id: str) -> str | None:
+    """The population whose entries state that an account joined it."""
+    joins = select(EntryRow.account_id, EntryRow.details).where(
+        EntryRow.account_id.in_(select(PopulationRow.id)),
+        EntryRow.kind == EntryKind.JOIN.value,
+        EntryRow.job_id.is_(None),  # the index finds joins among the loads, which name jobs
+        type_coerce(EntryRow.details, Text).contains(account_id, autoescape=True),
+    )
+    # All rows: on SQLite, a cursor with rows left keeps its snapshot, which the connection's next transaction reads.
+    for population_id, details in session.execute(joins).all():
+        if details["member"]["dataset"] == account_id:
+            return str(population_id)
+    return None

@@ -1,18 +1,41 @@
-"""Signs and reads checkpoints, which state the size and root of an account's log; pins the signers' public keys.
+"""Proves what an account's chain was: Merkle roots over its entries, signed as checkpoints, kept outside the database.
 
-The form is that of transparency logs (C2SP ``tlog-checkpoint`` in a C2SP ``signed-note``), so that tools for
-transparency logs read it: a line that names the log, the number of entries, the root in base64, the time; an empty
-line; and a line with the Ed25519 signature over everything before the empty line, its end included. The public keys
-stand in the database, where a forged head cannot reach them.
+**Roots and proofs** (RFC 6962). Whenever an entry completes a subtree of 2⁸, 2¹⁶, … leaves, the subtree's hash is
+stored in the same transaction. A root or a proof over any number of entries then reads at most 255 rows of each height.
+Stored hashes are a function of the entries, and append-only like them. The functions combine hashes of complete
+subtrees, which the caller supplies: ``subtree(height, position)`` is the hash over the ``2**height`` leaves from leaf
+``position * 2**height`` on. Leaves are counted from 0.
+
+**Checkpoints** state the size and root of an account's log. The form is that of transparency logs (C2SP
+``tlog-checkpoint`` in a C2SP ``signed-note``), so that tools for transparency logs read it: a line that names the log,
+the number of entries, the root in base64, the time; an empty line; and a line with the Ed25519 signature over
+everything before the empty line, its end included. The signers' public keys stand in the database, where a forged head
+cannot reach them.
+
+**Heads** are the newest checkpoints, in files outside the database. A database that was restored from an older backup
+has fewer entries than a head states, or other entries, so the restore is noticed. A head is written after the commit
+of the entries that it covers. So an intact database is never behind a head, even if a process is killed.
+
+::
+
+    <account id>.<number of entries>.checkpoint    a head; the one with the most entries counts
+    <account id>.checkpoint                        a head that another version wrote, or that an operator brought
+    <account id>.<number of entries>.lost          a head that was set aside
+
+No file is written twice, so processes and machines write heads without a lock, and none replaces a newer head.
 """
 
 import base64
 import hashlib
+import logging
 import re
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TypeAlias
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
@@ -22,16 +45,159 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.core import files
-from app.core.errors import InstallationError
-from app.ledger.tables import SignerRow
+from app.core import files, stamps
+from app.core.errors import HeadNotSigned, InstallationError, LedgerRewound
+from app.core.stores import Store, StoredFile
+from app.ledger.tables import BlockRow, EntryRow, SignerRow
 
+Subtree: TypeAlias = Callable[[int, int], bytes]
+
+EMPTY_ROOT = hashlib.sha256(b"").digest()
+STEP = 8
+"""Subtrees are stored at heights that are multiples of this."""
 KEY_NAME = "grovekeeper"
 _ED25519 = b"\x01"
 _TEXT = re.compile(
     r"(?P<origin>[^\n]+)\n(?P<size>[1-9][0-9]{0,17})\n(?P<root>[A-Za-z0-9+/]{43}=)\n(?P<at>[^\n]+)\n"
     r"(?:erasures (?P<erasures>[0-9]{1,18})\n)?\n— [^\n]+\n"
 )
+_SUFFIX = ".checkpoint"
+_PROBE = "writable"
+_READ_AT_ONCE = 8
+
+_log = logging.getLogger(__name__)
+
+
+def leaf(entry_hash: str) -> bytes:
+    """The leaf hash of an entry's hash, with the prefix that separates leaves from nodes."""
+    return hashlib.sha256(b"\x00" + bytes.fromhex(entry_hash)).digest()
+
+
+def node(left: bytes, right: bytes) -> bytes:
+    """The hash of the parent of two neighbours."""
+    return hashlib.sha256(b"\x01" + left + right).digest()
+
+
+def fold(hashes: Sequence[bytes]) -> bytes:
+    """The root over neighbours of one height; their number is a power of two."""
+    level = list(hashes)
+    assert level, "a complete subtree has leaves"
+    assert len(level).bit_count() == 1, "the number of leaves of a complete subtree is a power of two"
+    while len(level) > 1:
+        level = [node(level[index], level[index + 1]) for index in range(0, len(level), 2)]
+    return level[0]
+
+
+def root_of(size: int, subtree: Subtree) -> bytes:
+    """The root over the first ``size`` leaves."""
+    return _range(0, size, subtree) if size else EMPTY_ROOT
+
+
+def inclusion(index: int, size: int, subtree: Subtree) -> list[bytes]:
+    """The audit path of RFC 6962, 2.1.1: from leaf ``index`` to the root over ``size`` leaves."""
+    assert 0 <= index < size, "the leaf is in the tree"
+    return _path(index, 0, size, subtree)
+
+
+def consistency(first: int, second: int, subtree: Subtree) -> list[bytes]:
+    """The proof of RFC 6962, 2.1.2, that the tree of ``second`` leaves begins with the tree of ``first`` leaves."""
+    assert 0 < first <= second, "the earlier tree is not larger"
+    return _subproof(first, 0, second, subtree, is_whole=True)
+
+
+def _split(low: int, high: int) -> int:
+    """Where RFC 6962 splits a range: after the largest power of two that is smaller than its length."""
+    return low + (1 << ((high - low - 1).bit_length() - 1))
+
+
+def _range(low: int, high: int, subtree: Subtree) -> bytes:
+    length = high - low
+    if length.bit_count() == 1:
+        height = length.bit_length() - 1
+        return subtree(height, low >> height)
+    middle = _split(low, high)
+    return node(_range(low, middle, subtree), _range(middle, high, subtree))
+
+
+def _path(index: int, low: int, high: int, subtree: Subtree) -> list[bytes]:
+    if high - low == 1:
+        return []
+    middle = _split(low, high)
+    if index < middle:
+        return [*_path(index, low, middle, subtree), _range(middle, high, subtree)]
+    return [*_path(index, middle, high, subtree), _range(low, middle, subtree)]
+
+
+def _subproof(first: int, low: int, high: int, subtree: Subtree, *, is_whole: bool) -> list[bytes]:
+    """``is_whole``: the range up to ``high`` is the earlier tree, whose root the reader has."""
+    if first == high:
+        return [] if is_whole else [_range(low, high, subtree)]
+    middle = _split(low, high)
+    if first <= middle:
+        return [*_subproof(first, low, middle, subtree, is_whole=is_whole), _range(middle, high, subtree)]
+    return [*_subproof(first, middle, high, subtree, is_whole=False), _range(low, middle, subtree)]
+
+
+class Log:
+    """The Merkle tree of one account, read within one transaction."""
+
+    def __init__(self, session: Session, account_id: str) -> None:
+        self._session = session
+        self._account_id = account_id
+
+    def root(self, size: int) -> bytes:
+        """The root over the first ``size`` entries."""
+        return root_of(size, self.subtree)
+
+    def inclusion(self, sequence: int, size: int) -> list[bytes]:
+        """The inclusion proof of the entry with a sequence in the first ``size`` entries."""
+        return inclusion(sequence - 1, size, self.subtree)
+
+    def consistency(self, first: int, second: int) -> list[bytes]:
+        """The proof that the log of ``first`` entries is a prefix of the log of ``second`` entries."""
+        return consistency(first, second, self.subtree)
+
+    def subtree(self, height: int, position: int) -> bytes:
+        """The hash of a complete subtree, folded from the next lower stored height."""
+        stored = height - height % STEP
+        return self._fold(stored, height, position)
+
+    def _fold(self, stored: int, height: int, position: int) -> bytes:
+        """The subtree of ``height`` at ``position``, from the hashes of height ``stored`` below it."""
+        width = 1 << (height - stored)
+        low, high = position * width, (position + 1) * width
+        hashes = self._blocks(stored, low, high) if stored else self._leaves(low, high)
+        assert len(hashes) == width, "a complete subtree has all its parts"
+        return fold(hashes)
+
+    def _blocks(self, height: int, low: int, high: int) -> list[bytes]:
+        query = (
+            select(BlockRow.hash)
+            .where(BlockRow.account_id == self._account_id, BlockRow.height == height)
+            .where(BlockRow.position >= low, BlockRow.position < high)
+            .order_by(BlockRow.position)
+        )
+        return [bytes.fromhex(text) for text in self._session.execute(query).scalars()]
+
+    def _leaves(self, low: int, high: int) -> list[bytes]:
+        query = (
+            select(EntryRow.hash)
+            .where(EntryRow.account_id == self._account_id, EntryRow.sequence > low, EntryRow.sequence <= high)
+            .order_by(EntryRow.sequence)
+        )
+        return [leaf(text) for text in self._session.execute(query).scalars()]
+
+    def complete(self, sequence: int) -> None:
+        """Stores the subtrees that the newest entry, which is flushed, completes."""
+        height = STEP
+        while sequence % (1 << height) == 0:
+            position = (sequence >> height) - 1
+            digest = self._fold(height - STEP, height, position)
+            self._session.add(
+                BlockRow(account_id=self._account_id, height=height, position=position, hash=digest.hex())
+            )
+            self._session.flush()
+            height += STEP
 
 
 @dataclass(frozen=True)
@@ -93,7 +259,7 @@ class Signer:
             InstallationError: the file does not exist or holds no Ed25519 key.
         """
         if make and not file.exists():
-            _make(file)
+            _make_key(file)
         try:
             key = serialization.load_pem_private_key(file.read_bytes(), password=None)
         except OSError:
@@ -119,7 +285,7 @@ class Signer:
         return f"{text}\n— {KEY_NAME} {signature}\n"
 
 
-def read(account_id: str, note: str) -> Checkpoint | None:
+def read_checkpoint(account_id: str, note: str) -> Checkpoint | None:
     """The checkpoint in a note, whose signature is not checked; ``None`` if the note is not of this account's log."""
     match = _TEXT.fullmatch(note)
     if match is None or match["origin"] != origin(account_id):
@@ -148,19 +314,19 @@ def _verifies(verifier_key: str, signature: bytes, text: bytes) -> bool:
     return signature[:4].hex() == key_hash
 
 
-def _make(file: Path) -> None:
+def _make_key(file: Path) -> None:
     pem = Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     files.write(file, pem, existing="keep")  # the first of several processes wins
 
 
-def pinned(session: Session) -> list[str]:
+def pinned_keys(session: Session) -> list[str]:
     """The verifier keys of all signers, the present signer last; empty before the first start."""
     return list(session.execute(select(SignerRow.verifier_key).order_by(SignerRow.ordinal)).scalars())
 
 
-def pin(session: Session, verifier_key: str, *, after: Sequence[str], at: datetime) -> None:
+def pin_key(session: Session, verifier_key: str, *, after: Sequence[str], at: datetime) -> None:
     """Makes a key the present signer's. ``after``: the pinned keys, as the caller read them.
 
     Raises:
@@ -168,3 +334,140 @@ def pin(session: Session, verifier_key: str, *, after: Sequence[str], at: dateti
     """
     session.add(SignerRow(ordinal=len(after) + 1, verifier_key=verifier_key, pinned_at=at))
     session.flush()
+
+
+class HeadFolder:
+    """The heads of an installation; several machines may share them.
+
+    Args:
+        store: of heads alone.
+        signers: verifier keys whose signatures are believed.
+    """
+
+    def __init__(self, store: Store, signers: Collection[str]) -> None:
+        self._store = store
+        self._signers = signers
+        self._names: dict[str, dict[str, int]] = defaultdict(dict)
+        """Names of known heads by account, with their number of entries."""
+
+    def read_all(self) -> list[Checkpoint]:
+        """The newest head of every account.
+
+        Raises:
+            InstallationError: a file in the folder is not a head (the file is damaged, or the folder belongs to another
+                program), or no head can be written there, so that a restore would go unnoticed; or the store replaces
+                files that it was asked to refuse, so that machines could replace each other's heads and keys.
+            HeadNotSigned: a head has no valid signature of a signer.
+            LedgerRewound: two heads state different histories of an account.
+        """
+        heads = self._read_listed()
+        while None in heads.values():  # a writer has replaced a listed head by a newer one
+            heads = self._read_listed()
+        newest: dict[str, Checkpoint] = {}
+        for name, head in heads.items():
+            assert head is not None
+            self._names[head.account_id][name] = head.size
+            other = newest.setdefault(head.account_id, head)
+            if other.size == head.size and other.root != head.root:
+                raise LedgerRewound(head.account_id)
+            if other.size < head.size:
+                newest[head.account_id] = head
+        return [newest[account_id] for account_id in sorted(newest)]
+
+    def _probe(self) -> None:
+        """Writes an empty file, twice if it is new: the store has to refuse the second one, as it has to for heads."""
+        for _ in range(2):
+            try:
+                with self._store.new(_PROBE, existing="refuse"):
+                    pass  # the file stays empty
+            except FileExistsError:
+                return
+        raise InstallationError("the store replaces files; it has to support conditional writes (If-None-Match)")
+
+    def _read_listed(self) -> dict[str, Checkpoint | None]:
+        """The heads of all files by name, ``None`` where a file is gone since the listing; see :meth:`read_all`."""
+        try:
+            self._probe()
+            names = sorted(_names_in(self._store))
+        except OSError as error:
+            raise InstallationError(f"heads cannot be kept: {error.strerror}") from None
+        try:
+            with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+                return dict(zip(names, pool.map(self._read, names), strict=True))
+        except OSError as error:
+            raise InstallationError(f"heads cannot be read: {error.strerror}") from None
+
+    def write(self, checkpoint: Checkpoint, note: str) -> None:
+        """Writes a head durably, and then removes older heads of the account.
+
+        Raises:
+            OSError: the folder cannot be written, or an older head cannot be read; a repetition completes the call.
+        """
+        name = f"{checkpoint.account_id}.{checkpoint.size}{_SUFFIX}"
+        with self._store.new(name, existing="keep") as file:
+            file.write(note.encode("utf-8"))
+        known = self._names[checkpoint.account_id]
+        known[name] = checkpoint.size
+        for older in [known_name for known_name, size in known.items() if size < checkpoint.size]:
+            try:
+                self._read(older)
+                self._store.delete(older)
+            except InstallationError:  # the head stays as evidence
+                _log.error(
+                    "a head is damaged or forged; the next start refuses it",
+                    extra={"account_id": checkpoint.account_id},
+                )
+            del known[older]
+
+    def set_aside(self, head: Checkpoint) -> None:
+        """Renames the files of an account whose entries were lost for good, as evidence that no comparison reads.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        for name, size in self._names.pop(head.account_id).items():
+            content = StoredFile(self._store, name).read_bytes()
+            with self._store.new(f"{head.account_id}.{size}.lost", existing="keep") as file:
+                file.write(content)
+            self._store.delete(name)
+
+    def _read(self, name: str) -> Checkpoint | None:
+        """A head; ``None`` if another process has just replaced it by a newer one.
+
+        Raises:
+            InstallationError: see :meth:`read_all`.
+            HeadNotSigned: see :meth:`read_all`.
+            OSError: the store does not answer.
+        """
+        account_id = name.partition(".")[0]
+        try:
+            note = StoredFile(self._store, name).read_bytes().decode("utf-8")
+        except FileNotFoundError:
+            return None
+        except UnicodeDecodeError:
+            note = ""
+        head = read_checkpoint(account_id, note)
+        not_ours = InstallationError(f"{name} is not a head that this program wrote; see the operator's guide")
+        if head is None or not stamps.is_reference(account_id):
+            raise not_ours
+        if not is_signed(note, self._signers):
+            raise HeadNotSigned(name)
+        if name not in (f"{account_id}{_SUFFIX}", f"{account_id}.{head.size}{_SUFFIX}"):
+            raise not_ours
+        return head
+
+
+def has_any(store: Store) -> bool:
+    """Whether a store has a head.
+
+    Raises:
+        InstallationError: the store does not answer.
+    """
+    try:
+        return any(_names_in(store))
+    except OSError as error:
+        raise InstallationError(f"heads cannot be read: {error.strerror}") from None
+
+
+def _names_in(store: Store) -> Iterator[str]:
+    return (file.name for file in store.files("") if file.name.endswith(_SUFFIX) and "/" not in file.name)

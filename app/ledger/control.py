@@ -12,9 +12,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.db.database import insert
-from app.ledger import chain, repository
-from app.ledger.entries import CONTROL_CHAIN, EntryKind
-from app.ledger.tables import AccountRow, EntryRow
+from app.ledger import chain, tables
+from app.ledger.tables import CONTROL_CHAIN, AccountRow, EntryKind, EntryRow
 from app.privacy.accountants import pure
 
 CHAIN = CONTROL_CHAIN
@@ -46,7 +45,7 @@ def details_of(session: Session, kind: EntryKind, *, until: int | None = None) -
 
 def export_header(session: Session) -> tuple[dict[str, object], int]:
     """The header of an export, and the sequence of the last entry in the export."""
-    return {"kind": "export", "format": 1, "log": CHAIN}, repository.account(session, CHAIN).last_sequence
+    return {"kind": "export", "format": 1, "log": CHAIN}, tables.account(session, CHAIN).last_sequence
 
 
 def _locked(session: Session) -> AccountRow:
@@ -59,7 +58,7 @@ def _locked(session: Session) -> AccountRow:
         highest_cap=0,
     )
     session.execute(first.on_conflict_do_nothing())
-    row = repository.locked_account(session, CHAIN)
+    row = tables.locked_account(session, CHAIN)
     if row.last_sequence == 0:
         opened = chain.NewEntry(EntryKind.OPEN, 0, actor=OPERATOR, details={"log": CHAIN})
         chain.append(session, row, opened)

@@ -24,11 +24,10 @@ from sqlalchemy.orm import Session
 from app.core import limits, stamps
 from app.core.errors import NameTaken, NotFound, PopulationMismatch
 from app.db.database import insert
-from app.ledger import chain, control, repository, state
+from app.ledger import chain, control, tables
 from app.ledger.admission import MemberTotal, Population
 from app.ledger.chain import NewEntry
-from app.ledger.entries import Entry, EntryKind
-from app.ledger.tables import AccountRow, MemberRow, PopulationRow
+from app.ledger.tables import AccountRow, Entry, EntryKind, MemberRow, PopulationRow
 from app.privacy import accountants
 from app.privacy.accountants import pure
 
@@ -70,7 +69,7 @@ def open_population(session: Session, new_population: NewPopulation, *, at: date
     session.add(account)
     session.flush()
     opened = chain.NewEntry(
-        EntryKind.OPEN, new_population.cap, actor=new_population.declared_by, details=state.facts_of(account)
+        EntryKind.OPEN, new_population.cap, actor=new_population.declared_by, details=chain.facts_of(account)
     )
     chain.append(session, account, opened)
     control.record(session, EntryKind.POPULATION_OPENED, actor=new_population.declared_by, population=new_population.id)
@@ -83,8 +82,8 @@ def open_with_budget_of(session: Session, account_id: str, *, name: str, by: str
     Raises:
         NameTaken: another population has the name.
     """
-    account = repository.account(session, account_id)
-    cap = state.of(session, account).cap
+    account = tables.account(session, account_id)
+    cap = chain.state_of(session, account).cap
     new_population = NewPopulation(stamps.new(stamps.POPULATION), name, account.accountant, cap, account.delta, by)
     return open_population(session, new_population, at=at)
 
@@ -132,13 +131,13 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
             population, or raises the highest cap beyond ``limits.MAX_STEPS``.
         BalanceMismatch: the account or the population differs from its entries.
     """
-    account = repository.locked_account(session, account_id)
-    current = id_of(session, account_id) or state.of(session, account).population_id
+    account = tables.locked_account(session, account_id)
+    current = id_of(session, account_id) or chain.state_of(session, account).population_id
     if current == population_id:
         return
-    population = repository.locked_account(session, population_id)
+    population = tables.locked_account(session, population_id)
     row = session.get_one(PopulationRow, population_id, populate_existing=True)
-    spent, together = state.of(session, account), state.of(session, population)
+    spent, together = chain.state_of(session, account), chain.state_of(session, population)
     load, continued = spent.budget.whole.load, _continued_member(session, together, account_id)
     highest_cap = together.highest_cap
     if continued is None and load and population.accountant != pure.NAME:
@@ -165,9 +164,9 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
     )
 
 
-def _continued_member(session: Session, population: state.State, account_id: str) -> str | None:
+def _continued_member(session: Session, population: chain.State, account_id: str) -> str | None:
     """The erased member of a population whose account another account continues."""
-    erased_id = repository.continued_by(session, [account_id]).get(account_id)
+    erased_id = tables.continued_by(session, [account_id]).get(account_id)
     return erased_id if erased_id in population.loads else None
 
 
@@ -185,7 +184,7 @@ def with_new_member(session: Session, row: PopulationRow | None, account: Accoun
     Raises:
         PopulationMismatch: as :func:`join` does.
     """
-    population = None if row is None else repository.account(session, row.id)
+    population = None if row is None else tables.account(session, row.id)
     if row is None or population is None:
         differs: tuple[str, ...] = ("delta_set_aside",) if account.delta_set_aside is not None else ()
     else:
@@ -253,12 +252,12 @@ def locked_rows(session: Session, account_ids: Collection[str]) -> dict[str, Acc
         The populations' accounts, by the populations' ids.
     """
     population_ids = set(ids_of(session, account_ids).values())
-    return repository.locked_accounts(session, population_ids) if population_ids else {}
+    return tables.locked_accounts(session, population_ids) if population_ids else {}
 
 
 def of_ids(session: Session, population_ids: Collection[str]) -> dict[str, Population]:
     """Populations with the loads of their members, by id."""
-    rows = repository.accounts(session, population_ids) if population_ids else []
+    rows = tables.accounts(session, population_ids) if population_ids else []
     return {row.id: of_row(session, row) for row in rows}
 
 
@@ -268,13 +267,13 @@ def of_population(session: Session, population_id: str) -> Population:
     Raises:
         NotFound: no such account.
     """
-    population = of_row(session, repository.account(session, population_id))
+    population = of_row(session, tables.account(session, population_id))
     return detailed(session, [population])[population_id]
 
 
 def of_row(session: Session, row: AccountRow) -> Population:
     """The population whose account is given, with the loads of its members, as if nothing of them were reserved."""
-    now = state.of(session, row)
+    now = chain.state_of(session, row)
     members = {member: MemberTotal(load, 0, True) for member, load in sorted(now.loads.items())}
     return Population(row.id, row.name, now.cap, members)
 
@@ -283,8 +282,8 @@ def detailed(session: Session, populations: Iterable[Population]) -> dict[str, P
     """Populations, by id, with what their members have reserved, from the states of the members."""
     listed = list(populations)
     wholes = {
-        row.id: state.of(session, row).budget.whole
-        for row in repository.accounts(session, {member for population in listed for member in population.members})
+        row.id: chain.state_of(session, row).budget.whole
+        for row in tables.accounts(session, {member for population in listed for member in population.members})
     }
     return {
         population.id: replace(
@@ -320,7 +319,9 @@ def extend(
     entries = chain.extend(session, account, new_entry, not_before=population.last_at)
     _, entry = entries[0]
     if load is None:
-        load = min(state.of(session, account).budget.whole.load, state.of(session, population).loads[account.id])
+        load = min(
+            chain.state_of(session, account).budget.whole.load, chain.state_of(session, population).loads[account.id]
+        )
     loaded = NewEntry(
         EntryKind.LOAD,
         load,

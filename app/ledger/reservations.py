@@ -1,7 +1,20 @@
-"""Reserves the parts of a job: judges them in memory under the locks of their accounts, then writes all of them."""
+"""Reserves the parts of a job, and charges, voids or expires them, on the caller's transaction.
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+Every change of an account happens under the lock of its row, and every step is a new entry; no step lowers what was
+charged. All parts of a job are judged in memory (:mod:`app.ledger.admission`) under the locks of their accounts, then
+all of them are written. An entry of a population's member is followed by an entry of the population in the same
+transaction (:mod:`app.ledger.populations`).
+
+An external mechanism reads rows outside the service, so the service cannot verify that the mechanism did not run. Its
+reservation is charged at once and for good, on the word of an attester, in the transaction that makes it, and never
+voided or expired. Both entries name the attester. An (ε, δ)-mechanism pays an amount in the account's unit, and δ out
+of the part that a ``zcdp`` account sets aside. In every joint cell the charged δ stays within that part
+(docs/proofs/external.md).
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -10,18 +23,25 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from app.core import amounts, stamps
-from app.core.errors import BudgetExceeded, DatasetDeleted, Frozen, NeedsApproval, NotFound, QuotaExceeded
+from app.core.errors import (
+    BudgetExceeded,
+    DatasetDeleted,
+    Frozen,
+    NeedsApproval,
+    NotFound,
+    QuotaExceeded,
+    ReservationSettled,
+)
 from app.db.database import insert_rows
 from app.db.locks import lock_rows, sent_together
-from app.ledger import admission, chain, populations, repository, rules, state
+from app.ledger import admission, chain, populations, rules, statements, tables
 from app.ledger.admission import Admitted, Budgets, Population, Refused, Request
-from app.ledger.chain import NewEntry
-from app.ledger.entries import Entry, EntryKind
+from app.ledger.chain import CellDelta, NewEntry
 from app.ledger.rules import Allowance, RulesInForce, rules_of
 from app.ledger.statements import Limit
-from app.ledger.tables import AccountRow, MemberRow, ReservationRow, RulesRow
+from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow, MemberRow, ReservationRow, RulesRow
 from app.privacy import accountants
-from app.privacy.accountants import amount_text
+from app.privacy.accountants import amount_text, zcdp
 
 
 @dataclass(frozen=True)
@@ -33,7 +53,7 @@ class NewReservation(Request):
         job_id: the job that will spend it; ``None`` for a mechanism that runs outside the service.
         delta: the δ of the request, at which a refusal converts the largest admissible amount; ``None``: the account's
             δ.
-        details: public facts of every entry of the reservation; see :class:`app.ledger.entries.Entry`.
+        details: public facts of every entry of the reservation; see :class:`app.ledger.tables.Entry`.
         largest_within: maps an amount to the largest ε of the request that costs no more, for the text of a refusal;
             ``None``: the largest ε of a job.
     """
@@ -127,7 +147,7 @@ def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> J
             in_force[row.id] = rules_of(ruled)
     if account_ids - rows.keys():
         raise NotFound("account")
-    locked = repository.locked_accounts(session, set(population_ids.values())) if population_ids else {}
+    locked = tables.locked_accounts(session, set(population_ids.values())) if population_ids else {}
     budgets = Budgets(
         {row.id: _state(session, row, population_ids.get(row.id)).budget for row in rows.values()},
         [populations.of_row(session, row) for row in locked.values()],
@@ -195,7 +215,7 @@ def write(session: Session, judged: Judged) -> None:
         session.flush()  # the heads
         with sent_together(session):
             session.execute(_ADD_RESERVATIONS, reservations)
-            repository.insert_entries(session, entries)
+            tables.insert_entries(session, entries)
         chain.complete_subtrees(session, entries)
 
 
@@ -210,12 +230,12 @@ _ACCOUNTS = (
 _ADD_RESERVATIONS = insert_rows(ReservationRow)
 
 
-def _state(session: Session, row: AccountRow, population_id: str | None) -> state.State:
+def _state(session: Session, row: AccountRow, population_id: str | None) -> chain.State:
     """The state of an account whose row says that it is a member of a population, or of none."""
-    now = state.of(session, row)
+    now = chain.state_of(session, row)
     now.population_id = now.population_id or population_id  # it may have joined since the process first read it
     if now.population_id != population_id:
-        raise state.mismatch(row.id, "population")
+        raise chain.mismatch(row.id, "population")
     return now
 
 
@@ -311,4 +331,140 @@ def _needs_approval(row: AccountRow, part: NewReservation, excess: int) -> Needs
         unit=accountants.by_name(row.accountant).UNIT,
         requested=amount_text(row.accountant, part.amount),
         what_fits=_largest_epsilon(row, part, max(part.amount - excess, 0)),
+    )
+
+
+def charge(session: Session, reservation_id: str, *, actor: str) -> None:
+    """Turns one reservation into a charge. No code path gives a charge back.
+
+    Raises:
+        ReservationSettled: the reservation has already ended.
+    """
+    _end_reservation(session, reservation_id, kind=EntryKind.CHARGE, end="charged", actor=actor)
+
+
+def charge_job(session: Session, job_id: str, *, actor: str) -> None:
+    """Turns every reservation of a job into a charge, in order of the accounts' ids.
+
+    Raises:
+        ReservationSettled: one of the reservations has already ended.
+        NotFound: the job has no reservation.
+    """
+    if not tables.reservations_of(session, [job_id]):
+        raise NotFound("reservation")
+    _end_reservations(session, [job_id], kind=EntryKind.CHARGE, end="charged", actor=actor)
+
+
+def void_jobs(session: Session, job_ids: Sequence[str], *, actor: str) -> None:
+    """Gives back every reservation of jobs that never started; a job without parts has none.
+
+    The accounts of all jobs are locked before the first entry is written.
+    """
+    _end_reservations(session, job_ids, kind=EntryKind.VOID, end="void", actor=actor)
+
+
+def expire_job(session: Session, job_id: str, *, actor: str) -> None:
+    """Gives back every reservation of a job that waited too long and never started; see :func:`charge_job`."""
+    _end_reservations(session, [job_id], kind=EntryKind.EXPIRE, end="expired", actor=actor)
+
+
+def _locked_accounts(session: Session, account_ids: Collection[str]) -> dict[str, AccountRow]:
+    return {account_id: tables.locked_account(session, account_id) for account_id in sorted(set(account_ids))}
+
+
+def _end_reservations(session: Session, job_ids: Sequence[str], *, kind: EntryKind, end: str, actor: str) -> None:
+    reservations = tables.reservations_of(session, job_ids)
+    rows = _locked_accounts(session, {reservation.account_id for reservation in reservations})
+    if kind is not EntryKind.CHARGE:
+        populations.locked_rows(session, rows)
+    for reservation in reservations:
+        _end_reservation(session, reservation.id, kind=kind, end=end, actor=actor)
+
+
+def _end_reservation(session: Session, reservation_id: str, *, kind: EntryKind, end: str, actor: str) -> None:
+    row = tables.locked_account(session, tables.reservation(session, reservation_id).account_id)
+    reservation = tables.reservation(session, reservation_id)  # again, now under the account's lock
+    if reservation.state != "reserved":
+        raise ReservationSettled(reservation.state)
+    reservation.state = end
+    new_entry = chain.of_reservation(kind, reservation, actor=actor)
+    locked = {} if kind is EntryKind.CHARGE else populations.locked_rows(session, [row.id])
+    if not locked:
+        chain.append(session, row, new_entry)
+        return
+    [population] = locked.values()
+    chain.write(session, populations.extend(session, population, row, new_entry))
+
+
+def charge_external(session: Session, new_reservation: NewReservation, *, delta: int = 0, actor: str) -> str:
+    """Reserves and charges in one step: all or nothing.
+
+    Args:
+        session: of the caller's transaction.
+        new_reservation: a reservation without a job, whose details name the attester.
+        delta: steps of 10⁻¹⁸ out of the part that is set aside; the details of both entries state it.
+        actor: the attester's key.
+
+    Returns:
+        The reservation's id.
+
+    Raises:
+        BudgetExceeded: the account refuses the amount or the δ; nothing was changed.
+        Frozen: the dataset is frozen; nothing was changed.
+        QuotaExceeded: the rules refuse the amount; nothing was changed.
+        NeedsApproval: the amount is above what needs an approval; nothing was changed.
+    """
+    if new_reservation.job_id is not None:
+        raise ValueError("the reservation of a job is charged when a worker starts it")
+    row = tables.locked_account(session, new_reservation.account_id)
+    if delta:
+        spent = statements.spent_delta(session, row, new_reservation.scope)
+        if spent.charged + delta > statements.delta_set_aside(row):
+            raise _delta_exceeded(row, spent, delta)
+    if delta:
+        details = {**(new_reservation.details or {}), "delta": accountants.delta_text(delta)}
+        new_reservation = replace(new_reservation, details=details)
+    [reservation_id] = reserve(session, [new_reservation], actor=actor, may_wait=False)
+    charge(session, reservation_id, actor=actor)
+    return reservation_id
+
+
+def external_reservation(session: Session, account_id: str, reservation_id: str) -> ReservationRow:
+    """A charge of an account for an external mechanism.
+
+    Raises:
+        NotFound: the account has no such reservation, or a job holds it.
+    """
+    if not stamps.is_reference(reservation_id):
+        raise NotFound("reservation")
+    row = tables.reservation(session, reservation_id)
+    if row.account_id != account_id or row.job_id is not None:
+        raise NotFound("reservation")
+    return row
+
+
+def is_charged_externally_since(session: Session, account_id: str, at: datetime) -> bool:
+    """Whether an account was charged for a mechanism outside the service since a time."""
+    query = select(EntryRow.sequence).join(ReservationRow, ReservationRow.id == EntryRow.job_id)
+    query = query.where(ReservationRow.job_id.is_(None), EntryRow.account_id == account_id)
+    query = query.where(EntryRow.kind == EntryKind.CHARGE.value, EntryRow.at >= stamps.to_text(at))
+    return session.execute(query.limit(1)).first() is not None
+
+
+def _delta_exceeded(row: AccountRow, spent: CellDelta, delta: int) -> BudgetExceeded:
+    """A refusal for want of δ. No ε fits at this δ, however small."""
+    set_aside = statements.delta_set_aside(row)
+    return BudgetExceeded(
+        dataset=row.id,
+        dataset_name=row.name,
+        accountant=zcdp.NAME,
+        unit="delta",
+        cap=accountants.delta_text(set_aside),
+        charged=accountants.delta_text(spent.charged),
+        reserved="0",
+        remaining=accountants.delta_text(set_aside - spent.charged),
+        requested=accountants.delta_text(delta),
+        tightest_cell=dict(spent.cell),
+        what_fits=lambda: "0",
+        exact=spent.is_exact,
     )

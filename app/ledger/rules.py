@@ -18,7 +18,7 @@ from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
 from app.db.database import transaction_time
-from app.ledger import repository
+from app.ledger import tables
 from app.ledger.admission import Request
 from app.ledger.tables import ReservationRow, RulesRow
 
@@ -269,7 +269,7 @@ def usage(session: Session, account_id: str, keys: Iterable[str], *, key: str) -
 
 
 def _spent(session: Session, account_id: str, keys: Iterable[str]) -> _Spent:
-    sums = repository.sum_in_halves(ReservationRow.amount)
+    sums = tables.sum_in_halves(ReservationRow.amount)
     query = (
         select(ReservationRow.reserved_by, ReservationRow.is_approved, *sums)
         .where(
@@ -281,7 +281,7 @@ def _spent(session: Session, account_id: str, keys: Iterable[str]) -> _Spent:
     )
     spent = _Spent(Counter(), Counter())
     for reserved_by, is_approved, high, low in session.execute(query):
-        total = repository.sum_of_halves(high, low)
+        total = tables.sum_of_halves(high, low)
         spent.in_all[reserved_by] += total
         if not is_approved:
             spent.since_approval[reserved_by] = total

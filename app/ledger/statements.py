@@ -1,25 +1,32 @@
-"""States the balances, limits and entries of accounts. Changes nothing and locks nothing."""
+"""States the balances, limits and entries of accounts, now and at an entry. Changes nothing and locks nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sqlalchemy import Select, Text, select, type_coerce
 from sqlalchemy.orm import Session
 
-from app.core import amounts
-from app.ledger import admission, populations, repository, state
+from app.core import amounts, limits
+from app.ledger import admission, chain, populations, tables
 from app.ledger.admission import Budgets, CellBalance, Population, Request, Room
-from app.ledger.entries import Entry
-from app.ledger.state import CellDelta
-from app.ledger.tables import AccountRow
+from app.ledger.chain import CellDelta
+from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow
 from app.privacy import accountants
-from app.privacy.accountants import amount_text, pure
-from app.privacy.composition import Scope
-from app.privacy.guarantees import SplitDelta
+from app.privacy.accountants import SplitDelta, amount_text, pure
+from app.privacy.composition import Cell, JointCell, Scope
 
 CLOSED = 0
 """The cap of an account that admits nothing any more. No budget converts to it."""
+_EFFECTS: Mapping[str, tuple[int, int]] = {
+    EntryKind.RESERVE: (0, 1),
+    EntryKind.CHARGE: (1, -1),
+    EntryKind.VOID: (0, -1),
+    EntryKind.EXPIRE: (0, -1),
+    EntryKind.LOAD: (1, 0),
+}
+"""By kind of an entry of a dataset, how often its amount is added to what is charged and to what is reserved."""
 
 
 @dataclass(frozen=True)
@@ -130,21 +137,21 @@ class Detail:
 
 def balance(session: Session, account_id: str, scope: Scope | None = None) -> Balance:
     """The tightest joint cell of an account, or of a scope of it."""
-    row = repository.account(session, account_id)
+    row = tables.account(session, account_id)
     budgets = _standing(session, [row])
     return _balance(row, budgets, budgets.room(Request(account_id, 0, scope or {})))
 
 
 def balances(session: Session, account_ids: Sequence[str]) -> dict[str, Balance]:
     """The tightest joint cell of each of several accounts, in a fixed number of queries."""
-    rows = repository.accounts(session, account_ids)
+    rows = tables.accounts(session, account_ids)
     budgets = _standing(session, rows)
     return {row.id: _balance(row, budgets, budgets.room(Request(row.id, 0, {}))) for row in rows}
 
 
 def balance_of_new(row: AccountRow, cap: int, population: Population | None) -> Balance:
     """The balance that an account which is not open yet would have, as a member of a population or of none."""
-    account = state.State(row.id, cap=cap, highest_cap=cap, facts=state.facts_of(row)).budget
+    account = chain.State(row.id, cap=cap, highest_cap=cap, facts=chain.facts_of(row)).budget
     budgets = Budgets({row.id: account}, [] if population is None else [population])
     return _balance(row, budgets, budgets.room(Request(row.id, 0, {})))
 
@@ -155,7 +162,7 @@ def balances_of_job(session: Session, parts: Sequence[Request]) -> list[Balance]
     Parts on members of one population add up in the population. A job is admitted if and only if each part fits its
     room.
     """
-    rows = {row.id: row for row in repository.accounts(session, [part.account_id for part in parts])}
+    rows = {row.id: row for row in tables.accounts(session, [part.account_id for part in parts])}
     budgets = _standing(session, list(rows.values()))
     rooms = admission.rooms(budgets, parts)
     return [_balance(rows[part.account_id], budgets, room) for part, room in zip(parts, rooms, strict=True)]
@@ -167,20 +174,20 @@ def highest_cap(session: Session, account_id: str) -> Limit:
     Outputs that were released under a cap are covered by that cap, even if it was lowered afterwards
     (docs/proofs/caps.md).
     """
-    row = repository.account(session, account_id)
-    return Limit.of(row, state.of(session, row).highest_cap)
+    row = tables.account(session, account_id)
+    return Limit.of(row, chain.state_of(session, row).highest_cap)
 
 
 def highest_caps(session: Session, account_ids: Sequence[str]) -> dict[str, Limit]:
     """The highest caps of several accounts, by id; see :func:`highest_cap`."""
-    rows = repository.accounts(session, account_ids)
-    return {row.id: Limit.of(row, state.of(session, row).highest_cap) for row in rows}
+    rows = tables.accounts(session, account_ids)
+    return {row.id: Limit.of(row, chain.state_of(session, row).highest_cap) for row in rows}
 
 
 def detail(session: Session, account_id: str, scope: Scope | None = None) -> Detail:
     """An account in detail within a scope, from one read of its state."""
     scope = scope or {}
-    row = repository.account(session, account_id)
+    row = tables.account(session, account_id)
     budgets = _standing(session, [row])
     account = budgets.accounts[account_id]
     tightest, cells = account.by_cell(scope)
@@ -212,10 +219,10 @@ def printable(session: Session, account_id: str) -> Limit:
 
 def printable_of_each(session: Session, account_ids: Sequence[str]) -> dict[str, Limit]:
     """The :func:`printable_at` limits of several accounts, by id. Only ``pure`` accounts need their loads."""
-    rows = {row.id: row for row in repository.accounts(session, account_ids)}
+    rows = {row.id: row for row in tables.accounts(session, account_ids)}
     limits = {}
     for row in rows.values():
-        now = state.of(session, row)
+        now = chain.state_of(session, row)
         load = now.budget.whole.load if row.accountant == pure.NAME else 0
         limits[row.id] = printable_at(Limit.of(row, now.highest_cap), cap=now.cap, load=load)
     return limits
@@ -236,7 +243,7 @@ def printable_of(population: Population, highest: Limit) -> Limit:
 
 def delta_balance(session: Session, account_id: str, scope: Scope) -> DeltaBalance | None:
     """The part of δ that is set aside, and its spent amount in a scope; ``None`` where no part is set aside."""
-    row = repository.account(session, account_id)
+    row = tables.account(session, account_id)
     if row.delta_set_aside is None:
         return None
     return DeltaBalance(delta_set_aside(row), spent_delta(session, row, scope).charged)
@@ -249,18 +256,13 @@ def delta_set_aside(row: AccountRow) -> int:
 
 def spent_delta(session: Session, row: AccountRow, scope: Scope) -> CellDelta:
     """The spent δ; an inexact sum is bounded by the part that is set aside, as every charge was within it."""
-    tightest = state.of(session, row).tightest_delta(scope)
+    tightest = chain.state_of(session, row).tightest_delta(scope)
     return CellDelta(tightest.cell, min(tightest.charged, delta_set_aside(row)), tightest.is_exact)
-
-
-def entries(session: Session, account_id: str, *, after: int, limit: int) -> list[Entry]:
-    """A page of the account's history."""
-    return repository.entries(session, account_id, after=after, limit=limit)
 
 
 def size(session: Session, account_id: str) -> int:
     """Number of entries of an account."""
-    return repository.account(session, account_id).last_sequence
+    return tables.account(session, account_id).last_sequence
 
 
 def export_header(session: Session, account_id: str) -> tuple[dict[str, Any], int]:
@@ -268,12 +270,12 @@ def export_header(session: Session, account_id: str) -> tuple[dict[str, Any], in
 
     Entries never change, so several transactions may then read them.
     """
-    row = repository.account(session, account_id)
+    row = tables.account(session, account_id)
     header = {
         "kind": "export",
         "format": 1,
-        "cap": amount_text(row.accountant, state.of(session, row).cap),
-        **state.facts_of(row),
+        "cap": amount_text(row.accountant, chain.state_of(session, row).cap),
+        **chain.facts_of(row),
     }
     return header, row.last_sequence
 
@@ -281,7 +283,7 @@ def export_header(session: Session, account_id: str) -> tuple[dict[str, Any], in
 def _standing(session: Session, rows: Sequence[AccountRow]) -> Budgets:
     """The budgets of accounts and of their populations, without a lock."""
     population_ids = set(populations.ids_of(session, [row.id for row in rows]).values())
-    accounts = {row.id: state.of(session, row).budget for row in rows}
+    accounts = {row.id: chain.state_of(session, row).budget for row in rows}
     return Budgets(accounts, list(populations.of_ids(session, population_ids).values()))
 
 
@@ -298,3 +300,118 @@ def _balance(row: AccountRow, budgets: Budgets, room: Room) -> Balance:
         delta=Limit.of(row, 0).split.converted_at,
         room=room.amount,
     )
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one joint cell has charged and reserved, in steps of the account's unit."""
+
+    charged: int
+    reserved: int
+
+    def before(self, entry: Entry) -> "Spent":
+        """What was spent before an entry that covers the cell."""
+        charged, reserved = _EFFECTS.get(entry.kind, (0, 0))
+        return Spent(self.charged - charged * entry.amount, self.reserved - reserved * entry.amount)
+
+
+@dataclass(frozen=True)
+class EntryFilter:
+    """Which entries of an account are listed; a field that is ``None`` excludes none.
+
+    Attributes:
+        kinds: of the entries.
+        job_id: of the entries.
+        actor: of the entries.
+    """
+
+    kinds: Collection[EntryKind] | None = None
+    job_id: str | None = None
+    actor: str | None = None
+
+
+def newest_entries(
+    session: Session, account_id: str, *, before: int | None, limit: int, chosen: EntryFilter = EntryFilter()
+) -> list[Entry]:
+    """At most ``limit`` entries with a sequence below ``before``, newest first."""
+    query = _query(account_id, chosen)
+    if before is not None:
+        query = query.where(EntryRow.sequence < before)
+    return tables.read_entries(session, account_id, query.order_by(EntryRow.sequence.desc()).limit(limit))
+
+
+def oldest_entries(session: Session, account_id: str, *, after: int, limit: int, chosen: EntryFilter) -> list[Entry]:
+    """At most ``limit`` entries with a sequence above ``after``, in order."""
+    query = _query(account_id, chosen).where(EntryRow.sequence > after)
+    return tables.read_entries(session, account_id, query.order_by(EntryRow.sequence).limit(limit))
+
+
+def _query(account_id: str, chosen: EntryFilter) -> Select[EntryRow]:
+    query = select(EntryRow).where(EntryRow.account_id == account_id)
+    if chosen.kinds is not None:
+        query = query.where(EntryRow.kind.in_([kind.value for kind in chosen.kinds]))
+    if chosen.job_id is not None:
+        query = query.where(EntryRow.job_id == chosen.job_id)
+    if chosen.actor is not None:
+        query = query.where(EntryRow.actor == chosen.actor)
+    return query
+
+
+def spent_after(session: Session, account_id: str, cell: JointCell, sequence: int) -> Spent:
+    """What a joint cell has spent after an entry. The database adds the amounts of equal scopes."""
+    sums = (
+        select(EntryRow.kind, EntryRow.scope, *tables.sum_in_halves(EntryRow.amount))
+        .where(EntryRow.account_id == account_id, EntryRow.sequence <= sequence, EntryRow.kind.in_(list(_EFFECTS)))
+        .group_by(EntryRow.kind, EntryRow.scope)
+    )
+    charged = reserved = 0
+    for kind, scope, high, low in session.execute(sums):
+        if covers(scope, cell):
+            amount, (by_charged, by_reserved) = tables.sum_of_halves(high, low), _EFFECTS[kind]
+            charged += by_charged * amount
+            reserved += by_reserved * amount
+    return Spent(charged, reserved)
+
+
+def loads_before(session: Session, population_id: str, sequence: int) -> dict[str, int] | None:
+    """The load of every member of a population before an entry, by the member's dataset.
+
+    One query for each member, because the entry that states its load may lie far behind.
+
+    Returns:
+        ``None`` if the population has more members than ``limits.MAX_SUMMED_MEMBERS``.
+    """
+    limit, chosen = limits.MAX_SUMMED_MEMBERS + 1, EntryFilter(kinds=[EntryKind.JOIN])
+    joins = newest_entries(session, population_id, before=sequence, limit=limit, chosen=chosen)
+    if len(joins) == limit:
+        return None
+    loads = {}
+    for joined in joins:
+        member = member_of(joined)
+        query = _query(population_id, EntryFilter(kinds=[EntryKind.LOAD])).where(
+            EntryRow.sequence < sequence, type_coerce(EntryRow.details, Text).contains(member, autoescape=True)
+        )
+        last = tables.read_entries(session, population_id, query.order_by(EntryRow.sequence.desc()).limit(1))
+        loads[member] = (last[0] if last else joined).amount
+    return {**loads, **{str(erased): 0 for joined in joins if (erased := continued_member(joined)) is not None}}
+
+
+def member_of(entry: Entry) -> str:
+    """The dataset whose load an entry of a population states."""
+    return str((entry.details or {})["member"]["dataset"])
+
+
+def continued_member(entry: Entry) -> str | None:
+    """The erased member whose load a joining member carries from the entry on, if there is one."""
+    erased: str | None = (entry.details or {}).get("member", {}).get("continues")
+    return erased
+
+
+def overlaps(scope: Scope, other: Scope) -> bool:
+    """Whether two scopes have a joint cell in common."""
+    return all(name not in other or not set(cells).isdisjoint(other[name]) for name, cells in scope.items())
+
+
+def covers(scope: Mapping[str, Sequence[Any]], cell: Mapping[str, Cell]) -> bool:
+    """Whether a scope has rows in common with a cell, which names a cell of some or of all partitions."""
+    return all(name not in cell or cell[name] in cells for name, cells in scope.items())

@@ -1,16 +1,153 @@
-"""Defines the database tables of the ledger.
+"""Defines entries and the database tables of the ledger; reads and writes their rows. Contains no rule of the ledger.
+
+An entry is one JSON object. Its ``hash`` is the lower-case hexadecimal SHA-256 of the object's RFC 8785 form without
+``hash``; the first ``previous_hash`` is 64 zeros; ``sequence`` counts from 1 without gaps. The same object is what
+``/entries`` shows and what an export carries, so anyone can recompute the chain.
 
 Amounts are whole steps of the account's unit: 10⁻⁹ ε (``pure``), 10⁻¹² ρ (``zcdp``) or 10⁻¹² μ² (``gdp``).
 """
 
+import hashlib
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Index, UniqueConstraint
-from sqlalchemy.orm import Mapped, mapped_column
+import rfc8785
+from sqlalchemy import CheckConstraint, ColumnElement, Index, Select, UniqueConstraint, func, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy.sql.elements import SQLCoreOperations
 
+from app.core import amounts
+from app.core.errors import NotFound
 from app.db.base import Base, CanonicalJson
-from app.ledger.entries import FIRST_PREVIOUS_HASH, EntryKind
+from app.db.database import insert_rows
+from app.privacy import accountants
+from app.privacy.composition import Scope
+
+FIRST_PREVIOUS_HASH = "0" * 64
+CONTROL_CHAIN = "control"
+"""Id of the chain of administrative acts. No dataset and no population has it: their ids begin with a prefix."""
+OPENING_LOAD_SEQUENCE = 2
+"""The place of an opening load in the chain of a dataset: it follows the opening."""
+_HALF_OF_SUM = 2**31
+
+
+class EntryKind(StrEnum):
+    """The kind of an entry. No kind lowers what was spent.
+
+    Only populations have entries of the kind ``join``. An entry of the kind ``load`` states the load of a member in the
+    chain of a population; in the chain of a dataset, as its second entry, the opening load
+    (:mod:`app.ledger.accounts`). An entry of the kind ``state`` states the state of the account, so that a process
+    need not read the entries before it (:mod:`app.ledger.chain`). The kinds after them are administrative acts, in the
+    control chain alone (:mod:`app.ledger.control`).
+    """
+
+    OPEN = "open"
+    RESERVE = "reserve"
+    CHARGE = "charge"
+    VOID = "void"
+    EXPIRE = "expire"
+    CAP = "cap"
+    JOIN = "join"
+    LOAD = "load"
+    STATE = "state"
+    KEY_MADE = "key-made"
+    KEY_ROTATED = "key-rotated"
+    KEY_REVOKED = "key-revoked"
+    SUBJECT_ADMITTED = "subject-admitted"
+    SUBJECT_ROLES = "subject-roles"
+    GRANT_MADE = "grant-made"
+    GRANT_REMOVED = "grant-removed"
+    DATASET_DECLARED = "dataset-declared"
+    DATASET_DELETED = "dataset-deleted"
+    UNIT_ERASED = "unit-erased"
+    UPLOAD_ERASED = "upload-erased"
+    CAP_CHANGED = "cap-changed"
+    POPULATION_OPENED = "population-opened"
+    POPULATION_JOINED = "population-joined"
+    SIGNER_PINNED = "signer-pinned"
+    STORAGE_KEY_CHANGED = "storage-key-changed"
+    RULES_CHANGED = "rules-changed"
+    RULES_PROPOSED = "rules-proposed"
+    JOB_APPROVED = "job-approved"
+    JOB_REJECTED = "job-rejected"
+    HISTORY_LOST = "history-lost"
+    ALIAS_MOVED = "alias-moved"
+    ALIAS_REMOVED = "alias-removed"
+    MODEL_DELETED = "model-deleted"
+    WEBHOOK_MADE = "webhook-made"
+    WEBHOOK_REMOVED = "webhook-removed"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One immutable line of an account.
+
+    Attributes:
+        sequence: from 1, without gaps.
+        kind: see :class:`EntryKind`.
+        amount: whole steps of the account's unit; of ``open`` and ``cap`` the cap itself, of ``join`` and ``load`` the
+            load of the member's or the erased dataset's tightest joint cell.
+        scope: the cells it covers, by partition; empty = the whole dataset.
+        event: the privacy event's JSON form; only entries of reservations have one.
+        job_id: the job it belongs to.
+        actor: the key that caused it, or ``worker``.
+        at: RFC 3339 time, never earlier than the entry before.
+        previous_hash: hash of the entry before.
+        details: public facts that only some entries have: of ``open`` the facts of the account, of ``cap`` the reason,
+            of a charge for an external mechanism the attester, of ``join`` and ``load`` the member and its entry, of an
+            opening load the erased dataset and its entry, of ``state``
+            the state. Without details the public object has no such member.
+        places: a step is 10^−places of the unit; known from the account, not part of the object.
+        hash: hash of this entry.
+    """
+
+    sequence: int
+    kind: EntryKind
+    amount: int
+    scope: dict[str, Any]
+    event: dict[str, Any] | None
+    job_id: str | None
+    actor: str
+    at: str
+    previous_hash: str
+    places: int
+    hash: str = ""
+    details: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The public JSON form, with ``amount`` as shortest exact decimal text."""
+        fields = {
+            "sequence": self.sequence,
+            "kind": self.kind.value,
+            "amount": amounts.from_steps(self.amount, self.places),
+            "scope": self.scope,
+            "event": self.event,
+            "job_id": self.job_id,
+            "actor": self.actor,
+            "at": self.at,
+            "previous_hash": self.previous_hash,
+            "hash": self.hash,
+        }
+        return {**fields, "details": self.details} if self.details else fields
+
+    def sealed(self) -> "Entry":
+        """This entry with its hash."""
+        body = self.to_json()
+        del body["hash"]
+        return replace(self, hash=hashlib.sha256(rfc8785.dumps(body)).hexdigest())
+
+
+def digest_of(scope: Scope) -> str:
+    """SHA-256 of a scope's canonical JSON, in lower-case hexadecimal.
+
+    Equal digests are one object, because sets of thousands of them are compared at every admission.
+    """
+    canonical = rfc8785.dumps({name: list(cells) for name, cells in scope.items()})
+    return sys.intern(hashlib.sha256(canonical).hexdigest())
 
 
 class AccountRow(Base):
@@ -21,7 +158,7 @@ class AccountRow(Base):
             population makes no reservations and has one more row (:class:`PopulationRow`).
         adjacency: of a dataset; a population's is its members'.
         unread_cap: as ``unread_highest_cap`` written by earlier versions; the cap is that of the entries
-            (:mod:`app.ledger.state`). The next revision that contracts the schema drops both.
+            (:mod:`app.ledger.chain`). The next revision that contracts the schema drops both.
         delta_set_aside: the part of ``delta`` that (ε, δ) mechanisms may spend; the cap is converted at the rest.
         privacy_unit: of a dataset; a population's is its members'.
         last_sequence: with ``last_hash`` and ``last_at`` the head of the chain.
@@ -91,7 +228,7 @@ class PopulationRow(Base):
 class MemberRow(Base):
     """A permanent member of a population: erased datasets keep their spend.
 
-    The load of the member is that of the population's entries (:mod:`app.ledger.state`). Nothing reads the four columns
+    The load of the member is that of the population's entries (:mod:`app.ledger.chain`). Nothing reads the four columns
     whose names begin with ``unread``; the next revision that contracts the schema drops them.
     """
 
@@ -174,7 +311,7 @@ class RulesRow(Base):
 
 
 class BlockRow(Base):
-    """The hash of a complete subtree of an account's log (:mod:`app.ledger.log`). Append-only, like the entries."""
+    """The hash of a complete subtree of an account's log (:mod:`app.ledger.checkpoints`). Append-only, like entries."""
 
     __tablename__ = "log_blocks"
 
@@ -223,4 +360,165 @@ class EntryRow(Base):
         CheckConstraint("sequence >= 1", name="sequence_from_one"),
         CheckConstraint("amount >= 0", name="amount_not_negative"),
         CheckConstraint(f"kind IN {tuple(kind.value for kind in EntryKind)}", name="kind_known"),
+    )
+
+
+_ADD_ENTRIES = insert_rows(EntryRow)
+
+
+def locked_account(session: Session, account_id: str) -> AccountRow:
+    """Locks and reads an account (on SQLite the write transaction itself excludes everyone else).
+
+    Raises:
+        NotFound: no such account.
+    """
+    row = session.execute(
+        select(AccountRow)
+        .where(AccountRow.id == account_id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    ).scalar_one_or_none()
+    if row is None:
+        raise NotFound("account")
+    return row
+
+
+def account(session: Session, account_id: str) -> AccountRow:
+    """Reads an account without a lock."""
+    row = session.get(AccountRow, account_id)
+    if row is None:
+        raise NotFound("account")
+    return row
+
+
+def locked_accounts(session: Session, account_ids: Collection[str]) -> dict[str, AccountRow]:
+    """Locks and reads the accounts that exist, in order of their ids."""
+    query = select(AccountRow).where(AccountRow.id.in_(account_ids)).order_by(AccountRow.id).with_for_update()
+    rows = session.execute(query.execution_options(populate_existing=True)).scalars()
+    return {row.id: row for row in rows}
+
+
+def insert_entries(session: Session, entries: Sequence[tuple[str, Entry]]) -> None:
+    """Writes sealed entries, each with the id of its account."""
+    rows = [
+        {
+            "account_id": account_id,
+            "sequence": entry.sequence,
+            "kind": entry.kind.value,
+            "amount": entry.amount,
+            "scope": entry.scope,
+            "event": entry.event,
+            "job_id": entry.job_id,
+            "actor": entry.actor,
+            "at": entry.at,
+            "previous_hash": entry.previous_hash,
+            "hash": entry.hash,
+            "details": entry.details,
+        }
+        for account_id, entry in entries
+    ]
+    session.execute(_ADD_ENTRIES, rows)
+
+
+def reservation(session: Session, reservation_id: str) -> ReservationRow:
+    """Reads one reservation.
+
+    Raises:
+        NotFound: no such reservation.
+    """
+    row = session.get(ReservationRow, reservation_id, populate_existing=True)
+    if row is None:
+        raise NotFound("reservation")
+    return row
+
+
+def reservations_of(session: Session, job_ids: Sequence[str]) -> list[ReservationRow]:
+    """Reads every reservation of some jobs, in order of accounts, then jobs, then positions in the job."""
+    query = select(ReservationRow).where(ReservationRow.job_id.in_(job_ids))
+    in_order = query.order_by(ReservationRow.account_id, ReservationRow.job_id, ReservationRow.part)
+    return list(session.execute(in_order).scalars())
+
+
+def external_reservations(session: Session, account_id: str, *, after: str | None, limit: int) -> list[ReservationRow]:
+    """At most ``limit`` reservations for mechanisms outside the service, which have no job, in order of id."""
+    query = select(ReservationRow).where(ReservationRow.account_id == account_id, ReservationRow.job_id.is_(None))
+    if after is not None:
+        query = query.where(ReservationRow.id > after)
+    return list(session.execute(query.order_by(ReservationRow.id).limit(limit)).scalars())
+
+
+def n_external_reservations(session: Session, account_id: str) -> int:
+    """Counts the reservations for mechanisms outside the service."""
+    query = select(func.count()).where(ReservationRow.account_id == account_id, ReservationRow.job_id.is_(None))
+    return session.execute(query).scalar_one()
+
+
+def externally_charged(session: Session, account_ids: Collection[str]) -> set[str]:
+    """Those of several accounts that were charged for mechanisms outside the service."""
+    query = select(ReservationRow.account_id).distinct().where(ReservationRow.account_id.in_(account_ids))
+    return set(session.execute(query.where(ReservationRow.job_id.is_(None))).scalars())
+
+
+def entries(session: Session, account_id: str, *, after: int, limit: int) -> list[Entry]:
+    """At most ``limit`` entries with a sequence above ``after``, in order."""
+    query = select(EntryRow).where(EntryRow.account_id == account_id, EntryRow.sequence > after)
+    return read_entries(session, account_id, query.order_by(EntryRow.sequence).limit(limit))
+
+
+def read_entries(session: Session, account_id: str, query: Select[EntryRow]) -> list[Entry]:
+    """The entries of one account that a query finds, in the order of the query."""
+    places = accountants.by_name(account(session, account_id).accountant).PLACES
+    return [_entry(row, places=places) for row in session.execute(query).scalars()]
+
+
+def continued_by(session: Session, account_ids: list[str]) -> dict[str, str]:
+    """The erased dataset whose account each of several accounts continues; accounts that continue none are left out."""
+    query = select(EntryRow.account_id, EntryRow.details).where(
+        EntryRow.account_id.in_(account_ids),
+        EntryRow.sequence == OPENING_LOAD_SEQUENCE,
+        EntryRow.kind == EntryKind.LOAD.value,
+    )
+    return {
+        account_id: details["continues"]["dataset"]
+        for account_id, details in session.execute(query)
+        if "continues" in details
+    }
+
+
+def sum_in_halves(amount: SQLCoreOperations[int]) -> tuple[ColumnElement[int], ColumnElement[int]]:
+    """Columns that sum amounts without an overflow: such a sum may exceed 64 bits, although no amount does."""
+    return func.sum(amount // _HALF_OF_SUM), func.sum(amount % _HALF_OF_SUM)
+
+
+def sum_of_halves(high: int, low: int) -> int:
+    """The sum that :func:`sum_in_halves` computed."""
+    return int(high) * _HALF_OF_SUM + int(low)
+
+
+def sizes(session: Session) -> dict[str, int]:
+    """Counts the entries of every account, by id."""
+    rows = session.execute(select(AccountRow.id, AccountRow.last_sequence)).all()
+    return {row.id: row.last_sequence for row in rows}
+
+
+def accounts(session: Session, account_ids: Collection[str]) -> list[AccountRow]:
+    """Reads accounts without a lock, in order of their ids."""
+    query = select(AccountRow).where(AccountRow.id.in_(account_ids)).order_by(AccountRow.id)
+    return list(session.execute(query).scalars())
+
+
+def _entry(row: EntryRow, *, places: int) -> Entry:
+    return Entry(
+        sequence=row.sequence,
+        kind=EntryKind(row.kind),
+        amount=row.amount,
+        scope=row.scope,
+        event=row.event,
+        job_id=row.job_id,
+        actor=row.actor,
+        at=row.at,
+        previous_hash=row.previous_hash,
+        places=places,
+        hash=row.hash,
+        details=row.details,
     )

@@ -8,8 +8,7 @@ from fractions import Fraction
 from app.core import limits
 from app.core.errors import InvalidRequest
 from app.privacy import accountants
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import Event, UnknownPrivacyEvent
+from app.privacy.events import Adjacency, Event, UnknownPrivacyEvent
 
 _DIGITS = 12
 _MAX_DOUBLINGS = 128

@@ -17,8 +17,7 @@ from app.core import amounts
 from app.privacy import accountants
 from app.privacy.accountants import gdp, pure, zcdp
 from app.privacy.accountants.accountant import EPSILON_PLACES, steps_up
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import Json, NoBoundInUnit, UnknownPrivacyEvent
+from app.privacy.events import Adjacency, Json, NoBoundInUnit, UnknownPrivacyEvent
 
 
 @dataclass(frozen=True)

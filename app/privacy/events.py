@@ -24,11 +24,27 @@ JSON form (all numbers that may be large or fractional are strings ``"p"`` or ``
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from fractions import Fraction
 from typing import ClassVar, Self, TypeAlias
 
 from app.core import limits
-from app.privacy.adjacency import Adjacency
+
+
+class Adjacency(StrEnum):
+    """The neighbouring relation under which a guarantee is stated. Always passed, never defaulted.
+
+    ``ADD_REMOVE_ONE``: one unit is added or removed (unbounded); the adjacency of every ordinary account.
+    ``REPLACE_ONE``: one unit is replaced by another (bounded); guarantees also state its loss, on ``pure`` accounts
+    twice the loss under add/remove.
+    ``LABEL``: one label changes; features and membership are public. The adjacency of accounts that protect labels
+    alone.
+    """
+
+    ADD_REMOVE_ONE = "add_remove"
+    REPLACE_ONE = "replace_one"
+    LABEL = "label"
+
 
 QUANTUM = Fraction(1, 2**32)
 """Parameters of draws are multiples of this number, rounded down, so that kernels work in 64-bit integers."""

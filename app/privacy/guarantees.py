@@ -1,23 +1,32 @@
-"""Computes the numbers and sentences of every guarantee that the service prints.
+"""Computes the numbers and sentences of every guarantee that the service prints, and the odds that they leave.
 
 The guarantee of an account bounds the loss of all outputs together. The guarantee of one output bounds the loss that it
 adds, given all earlier outputs. No number holds for one output without that condition, because a request, and the
 choice of what is published, may depend on other outputs (docs/proofs/accounting.md A9).
+
+Odds say how often a guess about one person is right. Somebody who knows every other row and flips a fair coin about one
+person guesses right in one of two cases. After seeing outputs whose total variation distance between the two cases is
+at most t, the best guess is right with probability at most (1 + t) / 2. Theorem and formulas: docs/proofs/accounting.md
+A10.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from app.core import amounts
 from app.privacy import accountants
-from app.privacy.accountants import gdp, pure, zcdp
-from app.privacy.accountants.enclosures import enclosure, upper_end
-from app.privacy.adjacency import Adjacency
-from app.privacy.odds import right_guesses
+from app.privacy.accountants import SplitDelta, gdp, pure, zcdp
+from app.privacy.accountants.accountant import enclosure, normal_lower_tail, upper_end
+from app.privacy.events import Adjacency
+
+if TYPE_CHECKING:  # imported at the first computation
+    from flint import arb
 
 Output: TypeAlias = Literal["model", "profile", "evaluation"]
+
+_PLACES = 10**4
 
 _TOGETHER = "all outputs released under this ledger together"
 _NOT_OBSERVED = "that neither the running times of jobs nor whether they fail are observed."
@@ -35,19 +44,6 @@ _TWO_PARTS_OF_ONE_DATASET = (
     "what was released before; the account shows both, cell by cell."
 )
 _E_TO_THIS_IS_BEYOND_EVERY_DELTA = 700
-
-
-@dataclass(frozen=True)
-class SplitDelta:
-    """A δ with a part that is set aside for (ε, δ)-mechanisms; amounts are converted at the rest of δ."""
-
-    total: Fraction | None
-    set_aside: Fraction = Fraction(0)
-
-    @property
-    def converted_at(self) -> Fraction | None:
-        """The part of δ that is not set aside."""
-        return None if self.total is None else self.total - self.set_aside
 
 
 def guarantee(
@@ -75,7 +71,7 @@ def guarantee(
 
     Returns:
         ``{"add_remove": {"epsilon", "delta"}, "replace_one": {"epsilon", "delta"}, "odds", "text"}``, amounts as exact
-        decimal text, rounded up where they are not exact; ``odds`` by adjacency, see :mod:`app.privacy.odds`.
+        decimal text, rounded up where they are not exact; ``odds`` by adjacency, see :mod:`app.privacy.guarantees`.
     """
     unit = accountants.by_name(accountant)
     split = _split(delta)
@@ -197,7 +193,7 @@ def addition(
 def odds_of_charge(
     accountant: str, amount: int, adjacency: Adjacency, *, delta: Fraction = Fraction(0)
 ) -> dict[str, str]:
-    """The largest probabilities of a right guess, by change, from what one charge pays for (:mod:`app.privacy.odds`).
+    """The largest probabilities of a right guess, by change, from what one charge pays for; see :func:`right_guesses`.
 
     Args:
         accountant: of the account that pays.
@@ -356,3 +352,37 @@ def _unit(unit_column: str | None, max_rows: int) -> str:
         return "one row"
     rows = "its one row" if max_rows == 1 else f"all of its at most {max_rows} rows"
     return f"one value of the column {unit_column!r} with {rows}"
+
+
+@lru_cache(maxsize=1024)
+def right_guesses(accountant: str, amount: int, *, set_aside: Fraction = Fraction(0)) -> str:
+    """The largest probability of a right guess about one change, after seeing outputs with a given loss.
+
+    Args:
+        accountant: name of the accountant of the loss.
+        amount: whole steps of its unit: the loss of the change.
+        set_aside: δ that outputs of (ε, δ)-mechanisms may use beside the loss.
+
+    Returns:
+        From ``"0.5"`` to ``"1"``: decimal text, rounded up to four digits.
+    """
+    loss = enclosure(Fraction(amount, 10 ** accountants.by_name(accountant).PLACES))
+    highest = (1 + upper_end(_DISTANCES[accountant](loss)) + set_aside) / 2
+    return amounts.to_text(min(Fraction(-(-highest * _PLACES // 1), _PLACES), Fraction(1)))
+
+
+def _of_pure(epsilon: "arb") -> "arb":
+    return (epsilon / 2).tanh()
+
+
+def _of_gdp(mu_squared: "arb") -> "arb":
+    return 1 - 2 * normal_lower_tail(mu_squared.sqrt() / 2)
+
+
+def _of_zcdp(rho: "arb") -> "arb":
+    """The smaller of Pinsker's bound, for small ρ, and that of Bretagnolle and Huber."""
+    return ((rho / 2).sqrt()).min((1 - (-rho).exp()).sqrt())
+
+
+_DISTANCES = {pure.NAME: _of_pure, gdp.NAME: _of_gdp, zcdp.NAME: _of_zcdp}
+"""Total variation distance of neighbouring outputs by accountant, from the loss in its unit."""

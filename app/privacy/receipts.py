@@ -7,8 +7,8 @@ from math import isqrt
 from app.core import amounts
 from app.privacy import accountants
 from app.privacy.accountants.accountant import Accountant, Leaf
-from app.privacy.adjacency import Adjacency
 from app.privacy.events import (
+    Adjacency,
     DiscreteLaplace,
     Event,
     ExponentialMechanism,

@@ -22,7 +22,7 @@ from app.core.errors import RoleMissing, Unauthenticated
 from app.core.settings import Settings
 from app.datasets import catalog
 from app.ledger import control
-from app.ledger.entries import EntryKind
+from app.ledger.tables import EntryKind
 from app.services.installation import Installation
 
 _SCHEME = "bearer "

@@ -1,5 +1,9 @@
-"""Changes and shows the rules of a dataset, and converts their amounts between steps and exact decimals."""
+"""Shows and changes the rules of a dataset, and decides about the jobs that wait for an owner because of them.
 
+Amounts of rules are converted between whole steps and exact decimals here.
+"""
+
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -9,20 +13,33 @@ from sqlalchemy.orm import Session
 from app.access import grants, keys
 from app.access.grants import MANAGE_DATASET, Principal, Role
 from app.core import limits, stamps
-from app.core.errors import DatasetDeleted, InvalidRequest, NotFound, Unauthenticated
+from app.core.errors import (
+    DatasetDeleted,
+    InvalidRequest,
+    NotFound,
+    NotWaiting,
+    RoleMissing,
+    SameSubmitter,
+    Unauthenticated,
+)
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.jobs import queue
-from app.ledger import control, repository, rules
-from app.ledger.entries import EntryKind
+from app.jobs.states import EndReason, JobState
+from app.jobs.tables import JobRow
+from app.ledger import control, reservations, rules, tables
 from app.ledger.rules import Quota, Rules, loosens, put
-from app.ledger.tables import RulesRow
+from app.ledger.tables import EntryKind, RulesRow
 from app.privacy import accountants
 from app.privacy.accountants import amount_text
 from app.privacy.accountants.accountant import steps_down
 from app.services.authorization import authorized_dataset, write_as
 from app.services.installation import Installation
-from app.wire.rules import RulesIn, RulesOut
+from app.services.jobs import notices
+from app.services.pages import PageRequest, page_of
+from app.wire.rules import ApprovalList, ApprovalOut, DecisionIn, RulesIn, RulesOut
+
+_ACTS = {"approve": EntryKind.JOB_APPROVED, "reject": EntryKind.JOB_REJECTED}
 
 
 def rules_of(body: RulesIn, accountant: str) -> Rules:
@@ -110,7 +127,7 @@ def living_proposal(row: RulesRow | None, *, at: datetime) -> dict[str, Any] | N
 
 def rules_out(session: Session, dataset: Dataset, *, at: datetime) -> RulesOut:
     """Formats the rules of a dataset."""
-    row, accountant = rules.row_of(session, dataset.id), repository.account(session, dataset.id).accountant
+    row, accountant = rules.row_of(session, dataset.id), tables.account(session, dataset.id).accountant
     in_force = rules.rules_of(row)
     keys = frozenset[str]().union(*(quota.keys for quota in in_force.quotas))
     by_key = rules.usage(session, dataset.id, keys, key="").by_key
@@ -161,7 +178,7 @@ class _Change:
         self._dataset = dataset
         self._now = now
         self.at = now(session)
-        self.accountant = repository.account(session, dataset.id).accountant
+        self.accountant = tables.account(session, dataset.id).accountant
         self._row = rules.row_of(session, dataset.id)
         self._before = rules.rules_of(self._row)
         if self._before.is_due(self.at):
@@ -195,7 +212,7 @@ class _Change:
     def _put(self, rules: Rules, *, proposed_by: str | None) -> None:
         if self._before.is_frozen and not rules.is_frozen:
             queue.restart_waits(self._session, self._dataset.id, at=self.at)
-        repository.locked_account(self._session, self._dataset.id)
+        tables.locked_account(self._session, self._dataset.id)
         put(self._session, self._dataset.id, rules, actor=self._principal.key_id, at=self.at)
         self._record(EntryKind.RULES_CHANGED, rules, proposed_by=proposed_by)
 
@@ -221,3 +238,124 @@ def _require_keys(session: Session, body: RulesIn) -> None:
                 keys.find(session, key_id)
             except NotFound:
                 raise InvalidRequest.at(f"/quotas/{number}/keys", "unknown-key") from None
+
+
+def list_approvals(installation: Installation, principal: Principal, page: PageRequest) -> ApprovalList:
+    """Lists the jobs that wait for a decision for a dataset of the caller, oldest first."""
+    with installation.database.read() as session:
+        owned = grants.datasets_with(session, principal, MANAGE_DATASET)
+        shown, following = page_of(
+            page,
+            lambda limit: queue.page_of_waiting(session, dataset_ids=owned, after=page.cursor, limit=limit),
+            lambda row: row.id,
+        )
+        undecided = queue.open_approvals(session, [row.id for row in shown])
+        listed = [
+            _approval_out(
+                session, principal, row, [each for each in undecided[row.id] if owned is None or each in owned]
+            )
+            for row in shown
+        ]
+        return ApprovalList(approvals=listed, next=following)
+
+
+def decide(installation: Installation, principal: Principal, job_id: str, body: DecisionIn) -> ApprovalOut:
+    """Approves or rejects a waiting job for every dataset of the caller for which a decision is open.
+
+    A job whose last open decision is an approval is queued. A rejection ends the job and voids its reservations.
+
+    Raises:
+        NotFound: no such job, or it waits for nobody whom this key may see.
+        RoleMissing: the key owns no dataset for which the job waits.
+        SameSubmitter: the key submitted the job.
+        NotWaiting: the job does not wait for a decision of this key.
+    """
+    with write_as(installation, principal) as (session, principal):
+        row = queue.locked(session, job_id)
+        asked = queue.approvals_of_job(session, job_id)
+        owned = _owned_datasets(session, principal, [each.dataset_id for each in asked] or [row.dataset_id])
+        if row.submitted_by == principal.key_id:
+            raise SameSubmitter
+        at = installation.database.now(session)
+        decided = [each for each in asked if each.decision is None and each.dataset_id in owned]
+        if row.state != JobState.WAITING or at > _expires_at(row) or not decided:
+            raise NotWaiting
+        queue.record_decisions(decided, body.decision, by=principal.key_id, at=at)
+        dataset_ids = [each.dataset_id for each in decided]
+        if body.decision == "reject":
+            reservations.void_jobs(session, [row.id], actor=principal.key_id)
+            notices.end_job(session, row, state=JobState.CANCELLED, reason=EndReason.REJECTED, at=at)
+        else:
+            _cover(session, row, dataset_ids)
+            if all(each.decision == "approve" for each in asked):
+                queue.admit(row, at=at)
+                notices.job_changed(session, row, notices.JOB_QUEUED, at=at)
+        facts = {"job": row.id, "datasets": dataset_ids, "reason": body.reason}
+        control.record(session, _ACTS[body.decision], actor=principal.key_id, **facts)
+        return _approval_out(session, principal, row, dataset_ids)
+
+
+def _cover(session: Session, row: JobRow, dataset_ids: Sequence[str]) -> None:
+    """Ends the count of the submitter on the accounts of an approval, but for its other waiting jobs.
+
+    Submissions lock the accounts, too, so no job of the submitter begins to wait there meanwhile.
+    """
+    for account_id in dataset_ids:
+        tables.locked_account(session, account_id)
+    waiting = [job_id for job_id in queue.waiting_of_key(session, row.submitted_by) if job_id != row.id]
+    for account_id in dataset_ids:
+        rules.approve(session, account_id, row.submitted_by, waiting=waiting)
+
+
+def _owned_datasets(session: Session, principal: Principal, dataset_ids: Sequence[str]) -> list[str]:
+    """The datasets that the caller owns.
+
+    Raises:
+        NotFound: the caller may see none of the datasets.
+        RoleMissing: the caller may see some, and owns none.
+    """
+    owned: list[str] = []
+    refusal: NotFound | RoleMissing = NotFound("job")
+    for dataset_id in dataset_ids:
+        try:
+            grants.require(session, principal, dataset_id, MANAGE_DATASET, kind="job")
+        except NotFound:
+            continue
+        except RoleMissing as missing:
+            refusal = missing
+        else:
+            owned.append(dataset_id)
+    if not owned:
+        raise refusal
+    return owned
+
+
+def _expires_at(row: JobRow) -> datetime:
+    return row.waits_since + timedelta(seconds=limits.MAX_APPROVAL_S)
+
+
+def _approval_out(session: Session, principal: Principal, row: JobRow, dataset_ids: Collection[str]) -> ApprovalOut:
+    """Formats a job with its parts on some datasets, for a caller who owns them."""
+    names: dict[str, str] = {}
+    for dataset_id in dataset_ids:
+        names |= grants.names_of_keys(session, principal, dataset_id, [row.submitted_by])
+    parts = [
+        {"dataset": part.dataset, "dataset_name": part.dataset_name, "scope": part.scope, "price": part.price}
+        for part in row.parts
+        if part.dataset in dataset_ids
+    ]
+    return ApprovalOut.model_validate(
+        {
+            "job": row.id,
+            "kind": row.kind,
+            "algorithm": row.algorithm,
+            "name": row.name,
+            "purpose": row.purpose,
+            "state": row.state,
+            "submitted_by": row.submitted_by,
+            "submitted_by_name": names.get(row.submitted_by),
+            "submitted_at": stamps.to_text(row.submitted_at),
+            "expires_at": stamps.to_text(_expires_at(row)),
+            "parts": parts,
+        }
+    )

@@ -9,14 +9,13 @@ from sqlalchemy.orm import Session
 
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
-from app.ledger import external, statements
+from app.ledger import statements, tables
 from app.ledger.admission import Population
 from app.ledger.statements import Limit
 from app.ledger.tables import PopulationRow
 from app.privacy import accountants, guarantees
-from app.privacy.adjacency import Adjacency
-from app.privacy.guarantees import Output
-from app.privacy.odds import right_guesses
+from app.privacy.events import Adjacency
+from app.privacy.guarantees import Output, right_guesses
 from app.wire import odds_words
 
 _ONE_OF_SEVERAL = (
@@ -73,7 +72,7 @@ def of_population(guarantee: dict[str, Any], population: str | None) -> dict[str
 def of_account(session: Session, dataset: Dataset, limit: Limit) -> dict[str, Any]:
     """:func:`guarantee_of`, with a sentence about external mechanisms where the account was charged for one."""
     guarantee = guarantee_of(dataset, limit)
-    return _resting_on_attesters(guarantee) if external.charged(session, [dataset.id]) else guarantee
+    return _resting_on_attesters(guarantee) if tables.externally_charged(session, [dataset.id]) else guarantee
 
 
 def _resting_on_attesters(guarantee: dict[str, Any]) -> dict[str, Any]:
@@ -120,7 +119,7 @@ def today_of_each(session: Session, outputs: Sequence[tuple[str, dict[str, Any]]
     datasets = catalog.of_each(session, sorted({dataset_id for dataset_id, _ in outputs}))
     limits_of = statements.printable_of_each(session, list(datasets))
     accounts = {dataset_id: guarantee_of(datasets[dataset_id], limit) for dataset_id, limit in limits_of.items()}
-    for dataset_id in external.charged(session, list(accounts)):
+    for dataset_id in tables.externally_charged(session, list(accounts)):
         accounts[dataset_id] = _resting_on_attesters(accounts[dataset_id])
     return [guarantees.of_output(facts["guarantee"]["adds"], accounts[dataset_id]) for dataset_id, facts in outputs]
 

@@ -17,7 +17,7 @@ from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.db.database import Database
 from app.ledger import control
-from app.ledger.entries import EntryKind
+from app.ledger.tables import EntryKind
 from app.services.authorization import authorized_dataset, write_as
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of

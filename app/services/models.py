@@ -16,7 +16,7 @@ from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.forests import catalogue
 from app.ledger import control
-from app.ledger.entries import EntryKind
+from app.ledger.tables import EntryKind
 from app.privacy import guarantees
 from app.registry import models
 from app.registry.models import ALL_MODELS, ModelFilter

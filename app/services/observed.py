@@ -11,9 +11,9 @@ from fractions import Fraction
 from app.core import limits
 from app.core.errors import BalanceMismatch
 from app.datasets import catalog
-from app.jobs import queue, workers
+from app.jobs import queue
 from app.jobs.states import EndReason, JobState
-from app.ledger import populations, repository, statements
+from app.ledger import populations, statements, tables
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.webhooks import outbox
@@ -56,12 +56,12 @@ def observe(installation: Installation, heads: Heads) -> Observed:
         Unavailable: the database cannot be reached or is too busy.
     """
     with installation.database.read() as session:
-        sizes = repository.sizes(session)
+        sizes = tables.sizes(session)
         jobs, failed = queue.counts(session, WAITING), queue.failed(session)
         deliveries = outbox.n_waiting_in_all(session)
         at, since = installation.database.now(session), queue.oldest_wait(session)
         wait_s = 0 if since is None else max(int((at - since).total_seconds()), 0)
-        n_workers = workers.n_alive(session, at=at)
+        n_workers = queue.n_workers(session, at=at)
     spent = list(_shares_spent(installation))
     near_cap = {share: sum(it >= share for it in spent) for share in NEAR_CAP}
     return Observed(jobs, len(sizes), near_cap, heads.n_behind(sizes), failed, wait_s, deliveries, n_workers)

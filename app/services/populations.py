@@ -22,8 +22,13 @@ from app.registry import models
 from app.services.authorization import write_as
 from app.services.guarantees import of_large_amount, population_guarantee
 from app.services.installation import Installation
-from app.services.ledger.balances import Account, balance_of_population, sees_all_populations, visible_population
-from app.services.ledger.caps import cap_of
+from app.services.ledger.balances import (
+    Account,
+    balance_of_population,
+    cap_of,
+    sees_all_populations,
+    visible_population,
+)
 from app.services.pages import PageRequest, page_of
 from app.wire.datasets import MemberOut, PopulationIn, PopulationList, PopulationOut
 

@@ -6,7 +6,7 @@ from app.core.settings import Settings
 from app.datasets import catalog
 from app.db.database import Database
 from app.ledger import control
-from app.ledger.entries import EntryKind
+from app.ledger.tables import EntryKind
 from app.services.installation import Installation, read_storage_keys, storage_key_file
 
 

@@ -18,7 +18,7 @@ from app.core import amounts, limits, stamps
 from app.core.errors import InvalidRequest, NotFound, RoleMissing, Unauthenticated, Unavailable
 from app.datasets import catalog
 from app.ledger import control
-from app.ledger.entries import EntryKind
+from app.ledger.tables import EntryKind
 from app.services.authorization import authorized_dataset, write_as
 from app.services.installation import Installation
 from app.services.jobs import notices

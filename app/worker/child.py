@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG = 1
 _FAILURE = 1
 _LOOPS = "app.forests.kernels.compiled"
 _NEEDED = (
-    "app.services.execution.perform",
+    "app.services.releases.release",
     "app.forests.noise.draws",
     "app.forests.noise.gaussian",
     *(f"{_LOOPS}.{name}_loops" for name in ("cell_sum", "prediction", "routing", "weight", "boosting", "fourth_root")),
@@ -39,8 +39,8 @@ def main(supervisor_pid: int) -> None:
     try:
         with without_collection(), small_pages():
             load_modules(until=_task_waits)
-        from app.services.execution.perform import perform
         from app.services.jobs.task import JobTask
+        from app.services.releases.release import perform
 
         task = JobTask.from_text(sys.stdin.readline())
         threading.Thread(target=_exit_when_stdin_closes, daemon=True).start()

@@ -23,7 +23,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from app.core.dask_cluster import CONFIG, DaskCluster
 from app.core.logging import configure
 from app.core.memory import forbid_core_dumps, return_large_blocks
-from app.services.training import shard_tasks
+from app.services.releases import shard_tasks
 
 _LOOK_S = 0.5
 _log = logging.getLogger(__name__)

@@ -13,13 +13,13 @@ from app.core.memory import forbid_core_dumps
 from app.core.processes import Periodic, Stop, stop_signals
 from app.core.settings import Settings
 from app.db import revisions
-from app.jobs import workers
+from app.jobs import queue
 from app.services.datasets.erase import erase_due
 from app.services.execution.run_job import claim_next, run_job
 from app.services.execution.sweep import expire_jobs, tidy_artifacts, tidy_jobs, tidy_rows
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
-from app.worker import release_times
+from app.worker import supervise
 from app.worker.supervise import CHILDREN, Supervisor
 
 SWEEP_INTERVAL_S = 2.0
@@ -64,7 +64,7 @@ def _seen(installation: Installation) -> Iterator[None]:
     def note(_: threading.Event) -> None:
         if revisions.is_current(database):
             with database.write() as session:
-                workers.see(session, worker_id, at=database.now(session))
+                queue.see_worker(session, worker_id, at=database.now(session))
 
     notes = Periodic("worker", note, interval_s=limits.WORKER_NOTE_INTERVAL_S)
     notes.start()
@@ -75,7 +75,7 @@ def _seen(installation: Installation) -> Iterator[None]:
         with suppress(Unavailable):
             if revisions.is_current(database):
                 with database.write() as session:
-                    workers.leave(session, worker_id)
+                    queue.forget_worker(session, worker_id)
 
 
 class _Loop:
@@ -109,8 +109,8 @@ class _Loop:
         ended at one."""
         CHILDREN.stop_if_idle()
         if self._interval_s:
-            next_at = release_times.released_at(release_times.now(), self._interval_s)
-            release_times.wait_until(next_at, stopping=self._stop.begun)
+            next_at = supervise.released_at(supervise.now(), self._interval_s)
+            supervise.wait_until(next_at, stopping=self._stop.begun)
         else:
             self._stop.begun.wait(self._installation.settings.poll_interval_s)
 

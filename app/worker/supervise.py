@@ -1,32 +1,132 @@
-"""Starts the child of one job and watches it until it ends: progress, lease, cancellation.
+"""Starts the child of one job and watches it until it ends: progress, lease, cancellation, public times.
 
 All work runs on the main thread. Linux sends a child its parent-death signal when the *thread* that started it ends, so
 a child of a short-lived helper thread would be killed.
+
+A child needs a second of processor time to load its modules, far longer than a small job takes. So when a job has
+ended, the worker starts the child of the next job, which loads its modules and waits for its task. A waiting child has
+read no task and holds no key and no row; it runs one job and ends. It is stopped when no job came for
+:data:`WAIT_S`, so that a worker that is idle takes no memory for it.
+
+Changes of private jobs appear at public times, if a setting has an interval (ADR 0030).
 """
 
 import contextlib
 import logging
 import os
 import selectors
+import signal
 import subprocess
+import sys
+import threading
 import time
 from typing import Final
 
-from app.core import limits
+from app.core import limits, stamps
 from app.core.errors import Unavailable
-from app.core.processes import Stop
+from app.core.memory import LARGE_PAGES
+from app.core.processes import TERMINAL_SIGNALS, Stop, scrubbed_environment
 from app.jobs.queue import Claim
 from app.jobs.states import PREPARING, EndReason
 from app.services.execution import lease
 from app.services.execution.run_job import JobFailed
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
-from app.worker import release_times
-from app.worker.children import Children, end
+
+WAIT_S: Final = 600.0
+"""Longest time that a child waits for a job."""
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.1
 _PROGRESS_INTERVAL_S = 0.5
+
+
+def released_at(at: float, interval_s: int) -> float:
+    """The public time at which a change appears.
+
+    Args:
+        at: PRIVATE; the time of the change, in seconds since 1970 in UTC.
+        interval_s: public; seconds between two public times, or 0.
+
+    Returns:
+        The first multiple of the interval after the time; the time itself without an interval.
+    """
+    return at if interval_s == 0 else (at // interval_s + 1) * interval_s
+
+
+def now() -> float:
+    """The current time in seconds since 1970 in UTC."""
+    return stamps.now().timestamp()
+
+
+def wait_until(at: float, *, stopping: threading.Event) -> None:
+    """Waits until a time, or until the process is to stop. A wait that ends too early goes on."""
+    while not stopping.is_set() and now() < at:
+        stopping.wait(at - now())
+
+
+class Children:
+    """The children of one worker process: one that runs a job, and at most one that waits for the next."""
+
+    def __init__(self) -> None:
+        self._waiting: subprocess.Popen[bytes] | None = None
+        self._waits_since = 0.0
+        self._has_started = False
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        """A child for the next job: the one that waits, or a new one."""
+        child, self._waiting = self._waiting, None
+        self._has_started = True
+        if child is not None and child.poll() is None:
+            return child
+        return _new_child()
+
+    def prepare(self) -> None:
+        """Starts the child of the next job, after a job; a worker that ran no job has none."""
+        if self._has_started and self._waiting is None:
+            self._waiting, self._waits_since = _new_child(), time.monotonic()
+
+    def stop_if_idle(self) -> None:
+        """Stops a child that waited for too long; the next one is started after the next job."""
+        if self._waiting is not None and time.monotonic() - self._waits_since > WAIT_S:
+            self._has_started = False
+            self.stop()
+
+    def stop(self) -> None:
+        """Stops the child that waits, if there is one."""
+        if self._waiting is not None:
+            end_child(self._waiting)
+            self._waiting = None
+
+
+def end_child(child: "subprocess.Popen[bytes]") -> None:
+    """Kills a child that has not ended, closes its pipes and waits for its end."""
+    if child.poll() is None:
+        child.kill()
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    child.wait()
+
+
+def _new_child() -> "subprocess.Popen[bytes]":
+    # A child inherits the mask, from its first instruction on: Ctrl-C in a terminal, and a service manager that signals
+    # every process of a service, reach the worker alone, which finishes the job or kills the child.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, TERMINAL_SIGNALS)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "app.worker.child", str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={**scrubbed_environment(), **LARGE_PAGES},
+            close_fds=True,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
 
 CHILDREN: Final = Children()
 """The children of this process, which runs one worker."""
@@ -45,7 +145,7 @@ class Supervisor:
         self._written_trees = 0
         self._interval_s = installation.settings.release_interval_s
         self._shown_trees = 0
-        self._next_shown_at = release_times.released_at(release_times.now(), self._interval_s)
+        self._next_shown_at = released_at(now(), self._interval_s)
 
     def run(self, task: JobTask) -> None:
         """Runs the child to its end and waits for the next public time; its output is then in the task's folder.
@@ -63,7 +163,7 @@ class Supervisor:
                 child.stdin.flush()
             self._watch(child, n_trees=task.n_trees)
         finally:
-            end(child)
+            end_child(child)
         self._wait_for_release()
         if child.returncode != 0:
             raise JobFailed
@@ -103,22 +203,22 @@ class Supervisor:
         """
         if self._interval_s == 0:
             return
-        until = release_times.released_at(release_times.now(), self._interval_s)
-        while release_times.now() < until:
+        until = released_at(now(), self._interval_s)
+        while now() < until:
             self._report_when_due()
             self._heed_signals()
-            self._stop.now.wait(max(min(_POLL_S, until - release_times.now()), 0))
+            self._stop.now.wait(max(min(_POLL_S, until - now()), 0))
 
     def _pause_s(self) -> float:
         """Seconds until the next look at the child: at a public time, or soon."""
-        left = self._next_shown_at - release_times.now()
+        left = self._next_shown_at - now()
         return left if 0 < left < _POLL_S else _POLL_S
 
     def _trees_to_show(self) -> int:
         """The number of finished trees at the last public time."""
-        if release_times.now() >= self._next_shown_at:
+        if now() >= self._next_shown_at:
             self._shown_trees = self._trees_done
-            self._next_shown_at = release_times.released_at(release_times.now(), self._interval_s)
+            self._next_shown_at = released_at(now(), self._interval_s)
         return self._shown_trees
 
     def _report_when_due(self) -> None:

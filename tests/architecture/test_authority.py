@@ -18,7 +18,7 @@ OF_THE_SERVICE = {
     # the subject of a token, before the request begins: its row and the roles of its newest token
     ("app/services/authorization.py", "_subject"),
     # the installation's signing key, at the first start and by the operator's command
-    ("app/services/ledger/signer.py", "_pin"),
+    ("app/services/ledger/heads.py", "_pin"),
     # the operator's command that replaces the storage key
     ("app/services/storage_keys.py", "rewrap_data_keys"),
     # workers; charge_job reads the authority of the submitter

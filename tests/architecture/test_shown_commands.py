@@ -10,7 +10,7 @@ import typer
 
 from app.api import pages
 from app.cli.main import app
-from app.ledger.entries import EntryKind
+from app.ledger.tables import EntryKind
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))

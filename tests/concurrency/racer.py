@@ -28,8 +28,9 @@ from sqlalchemy import select
 from app.core.errors import BudgetExceeded, JobFinished, LeaseLost, ReservationSettled
 from app.jobs.queue import Claim
 from app.jobs.tables import JobRow
-from app.ledger import caps, external
-from app.ledger import service as ledger
+from app.ledger import accounts as ledger_accounts
+from app.ledger import reservations
+from app.ledger import reservations as ledger
 from app.services.execution import run_job
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
@@ -131,7 +132,7 @@ def reserve_under_moving_caps(installation: Installation, number: int, options: 
         if number % 4 == 0:
             cap = chance.randint(0, options["cap"])
             with installation.database.write() as session:
-                caps.change(session, options["account"], cap, reason="a race", actor="key_owner")
+                ledger_accounts.change_cap(session, options["account"], cap, reason="a race", actor="key_owner")
             done.append(["cap", cap])
             continue
         cells = sorted(chance.sample(range(CELLS), chance.randint(1, CELLS)))
@@ -156,7 +157,7 @@ def charge_delta(installation: Installation, number: int, options: Options) -> l
         new_reservation = ledger.NewReservation(options["account"], 1, {"shard": tuple(cells)}, EVENT, None)
         try:
             with installation.database.write() as session:
-                external.charge(session, new_reservation, delta=delta, actor="key_attester")
+                reservations.charge_external(session, new_reservation, delta=delta, actor="key_attester")
         except BudgetExceeded:
             return False
         charged.append([delta, cells])
@@ -256,7 +257,7 @@ def reserve_members(installation: Installation, number: int, options: Options) -
             if chance.random() < 0.3:
                 with installation.database.write() as session:
                     cap = chance.randint(highest // 3, highest)
-                    caps.change(session, population, cap, reason="a race", actor="key_owner")
+                    ledger_accounts.change_cap(session, population, cap, reason="a race", actor="key_owner")
         if not ask(chance.randint(1, options["largest"]), chance.sample(accounts, chance.randint(1, 2))):
             continue
         end = chance.choice(["charge", "void", None])

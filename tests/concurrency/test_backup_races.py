@@ -16,7 +16,7 @@ from app.services.backup.make import make_backup
 from app.services.backup.restore import restore_backup
 from app.services.datasets.erase import delete_dataset, erase_unit
 from app.services.installation import Installation
-from app.services.ledger.erasure_records import open_log
+from app.services.ledger.heads import open_log
 from tests.support import people
 from tests.support.crash_scene import OWNER, Scene, opened
 from tests.support.databases import MigratedDatabase

@@ -12,7 +12,7 @@ import pytest
 from app.core import stamps
 from app.core.errors import BudgetExceeded
 from app.ledger import populations, statements
-from app.ledger import service as ledger
+from app.ledger import reservations as ledger
 from app.privacy.composition import Partitions
 from app.services.installation import Installation
 from app.verifier.member_comparison import MemberLedger

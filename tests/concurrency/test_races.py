@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.ledger import service as ledger
-from app.ledger import statements
+from app.ledger import accounts, statements, tables
+from app.ledger import reservations as ledger
 from app.privacy import accountants
 from app.privacy.composition import HashPartition, Partitions
 from tests.concurrency.conftest import Race
@@ -29,7 +29,7 @@ def test_no_cell_exceeds_the_cap_and_all_cells_are_filled(race: Race, scene: Sce
     admitted = {job_id: (amount, scope, end) for result in results for job_id, amount, scope, end in result}
     assert sum(map(bool, results)) > n_processes // 2, "most processes took part in the race"
     with scene.installation.database.read() as session:
-        entries = statements.entries(session, account, after=0, limit=100_000)
+        entries = tables.entries(session, account, after=0, limit=100_000)
         balances = cell_balances(session, account)
     assert replayed(entries, n_cells=CELLS) == balances, (
         "every prefix is within the cap, and balances equal the entries"
@@ -56,7 +56,7 @@ def test_no_admission_exceeds_the_cap_in_force_while_the_cap_changes(
     results = race(scene.installation, "reserve_under_moving_caps", account=account, rounds=8, cap=cap, largest=60)
     done = [(str(what), amount) for result in results for what, amount in result]
     with scene.installation.database.read() as session:
-        entries = statements.entries(session, account, after=0, limit=100_000)
+        entries = tables.entries(session, account, after=0, limit=100_000)
         balances = cell_balances(session, account)
         highest = statements.highest_cap(session, account).amount
     assert replayed(entries, n_cells=CELLS) == balances, (
@@ -74,13 +74,13 @@ def test_no_admission_exceeds_the_cap_in_force_while_the_cap_changes(
 
 def test_no_cell_exceeds_the_delta_that_is_set_aside(race: Race, scene: Scene) -> None:
     account, smallest, aside = "ds_hot", 7, 500
-    new_account = ledger.NewAccount(
+    new_account = accounts.NewAccount(
         id=account, name="census", accountant="zcdp", adjacency="add_remove", cap=10**9, delta="0.000001",
         privacy_unit={"column": None, "max_rows": 1}, partitions=Partitions((HashPartition("shard", CELLS),)),
         delta_set_aside=accountants.delta_text(aside),
     )  # fmt: skip
     with scene.installation.database.write() as session:
-        ledger.open_account(session, new_account, actor="key_owner")
+        accounts.open_account(session, new_account, actor="key_owner")
     results = race(scene.installation, "charge_delta", account=account, rounds=4, smallest=smallest, largest=60)
     charged = [(delta, cells) for result in results for delta, cells in result]
     for cell in range(CELLS):
@@ -103,7 +103,7 @@ def test_a_reservation_is_settled_once(race: Race, scene: Scene) -> None:
     settled = dict(event.split()[::-1] for result in results for event in result)
     assert sum(map(len, results)) == len(settled) == len(reservations)
     with scene.installation.database.read() as session:
-        entries = statements.entries(session, account, after=0, limit=1_000)
+        entries = tables.entries(session, account, after=0, limit=1_000)
         balances = cell_balances(session, account)
     assert replayed(entries, n_cells=CELLS) == balances
     ends = {str(entry.job_id): entry.kind.value for entry in entries[1 + len(reservations) :]}

@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 
 from app.core import stamps
 from app.core.errors import BudgetExceeded, ModelHasAlias, NotFound, PopulationMismatch, ReservationSettled
-from app.ledger import caps, populations, statements
-from app.ledger import service as ledger
+from app.ledger import accounts, populations, statements, tables
+from app.ledger import reservations as ledger
 from app.registry import models
 from app.registry.tables import AliasMoveRow, ModelRow
 from app.services.installation import Installation
@@ -83,7 +83,7 @@ def test_the_first_settlement_of_a_reservation_counts(installation: Installation
             lambda session: ENDS[second](session, reservation_id, actor="worker"),
         )
     with installation.database.read() as session:
-        entries = statements.entries(session, "ds_1", after=0, limit=100)
+        entries = tables.entries(session, "ds_1", after=0, limit=100)
         balance = statements.balance(session, "ds_1")
     assert [entry.kind.value for entry in entries if entry.job_id == "jb_1"] == ["reserve", first]
     model = replay(entries, {"shard": [0, 1, 2, 3]})
@@ -101,7 +101,7 @@ def test_a_cap_that_was_lowered_earlier_is_in_force(installation: Installation, 
     with pytest.raises(BudgetExceeded):
         _run_in_order(
             installation,
-            lambda session: caps.change(session, lowered, 50, reason="a test", actor="key_owner"),
+            lambda session: accounts.change_cap(session, lowered, 50, reason="a test", actor="key_owner"),
             _reserve("ds_1", 51, "jb_1"),
         )
 
@@ -113,7 +113,7 @@ def test_a_cap_that_is_lowered_after_a_reservation_stays_in_the_guarantee(
     _run_in_order(
         installation,
         _reserve("ds_1", 90, "jb_1"),
-        lambda session: caps.change(session, lowered, 50, reason="a test", actor="key_owner"),
+        lambda session: accounts.change_cap(session, lowered, 50, reason="a test", actor="key_owner"),
     )
     with installation.database.read() as session:
         assert statements.highest_cap(session, lowered).amount == 100
@@ -152,7 +152,7 @@ def test_two_accounts_that_join_at_once_are_both_recorded(installation: Installa
 
     _run_in_order(installation, join("ds_3"), join("ds_4"))
     with installation.database.read() as session:
-        entries = statements.entries(session, POPULATION, after=0, limit=100)
+        entries = tables.entries(session, POPULATION, after=0, limit=100)
     assert replay_population(entries) == (100, dict.fromkeys(("ds_1", "ds_2", "ds_3", "ds_4"), 0))
 
 

@@ -12,12 +12,12 @@ import pytest
 from app.access.grants import Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest
 from app.core.errors import IdempotencyKeyReused, InvalidRequest, LedgerRewound, NotFound, RoleMissing
-from app.ledger import statements
-from app.ledger.entries import Entry
+from app.ledger import tables
+from app.ledger.tables import Entry
 from app.privacy import accountants
 from app.services.installation import Installation
 from app.services.ledger import balances, evidence, history
-from app.services.ledger.caps import change_cap
+from app.services.ledger.balances import change_cap
 from app.services.ledger.evidence import ProofRequest
 from app.services.ledger.heads import Heads, checkpoint_of
 from app.services.pages import PageRequest
@@ -57,7 +57,7 @@ class AccountCalls:
 
     def entries(self) -> list[Entry]:
         with self.installation.database.read() as session:
-            return statements.entries(session, self.id, after=0, limit=99)
+            return tables.entries(session, self.id, after=0, limit=99)
 
     def export(self, by: Principal = OWNER) -> list[bytes]:
         return list(history.export_json_lines(self.installation, by, self.id))

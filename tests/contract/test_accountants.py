@@ -7,8 +7,8 @@ import pytest
 
 from app.privacy import accountants
 from app.privacy.accountants.accountant import Accountant
-from app.privacy.adjacency import Adjacency
 from app.privacy.events import (
+    Adjacency,
     DiscreteLaplace,
     Event,
     ExponentialMechanism,

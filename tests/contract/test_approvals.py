@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from threading import Event
 from typing import Any
-from unittest.mock import Mock, patch
+from unittest.mock import patch
 
 import pytest
 
@@ -19,15 +19,14 @@ from app.core.errors import (
     SameSubmitter,
     TooManyRequests,
 )
-from app.jobs import approvals
-from app.services.approvals import list_approvals
+from app.jobs import queue
+from app.services.dataset_rules import list_approvals
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
 from app.services.jobs.show_jobs import cancel_job, show_job
 from app.services.keys import put_grant
 from app.services.ledger import audit
 from app.services.pages import PageRequest
-from app.services.spending import spend
 from app.services.spending.training import show_plan
 from app.wire.spending import PlanIn
 from tests.support import job_kinds
@@ -223,13 +222,14 @@ def test_submissions_at_once_on_two_datasets_count_one_another(postgresql_scene:
     other_process = open_installation(settings.database_url, settings.home)
     elsewhere = replace(pair.second, installation=other_process)
     counted, goes_on = Event(), Event()
+    ask_approval = queue.ask_approval
 
     def ask(*arguments: Any) -> None:
         counted.set()
         assert goes_on.wait(60)
-        approvals.ask(*arguments)
+        ask_approval(*arguments)
 
-    with ThreadPoolExecutor(2) as pool, patch.object(spend, "approvals", Mock(wraps=approvals, ask=ask)):
+    with ThreadPoolExecutor(2) as pool, patch.object(queue, "ask_approval", ask):
         third = pool.submit(_submitted, pair.first, "third", "0.2")
         assert counted.wait(60)
         fourth = pool.submit(_submitted, elsewhere, "fourth", "0.2")

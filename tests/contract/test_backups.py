@@ -16,7 +16,7 @@ from app.db import migrate
 from app.db.database import Database
 from app.ledger import control, statements
 from app.ledger.checkpoints import Signer
-from app.ledger.entries import EntryKind
+from app.ledger.tables import EntryKind
 from app.services import predict
 from app.services.backup import layout
 from app.services.backup.layout import BackupDamaged

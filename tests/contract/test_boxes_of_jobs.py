@@ -9,7 +9,7 @@ from app.access.idempotency import IdempotentRequest
 from app.core.errors import BudgetExceeded
 from app.datasets import private_rows
 from app.forests.data.schema import Schema
-from app.ledger import statements
+from app.ledger import tables
 from app.privacy.composition import Partitions
 from app.services.execution import run_job
 from app.services.installation import Installation
@@ -112,7 +112,7 @@ def test_the_entries_of_a_job_name_the_box_that_it_read(installation: Installati
     epochs = sorted(_upload(installation, dataset, first_age) for first_age in (0, 100))
     _submit(installation, dataset, "key", {"region": ["US", "EU", "US"]})
     with installation.database.read() as session:
-        entry = statements.entries(session, dataset, after=1, limit=9)[0]
+        entry = tables.entries(session, dataset, after=1, limit=9)[0]
     assert json.loads(json.dumps(entry.scope)) == {"month": epochs, "region": ["EU", "US"]}
 
 

@@ -7,7 +7,7 @@ from app.core.errors import BudgetExceeded, DatasetDeleted, RoleMissing
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
 from app.services.ledger import balances
-from app.services.ledger.caps import change_cap
+from app.services.ledger.balances import change_cap
 from app.verifier.result_text import to_json
 from app.wire.ledger import AccountBalance, CapIn, ChangedCap
 from tests.support.crash_scene import ADMIN, OWNER, Scene

@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 
 from app.core.errors import GrovekeeperError, InvalidRequest, NameTaken
 from app.db.base import Base
-from app.ledger import service as ledger
+from app.ledger import reservations as ledger
 from app.services.datasets.declare import check_declaration, register_dataset
 from app.services.datasets.show import show_dataset
 from app.services.ledger.balances import show_balance

@@ -12,7 +12,7 @@ from app.core import limits
 from app.core.errors import BalanceMismatch, DatasetDeleted
 from app.jobs.states import JobState
 from app.jobs.tables import JobRow
-from app.ledger import service as ledger
+from app.ledger import reservations as ledger
 from app.services.datasets import erase as deletion
 from app.services.datasets.erase import delete_dataset, erase_due
 from app.services.execution import run_job

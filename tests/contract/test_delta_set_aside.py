@@ -13,7 +13,7 @@ from app.privacy.accountants import zcdp
 from app.services import populations
 from app.services.installation import Installation
 from app.services.ledger import balances, history
-from app.services.ledger.caps import change_cap
+from app.services.ledger.balances import change_cap
 from app.services.ledger.external import charge_external, quote_external
 from app.verifier.dataset_replay import verify
 from app.wire.datasets import BudgetIn, PopulationIn

@@ -18,15 +18,13 @@ from app.core.errors import (
     SameSubmitter,
     Unavailable,
 )
-from app.ledger import caps, chain, control, statements
-from app.ledger import service as ledger
-from app.ledger.entries import EntryKind
+from app.ledger import accounts, chain, control, statements
+from app.ledger.tables import EntryKind
 from app.services.datasets.declare import check_declaration, register_dataset
 from app.services.datasets.erase import delete_dataset, mark_deleted
 from app.services.datasets.show import show_dataset
 from app.services.installation import Installation
-from app.services.ledger.balances import list_balances, show_balance
-from app.services.ledger.caps import change_cap
+from app.services.ledger.balances import change_cap, list_balances, show_balance
 from app.services.ledger.external import charge_external
 from app.services.ledger.history import EVERY_ENTRY, search_entries
 from app.services.pages import PageRequest
@@ -374,6 +372,5 @@ def test_the_cap_of_an_account_with_an_opening_load_counts_as_used(installation:
     again = _declared(installation, **ZCDP)
     with installation.database.write() as session:
         highest = statements.highest_cap(session, again.id)
-        caps.change(session, again.id, 1, reason="less", actor=OWNER.key_id)
+        accounts.change_cap(session, again.id, 1, reason="less", actor=OWNER.key_id)
         assert statements.highest_cap(session, again.id) == highest
-        assert ledger.reservations_of_job(session, "jb_none") == []

@@ -12,13 +12,12 @@ from app.core.settings import Settings
 from app.datasets import catalog
 from app.datasets.erasure_log import ErasedUnit
 from app.ledger import control
-from app.ledger.entries import EntryKind
+from app.ledger.tables import EntryKind
 from app.services.backup.make import make_backup
 from app.services.backup.restore import restore_backup
 from app.services.datasets.erase import delete_dataset, erase_unit, erase_upload
 from app.services.installation import Installation
-from app.services.ledger.erasure_records import NotARecord, open_log
-from app.services.ledger.heads import Heads
+from app.services.ledger.heads import Heads, NotARecord, open_log
 from tests.support import people
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.postgres import fresh_database

@@ -13,14 +13,13 @@ from app.core.errors import BalanceMismatch, InstallationError, LedgerRewound
 from app.core.processes import Stop
 from app.core.settings import Settings
 from app.jobs import queue
-from app.ledger import checkpoints, control, state
+from app.ledger import chain, checkpoints, control
 from app.ledger.checkpoints import Checkpoint, Signer
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
 from app.services.installation import Installation
 from app.services.keys import revoke_key
-from app.services.ledger.heads import Heads, HeadWriter, checkpoint_of
-from app.services.ledger.signer import replace_signer
+from app.services.ledger.heads import Heads, HeadWriter, checkpoint_of, replace_signer
 from app.worker.main import _Loop
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene, open_account, open_installation, opened
 from tests.support.databases import MigratedDatabase, on_one_database
@@ -192,7 +191,7 @@ def test_no_key_is_made_or_pinned_for_a_database_that_does_not_match_the_heads(
     with pytest.raises(LedgerRewound):
         Heads(empty_installation).confirm()
     with empty_installation.database.read() as session:
-        assert checkpoints.pinned(session) == []
+        assert checkpoints.pinned_keys(session) == []
 
 
 @on_one_database
@@ -270,7 +269,7 @@ def test_a_restore_under_a_running_process_is_noticed(sqlite_database_url: str, 
         shutil.copyfile(backup, file)
         with pytest.raises(BalanceMismatch):
             scene.submit(key="by a process that has read more")
-        state._states.clear()  # as in another process
+        chain._states.clear()  # as in another process
         for number in range(1, n_later):
             scene.submit(key=f"later {number}")
         before = _written(scene)

@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from app.core import stamps
 from app.core.errors import BudgetExceeded
-from app.ledger import populations, statements
-from app.ledger import service as ledger
+from app.ledger import accounts, populations, statements
+from app.ledger import reservations as ledger
 from app.ledger.admission import Request
 from app.ledger.populations import NewPopulation
 from app.privacy.composition import Partitions
@@ -32,11 +32,11 @@ def session(installation: Installation) -> Iterator[Session]:
 
 
 def _open(session: Session, name: str) -> None:
-    new_account = ledger.NewAccount(
+    new_account = accounts.NewAccount(
         id=name, name=name, accountant="pure", adjacency="add_remove", cap=100, delta=None,
         privacy_unit={"column": None, "max_rows": 1}, partitions=HALVES,
     )  # fmt: skip
-    ledger.open_account(session, new_account, actor=OWNER.key_id)
+    accounts.open_account(session, new_account, actor=OWNER.key_id)
     if name != "ds_alone":
         populations.join(session, "pop_a", name, actor=OWNER.key_id, at=stamps.now())
 

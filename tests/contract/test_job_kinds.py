@@ -18,12 +18,12 @@ from app.registry import models as registered
 from app.registry import releases
 from app.services import models, predict
 from app.services.datasets.erase import delete_dataset
-from app.services.evaluations.show_evaluations import show_evaluation
-from app.services.execution import kinds, run_job
+from app.services.execution import run_job
 from app.services.execution.run_job import JobFailed
 from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
-from app.services.profiles.show_profiles import show_profile
+from app.services.spending.evaluations import show_evaluation
+from app.services.spending.profiles import show_profile
 from app.worker import main, supervise
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
@@ -196,7 +196,7 @@ def test_a_job_of_an_unknown_kind_fails_uncharged_and_the_worker_goes_on(
 ) -> None:
     """A newer version may have queued it."""
     unknown, known = profile(scene, "one"), scene.submit_job(key="two")
-    others = {name: kind for name, kind in kinds.KINDS.items() if name != "profile"}
+    others = {name: kind for name, kind in run_job.KINDS.items() if name != "profile"}
     monkeypatch.setattr(run_job, "KINDS", others)
     stop = Stop()
     monkeypatch.setattr(supervise.Supervisor, "run", lambda _, task: (perform_here(task), stop.begun.set()))

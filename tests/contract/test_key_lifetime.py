@@ -10,7 +10,7 @@ from app.access.grants import Principal
 from app.core import limits, stamps
 from app.core.errors import InvalidRequest, NotFound, Unauthenticated
 from app.jobs.states import EndReason, JobState
-from app.ledger import control, statements
+from app.ledger import control, tables
 from app.services.authorization import authenticate, confirm, write_as
 from app.services.execution.run_job import charge_job, run_job
 from app.services.jobs import show_jobs
@@ -110,7 +110,7 @@ def test_a_rotation_keeps_id_name_roles_and_expiry_and_another_secret_opens_the_
     assert rotated != text
     with scene.installation.database.read() as session:
         row = keys.find(session, caller.key_id)
-        last = statements.entries(session, control.CHAIN, after=0, limit=1_000)[-1]
+        last = tables.entries(session, control.CHAIN, after=0, limit=1_000)[-1]
     assert row.expires_at is not None
     assert row.rotated_at == present.rotated_at
     details = {"key": caller.key_id, "expires_at": stamps.to_text(row.expires_at)}

@@ -11,9 +11,9 @@ from sqlalchemy.exc import IntegrityError
 
 from app.core import stamps
 from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
-from app.ledger import chain, statements
-from app.ledger import service as ledger
-from app.ledger.entries import FIRST_PREVIOUS_HASH
+from app.ledger import chain, statements, tables
+from app.ledger import reservations as ledger
+from app.ledger.tables import FIRST_PREVIOUS_HASH
 from app.privacy.composition import Scope
 from app.services.installation import Installation
 from app.services.ledger import history
@@ -54,12 +54,12 @@ def _cells(installation: Installation) -> list[tuple[int, int]]:
 
 def _kinds(installation: Installation) -> list[str]:
     with installation.database.read() as session:
-        return [entry.kind.value for entry in statements.entries(session, ACCOUNT, after=0, limit=100)]
+        return [entry.kind.value for entry in tables.entries(session, ACCOUNT, after=0, limit=100)]
 
 
 def test_an_account_opens_with_its_cap_and_empty_cells(installation: Installation) -> None:
     with installation.database.read() as session:
-        (first,) = statements.entries(session, ACCOUNT, after=0, limit=9)
+        (first,) = tables.entries(session, ACCOUNT, after=0, limit=9)
     assert (first.sequence, first.kind, first.amount, first.previous_hash) == (1, "open", CAP, FIRST_PREVIOUS_HASH)
     assert (first.scope, first.event, first.job_id) == ({}, None, None)
     assert first.details == {
@@ -104,7 +104,7 @@ def test_every_step_of_a_reservation_says_its_details(installation: Installation
         reservation_id = ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
     _settle(installation, end, reservation_id)
     with installation.database.read() as session:
-        steps = statements.entries(session, ACCOUNT, after=1, limit=9)
+        steps = tables.entries(session, ACCOUNT, after=1, limit=9)
     assert [entry.details for entry in steps] == [details, details]
     assert [entry.to_json() for entry in steps] == [entry.sealed().to_json() for entry in steps]
 
@@ -186,7 +186,7 @@ def test_accounts_do_not_see_one_another(installation: Installation) -> None:
     with installation.database.write() as session:
         new_reservation = ledger.NewReservation(account_id="ds_other", amount=CAP, scope={}, event=EVENT, job_id="jb_1")
         ledger.reserve(session, [new_reservation], actor="key_analyst")
-        assert [entry.sequence for entry in statements.entries(session, "ds_other", after=0, limit=9)] == [1, 2]
+        assert [entry.sequence for entry in tables.entries(session, "ds_other", after=0, limit=9)] == [1, 2]
     assert _kinds(installation) == ["open", "reserve"]
 
 
@@ -198,7 +198,7 @@ def test_a_clock_that_steps_back_does_not_turn_the_chain_back(
         monkeypatch.setattr(chain, "transaction_time", lambda _, now=now: now)
         _reserve(installation, f"jb_{number}", 1)
     with installation.database.read() as session:
-        times = [entry.at for entry in statements.entries(session, ACCOUNT, after=1, limit=9)]
+        times = [entry.at for entry in tables.entries(session, ACCOUNT, after=1, limit=9)]
     assert times == [stamps.to_text(now) for now in (future, future, future + timedelta(seconds=1))]
 
 

@@ -5,8 +5,8 @@ from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import BudgetExceeded
-from app.ledger import repository, state, statements
-from app.ledger import service as ledger
+from app.ledger import chain, statements, tables
+from app.ledger import reservations as ledger
 from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Partitions, Scope
 from app.services.installation import Installation
 from tests.support import settling
@@ -36,7 +36,7 @@ def _reserve(installation: Installation, job_id: str, amount: int, **scope: tupl
 
 def _boxes(installation: Installation) -> list[tuple[Scope, int, int]]:
     with installation.database.read() as session:
-        now = state.of(session, repository.account(session, ACCOUNT))
+        now = chain.state_of(session, tables.account(session, ACCOUNT))
         scopes = {digest: {name: list(cells) for name, cells in scope.items()} for digest, scope in now.scopes.items()}
         return sorted(((scopes[digest], *amounts) for digest, amounts in now.totals.items()), key=repr)
 
@@ -92,7 +92,7 @@ def test_a_bound_is_reported_refuses_soundly_and_keeps_its_sum(
     exact = _balance(installation)
     assert (exact.charged + exact.reserved, exact.is_exact) == (60, True)
     monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 1)
-    monkeypatch.setattr(state, "_states", {})
+    monkeypatch.setattr(chain, "_states", {})
     bounded = _balance(installation)
     assert (bounded.charged + bounded.reserved, bounded.is_exact) == (90, False)
     assert bounded.cap == bounded.charged + bounded.reserved + bounded.remaining

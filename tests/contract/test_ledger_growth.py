@@ -3,9 +3,9 @@
 import tracemalloc
 from pathlib import Path
 
-from app.ledger import service as ledger
+from app.ledger import reservations as ledger
 from app.ledger import statements
-from app.ledger.log import Log
+from app.ledger.checkpoints import Log
 from app.services.ledger import history
 from app.services.ledger.heads import checkpoint_of
 from app.verifier.checkpoints import ORIGIN, Checkpoint

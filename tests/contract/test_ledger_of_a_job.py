@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
-from app.ledger import repository, statements
-from app.ledger import service as ledger
+from app.ledger import reservations as ledger
+from app.ledger import statements, tables
 from app.services.installation import Installation
 from tests.support.crash_scene import EVENT, open_account, open_installation
 
@@ -49,13 +49,13 @@ def _reserve(installation: Installation, job_id: str, amounts: dict[str, int]) -
 
 def _kinds(installation: Installation, account_id: str) -> list[str]:
     with installation.database.read() as session:
-        return [entry.kind.value for entry in statements.entries(session, account_id, after=1, limit=100)]
+        return [entry.kind.value for entry in tables.entries(session, account_id, after=1, limit=100)]
 
 
 def test_reservations_come_back_in_the_order_that_they_were_asked_in(installation: Installation) -> None:
     made = _reserve(installation, "jb_1", {SECOND: 30, FIRST: 20})
     with installation.database.read() as session:
-        rows = [repository.reservation(session, reservation_id) for reservation_id in made]
+        rows = [tables.reservation(session, reservation_id) for reservation_id in made]
     assert [(row.account_id, row.amount, row.state) for row in rows] == [
         (SECOND, 30, "reserved"),
         (FIRST, 20, "reserved"),

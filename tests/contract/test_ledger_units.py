@@ -6,8 +6,8 @@ import pytest
 
 from app.core import amounts
 from app.core.errors import BudgetExceeded
-from app.ledger import caps, statements
-from app.ledger import service as ledger
+from app.ledger import accounts, statements, tables
+from app.ledger import reservations as ledger
 from app.privacy import accountants
 from app.privacy.composition import HashPartition, Partitions
 from app.services.installation import Installation
@@ -22,7 +22,7 @@ approximate = pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
 
 
 def opened(installation: Installation, accountant: str, *, cap: int | None = None) -> None:
-    new_account = ledger.NewAccount(
+    new_account = accounts.NewAccount(
         id=ACCOUNT,
         name="census",
         accountant=accountant,
@@ -33,7 +33,7 @@ def opened(installation: Installation, accountant: str, *, cap: int | None = Non
         partitions=Partitions((HashPartition("shard", 2),)),
     )
     with installation.database.write() as session:
-        ledger.open_account(session, new_account, actor="key_owner")
+        accounts.open_account(session, new_account, actor="key_owner")
 
 
 def reserved(installation: Installation, job_id: str, amount: int, *, delta: Fraction | None = DELTA) -> str:
@@ -50,7 +50,7 @@ def charged(installation: Installation, job_id: str, amount: int) -> None:
 
 def cap_set(installation: Installation, amount: int) -> None:
     with installation.database.write() as session:
-        caps.change(session, ACCOUNT, amount, reason="a test", actor="key_owner")
+        accounts.change_cap(session, ACCOUNT, amount, reason="a test", actor="key_owner")
 
 
 @approximate
@@ -59,7 +59,7 @@ def test_balances_and_entries_are_shown_in_steps_of_a_trillionth(installation: I
     charged(installation, "jb_1", 1)
     with installation.database.read() as session:
         balance = statements.balance(session, ACCOUNT)
-        entries = statements.entries(session, ACCOUNT, after=0, limit=9)
+        entries = tables.entries(session, ACCOUNT, after=0, limit=9)
         header, _ = statements.export_header(session, ACCOUNT)
 
     assert (balance.unit, balance.text(balance.charged)) == (UNITS[accountant], "0.000000000001")

@@ -9,7 +9,7 @@ from sqlalchemy import event
 
 from app.core.errors import InvalidRequest
 from app.jobs.queue import JobFilter
-from app.ledger import state
+from app.ledger import chain
 from app.privacy.composition import Partitions, Scope, joint_loads
 from app.privacy.composition.joint_loads import Loads
 from app.privacy.composition.numbering import Boxes
@@ -17,11 +17,11 @@ from app.registry import releases as stored
 from app.registry.tables import EvaluationRow, ModelRow
 from app.services import models, populations
 from app.services.datasets import show
-from app.services.evaluations.show_evaluations import list_evaluations
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
 from app.services.ledger import balances
 from app.services.pages import PageRequest
+from app.services.spending.evaluations import list_evaluations
 from tests.support import job_kinds, people
 from tests.support.crash_scene import DELTA, OWNER, Scene
 from tests.support.databases import on_one_database
@@ -101,7 +101,7 @@ def test_a_balance_reads_and_computes_the_state_of_its_account_once(
     """The scope, and the whole account for the guarantee."""
     shards = [{"name": "shard", "kind": "hash", "cells": 3}]
     dataset = people.declared(installation, population="patients", partitions=shards)["id"]
-    state._states.clear()
+    chain._states.clear()
     computed.clear()
     with _questions(installation) as queries:
         balances.show_balance(installation, OWNER, dataset, scope=scope)
@@ -120,7 +120,7 @@ def test_a_list_of_accounts_computes_each_balance_once(
 ) -> None:
     for population in (None, "p", "p"):
         people.declared(installation, population=population)
-    state._states.clear()
+    chain._states.clear()
     computed.clear()
     for _ in range(2):
         show(installation, OWNER, PageRequest(500))
@@ -161,7 +161,7 @@ def test_the_list_of_evaluations_takes_a_fixed_number_of_queries(scene: Scene, c
                     created_at=row.created_at,
                 )
                 stored.add_evaluation(session, copy, [model_id])
-        state._states.clear()
+        chain._states.clear()
         computed.clear()
         models.list_models(scene.installation, OWNER, PageRequest(500))
         models.show_model(scene.installation, OWNER, model_id)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from app.core import stamps
-from app.ledger import control, external, populations
-from app.ledger import service as ledger
+from app.ledger import control, populations, reservations
+from app.ledger import reservations as ledger
 from app.services.datasets.declare import join_population, register_dataset
 from app.services.datasets.erase import delete_dataset, end_jobs, mark_deleted
 from app.services.datasets.show import show_dataset
@@ -111,7 +111,7 @@ def test_the_lock_order_of_an_external_charge(pair: Pair) -> None:
 
     def charge() -> None:
         with pair.first.installation.database.write() as session:
-            external.charge(session, ledger.NewReservation(one, 5, {}, EVENT, None), actor="key_a")
+            reservations.charge_external(session, ledger.NewReservation(one, 5, {}, EVENT, None), actor="key_a")
 
     _assert_order(pair, charge, _accounts(one) + _populations("pop_b"))
     scene = pair.first

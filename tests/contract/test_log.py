@@ -4,10 +4,10 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.ledger import log, statements
-from app.ledger import log as logs
-from app.ledger import service as ledger
-from app.ledger.log import Log
+from app.ledger import checkpoints, statements, tables
+from app.ledger import checkpoints as logs
+from app.ledger import reservations as ledger
+from app.ledger.checkpoints import Log
 from app.ledger.tables import BlockRow
 from app.services.installation import Installation
 from app.verifier import merkle_tree
@@ -35,7 +35,7 @@ def _reserve(session: Session, number: int) -> None:
 
 
 def _leaves(session: Session) -> list[bytes]:
-    return [log.leaf(entry.hash) for entry in statements.entries(session, ACCOUNT, after=0, limit=1_000)]
+    return [checkpoints.leaf(entry.hash) for entry in tables.entries(session, ACCOUNT, after=0, limit=1_000)]
 
 
 def test_complete_subtrees_are_stored_once_and_no_others(installation: Installation) -> None:

@@ -9,7 +9,7 @@ from app.forests import catalogue, planning
 from app.forests.contract.plan import Plan, UnlabelledPlan
 from app.forests.planning import plan
 from app.privacy import accountants, receipts
-from app.privacy.adjacency import Adjacency
+from app.privacy.events import Adjacency
 from app.verifier import events as verifier
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of

@@ -10,8 +10,8 @@ from app.core.errors import (
     BudgetExceeded,
     InvalidRequest,
 )
-from app.ledger import caps, populations, statements
-from app.ledger import service as ledger
+from app.ledger import accounts, populations, statements
+from app.ledger import reservations as ledger
 from app.ledger.populations import NewPopulation
 from app.services.installation import Installation
 from app.services.pages import PageRequest
@@ -40,7 +40,7 @@ def test_a_lowered_cap_admits_nothing_over_it_and_takes_nothing_back(three: Inst
             join(session, name)
         reservation_id = reserve(session, "ds_1", 2 * 10**9, "jb_1")
     with three.database.write() as session:
-        caps.change(session, "pop_a", 10**9, reason="a test", actor=OWNER.key_id)
+        accounts.change_cap(session, "pop_a", 10**9, reason="a test", actor=OWNER.key_id)
     with three.database.write() as session:
         assert statements.balance(session, "ds_2").room == 0
         with pytest.raises(BudgetExceeded) as refused:

@@ -11,8 +11,8 @@ from app.core.errors import (
     BudgetExceeded,
     PopulationMismatch,
 )
-from app.ledger import caps, chain, external, statements
-from app.ledger import service as ledger
+from app.ledger import accounts, chain, reservations, statements, tables
+from app.ledger import reservations as ledger
 from app.privacy.composition import Partitions
 from app.services.installation import Installation
 from app.verifier.member_comparison import MemberLedger
@@ -29,8 +29,8 @@ def test_entries_say_what_happened_and_to_which_entry_of_which_member(installati
         reservation_id = reserve(session, "ds_1", 60, "jb_1", 0)
         reserve(session, "ds_1", 30, "jb_2", 1)
         settling.void(session, reservation_id, actor="key_b")
-        entries = statements.entries(session, "pop_a", after=0, limit=9)
-        (own, *_, voided) = statements.entries(session, "ds_1", after=0, limit=9)
+        entries = tables.entries(session, "pop_a", after=0, limit=9)
+        (own, *_, voided) = tables.entries(session, "ds_1", after=0, limit=9)
     objects = [entry.to_json() for entry in entries]
     assert [(each["kind"], each["amount"], each["job_id"], each["actor"]) for each in objects] == [
         ("open", "0.0000001", None, OWNER.key_id),
@@ -60,7 +60,7 @@ def test_every_end_but_a_charge_is_followed_by_a_load(installation: Installation
         settling.expire(session, second, actor="sweeper")
         settling.void(session, third, actor="key_a")
         one = ledger.NewReservation("ds_2", 7, {}, None, None, details={"attested_by": "key_a"})
-        external.charge(session, one, actor="key_a")
+        reservations.charge_external(session, one, actor="key_a")
         assert said(session) == [
             ("open", 100), ("join", 0), ("join", 0), ("load", 10), ("load", 20), ("load", 40), ("load", 0),
             ("load", 10), ("load", 7),
@@ -95,7 +95,7 @@ def test_a_job_on_two_members_writes_two_loads_and_its_end_writes_two_more(insta
         ledger.void_jobs(session, ["jb_1"], actor="key_a")
         loads_of = [
             (entry.details["member"]["dataset"], entry.amount)
-            for entry in statements.entries(session, "pop_a", after=3, limit=9)
+            for entry in tables.entries(session, "pop_a", after=3, limit=9)
             if entry.details is not None
         ]
         assert loads_of == [("ds_1", 20), ("ds_2", 20), ("ds_1", 0), ("ds_2", 0)]
@@ -132,12 +132,12 @@ def test_the_chain_verifies_with_cells_late_joins_and_caps_that_move(installatio
         ledger.charge(session, reservation_id[0], actor="worker")
         account(session, "ds_2")
         reserve(session, "ds_2", 90, "jb_late", 0)
-        caps.change(session, "pop_a", 70, reason="less", actor=OWNER.key_id)
+        accounts.change_cap(session, "pop_a", 70, reason="less", actor=OWNER.key_id)
         join(session, "ds_2")
         assert verified(session, "pop_a").printable == 130
         with pytest.raises(BudgetExceeded):
             reserve(session, "ds_1", 1, "jb_no", 1)
-        caps.change(session, "pop_a", 170, reason="more", actor=ADMIN.key_id)
+        accounts.change_cap(session, "pop_a", 170, reason="more", actor=ADMIN.key_id)
         reserve(session, "ds_1", 40, "jb_4", 1)
         settling.void(session, reservation_id[1], actor="key_a")
         summary = verified(session, "pop_a")
@@ -149,21 +149,21 @@ def test_the_chain_verifies_with_cells_late_joins_and_caps_that_move(installatio
 def test_with_a_delta_the_highest_cap_counts_since_something_is_held(installation: Installation) -> None:
     with installation.database.write() as session:
         opened(session, "ds_1", like=ZCDP)
-        caps.change(session, "pop_a", 300, reason="unused", actor=ADMIN.key_id)
-        caps.change(session, "pop_a", 90, reason="unused", actor=ADMIN.key_id)
+        accounts.change_cap(session, "pop_a", 300, reason="unused", actor=ADMIN.key_id)
+        accounts.change_cap(session, "pop_a", 90, reason="unused", actor=ADMIN.key_id)
         assert verified(session, "pop_a").printable == 90
         reservation_id = reserve(session, "ds_1", 10, "jb_1")
-        caps.change(session, "pop_a", 50, reason="used", actor=OWNER.key_id)
+        accounts.change_cap(session, "pop_a", 50, reason="used", actor=OWNER.key_id)
         assert verified(session, "pop_a").printable == 90
         account(session, "ds_2", ZCDP, cap=70)
         late = reserve(session, "ds_2", 5, "jb_2")
         join(session, "ds_2")
         assert verified(session, "pop_a").printable == 160
-        caps.change(session, "pop_a", 200, reason="used", actor=ADMIN.key_id)
+        accounts.change_cap(session, "pop_a", 200, reason="used", actor=ADMIN.key_id)
         assert verified(session, "pop_a").printable == 200
         for reservation in (reservation_id, late):
             settling.void(session, reservation, actor="key_a")
-        caps.change(session, "pop_a", 20, reason="nothing was ever charged", actor=OWNER.key_id)
+        accounts.change_cap(session, "pop_a", 20, reason="nothing was ever charged", actor=OWNER.key_id)
         assert verified(session, "pop_a").printable == 20
 
 

@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from app.core import limits, stamps
 from app.core.errors import BudgetExceeded
-from app.ledger import chain, populations, repository, state, statements
-from app.ledger import service as ledger
+from app.ledger import accounts, chain, populations, tables
+from app.ledger import reservations as ledger
 from app.ledger.admission import MemberTotal
 from app.ledger.populations import NewPopulation
 from app.privacy.composition import Partitions
@@ -28,11 +28,11 @@ def opened(session: Session, *, cap: int) -> None:
         session, NewPopulation("pop_a", "patients", "pure", cap, None, OWNER.key_id), at=stamps.now()
     )
     for name in NAMES:
-        new_account = ledger.NewAccount(
+        new_account = accounts.NewAccount(
             id=name, name=name, accountant="pure", adjacency="add_remove", cap=100, delta=None,
             privacy_unit={"column": None, "max_rows": 1}, partitions=CUT,
         )  # fmt: skip
-        ledger.open_account(session, new_account, actor=OWNER.key_id)
+        accounts.open_account(session, new_account, actor=OWNER.key_id)
         populations.join(session, "pop_a", name, actor=OWNER.key_id, at=stamps.now())
 
 
@@ -44,7 +44,7 @@ def recomputed(session: Session) -> dict[str, MemberTotal]:
     """Totals recomputed from all boxes of all members; no load exceeds the bound that follows from the load before."""
     results = {}
     for name, kept in populations.of_population(session, "pop_a").members.items():
-        tightest = state.tightest(session, repository.account(session, name), {})
+        tightest = chain.state_of(session, tables.account(session, name)).budget.tightest({})
         results[name] = MemberTotal(min(tightest.load, kept.load), tightest.reserved, tightest.is_exact)
     return results
 
@@ -105,6 +105,6 @@ def test_a_load_takes_the_time_of_its_entry_where_that_is_of_a_clock_ahead(
         ledger.charge(session, reservation_id, actor="worker")
         monkeypatch.setattr(chain, "transaction_time", lambda _: behind)
         reserve(session, "ds_1", 20, "jb_2", {})
-        newest = [statements.entries(session, name, after=0, limit=99)[-1] for name in ("ds_1", "pop_a")]
+        newest = [tables.entries(session, name, after=0, limit=99)[-1] for name in ("ds_1", "pop_a")]
         assert [entry.at for entry in newest] == [stamps.to_text(ahead)] * 2
         assert verified(session, "pop_a").together == 25

@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from app.core import limits, stamps
 from app.core.errors import BudgetExceeded, NameTaken, PopulationMismatch
-from app.ledger import populations, statements
-from app.ledger import service as ledger
+from app.ledger import accounts, populations, statements
+from app.ledger import reservations as ledger
 from app.ledger.admission import Population
 from app.ledger.populations import NewPopulation
 from app.privacy.composition import Partitions
@@ -19,7 +19,7 @@ from tests.support import settling
 from tests.support.crash_scene import EVENT, OWNER
 
 SHARDS = [{"name": "shard", "kind": "hash", "cells": 2}]
-PURE = ledger.NewAccount(
+PURE = accounts.NewAccount(
     id="ds_a", name="census", accountant="pure", adjacency="add_remove", cap=100, delta=None,
     privacy_unit={"column": None, "max_rows": 1}, partitions=Partitions.from_json(SHARDS),
 )  # fmt: skip
@@ -32,18 +32,18 @@ def session(installation: Installation) -> Iterator[Session]:
         yield opened_session
 
 
-def opened(session: Session, like: ledger.NewAccount = PURE, *, cap: int = 100) -> str:
+def opened(session: Session, like: accounts.NewAccount = PURE, *, cap: int = 100) -> str:
     new_population = NewPopulation("pp_a", "patients", like.accountant, cap, like.delta, OWNER.key_id)
     return populations.open_population(session, new_population, at=stamps.now()).id
 
 
-def account(session: Session, number: int, like: ledger.NewAccount = PURE, **changes: object) -> str:
+def account(session: Session, number: int, like: accounts.NewAccount = PURE, **changes: object) -> str:
     new_account = dataclasses.replace(like, id=f"ds_{number}", **changes)  # type: ignore[arg-type]
-    ledger.open_account(session, new_account, actor=OWNER.key_id)
+    accounts.open_account(session, new_account, actor=OWNER.key_id)
     return new_account.id
 
 
-def member(session: Session, number: int, like: ledger.NewAccount = PURE, **changes: object) -> str:
+def member(session: Session, number: int, like: accounts.NewAccount = PURE, **changes: object) -> str:
     result = account(session, number, like, **changes)
     populations.join(session, "pp_a", result, actor=OWNER.key_id, at=stamps.now())
     return result

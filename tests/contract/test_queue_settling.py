@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from app.core.errors import DatasetDeleted, JobFinished, LeaseLost, Unavailable
 from app.db.database import Database
 from app.jobs import queue
-from app.ledger import service as ledger
+from app.ledger import reservations as ledger
 from app.registry import models
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job

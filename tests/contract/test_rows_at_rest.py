@@ -20,7 +20,7 @@ from app.datasets.catalog import DatasetRow
 from app.db.database import database_file, parse_url
 from app.forests.data.schema import Schema
 from app.jobs.states import EndReason, JobState
-from app.ledger import control, statements
+from app.ledger import control, tables
 from app.privacy.composition import Partitions
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
@@ -173,7 +173,7 @@ def _rewrapped(installation: Installation) -> tuple[str, int]:
 def _acts(installation: Installation) -> list[object]:
     with installation.database.read() as session:
         _, last = control.export_header(session)
-        entries = statements.entries(session, control.CHAIN, after=0, limit=last)
+        entries = tables.entries(session, control.CHAIN, after=0, limit=last)
         return [entry.details for entry in entries if entry.kind == "storage-key-changed"]
 
 

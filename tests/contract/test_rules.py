@@ -10,6 +10,7 @@ import pytest
 from app.core import limits
 from app.core.errors import BudgetExceeded, Frozen, InvalidRequest, QuotaExceeded
 from app.jobs.states import JobState
+from app.ledger import tables
 from app.services.dataset_rules import show_rules
 from app.services.datasets.declare import join_population
 from app.services.execution import run_job
@@ -265,11 +266,11 @@ def test_the_sum_of_huge_amounts_on_disjoint_cells_is_exact(scene: Scene) -> Non
     set_rules(scene, quotas=[_quota("4e9", OWNER.key_id)])
     body = json.loads(scene.submit(key="a", epsilon="1").body)
     with scene.installation.database.write() as session:
-        for reservation in run_job.ledger.reservations_of_job(session, body["job_id"]):
+        for reservation in tables.reservations_of(session, [body["job_id"]]):
             reservation.amount = 2**62
     with scene.installation.database.write() as session:
         for number in range(3):
-            for reservation in run_job.ledger.reservations_of_job(session, body["job_id"]):
+            for reservation in tables.reservations_of(session, [body["job_id"]]):
                 twin = {column.key: getattr(reservation, column.key) for column in reservation.__table__.columns}
                 session.add(type(reservation)(**twin | {"id": f"rs_{number}", "job_id": f"jb_{number}"}))
             session.flush()

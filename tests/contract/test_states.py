@@ -15,10 +15,10 @@ from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import BalanceMismatch, BudgetExceeded
-from app.ledger import caps, chain, external, populations, repository, state, statements
-from app.ledger import service as ledger
-from app.ledger.entries import EntryKind
-from app.ledger.tables import AccountRow, BoxRow, EntryRow, MemberRow, ReservationRow
+from app.ledger import accounts as ledger_accounts
+from app.ledger import chain, populations, reservations, statements, tables
+from app.ledger import reservations as ledger
+from app.ledger.tables import AccountRow, BoxRow, EntryKind, EntryRow, MemberRow, ReservationRow
 from app.services.installation import Installation
 from app.verifier import dataset_replay, population_replay
 from app.verifier.export_lines import NotVerified
@@ -46,14 +46,14 @@ def accounts(installation: Installation) -> Installation:
         declared = {"adjacency": "add_remove", "epsilon": "0.000001", "delta": "0.0000001"}
         details = {"attested_by": "key_a", "description": "a mean", "per": "row", "declared": declared}
         part = ledger.NewReservation("ds_c", 7, {}, None, None, details=details)
-        external.charge(session, part, delta=10**11, actor="key_a")
+        reservations.charge_external(session, part, delta=10**11, actor="key_a")
     return installation
 
 
 @pytest.fixture
 def restart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Forgets what this process read before."""
-    return lambda: monkeypatch.setattr(state, "_states", {})
+    return lambda: monkeypatch.setattr(chain, "_states", {})
 
 
 def _on(table: type[Any], account_id: str, kind: Any = update, **values: Any) -> Executable:
@@ -222,7 +222,7 @@ def test_a_changed_reservation_ends_in_no_entry(accounts: Installation, change: 
 def test_a_transaction_that_was_rolled_back_leaves_no_state(accounts: Installation) -> None:
     with pytest.raises(ZeroDivisionError), accounts.database.write() as session:
         members.reserve(session, "ds_a", 30, "jb_lost")
-        caps.change(session, "ds_b", 1000, reason="a test", actor="key_owner")
+        ledger_accounts.change_cap(session, "ds_b", 1000, reason="a test", actor="key_owner")
         assert (statements.balance(session, "ds_a").room, statements.balance(session, "ds_b").cap) == (30, 1000)
         1 / 0  # noqa: B018
     with accounts.database.read() as session:
@@ -234,18 +234,18 @@ def test_an_admission_reads_only_entries_after_the_last_state(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[int] = []
-    take = state.State.take
+    take = chain.State.take
     monkeypatch.setattr(
-        state.State, "take", lambda before, entry: (taken.append(entry.sequence), take(before, entry))[1]
+        chain.State, "take", lambda before, entry: (taken.append(entry.sequence), take(before, entry))[1]
     )
     with installation.database.write() as session:
         members.account(session, "ds_a")
     for _ in range(4):
         _reserved(installation, "ds_a")
     assert taken == [], "this process wrote all of them"
-    known = state._states.copy()
+    known = chain._states.copy()
     _reserved(installation, "ds_a")
-    monkeypatch.setattr(state, "_states", known)  # as in a process beside the one that wrote it
+    monkeypatch.setattr(chain, "_states", known)  # as in a process beside the one that wrote it
     for _ in range(2):
         with pytest.raises(BudgetExceeded):
             _reserved(installation, "ds_a", 100)
@@ -267,7 +267,7 @@ def test_the_expiry_of_other_jobs_goes_on(scene: Scene) -> None:
 @pytest.fixture
 def long(monkeypatch: pytest.MonkeyPatch, accounts: Installation) -> Installation:
     """Accounts whose state stands in every eighth entry, with charges, open reservations and what was given back."""
-    monkeypatch.setattr(state, "STATE_EVERY", 8)
+    monkeypatch.setattr(chain, "STATE_EVERY", 8)
     for number in range(12):
         job = f"jb_long_{number}"
         with accounts.database.write() as session:
@@ -282,7 +282,7 @@ def long(monkeypatch: pytest.MonkeyPatch, accounts: Installation) -> Installatio
 
 
 def _stated(session: Session, account_id: str) -> list[int]:
-    entries = statements.entries(session, account_id, after=0, limit=1_000)
+    entries = tables.entries(session, account_id, after=0, limit=1_000)
     return [entry.sequence for entry in entries if entry.kind is EntryKind.STATE]
 
 
@@ -291,8 +291,8 @@ def test_a_process_that_starts_at_a_stated_state_has_the_state_of_all_entries(
 ) -> None:
     def shown() -> list[object]:
         with long.database.read() as session:
-            row = repository.account(session, "ds_a")
-            now = state.of(session, row)
+            row = tables.account(session, "ds_a")
+            now = chain.state_of(session, row)
             return [
                 *(statements.detail(session, account_id) for account_id in ("ds_a", "ds_c")),
                 statements.delta_balance(session, "ds_c", {}),
@@ -309,7 +309,7 @@ def test_a_process_that_starts_at_a_stated_state_has_the_state_of_all_entries(
     assert shown() == before
     restart()
     with monkeypatch.context() as patched:
-        patched.setattr(state, "_stated", lambda _, row: state.State(row.id, population_id="pop_a"))
+        patched.setattr(chain, "_stated", lambda _, row: chain.State(row.id, population_id="pop_a"))
         assert shown()[4] == before[4], "the fold of all entries is the same"
 
 
@@ -317,9 +317,9 @@ def test_a_first_admission_reads_no_entry_before_the_stated_state(
     long: Installation, restart: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[tuple[str, int]] = []
-    take = state.State.take
+    take = chain.State.take
     monkeypatch.setattr(
-        state.State,
+        chain.State,
         "take",
         lambda before, entry: (taken.append((before.account_id, entry.sequence)), take(before, entry))[1],
     )
@@ -332,7 +332,7 @@ def test_a_changed_state_in_an_entry_admits_nothing(long: Installation, restart:
     """The state is part of a hashed entry: whoever changes it breaks the chain."""
     with long.database.read() as session:
         last = _stated(session, "ds_a")[-1]
-        forged = dict(statements.entries(session, "ds_a", after=last - 1, limit=1)[0].details or {})
+        forged = dict(tables.entries(session, "ds_a", after=last - 1, limit=1)[0].details or {})
     forged["state"] = {**forged["state"], "totals": [], "reservations": []}
     chosen = (EntryRow.account_id == "ds_a", EntryRow.sequence == last)
     for statement in (update(EntryRow).values(details=forged), update(EntryRow).values(kind="cap"), delete(EntryRow)):
@@ -347,8 +347,8 @@ def test_a_changed_state_in_an_entry_admits_nothing(long: Installation, restart:
 def test_a_forged_state_with_its_own_hash_is_refused_by_a_process_that_knows_the_state(long: Installation) -> None:
     _reserved(long, "ds_a")
     with long.database.write() as session:
-        row = repository.locked_account(session, "ds_a")
-        form = state.of(session, row).to_json()
+        row = tables.locked_account(session, "ds_a")
+        form = chain.state_of(session, row).to_json()
         with pytest.raises(BalanceMismatch):
             forged = {"state": {**form, "totals": [], "reservations": []}}
             chain.append(session, row, chain.NewEntry(EntryKind.STATE, 0, actor="key_a", details=forged))
@@ -367,7 +367,7 @@ def test_the_verifier_recomputes_every_stated_state(long: Installation) -> None:
 def test_the_verifier_finds_a_wrong_state_in_a_chain_that_was_made_anew(long: Installation, part: str) -> None:
     with long.database.read() as session:
         header, *_ = export(session, "ds_a")
-        entries = statements.entries(session, "ds_a", after=0, limit=1_000)
+        entries = tables.entries(session, "ds_a", after=0, limit=1_000)
     lines, previous = [header], "0" * 64
     for entry in entries:
         details = entry.details

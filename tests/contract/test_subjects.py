@@ -12,8 +12,8 @@ from app.access.grants import Principal, Role
 from app.core.errors import NotFound, Unauthenticated, Unavailable
 from app.core.settings import Settings
 from app.jobs.states import EndReason, JobState
-from app.ledger import control, statements
-from app.ledger.entries import Entry
+from app.ledger import control, tables
+from app.ledger.tables import Entry
 from app.services.authorization import IdentityProvider, authenticate, confirm, write_as
 from app.services.execution.run_job import charge_job, run_job
 from app.services.jobs import show_jobs
@@ -40,7 +40,7 @@ def _sent(scene: Scene, provider: IdentityProvider, **claims: object) -> Princip
 
 def _acts(scene: Scene) -> list[Entry]:
     with scene.installation.database.read() as session:
-        return statements.entries(session, control.CHAIN, after=0, limit=1_000)
+        return tables.entries(session, control.CHAIN, after=0, limit=1_000)
 
 
 def _analyst(scene: Scene, provider: IdentityProvider) -> Principal:

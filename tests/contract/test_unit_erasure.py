@@ -8,12 +8,12 @@ import pytest
 
 from app.core.errors import DatasetDeleted, InvalidRequest, NoRowsOfUnit, NotFound
 from app.datasets import admission, catalog, erasure, private_rows, row_files, row_layout
-from app.ledger import control, statements
-from app.ledger import service as ledger
-from app.ledger.entries import EntryKind
+from app.ledger import control, statements, tables
+from app.ledger import reservations as ledger
+from app.ledger.tables import EntryKind
 from app.services.datasets.erase import delete_dataset, erase_unit
 from app.services.installation import Installation
-from app.services.ledger.erasure_records import open_log
+from app.services.ledger.heads import open_log
 from tests.support import people
 from tests.support.crash_scene import EVENT, OWNER
 
@@ -120,13 +120,13 @@ def test_nothing_is_refunded(installation: Installation, dataset: str) -> None:
         new_reservation = ledger.NewReservation(dataset, 10**9, {}, EVENT, "jb_1")
         ledger.charge(session, ledger.reserve(session, [new_reservation], actor="key_a")[0], actor="worker")
         before = (
-            statements.entries(session, dataset, after=0, limit=9),
+            tables.entries(session, dataset, after=0, limit=9),
             statements.balance(session, dataset),
         )
     erase_unit(installation, OWNER, dataset, unit="ann")
     with installation.database.read() as session:
         assert (
-            statements.entries(session, dataset, after=0, limit=9),
+            tables.entries(session, dataset, after=0, limit=9),
             statements.balance(session, dataset),
         ) == before
 

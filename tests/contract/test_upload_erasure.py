@@ -10,8 +10,8 @@ import pytest
 
 from app.core.errors import DatasetDeleted, NotFound, RoleMissing
 from app.datasets import catalog, erasure, private_rows
-from app.ledger import control, statements
-from app.ledger.entries import EntryKind
+from app.ledger import control, tables
+from app.ledger.tables import EntryKind
 from app.services.datasets.erase import delete_dataset, erase_upload
 from app.services.datasets.show import list_uploads, show_dataset, show_overlaps
 from app.services.execution.run_job import charge_job
@@ -147,12 +147,12 @@ def _after(first: Callable[[], object], then: Callable[..., None]) -> Callable[.
 def test_a_queued_job_keeps_its_reservation_and_its_cells(scene: Scene) -> None:
     job = scene.submit_job(key="job")
     with scene.installation.database.read() as session:
-        before = statements.entries(session, scene.dataset_id, after=0, limit=99)
+        before = tables.entries(session, scene.dataset_id, after=0, limit=99)
         (epoch,) = catalog.epochs(session, scene.dataset_id)
     erase_upload(scene.installation, OWNER, scene.dataset_id, upload=epoch.id)
     assert scene.end(job) == ("queued", None, ["reserve"])
     with scene.installation.database.read() as session:
-        assert statements.entries(session, scene.dataset_id, after=0, limit=99) == before
+        assert tables.entries(session, scene.dataset_id, after=0, limit=99) == before
     assert scene.submit(key="later").status == 202, "an empty upload is a legal target, like any other"
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.core import stamps
-from app.ledger.entries import EntryKind
+from app.ledger.tables import EntryKind
 from app.services.datasets.erase import delete_dataset, erase_upload
 from app.services.execution import run_job
 from app.services.jobs import show_jobs

@@ -20,8 +20,8 @@ from app.jobs.states import EndReason, JobState
 from app.services.execution import run_job
 from app.services.installation import Installation
 from app.services.jobs.task import PartRows
-from app.services.training import dask_fleet
-from app.services.training.dask_fleet import ClusterFailed, Connection, DaskFleet
+from app.services.releases import dask_fleet
+from app.services.releases.dask_fleet import ClusterFailed, Connection, DaskFleet
 from app.worker.supervise import Supervisor
 from tests.privacy.noiseless import REQUESTS, Noiseless
 from tests.support.crash_scene import Scene, opened

@@ -146,15 +146,15 @@ def _follow_shifted_clock(file: Path) -> None:
 
 def _witness_reads(start: Start) -> None:
     from app.datasets import private_rows
-    from app.services.execution import perform
+    from app.services.releases import release
 
-    original = perform.perform
+    original = release.perform
 
     def witnessed(task: Any, **named: Any) -> None:
         before(private_rows, "read", partial(_note_read, start, task.job_id))
         original(task, **named)
 
-    perform.perform = witnessed
+    release.perform = witnessed
 
 
 def _note_read(start: Start, job_id: str) -> None:

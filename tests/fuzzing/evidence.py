@@ -10,7 +10,7 @@ from typing import Any
 import rfc8785
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from app.ledger import checkpoints, log
+from app.ledger import checkpoints
 from app.ledger.checkpoints import Signer
 from app.verifier import canonical_json, control_export, dataset_replay, population_replay, proofs
 from app.verifier.checkpoints import ORIGIN, Checkpoint, NotAKey, NotSigned, read_checkpoint, read_public_key
@@ -26,7 +26,7 @@ _LOG = "ds_test"
 
 def _checkpoint(account: str, entries: Sequence[Fields], size: int | None = None) -> Checkpoint:
     size = size or len(entries)
-    return Checkpoint(f"{ORIGIN}{account}", size, log.root(size, subtrees(entries)), _AT)
+    return Checkpoint(f"{ORIGIN}{account}", size, checkpoints.root_of(size, subtrees(entries)), _AT)
 
 
 @cache
@@ -148,8 +148,8 @@ def seeds_of_proofs() -> tuple[bytes, ...]:
     entries = _dataset().entries
     size, tree = len(entries), subtrees(entries)
     facts: list[Fields] = [
-        {"kind": "inclusion", "path": log.inclusion(4, size, tree), "sequence": 5, "entry": entries[4]},
-        {"kind": "consistency", "path": log.consistency(6, size, tree), "from_size": 6},
+        {"kind": "inclusion", "path": checkpoints.inclusion(4, size, tree), "sequence": 5, "entry": entries[4]},
+        {"kind": "consistency", "path": checkpoints.consistency(6, size, tree), "from_size": 6},
     ]
     return tuple(
         rfc8785.dumps(
@@ -184,7 +184,7 @@ def run_proof(data: bytes) -> bool:
 def _note() -> str:
     writer = _dataset()
     size = len(writer.entries)
-    return _SIGNER.sign(checkpoints.Checkpoint(_LOG, size, log.root(size, subtrees(writer.entries)), _AT))
+    return _SIGNER.sign(checkpoints.Checkpoint(_LOG, size, checkpoints.root_of(size, subtrees(writer.entries)), _AT))
 
 
 def seeds_of_notes() -> tuple[bytes, ...]:
@@ -198,9 +198,9 @@ def run_note(data: bytes) -> bool:
     signed = _note().partition("\n\n")[0]
     accepted = False
     text = data.decode("utf-8", "replace")
-    read = checkpoints.read(_LOG, text)
+    read = checkpoints.read_checkpoint(_LOG, text)
     if read is not None and checkpoints.is_signed(text, [_SIGNER.verifier_key]):
-        assert read == checkpoints.read(_LOG, _note())
+        assert read == checkpoints.read_checkpoint(_LOG, _note())
         accepted = True
     try:
         checkpoint = read_checkpoint(_as_file(data), read_public_key(_as_file(_SIGNER.public_pem.encode())))

@@ -30,7 +30,7 @@ from app.core.sealed_files import StorageKeys
 from app.datasets import catalog, row_files
 from app.forests.catalogue import BY_SLUG
 from app.forests.contract.algorithm import TwoDatasetAlgorithm
-from app.privacy.adjacency import Adjacency
+from app.privacy.events import Adjacency
 from tests.support.canaries import Canaries
 from tests.support.canary_search import Search
 from tests.support.canary_walk import DECLARATION, HEADER, Walk

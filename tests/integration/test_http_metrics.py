@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import delete
 
 from app.core import limits
-from app.jobs import workers
+from app.jobs import queue
 from app.jobs.tables import JobRow, WorkerRow
 from app.webhooks.outbox import DeliveryRow
 from tests.support.operations import EXTERNAL
@@ -157,10 +157,10 @@ def test_a_worker_that_was_killed_is_not_counted_for_long(idle_server: Server) -
     _forget_workers(idle_server)
     with idle_server.database.write() as session:
         at = idle_server.database.now(session) - timedelta(seconds=limits.WORKER_SEEN_S + 1)
-        workers.see(session, "pr_killed", at=at)
+        queue.see_worker(session, "pr_killed", at=at)
     assert _value(_samples(idle_server), "grovekeeper_workers") == 0
     with idle_server.database.write() as session:
-        workers.leave(session, "pr_killed")
+        queue.forget_worker(session, "pr_killed")
 
 
 def _expressions(panel: dict[str, Any]) -> list[str]:

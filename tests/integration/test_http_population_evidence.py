@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.privacy.adjacency import Adjacency
+from app.privacy.events import Adjacency
 from app.privacy.guarantees import guarantee_of_population
 from tests.support.databases import on_one_idle_server
 from tests.support.server import Server, new_idempotency_key

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.core import limits
-from app.ledger.entries import Entry
+from app.ledger.tables import Entry
 from app.services.ledger import evidence
 from app.services.ledger.history import json_lines
 from tests.support.databases import on_one_idle_server

@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from app.core import stamps
-from app.ledger import control, statements
-from app.ledger.entries import Entry
+from app.ledger import control, tables
+from app.ledger.tables import Entry
 from app.registry import models
 from app.registry.tables import ModelRow
 from tests.support.cells import Cells, opened_cells, undone
@@ -255,7 +255,7 @@ def test_an_administrative_act_leaves_one_entry(cells: Cells, operation: str) ->
 
 def _acts(server: Server) -> list[Entry]:
     with server.database.read() as session:
-        return statements.entries(session, control.CHAIN, after=0, limit=10_000)
+        return tables.entries(session, control.CHAIN, after=0, limit=10_000)
 
 
 def test_no_operation_that_reads_begins_a_write_transaction(cells: Cells) -> None:

@@ -19,7 +19,7 @@ from app.core import processes
 from app.forests import catalogue
 from app.forests.contract.algorithm import TwoDatasetAlgorithm
 from app.forests.onnx import model as onnx_model
-from app.privacy.adjacency import Adjacency
+from app.privacy.events import Adjacency
 from tests.support.databases import on_one_server
 from tests.support.server import Server
 

@@ -18,11 +18,10 @@ from app.db import migrate, revisions
 from app.db.append_only import append_only_tables
 from app.db.base import Base
 from app.db.database import Database
-from app.ledger import control, log, statements
-from app.ledger import service as ledger
-from app.ledger.entries import EntryKind
-from app.ledger.log import Log
-from app.ledger.tables import BlockRow, BoxRow, MemberRow, PopulationRow, ReservationRow
+from app.ledger import checkpoints, control, statements, tables
+from app.ledger import reservations as ledger
+from app.ledger.checkpoints import Log
+from app.ledger.tables import BlockRow, BoxRow, EntryKind, MemberRow, PopulationRow, ReservationRow
 from app.services.backup.layout import copy_rows, file_transaction
 from app.verifier import control_export, dataset_replay
 from app.verifier.merkle_tree import GrowingTree
@@ -172,9 +171,9 @@ def test_the_root_of_a_log_equals_the_root_over_all_entries(
     with upgraded.read() as session:
         for account_id in [*accounts[0], *accounts[1]]:
             growing = GrowingTree()
-            entries = statements.entries(session, account_id, after=0, limit=1_000)
+            entries = tables.entries(session, account_id, after=0, limit=1_000)
             for entry in entries:
-                growing.add(log.leaf(entry.hash))
+                growing.add(checkpoints.leaf(entry.hash))
             assert Log(session, account_id).root(len(entries)) == growing.root()
         blocks = session.execute(select(BlockRow.height, BlockRow.position)).all()
         assert {tuple(block) for block in blocks} == {(8, 0)}
@@ -205,7 +204,7 @@ def test_acts_are_recorded_after_the_upgrade(writable: Database) -> None:
         control.record(session, EntryKind.KEY_REVOKED, actor="key_a", key="key_b")
     with writable.read() as session:
         header, last = control.export_header(session)
-        entries = statements.entries(session, control.CHAIN, after=0, limit=last)
+        entries = tables.entries(session, control.CHAIN, after=0, limit=last)
     lines = [rfc8785.dumps(line) + b"\n" for line in (header, *(entry.to_json() for entry in entries))]
     assert control_export.verify(lines).kinds["key-revoked"] >= 1
 

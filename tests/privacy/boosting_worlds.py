@@ -19,8 +19,7 @@ from app.forests.bins.noisy_counts import VARIANCE
 from app.forests.contract.plan import Plan
 from app.forests.data.encoding import Encoding
 from app.forests.noise.randomness import SystemRandomness
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import Event, ExponentialMechanism, Part, RoundedGaussian, Sequential
+from app.privacy.events import Adjacency, Event, ExponentialMechanism, Part, RoundedGaussian, Sequential
 from tests.privacy.enumeration import Noise
 
 

@@ -16,8 +16,8 @@ from app.forests.planning import PlanRequest, plan, public_facts
 from app.forests.profile import grow as profile_grow
 from app.forests.profile import price as profile_price
 from app.privacy import accountants
-from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import AccountRequest, price_of
+from app.privacy.events import Adjacency
 from tests.privacy.enumeration import EnumeratingRandomness, output_law
 from tests.privacy.universe import EMPTY, TWO_SPLITS, Dataset, Record, released, rows_of
 

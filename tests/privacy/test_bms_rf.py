@@ -28,8 +28,15 @@ from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees.grow import assignment
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import EventCostsMore, ExponentialMechanism, Parallel, Part, RoundedGaussian, Sequential
+from app.privacy.events import (
+    Adjacency,
+    EventCostsMore,
+    ExponentialMechanism,
+    Parallel,
+    Part,
+    RoundedGaussian,
+    Sequential,
+)
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss
 from tests.privacy.test_delta_accounts import planned as planned_on
 from tests.privacy.test_delta_accounts import share_of_charge

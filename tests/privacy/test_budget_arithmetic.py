@@ -17,8 +17,7 @@ from app.forests.trees import tree_parameters, tree_price
 from app.forests.trees.tree_price import TreePrice
 from app.forests.trees.utilities import GINI_RANGE_SENSITIVITY
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import QUANTUM, DiscreteLaplace, Event, Parallel, PermuteAndFlip, Sequential
+from app.privacy.events import QUANTUM, Adjacency, DiscreteLaplace, Event, Parallel, PermuteAndFlip, Sequential
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
 

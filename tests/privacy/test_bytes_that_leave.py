@@ -30,14 +30,12 @@ from app.datasets import catalog, private_rows, row_files
 from app.forests.data.schema import Schema
 from app.jobs.tables import JobRow
 from app.privacy.composition import Partitions
-from app.services.evaluations import release_evaluation
 from app.services.execution import run_job
-from app.services.execution.kinds import KINDS
-from app.services.execution.perform import perform
+from app.services.execution.run_job import KINDS
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
-from app.services.profiles import release_profile
-from app.services.training import grow_forest
+from app.services.releases import release
+from app.services.releases.release import perform
 from tests.privacy.fixed_releases import FixedReleases
 from tests.support import forked_program
 from tests.support.crash_scene import open_installation
@@ -100,7 +98,7 @@ def _in_process(task: JobTask) -> tuple[int, bytes]:
     """Runs the work of a child in this process."""
     done: list[bytes] = []
     with pytest.MonkeyPatch.context() as patched:
-        for module in (grow_forest, release_profile, release_evaluation):
+        for module in (release, release, release):
             patched.setattr(module, "SystemRandomness", FixedReleases)
         perform(task, on_tree_done=lambda: done.append(b"."))
     return 0, b"".join(done)

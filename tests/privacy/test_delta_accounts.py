@@ -29,9 +29,8 @@ from app.forests.trees.grow.in_memory_histograms import LocalHistograms
 from app.forests.trees.tree_price import TreePrice
 from app.privacy import accountants
 from app.privacy.accountants import gdp
-from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import Budget
-from app.privacy.events import DiscreteLaplace, RoundedGaussian
+from app.privacy.events import Adjacency, DiscreteLaplace, RoundedGaussian
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, aligned, divergence, draw_unpaid, renyi
 from tests.privacy.universe import (
     EMPTY,

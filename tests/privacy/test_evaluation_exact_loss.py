@@ -21,7 +21,7 @@ from app.forests.planning import PlanRequest, plan, public_facts
 from app.forests.trees.grow import selecting
 from app.privacy import accountants
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
+from app.privacy.events import Adjacency
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 from tests.privacy.test_delta_accounts import share_of_curve
 from tests.privacy.universe import EMPTY, RECORDS, TWO_SPLITS, Dataset, multisets, rows_of

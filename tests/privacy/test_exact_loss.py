@@ -14,8 +14,7 @@ from app.forests.planning import PlanRequest, plan
 from app.forests.trees.grow import assignment
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import ExponentialMechanism, PermuteAndFlip
+from app.privacy.events import Adjacency, ExponentialMechanism, PermuteAndFlip
 from tests.privacy.enumeration import TOLERANCE
 from tests.privacy.universe import (
     EMPTY,

@@ -18,7 +18,7 @@ from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import plan
 from app.forests.trees.tree_price import leaves_of
-from app.privacy.adjacency import Adjacency
+from app.privacy.events import Adjacency
 from tests.privacy.laws import SIGNIFICANCE
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of

@@ -15,8 +15,16 @@ from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.planning import PlanRequest, plan
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import DiscreteLaplace, Event, Parallel, Part, PermuteAndFlip, Sequential, UnknownPrivacyEvent
+from app.privacy.events import (
+    Adjacency,
+    DiscreteLaplace,
+    Event,
+    Parallel,
+    Part,
+    PermuteAndFlip,
+    Sequential,
+    UnknownPrivacyEvent,
+)
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness
 from tests.privacy.test_delta_accounts import share_of_charge
 from tests.privacy.universe import TWO_SPLITS, Laws, datasets, label_pairs, multisets, production

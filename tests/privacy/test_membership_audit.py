@@ -24,8 +24,7 @@ from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees import tree_price
 from app.privacy.accountants import gdp
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import Part, RoundedGaussian, Sequential
+from app.privacy.events import Adjacency, Part, RoundedGaussian, Sequential
 from tests.privacy.laws import ALPHA
 from tests.support.schemas import schema_of
 

@@ -25,8 +25,8 @@ from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest
 from app.forests.profile import grow as profile_grow
 from app.forests.profile import price as profile_price
-from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import budget_of
+from app.privacy.events import Adjacency
 from tests.privacy.boosting_worlds import Transcript, check_neighbours, plan_of, run
 from tests.support.schemas import schema_of
 

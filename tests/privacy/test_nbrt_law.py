@@ -23,8 +23,7 @@ from app.forests.algorithms.nbrt.scales import Scales
 from app.forests.contract.plan import Plan
 from app.forests.data.encoding import Encoding
 from app.privacy.accountants import gdp
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import Sequential
+from app.privacy.events import Adjacency, Sequential
 from tests.privacy.boosting_worlds import plan_of
 from tests.privacy.enumeration import EnumeratingRandomness, Noise, aligned, divergence, output_law
 from tests.support.schemas import schema_of

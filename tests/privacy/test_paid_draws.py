@@ -22,9 +22,16 @@ from app.forests.noise.randomness import SystemRandomness
 from app.forests.predict import probabilities
 from app.forests.profile import grow as profile_growth
 from app.forests.profile import price as profile_price
-from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import budget_of
-from app.privacy.events import DiscreteLaplace, Parallel, Part, RoundedGaussian, Sequential, UnknownPrivacyEvent
+from app.privacy.events import (
+    Adjacency,
+    DiscreteLaplace,
+    Parallel,
+    Part,
+    RoundedGaussian,
+    Sequential,
+    UnknownPrivacyEvent,
+)
 from tests.privacy.noiseless import Noiseless
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of

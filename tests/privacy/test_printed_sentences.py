@@ -17,7 +17,7 @@ import pytest
 
 from app.forests.planning import PlanRequest, plan
 from app.privacy import accountants, guarantees, receipts
-from app.privacy.adjacency import Adjacency
+from app.privacy.events import Adjacency
 from tests.privacy.enumeration import TOLERANCE, aligned, divergence, loss, renyi
 from tests.privacy.publications import Account, Law, World, best_of, every_account, follow_up, models_only
 from tests.privacy.universe import TWO_SPLITS

@@ -19,8 +19,7 @@ from app.forests.profile import grow as profile_grow
 from app.forests.profile import price as profile_price
 from app.forests.profile.price import ProfilePlan
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import DiscreteLaplace, Part, Sequential
+from app.privacy.events import Adjacency, DiscreteLaplace, Part, Sequential
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 from tests.support.schemas import schema_of
 

@@ -28,8 +28,8 @@ from app.forests.remote.distributed_rows import CodedDistributedRows
 from app.forests.remote.row_states import ShardStates
 from app.forests.trees import row_parts
 from app.privacy import accountants
-from app.privacy.adjacency import Adjacency
 from app.privacy.events import (
+    Adjacency,
     DiscreteLaplace,
     Event,
     ExponentialMechanism,

@@ -28,7 +28,7 @@ from app.forests.planning import PlanRequest, plan, public_facts
 from app.forests.profile import grow as profile_grow
 from app.forests.profile import price as profile_price
 from app.forests.profile.read import Profile
-from app.privacy.adjacency import Adjacency
+from app.privacy.events import Adjacency
 from tests.privacy.laws import ALPHA, assert_law, discrete_laplace_law
 from tests.privacy.test_hostile_data import RECORD, SCHEMA, rows_from
 from tests.privacy.universe import EMPTY, RECORDS, TWO_SPLITS, rows_of

@@ -12,8 +12,7 @@ from app.forests.bins import quantile_bins
 from app.forests.bins.grow import quantile_cuts
 from app.forests.data.schema import Schema
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import Event, ExponentialMechanism, PermuteAndFlip
+from app.privacy.events import Adjacency, Event, ExponentialMechanism, PermuteAndFlip
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 from tests.support.schemas import schema_of
 

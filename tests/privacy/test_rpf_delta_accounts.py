@@ -10,7 +10,7 @@ import pytest
 
 from app.forests.planning import PlanRequest, plan
 from app.privacy import accountants
-from app.privacy.adjacency import Adjacency
+from app.privacy.events import Adjacency
 from tests.privacy.enumeration import TOLERANCE
 from tests.privacy.test_delta_accounts import DELTA, share_of_curve
 from tests.privacy.test_rpf_exact_loss import SIXTEEN_ROWS, Case

@@ -24,8 +24,7 @@ from app.forests.grow import grow
 from app.forests.kernels import fourth_roots, reweighting
 from app.forests.planning import PlanRequest, plan
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import EventCostsMore
+from app.privacy.events import Adjacency, EventCostsMore
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, draw_unpaid, loss, output_law
 from tests.support.schemas import schema_of
 

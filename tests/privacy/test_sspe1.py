@@ -19,8 +19,7 @@ from app.forests.planning import plan
 from app.forests.trees import tree_price
 from app.privacy import accountants
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import UnknownPrivacyEvent
+from app.privacy.events import Adjacency, UnknownPrivacyEvent
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 from tests.privacy.test_delta_accounts import share_of_curve
 from tests.privacy.universe import (

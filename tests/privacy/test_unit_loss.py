@@ -9,7 +9,7 @@ import pytest
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.planning import PlanRequest, plan
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
+from app.privacy.events import Adjacency
 from tests.privacy.enumeration import TOLERANCE, loss, output_law
 from tests.privacy.universe import RECORDS, TWO_SPLITS, Record, production, rows_of
 

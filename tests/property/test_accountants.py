@@ -14,8 +14,7 @@ from scipy import optimize
 from scipy.special import ndtr
 
 from app.privacy.accountants import gdp, zcdp
-from app.privacy.accountants.accountant import Accountant
-from app.privacy.accountants.enclosures import enclosure
+from app.privacy.accountants.accountant import Accountant, enclosure
 
 STEP = Fraction(1, 10**12)
 NANO = Fraction(1, 10**9)

@@ -14,8 +14,8 @@ import pytest
 
 from app.core.errors import BudgetExceeded
 from app.db import migrate
-from app.ledger import caps, state
-from app.ledger import service as ledger
+from app.ledger import accounts, chain
+from app.ledger import reservations as ledger
 from app.ledger.reservations import NewReservation, reserve
 from app.privacy.composition import HashPartition, Partitions, Scope
 from app.services.installation import Installation
@@ -48,8 +48,8 @@ def test_a_walk_of_admissions_decides_as_brute_force(installation: Installation,
     partitions = Partitions(tuple(HashPartition(name, size) for name, size in SIZES.items()))
     unit = {"column": None, "max_rows": 1}
     with installation.database.write() as session:
-        new_account = ledger.NewAccount(account_id, account_id, "pure", "add_remove", cap, None, unit, partitions)
-        ledger.open_account(session, new_account, actor="key_owner")
+        new_account = accounts.NewAccount(account_id, account_id, "pure", "add_remove", cap, None, unit, partitions)
+        accounts.open_account(session, new_account, actor="key_owner")
     for step in range(N_STEPS):
         match chance.choices(["reserve", "charge", "void", "cap", "start"], [40, 4, 8, 1, 1])[0]:
             case "reserve":
@@ -72,9 +72,9 @@ def test_a_walk_of_admissions_decides_as_brute_force(installation: Installation,
             case "cap":
                 cap = max(map(load, CELLS)) + chance.randint(-5, 30)
                 with installation.database.write() as session:
-                    caps.change(session, account_id, cap, reason="a test", actor="key_owner")
+                    accounts.change_cap(session, account_id, cap, reason="a test", actor="key_owner")
             case "start":
-                state._states.clear()  # as in a new process
+                chain._states.clear()  # as in a new process
     assert min(n_admitted, n_refused) > N_STEPS // 10, "the walk is near the cap"
 
 

@@ -19,9 +19,9 @@ from app.privacy.composition import (
     Scope,
     UnknownPartition,
     are_disjoint,
-    cover,
+    numbering,
 )
-from app.privacy.composition.elimination import plan
+from app.privacy.composition.joint_loads import plan
 from tests.support.loads import BoxAmount, loads_of
 
 EPOCHS = ("ep_1", "ep_2", "ep_3")
@@ -103,7 +103,7 @@ def test_results_do_not_depend_on_the_size_of_chunks(
     partitions, boxes, inside = ledger
     whole = loads_of(partitions, boxes, inside=inside)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cover, "_CHUNK", part)
+        patch.setattr(numbering, "_CHUNK", part)
         in_parts = loads_of(partitions, boxes, inside=inside)
         assert in_parts.largest() == whole.largest()
         patch.setattr(limits, "MAX_COMPOSITION_WORK", 0)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from app.core import limits
 from app.core.errors import BudgetExceeded
-from app.ledger import external, statements
-from app.ledger import service as ledger
+from app.ledger import accounts, reservations, statements, tables
+from app.ledger import reservations as ledger
 from app.privacy import accountants
 from app.privacy.composition import ColumnPartition, HashPartition, Partitions, Scope
 from app.services.installation import Installation
@@ -60,7 +60,7 @@ charges = st.builds(
 
 def _opened(installation: Installation) -> str:
     account_id = f"ds_{next(_serial)}"
-    new_account = ledger.NewAccount(
+    new_account = accounts.NewAccount(
         id=account_id,
         name="census",
         accountant="zcdp",
@@ -72,7 +72,7 @@ def _opened(installation: Installation) -> str:
         delta_set_aside=accountants.delta_text(ASIDE),
     )
     with installation.database.write() as session:
-        ledger.open_account(session, new_account, actor="key_owner")
+        accounts.open_account(session, new_account, actor="key_owner")
     return account_id
 
 
@@ -87,7 +87,7 @@ def _charged(installation: Installation, account_id: str, charge: Charge) -> boo
     new_reservation = ledger.NewReservation(account_id, 1, charge.scope, None, None, details=details)
     try:
         with installation.database.write() as session:
-            external.charge(session, new_reservation, delta=charge.delta, actor="key_ann")
+            reservations.charge_external(session, new_reservation, delta=charge.delta, actor="key_ann")
     except BudgetExceeded as refused:
         return refused.unit != "delta"
     return True
@@ -118,7 +118,7 @@ def test_no_joint_cell_exceeds_the_delta_that_is_set_aside(
             assert balance.charged == max(map(load, CELLS))
         with installation.database.read() as session:
             header, _ = statements.export_header(session, account_id)
-            entries = statements.entries(session, account_id, after=0, limit=1_000)
+            entries = tables.entries(session, account_id, after=0, limit=1_000)
         lines = [rfc8785.dumps(line) + b"\n" for line in (header, *(entry.to_json() for entry in entries))]
         assert verify(lines).kinds.get("charge", 0) == len(admitted)
     finally:

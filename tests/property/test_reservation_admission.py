@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from app.ledger import admission
 from app.ledger.admission import AccountState, Admitted, Bound, Budgets, MemberTotal, Population, Refused, Request
-from app.ledger.entries import digest_of
+from app.ledger.tables import digest_of
 from app.privacy.composition import HashPartition, Partitions, Scope
 from app.privacy.composition.numbering import Numbering
 

@@ -173,7 +173,7 @@ def _run_fork(run: Callable[..., int | None], *arguments: Any) -> None:
 def _kill_worker_at(point: str) -> None:
     import shutil
 
-    from app.ledger import service as ledger
+    from app.ledger import reservations as ledger
     from app.registry import models
     from app.registry.store import ArtifactStore
     from app.services.execution import run_job
@@ -230,7 +230,7 @@ def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> 
     """Runs the product's child with wrapped functions."""
     from app.datasets import private_rows
     from app.forests import artifacts
-    from app.services.training import grow_forest as service
+    from app.services.releases import release as service
     from app.worker import child
 
     def kill(_: object = None) -> None:
@@ -272,7 +272,7 @@ def _act_places(
 ) -> dict[str, tuple[Callable[[], None], Callable[[], object]]]:
     """Charges for external mechanisms, and changes of caps."""
     from app.ledger import chain
-    from app.ledger import service as ledger
+    from app.ledger import reservations as ledger
 
     def charge() -> object:
         return scene.charge_external(key=point)
@@ -295,7 +295,7 @@ def _population_places(
     scene: Any, point: str, kill: Callable[..., None]
 ) -> dict[str, tuple[Callable[[], None], Callable[[], object]]]:
     """A submission to a member of a population, the cancellation of its job, and a change of the population's cap."""
-    from app.ledger import chain, repository
+    from app.ledger import chain, tables
     from tests.support.member_scene import MemberScene
 
     member = MemberScene(scene)
@@ -307,9 +307,9 @@ def _population_places(
         return member.lower_cap("1", key=point)
 
     places: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
-        "member-entry-written": (lambda: after(repository, "insert_entries", kill), submit),
+        "member-entry-written": (lambda: after(tables, "insert_entries", kill), submit),
         "load-written": (lambda: after(chain, "complete_subtrees", kill), submit),
-        "void-written": (lambda: after(repository, "insert_entries", kill), member.cancel_newest_job),
+        "void-written": (lambda: after(tables, "insert_entries", kill), member.cancel_newest_job),
         "void-load-written": (lambda: after(chain, "write", kill), member.cancel_newest_job),
         "population-cap-written": (lambda: after(chain, "append", kill), lower),
         "population-cap-answered": (lambda: None, lambda: kill(lower())),
@@ -341,7 +341,7 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
     from app.datasets.admission import AdmissionBook
     from app.jobs import queue
     from app.ledger import reservations
-    from app.ledger import service as ledger
+    from app.ledger import reservations as ledger
     from tests.support import people
     from tests.support.crash_scene import Scene, open_installation
     from tests.support.sweeping import expired_at
@@ -383,7 +383,7 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
 
 
 def _head_places(scene: Any, kill: Callable[..., None]) -> dict[str, tuple[Callable[[], None], Callable[[], object]]]:
-    from app.ledger.heads import HeadFolder
+    from app.ledger.checkpoints import HeadFolder
     from app.services.ledger.heads import Heads
 
     heads = Heads(scene.installation)

@@ -25,18 +25,17 @@ from app.core.settings import Settings
 from app.datasets.upload_bodies import BodyForm
 from app.jobs import queue
 from app.jobs.tables import JobRow
-from app.ledger import service as ledger
-from app.ledger import statements
-from app.ledger.entries import Entry
+from app.ledger import accounts, statements, tables
+from app.ledger.tables import Entry
 from app.privacy.composition import HashPartition, Partitions
 from app.registry.tables import ModelRow
 from app.services.datasets.declare import register_dataset
 from app.services.datasets.upload import SpooledBody, UploadTerms, upload_rows
 from app.services.installation import Installation
 from app.services.ledger import history
-from app.services.ledger.caps import change_cap
+from app.services.ledger.balances import change_cap
 from app.services.ledger.external import charge_external
-from app.services.ledger.signer import open_signer
+from app.services.ledger.heads import open_signer
 from app.services.spending.training import submit_training
 from app.services.storage_keys import confirm_storage_keys
 from app.verifier.dataset_replay import Summary, verify
@@ -218,7 +217,7 @@ def open_account(
     partitions: Partitions = FOUR_CELLS,
 ) -> None:
     """Opens an account without a dataset; ``cap`` is in steps of its unit."""
-    new_account = ledger.NewAccount(
+    new_account = accounts.NewAccount(
         id=account_id,
         name="census",
         accountant=accountant,
@@ -229,7 +228,7 @@ def open_account(
         partitions=partitions,
     )
     with installation.database.write() as session:
-        ledger.open_account(session, new_account, actor=OWNER.key_id)
+        accounts.open_account(session, new_account, actor=OWNER.key_id)
 
 
 def cell_balances(session: Session, account_id: str) -> list[tuple[int, int]]:
@@ -241,7 +240,7 @@ def cell_balances(session: Session, account_id: str) -> list[tuple[int, int]]:
 
 
 def _entries(session: Session, account_id: str) -> list[Entry]:
-    return statements.entries(session, account_id, after=0, limit=1_000_000)
+    return tables.entries(session, account_id, after=0, limit=1_000_000)
 
 
 @dataclass

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import rfc8785
 from sqlalchemy.orm import Session
 
-from app.ledger import checkpoints, populations, statements
-from app.ledger.heads import HeadFolder
+from app.ledger import checkpoints, populations, statements, tables
+from app.ledger.checkpoints import HeadFolder
 from app.services.installation import Installation
 from app.verifier.member_comparison import MemberLedger
 from app.verifier.population_replay import PopulationSummary, verify
@@ -17,14 +17,14 @@ _ALL = 1_000_000
 def head_folder(installation: Installation) -> HeadFolder:
     """The folder of heads, as a process opens it that has the signing keys of the database."""
     with installation.database.read() as session:
-        return HeadFolder(installation.heads, checkpoints.pinned(session))
+        return HeadFolder(installation.heads, checkpoints.pinned_keys(session))
 
 
 def export(session: Session, account_id: str) -> Iterator[bytes]:
     """The lines of an account's export."""
     header, _ = statements.export_header(session, account_id)
     yield rfc8785.dumps(header) + b"\n"
-    for entry in statements.entries(session, account_id, after=0, limit=_ALL):
+    for entry in tables.entries(session, account_id, after=0, limit=_ALL):
         yield rfc8785.dumps(entry.to_json()) + b"\n"
 
 

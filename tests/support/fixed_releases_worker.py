@@ -3,9 +3,7 @@
 It starts as :mod:`tests.support.forking_worker` does.
 """
 
-from app.services.evaluations import release_evaluation
-from app.services.profiles import release_profile
-from app.services.training import grow_forest
+from app.services.releases import release
 from tests.privacy.fixed_releases import FixedReleases
 from tests.support import forking_worker
 
@@ -18,5 +16,5 @@ def main() -> int:
 
 def fix_releases() -> None:
     """Replaces the source of randomness of every kind of job in this process."""
-    for module in (grow_forest, release_profile, release_evaluation):
+    for module in (release, release, release):
         vars(module)["SystemRandomness"] = FixedReleases

@@ -15,9 +15,9 @@ from sqlalchemy.orm import Session
 
 from app.core import stamps
 from app.core.errors import BudgetExceeded, PopulationMismatch, ReservationSettled
-from app.ledger import caps, external, populations, repository, state, statements
-from app.ledger import service as ledger
-from app.ledger.entries import Entry
+from app.ledger import accounts, chain, populations, reservations, statements, tables
+from app.ledger import reservations as ledger
+from app.ledger.tables import Entry
 from app.privacy import accountants
 from app.privacy.composition import Partitions, Scope
 from app.services.installation import Installation
@@ -112,7 +112,7 @@ class World:
             case Settle(number, end) if self._models.jobs:
                 return self._settle(session, *self._models.jobs[number % len(self._models.jobs)], end=end)
             case Cap(None, cap):
-                caps.change(session, self._population, cap, reason="a test", actor="key_owner")
+                accounts.change_cap(session, self._population, cap, reason="a test", actor="key_owner")
                 self._models.together.set_cap(cap)
                 return "done"
             case Reserve() | External() | Cap() | Join() | Upload() | Erase() if self._models.accounts:
@@ -124,7 +124,7 @@ class World:
         is_erased = account_id in self._models.erased
         match step:
             case Cap(_, cap):
-                caps.change(session, account_id, cap, reason="a test", actor="key_owner")
+                accounts.change_cap(session, account_id, cap, reason="a test", actor="key_owner")
                 model.set_cap(cap)
             case Upload() if UPLOADS in model.cells and not is_erased:
                 model.cells[UPLOADS].append(f"ep_{len(model.cells[UPLOADS]):02}")
@@ -144,7 +144,7 @@ class World:
         has_aside = may_aside and step.accountant == "zcdp"
         delta = None if step.accountant == "pure" else DELTA
         partitions = Partitions.from_json([{"name": name, **PARTITIONS[name]} for name in step.names])
-        new_account = ledger.NewAccount(
+        new_account = accounts.NewAccount(
             id=account_id,
             name=account_id,
             accountant=step.accountant,
@@ -155,7 +155,7 @@ class World:
             partitions=partitions,
             delta_set_aside=accountants.delta_text(ASIDE) if has_aside else None,
         )
-        ledger.open_account(session, new_account, actor="key_owner")
+        accounts.open_account(session, new_account, actor="key_owner")
         cells = {partition.name: list(partition.known_cells or ["ep_00"]) for partition in partitions.declared}
         kind = (step.accountant, delta, adjacency, column or "")
         self._models.accounts[account_id] = Model(step.cap, cells, aside=ASIDE if has_aside else 0, kind=kind)
@@ -217,7 +217,7 @@ class World:
         )
         charged, refused = "", None
         try:
-            charged = external.charge(session, new_reservation, delta=delta, actor="key_ann")
+            charged = reservations.charge_external(session, new_reservation, delta=delta, actor="key_ann")
         except BudgetExceeded as error:
             refused = error
         spent = model.delta_spent(box)
@@ -363,7 +363,7 @@ class World:
         assert population.loads == {name: member.load for name, member in together.members.items()}
         for account_id, carried in population.members.items():
             # The entries of the population state the totals of all boxes.
-            tightest = state.tightest(session, repository.account(session, account_id), {})
+            tightest = chain.state_of(session, tables.account(session, account_id)).budget.tightest({})
             stored = carried.load, carried.charged, carried.reserved, carried.is_exact
             assert stored == (tightest.load, tightest.charged, tightest.reserved, tightest.is_exact)
             assert tightest.is_exact
@@ -379,7 +379,7 @@ class World:
         with self._database.read() as session:
             for account_id, model in self._models.accounts.items():
                 entries, exports[account_id] = self._exported(session, account_id)
-                now = state.of(session, repository.account(session, account_id))
+                now = chain.state_of(session, tables.account(session, account_id))
                 assert replay(entries, model.cells).by_box() == model.by_box()
                 assert {frozen(now.scopes[digest]): amounts for digest, amounts in now.totals.items()} == model.by_box()
                 summary = verifier.verify(exports[account_id])
@@ -395,7 +395,7 @@ class World:
         assert people.printable == together.printable
 
     def _exported(self, session: Session, account_id: str) -> tuple[list[Entry], list[bytes]]:
-        entries = statements.entries(session, account_id, after=0, limit=1_000)
+        entries = tables.entries(session, account_id, after=0, limit=1_000)
         header, last = statements.export_header(session, account_id)
         assert [entry.sequence for entry in entries] == list(range(1, last + 1))
         previous = "0" * 64

@@ -8,7 +8,7 @@ from app.jobs import queue
 from app.services.datasets.declare import join_population
 from app.services.jobs import show_jobs
 from app.services.ledger import history
-from app.services.ledger.caps import change_cap
+from app.services.ledger.balances import change_cap
 from app.services.populations import show_population
 from app.verifier.member_comparison import MemberLedger
 from app.verifier.population_replay import PopulationSummary, verify

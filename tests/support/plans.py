@@ -5,8 +5,8 @@ from fractions import Fraction
 from app.forests import catalogue
 from app.forests.contract.algorithm import TwoDatasetAlgorithm
 from app.forests.planning import PlanRequest
-from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import AccountRequest
+from app.privacy.events import Adjacency
 
 
 def request_for(

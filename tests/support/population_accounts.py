@@ -6,15 +6,15 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.core import stamps
-from app.ledger import populations, statements
-from app.ledger import service as ledger
+from app.ledger import accounts, populations, tables
+from app.ledger import reservations as ledger
 from app.ledger.populations import NewPopulation
 from app.privacy.composition import Partitions
 from tests.support.crash_scene import EVENT, OWNER
 
 SHARDS = Partitions.from_json([{"name": "shard", "kind": "hash", "cells": 3}])
 
-PURE = ledger.NewAccount(
+PURE = accounts.NewAccount(
     id="", name="census", accountant="pure", adjacency="add_remove", cap=100, delta=None,
     privacy_unit={"column": None, "max_rows": 1}, partitions=SHARDS,
 )  # fmt: skip
@@ -22,7 +22,7 @@ PURE = ledger.NewAccount(
 ZCDP = dataclasses.replace(PURE, accountant="zcdp", delta="0.000001")
 
 
-def opened(session: Session, *members: str, like: ledger.NewAccount = PURE, cap: int = 100) -> None:
+def opened(session: Session, *members: str, like: accounts.NewAccount = PURE, cap: int = 100) -> None:
     """Opens the population and its members."""
     new_population = NewPopulation("pop_a", "patients", like.accountant, cap, like.delta, OWNER.key_id)
     populations.open_population(session, new_population, at=stamps.now())
@@ -31,9 +31,9 @@ def opened(session: Session, *members: str, like: ledger.NewAccount = PURE, cap:
         join(session, name)
 
 
-def account(session: Session, name: str, like: ledger.NewAccount = PURE, **changes: Any) -> None:
+def account(session: Session, name: str, like: accounts.NewAccount = PURE, **changes: Any) -> None:
     """Opens an account."""
-    ledger.open_account(session, dataclasses.replace(like, id=name, **changes), actor=OWNER.key_id)
+    accounts.open_account(session, dataclasses.replace(like, id=name, **changes), actor=OWNER.key_id)
 
 
 def join(session: Session, name: str) -> None:
@@ -49,4 +49,4 @@ def reserve(session: Session, name: str, amount: int, job: str, *shards: int) ->
 
 def said(session: Session, name: str = "pop_a") -> list[tuple[str, int]]:
     """Kind and amount of every entry of an account."""
-    return [(entry.kind.value, entry.amount) for entry in statements.entries(session, name, after=0, limit=1_000)]
+    return [(entry.kind.value, entry.amount) for entry in tables.entries(session, name, after=0, limit=1_000)]

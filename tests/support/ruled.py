@@ -3,8 +3,7 @@
 from typing import Any
 
 from app.access.grants import Principal
-from app.services.approvals import decide
-from app.services.dataset_rules import change_rules
+from app.services.dataset_rules import change_rules, decide
 from app.services.keys import put_grant
 from app.wire.rules import ApprovalOut, DecisionIn, RulesIn, RulesOut
 from tests.support.crash_scene import OWNER, STRANGER, Scene

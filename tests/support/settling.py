@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from app.ledger import repository
-from app.ledger import service as ledger
+from app.ledger import reservations as ledger
+from app.ledger import tables
 
 
 def void(session: Session, reservation_id: str, *, actor: str) -> None:
@@ -28,7 +28,7 @@ ENDS: dict[str, Callable[..., None]] = {"charge": ledger.charge, "void": void, "
 
 
 def _job_of(session: Session, reservation_id: str) -> str:
-    job_id = repository.reservation(session, reservation_id).job_id
+    job_id = tables.reservation(session, reservation_id).job_id
     assert job_id is not None, "a reservation without a job is charged at once"
-    assert [row.id for row in ledger.reservations_of_job(session, job_id)] == [reservation_id]
+    assert [row.id for row in tables.reservations_of(session, [job_id])] == [reservation_id]
     return job_id

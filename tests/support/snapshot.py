@@ -22,7 +22,7 @@ from app.core import stamps
 from app.db import migrate
 from app.db.database import parse_url
 from app.db.revisions import head_revision
-from app.jobs import workers
+from app.jobs import queue
 from tests.support.server import Server, new_idempotency_key, running_server, training, worker
 
 _FOLDER = Path(__file__).parents[1] / "migration" / "data"
@@ -120,7 +120,7 @@ def _use(server: Server, log: Path) -> None:
     _change_caps(server)
     _reject_a_job(server)
     with server.database.write() as session:
-        workers.see(session, "pr_of_a_worker_that_died", at=server.database.now(session))
+        queue.see_worker(session, "pr_of_a_worker_that_died", at=server.database.now(session))
     cancelled = server.submitted(labs).json()["job_id"]
     assert server.admin.http.delete(f"/jobs/{cancelled}").is_success
     erased = server.uploaded(name="erased")["id"]

@@ -23,7 +23,7 @@ from app.forests.profile import price as profile
 from app.forests.planning import PlanRequest, public_facts
 from app.privacy.calibration import AccountRequest
 from app.forests.noise.randomness import SystemRandomness
-from app.privacy.adjacency import Adjacency
+from app.privacy.events import Adjacency
 from app.privacy.events import DiscreteLaplace, EventCostsMore, Part, Sequential, UnknownPrivacyEvent
 from tests.privacy.universe import TWO_SPLITS
 

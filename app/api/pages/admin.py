@@ -20,8 +20,8 @@ from app.core import limits, stamps
 from app.core.errors import GrovekeeperError
 from app.core.settings import GlobalRole
 from app.ledger import control
-from app.ledger.entries import EntryKind
-from app.services import approvals, keys, observed
+from app.ledger.tables import EntryKind
+from app.services import dataset_rules, keys, observed
 from app.services.dataset_rules import list_frozen
 from app.services.datasets import show
 from app.services.installation import Installation
@@ -50,7 +50,7 @@ def show_administration(
         "admin",
         observed=observed.observe(installation, heads),
         frozen=list_frozen(installation, caller),
-        approvals=approvals.list_approvals(installation, caller, PageRequest()),
+        approvals=dataset_rules.list_approvals(installation, caller, PageRequest()),
         signer=evidence.show_signer(heads.signer),
     )
 

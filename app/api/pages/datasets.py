@@ -27,7 +27,7 @@ from app.core.errors import (
     UnsupportedMediaType,
 )
 from app.datasets.upload_bodies import BodyForm
-from app.services import approvals, keys, populations
+from app.services import dataset_rules, keys, populations
 from app.services.authorization import has_role, require_role
 from app.services.dataset_rules import change_rules, show_rules
 from app.services.datasets import show
@@ -66,7 +66,7 @@ def list_datasets(
         standings=standings,
         name=name,
         following=listed.next,
-        undecided=approvals.list_approvals(installation, caller, PageRequest(limit=1)).approvals,
+        undecided=dataset_rules.list_approvals(installation, caller, PageRequest(limit=1)).approvals,
     )
 
 

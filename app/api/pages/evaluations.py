@@ -25,9 +25,9 @@ from app.registry.models import ModelFilter
 from app.services import models
 from app.services.authorization import require_role
 from app.services.datasets import show
-from app.services.evaluations import show_evaluations
 from app.services.installation import Installation
 from app.services.pages import PageRequest
+from app.services.spending import evaluations
 from app.services.spending.evaluations import show_evaluation_quote, submit_evaluation
 from app.wire.spending import EvaluationIn, SelectionIn
 
@@ -93,7 +93,7 @@ def show_evaluation(
     request: Request, installation: CurrentInstallation, caller: Caller, evaluation_id: str
 ) -> Response:
     """Show one evaluation."""
-    evaluation = show_evaluations.show_evaluation(installation, caller, evaluation_id)
+    evaluation = evaluations.show_evaluation(installation, caller, evaluation_id)
     return rendered(
         request,
         "evaluation",

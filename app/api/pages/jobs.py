@@ -12,7 +12,7 @@ from app.api.requests import Caller, CurrentInstallation, NameFilter, Page
 from app.api.streams import JobEvents
 from app.core.errors import GrovekeeperError
 from app.jobs.queue import JobFilter
-from app.services import approvals
+from app.services import dataset_rules
 from app.services.datasets import show
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
@@ -28,7 +28,7 @@ def list_jobs(
 ) -> Response:
     """Show the jobs of all datasets on which the key may train, or of one dataset, newest first."""
     listed = show_jobs.list_jobs(installation, caller, page, JobFilter(dataset))
-    undecided = approvals.list_approvals(installation, caller, PageRequest(limit=1)).approvals
+    undecided = dataset_rules.list_approvals(installation, caller, PageRequest(limit=1)).approvals
     of = None if dataset is None else show.show_dataset(installation, caller, dataset)
     return rendered(request, "jobs", jobs=listed.jobs, following=listed.next, undecided=undecided, of=of)
 
@@ -93,7 +93,7 @@ async def decide(request: Request, installation: CurrentInstallation, caller: Ca
 
     def act(form: Form) -> str:
         body = checked(DecisionIn, {name: form.get(name, "").strip() for name in ("decision", "reason")})
-        approvals.decide(installation, caller, job_id, body)
+        dataset_rules.decide(installation, caller, job_id, body)
         return "/ui/approvals"
 
     return await submitted(request, act, lambda refusal: _approval_page(request, installation, caller, refusal=refusal))
@@ -107,5 +107,5 @@ def _approval_page(
     *,
     refusal: GrovekeeperError | None = None,
 ) -> Response:
-    listed = approvals.list_approvals(installation, caller, page or PageRequest())
+    listed = dataset_rules.list_approvals(installation, caller, page or PageRequest())
     return rendered_with(request, "approvals", refusal, approvals=listed.approvals, following=listed.next)

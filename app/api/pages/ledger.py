@@ -18,13 +18,12 @@ from app.api.pages.words import unit_of
 from app.api.requests import Caller, CurrentInstallation, KeptHeads, Page, limited
 from app.core import limits, stamps
 from app.core.errors import GrovekeeperError, RoleMissing
-from app.ledger.entries import EntryKind
+from app.ledger.tables import EntryKind
 from app.services import populations
 from app.services.datasets import show
 from app.services.installation import Installation
-from app.services.ledger import balances, caps, evidence, history, spend
-from app.services.ledger.deployment import show_deployment
-from app.services.ledger.evidence import verify_ledger
+from app.services.ledger import balances, evidence, history, spend
+from app.services.ledger.evidence import show_deployment, verify_ledger
 from app.services.ledger.history import EVERY_ENTRY, Search
 from app.services.ledger.spend import Spend
 from app.services.pages import PageRequest
@@ -88,7 +87,7 @@ async def change_cap(request: Request, installation: CurrentInstallation, caller
 
     def act(form: Form) -> str:
         body = checked(CapIn, {name: form.get(name, "").strip() for name in ("cap", "reason")})
-        caps.change_cap(installation, caller, account, body, request=None)
+        balances.change_cap(installation, caller, account, body, request=None)
         return f"/ui/ledger/{account}"
 
     def refused(refusal: GrovekeeperError) -> Response:
@@ -160,7 +159,7 @@ def _account(
         members=_members(installation, caller, account) if balance["kind"] == "population" else {},
         fields=fields,
         is_searched=search != EVERY_ENTRY,
-        may_change_cap=caps.may_change_cap(installation, caller, account),
+        may_change_cap=balances.may_change_cap(installation, caller, account),
     )
 
 

@@ -22,9 +22,9 @@ from app.services import keys, models
 from app.services import predict as predictions
 from app.services.authorization import has_role
 from app.services.datasets import show
-from app.services.evaluations import show_evaluations
 from app.services.installation import Installation
 from app.services.pages import PageRequest
+from app.services.spending import evaluations
 from app.wire.models import AliasHistory, AliasIn, AliasName
 
 model_pages = APIRouter(prefix="/ui/models", route_class=PageRoute)
@@ -203,5 +203,5 @@ def _value(feature: Mapping[str, Any], text: str) -> str | float | None:
 
 
 def _evaluations(installation: Installation, caller: Principal, model_id: str) -> list[dict[str, Any]]:
-    listed = show_evaluations.list_evaluations(installation, caller, model_id, PageRequest())
+    listed = evaluations.list_evaluations(installation, caller, model_id, PageRequest())
     return [evaluation.model_dump(by_alias=True) for evaluation in listed.evaluations]

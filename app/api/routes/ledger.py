@@ -35,8 +35,8 @@ from app.core.errors import (
     RoleMissing,
     TooLarge,
 )
-from app.ledger.entries import EntryKind
-from app.services.ledger import audit, balances, caps, deployment, evidence, external, history
+from app.ledger.tables import EntryKind
+from app.services.ledger import audit, balances, evidence, external, history
 from app.services.ledger.evidence import ProofRequest
 from app.services.ledger.history import Search
 from app.wire.ledger import (
@@ -163,7 +163,7 @@ def change_cap(
 
     The entries record the reason. Charges stay.
     """
-    return sent(caps.change_cap(installation, caller, account, body, request=request))
+    return sent(balances.change_cap(installation, caller, account, body, request=request))
 
 
 reservation_routes = APIRouter(prefix="/ledger/{dataset}", tags=["ledger"], route_class=BodyRoute)
@@ -266,7 +266,7 @@ def show_deployment(
 
     It is organised after the questions of NIST SP 800-226. What only the owner knows is listed as missing.
     """
-    shown = deployment.show_deployment(installation, caller, account, signer=heads.signer)
+    shown = evidence.show_deployment(installation, caller, account, signer=heads.signer)
     if _YAML in accept:
         text = yaml.safe_dump(shown.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100)
         return Response(text, media_type=_YAML)

@@ -25,10 +25,9 @@ from app.core.errors import (
 )
 from app.forests import catalogue
 from app.jobs.queue import JobFilter
-from app.services import approvals
-from app.services.evaluations import show_evaluations
+from app.services import dataset_rules
 from app.services.jobs import show_jobs
-from app.services.profiles import show_profiles
+from app.services.spending import evaluations, profiles
 from app.services.spending.evaluations import show_evaluation_quote, submit_evaluation
 from app.services.spending.profiles import show_profile_quote, submit_profile
 from app.services.spending.training import show_plan, submit_training
@@ -191,7 +190,7 @@ def release_profile(
 )
 def list_profiles(installation: CurrentInstallation, caller: Caller, dataset: str, page: Page) -> ProfileList:
     """List the profiles of a dataset, newest first. Profiles stay when the rows are erased."""
-    return show_profiles.list_profiles(installation, caller, dataset, page)
+    return profiles.list_profiles(installation, caller, dataset, page)
 
 
 @profile_routes.get(
@@ -199,7 +198,7 @@ def list_profiles(installation: CurrentInstallation, caller: Caller, dataset: st
 )
 def show_profile(installation: CurrentInstallation, caller: Caller, profile_id: str) -> ProfileOut:
     """Show a profile: the released numbers with their noise, guarantee and receipt."""
-    return show_profiles.show_profile(installation, caller, profile_id)
+    return profiles.show_profile(installation, caller, profile_id)
 
 
 evaluation_routes = APIRouter(tags=["evaluations"], route_class=BodyRoute)
@@ -238,7 +237,7 @@ def evaluate_model(
 )
 def list_evaluations(installation: CurrentInstallation, caller: Caller, model_id: str, page: Page) -> EvaluationList:
     """List the evaluations of a model, newest first."""
-    return show_evaluations.list_evaluations(installation, caller, model_id, page)
+    return evaluations.list_evaluations(installation, caller, model_id, page)
 
 
 @evaluation_routes.post("/evaluations/quote", operation_id="quote_selection", responses=_QUOTED)
@@ -265,7 +264,7 @@ def select_model(
 )
 def show_evaluation(installation: CurrentInstallation, caller: Caller, evaluation_id: str) -> EvaluationOut:
     """Show an evaluation: accuracy with an interval, confusion matrix, AUROC, or the best model."""
-    return show_evaluations.show_evaluation(installation, caller, evaluation_id)
+    return evaluations.show_evaluation(installation, caller, evaluation_id)
 
 
 approval_routes = APIRouter(prefix="/approvals", tags=["approvals"], route_class=BodyRoute)
@@ -274,7 +273,7 @@ approval_routes = APIRouter(prefix="/approvals", tags=["approvals"], route_class
 @approval_routes.get("", operation_id="list_approvals", responses=problems.documented())
 def list_approvals(installation: CurrentInstallation, caller: Caller, page: Page) -> ApprovalList:
     """List the jobs that wait for a decision about a dataset that the key owns, oldest first."""
-    return approvals.list_approvals(installation, caller, page)
+    return dataset_rules.list_approvals(installation, caller, page)
 
 
 @approval_routes.post(
@@ -286,4 +285,4 @@ def list_approvals(installation: CurrentInstallation, caller: Caller, page: Page
 )
 def decide_job(installation: CurrentInstallation, caller: Caller, job_id: str, body: DecisionIn) -> ApprovalOut:
     """Approve or reject a waiting job: an owner other than its submitter decides. A rejection voids the reservation."""
-    return approvals.decide(installation, caller, job_id, body)
+    return dataset_rules.decide(installation, caller, job_id, body)

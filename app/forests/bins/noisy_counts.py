@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from app.core.errors import InvalidRequest
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import Budget
-from app.privacy.events import DiscreteLaplace, Event, RoundedGaussian, UnknownPrivacyEvent, quantised
+from app.privacy.events import Adjacency, DiscreteLaplace, Event, RoundedGaussian, UnknownPrivacyEvent, quantised
 
 LARGEST_INVERSE_SCALE = Fraction(64)
 """At this scale, noise is non-zero once in e^64 draws: a larger scale gains nothing, and kernels stay in 64 bits."""

@@ -19,8 +19,8 @@ from app.forests.bins import grid
 from app.forests.data import ordinals
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Feature, Schema
-from app.privacy.adjacency import Adjacency
 from app.privacy.events import (
+    Adjacency,
     Event,
     ExponentialMechanism,
     Parallel,

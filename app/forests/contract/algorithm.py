@@ -8,8 +8,7 @@ from app.forests.contract.about import About
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, Value
 from app.privacy import accountants
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import Event
+from app.privacy.events import Adjacency, Event
 
 Parameters: TypeAlias = Mapping[str, Value]
 """Every parameter with its settled value."""

@@ -7,8 +7,7 @@ from fractions import Fraction
 from app.forests.bins.reused_profile import ReusedProfile
 from app.forests.contract.parameters import Value
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import Event
+from app.privacy.events import Adjacency, Event
 
 
 @dataclass(frozen=True)

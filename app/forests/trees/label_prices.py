@@ -11,8 +11,7 @@ from app.forests.contract.parameters import Parameter, Value
 from app.forests.data.encoding import Encoding
 from app.forests.trees import leaf_prices, shapes, tree_parameters
 from app.forests.trees.tree_price import TreePrice
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import Event
+from app.privacy.events import Adjacency, Event
 
 ROWS_OF_A_LEAF = 8
 """Labelled rows times ε that the rules aim for in a leaf of a tree: four times the noise scale of leaf counts."""

@@ -8,8 +8,8 @@ from app.forests.bins.noisy_counts import SENSITIVITIES, draw_scale
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter
 from app.forests.trees import tree_price
-from app.privacy.adjacency import Adjacency
 from app.privacy.events import (
+    Adjacency,
     DiscreteLaplace,
     Event,
     ExponentialMechanism,

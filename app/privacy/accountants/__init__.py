@@ -1,17 +1,30 @@
 """Implements the accountants, one module per unit: :class:`~app.privacy.accountants.accountant.Accountant`."""
 
+from dataclasses import dataclass
 from fractions import Fraction
 
 from app.core import amounts
 from app.privacy.accountants import gdp, pure, zcdp
 from app.privacy.accountants.accountant import Accountant, steps_down
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import Event, UnknownPrivacyEvent
+from app.privacy.events import Adjacency, Event, UnknownPrivacyEvent
 
 ALL: tuple[Accountant, ...] = (pure, zcdp, gdp)
 NAMES = tuple(accountant.NAME for accountant in ALL)
 DELTA_PLACES = 18
 """δ is counted in steps of 10⁻¹⁸."""
+
+
+@dataclass(frozen=True)
+class SplitDelta:
+    """A δ with a part that is set aside for (ε, δ)-mechanisms; amounts are converted at the rest of δ."""
+
+    total: Fraction | None
+    set_aside: Fraction = Fraction(0)
+
+    @property
+    def converted_at(self) -> Fraction | None:
+        """The part of δ that is not set aside."""
+        return None if self.total is None else self.total - self.set_aside
 
 
 def by_name(name: str) -> Accountant:

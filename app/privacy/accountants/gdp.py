@@ -23,12 +23,15 @@ from app.privacy.accountants.accountant import (
     Leaf,
     checked_delta,
     composed,
+    enclosure,
     largest_epsilon,
+    largest_holding,
+    normal_lower_tail,
+    pi,
     pure_loss,
+    upper_end,
 )
-from app.privacy.accountants.enclosures import enclosure, largest_holding, normal_lower_tail, pi, upper_end
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import Event, ExponentialMechanism, RoundedGaussian
+from app.privacy.events import Adjacency, Event, ExponentialMechanism, RoundedGaussian
 
 if TYPE_CHECKING:  # imported at the first computation
     from flint import arb

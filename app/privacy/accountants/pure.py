@@ -3,8 +3,7 @@
 from fractions import Fraction
 
 from app.privacy.accountants.accountant import EPSILON_PLACES, composed, pure_loss, steps_down, steps_up
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import Event
+from app.privacy.events import Adjacency, Event
 
 NAME = "pure"
 UNIT = "epsilon"

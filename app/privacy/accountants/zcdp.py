@@ -24,14 +24,15 @@ from app.privacy.accountants.accountant import (
     Leaf,
     checked_delta,
     composed,
+    enclosure,
     largest_epsilon,
+    lower_end,
     pure_loss,
     steps_down,
     steps_up,
+    upper_end,
 )
-from app.privacy.accountants.enclosures import enclosure, lower_end, upper_end
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import Event, ExponentialMechanism, RoundedGaussian
+from app.privacy.events import Adjacency, Event, ExponentialMechanism, RoundedGaussian
 
 if TYPE_CHECKING:  # imported at the first computation
     from flint import arb

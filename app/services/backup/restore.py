@@ -32,19 +32,17 @@ from app.db import migrate
 from app.db.database import transaction_time
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState
-from app.ledger import caps, chain, checkpoints, control, populations, repository, statements
-from app.ledger.checkpoints import Checkpoint, Signer
-from app.ledger.entries import EntryKind
-from app.ledger.heads import HeadFolder
-from app.ledger.log import Log
+from app.ledger import accounts, chain, checkpoints, control, populations, statements, tables
+from app.ledger.checkpoints import Checkpoint, HeadFolder, Log, Signer
+from app.ledger.tables import EntryKind
 from app.registry import models, store
 from app.services.backup import layout
 from app.services.backup.layout import DATABASE, HOME, BackupDamaged, Manifest
 from app.services.datasets.erase import mark_deleted, mark_upload_erased
 from app.services.guarantees import of_account
 from app.services.installation import UNFINISHED_RESTORE, open_heads, open_store, read_storage_keys
-from app.services.ledger import erasure_records
-from app.services.ledger.signer import open_signer
+from app.services.ledger import heads as signed_heads
+from app.services.ledger.heads import open_signer
 
 _FOLDERS = (row_files.ROWS_FOLDER, row_files.PRINTS_FOLDER, store.FOLDER)
 
@@ -179,10 +177,10 @@ class _Restore:
             losses = find_losses(session, heads)
             if losses and not self._accept_loss:
                 raise EntriesMissing(losses)
-            log = erasure_records.log_of(open_heads(self._settings), self._signer, checkpoints.pinned(session))
+            log = signed_heads.log_of(open_heads(self._settings), self._signer, checkpoints.pinned_keys(session))
             if any(loss.account_id == control.CHAIN for loss in losses):
                 head = next((head for head in heads if head.account_id == control.CHAIN), None)
-                erasure_records.require(session, log, head)
+                signed_heads.require_erasures(session, log, head)
             self._copy_files()
             problems += self._incomplete_books(session)
             if losses:
@@ -221,7 +219,7 @@ class _Restore:
                     folder.set_aside(head)
 
     def _heads(self, session: Session) -> HeadFolder:
-        return HeadFolder(open_heads(self._settings), checkpoints.pinned(session))
+        return HeadFolder(open_heads(self._settings), checkpoints.pinned_keys(session))
 
     def _check_database_file(self) -> None:
         try:
@@ -291,14 +289,14 @@ def _wrong_balances(session: Session) -> list[str]:
     """Verifies the chain of every account from its first entry."""
     return [
         f"the entries of {account_id} do not follow each other; it admits nothing"
-        for account_id in sorted(repository.sizes(session))
+        for account_id in sorted(tables.sizes(session))
         if not chain.is_intact(session, account_id)
     ]
 
 
 def find_losses(session: Session, heads: Collection[Checkpoint]) -> list[Loss]:
     """The accounts of the backup or of the heads whose entries are not proven to be complete, in order of id."""
-    sizes, by_account = repository.sizes(session), {head.account_id: head for head in heads}
+    sizes, by_account = tables.sizes(session), {head.account_id: head for head in heads}
     losses = []
     for account_id in sorted(sizes.keys() | by_account.keys()):
         size, head = sizes.get(account_id, 0), by_account.get(account_id)
@@ -344,7 +342,9 @@ def _close(session: Session, account_id: str, *, at: datetime) -> None:
     """Closes an account. The reservations of its unfinished jobs stay, because the jobs may have been charged."""
     for job_id in queue.unfinished_of(session, account_id):
         queue.finish(queue.locked(session, job_id), state=JobState.FAILED, reason=EndReason.LOST, at=at)
-    caps.close(session, account_id, reason="entries were lost in a restore and count as spent", actor=control.OPERATOR)
+    accounts.close_account(
+        session, account_id, reason="entries were lost in a restore and count as spent", actor=control.OPERATOR
+    )
     if account_id in catalog.named(session, [account_id]):
         dataset = catalog.find(session, account_id)
         limit = statements.printable(session, account_id)

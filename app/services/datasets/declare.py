@@ -19,11 +19,10 @@ from app.core.sealed_files import DataKey, StorageKeys
 from app.datasets import catalog
 from app.datasets.catalog import Dataset, DatasetRow
 from app.forests.data.schema import Feature, Schema, column_name_problem, composed, value_list_problem
-from app.ledger import continuations, control, statements
-from app.ledger import service as ledger
-from app.ledger.entries import EntryKind
+from app.ledger import accounts, control, statements
 from app.ledger.populations import find as find_population
 from app.ledger.statements import Limit
+from app.ledger.tables import EntryKind
 from app.privacy.composition import (
     MISSING_CELL,
     OTHER_CELL,
@@ -39,7 +38,7 @@ from app.services.datasets.show import dataset_out, declared_out
 from app.services.guarantees import guarantee_of
 from app.services.installation import Installation
 from app.services.jobs import notices
-from app.services.ledger.caps import cap_of
+from app.services.ledger.balances import cap_of
 from app.wire.datasets import BudgetIn, DatasetIn, DatasetOut, DeclarationOut, PartitionIn
 
 _NO_VISIBILITY = (
@@ -177,7 +176,7 @@ class _Checked:
         actor = principal.key_id
         row = _row(self.declaration, self.schema, self.partitions, keys=keys, declared_by=actor, at=at)
         dataset = catalog.declare(session, row)
-        ledger.open_account(session, _new_account(dataset, self.declaration.budget, cap=self.cap), actor=actor)
+        accounts.open_account(session, _new_account(dataset, self.declaration.budget, cap=self.cap), actor=actor)
         name = take_up(session, principal, dataset, self.declaration)
         named = self.declaration.population
         if named is not None:
@@ -190,7 +189,7 @@ class _Checked:
         row = _row(self.declaration, self.schema, self.partitions, keys=keys, declared_by=actor, at=at)
         catalog.require_free(session, row.name)
         dataset = catalog.Dataset(row)
-        account, totals = ledger.account_row(_new_account(dataset, self.declaration.budget, cap=self.cap)), None
+        account, totals = accounts.account_row(_new_account(dataset, self.declaration.budget, cap=self.cap)), None
         named = self.declaration.population
         if named is not None:
             row.population, totals = populations.with_new_member(session, principal, account, population=named)
@@ -259,9 +258,9 @@ def _row(
     return row
 
 
-def _new_account(dataset: catalog.Dataset, budget: BudgetIn, *, cap: int) -> ledger.NewAccount:
+def _new_account(dataset: catalog.Dataset, budget: BudgetIn, *, cap: int) -> accounts.NewAccount:
     unit: dict[str, Any] = dataset.row.privacy_unit
-    return ledger.NewAccount(
+    return accounts.NewAccount(
         id=dataset.id,
         name=dataset.name,
         accountant=budget.accountant,
@@ -423,7 +422,7 @@ def take_up(session: Session, principal: Principal, dataset: Dataset, declaratio
             )
         return TakenUp(act={"erased": erased.id, "other_people": reason})
     population = None if declaration.population is None else find_population(session, declaration.population)
-    continues = continuations.continue_account(
+    continues = accounts.continue_account(
         session,
         dataset.id,
         erased.id,

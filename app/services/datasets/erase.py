@@ -15,13 +15,13 @@ from app.datasets.catalog import EpochRow
 from app.datasets.cells import digest_key
 from app.datasets.erasure_log import ErasedUnit, dataset_record, unit_record, upload_record
 from app.jobs import queue
-from app.ledger import control, external, rules
-from app.ledger.entries import EntryKind
+from app.ledger import control, reservations, rules
+from app.ledger.tables import EntryKind
 from app.services.authorization import authorized_dataset, write_as
 from app.services.datasets.upload import opened_book
 from app.services.installation import Installation
 from app.services.jobs.notices import cancel_locked
-from app.services.ledger.erasure_records import open_log
+from app.services.ledger.heads import open_log
 from app.webhooks import outbox
 from app.wire.datasets import ErasureOut, UploadErasureOut
 
@@ -232,7 +232,7 @@ def _free_places(installation: Installation, caller: Principal, dataset_id: str,
         authorized_dataset(session, principal, dataset_id, MANAGE_DATASET)
         catalog.locked(session, dataset_id).living()
         row = catalog.epoch(session, dataset_id, upload)
-        is_covered = queue.reads_upload(session, dataset_id, upload) or external.is_charged_since(
+        is_covered = queue.reads_upload(session, dataset_id, upload) or reservations.is_charged_externally_since(
             session, dataset_id, row.uploaded_at
         )
         if row.places_freed_at is None and not is_covered:

@@ -13,7 +13,7 @@ from app.core.errors import RoleMissing, Unavailable
 from app.core.sealed_files import SealedFile, StorageKeys
 from app.datasets import catalog, row_files
 from app.datasets.catalog import EpochRow
-from app.ledger import repository, rules, statements
+from app.ledger import rules, statements, tables
 from app.services.authorization import authorized_dataset
 from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
@@ -105,7 +105,7 @@ def declared_out(dataset: catalog.Dataset, balance: statements.Balance) -> Datas
 def _all_out(session: Session, datasets: Sequence[catalog.Dataset]) -> list[DatasetOut]:
     ids = [dataset.id for dataset in datasets]
     balances, epochs = statements.balances(session, ids), catalog.epochs_of_each(session, ids)
-    continued = repository.continued_by(session, ids)
+    continued = tables.continued_by(session, ids)
     return [
         _out(dataset, balances[dataset.id], epochs[dataset.id], continues=continued.get(dataset.id))
         for dataset in datasets

@@ -9,11 +9,10 @@ from app.datasets import catalog
 from app.forests import planning
 from app.forests.data.schema import Schema
 from app.jobs.tables import JobPart, JobRow
-from app.ledger import service as ledger
-from app.ledger import statements
+from app.ledger import statements, tables
 from app.ledger.tables import ReservationRow
 from app.privacy import accountants, events
-from app.services.jobs import output_facts
+from app.services.jobs import kinds
 
 
 class TaskNotPaid(GrovekeeperError):
@@ -35,11 +34,11 @@ def require_paid(session: Session, row: JobRow) -> None:
             event that costs one privacy unit more than the reserved amount; the parameters of a forest cost another
             event; or a reservation has no part.
     """
-    reservations = {reservation.id: reservation for reservation in ledger.reservations_of_job(session, row.id)}
+    reservations = {reservation.id: reservation for reservation in tables.reservations_of(session, [row.id])}
     named = [part.reservation_id for part in row.parts]
     if reservations.keys() != set(named) or len(reservations) != len(named):
         raise TaskNotPaid
-    for part, event in zip(row.parts, output_facts.events_of(row), strict=True):
+    for part, event in zip(row.parts, kinds.events_of(row), strict=True):
         _require_paid(session, reservations[part.reservation_id], part, event=event)
     if row.kind == "train":
         _require_priced(row.task["work"]["plan"], catalog.find(session, row.dataset_id).schema)
@@ -58,7 +57,7 @@ def _require_paid(session: Session, reservation: ReservationRow, part: JobPart, 
     is_same = (
         reservation.account_id == part.dataset
         and part.price["accountant"] == limit.accountant
-        and reservation.amount == output_facts.steps_of(part.price)
+        and reservation.amount == kinds.steps_of(part.price)
         and reservation.event == event
         and reservation.scope == part.scope
     )

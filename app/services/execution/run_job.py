@@ -1,22 +1,26 @@
 """Runs a claimed job from its charge to its end: two transactions with the child process between them.
 
-Transaction 1 charges and commits; only then are rows read. Transaction 2 checks the lease and commits the output and
-``succeeded`` together. A job that is lost between the two transactions stays charged and fails.
+Before the charge, the files that the job needs are copied to this machine: models, and encrypted files of rows, which
+are authenticated. Transaction 1 charges and commits; only then are rows read. Transaction 2 checks the lease and
+commits the output and ``succeeded`` together. A job that is lost between the two transactions stays charged and fails.
 """
 
 import logging
 import shutil
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from pathlib import Path
+from types import MappingProxyType
 
 from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.grants import TRAIN
 from app.core import files
+from app.core.dask_cluster import DaskCluster
 from app.core.errors import (
     DatasetDeleted,
     Frozen,
@@ -28,28 +32,29 @@ from app.core.errors import (
     Unavailable,
 )
 from app.core.processes import Stop
-from app.core.sealed_files import SealBroken
-from app.core.stores import StoreUnreachable
-from app.datasets import catalog
+from app.core.sealed_files import SealBroken, SealedFile
+from app.core.stores import Directory, StoreUnreachable
+from app.datasets import catalog, row_files
 from app.datasets.catalog import DatasetRow
 from app.db.locks import lock_rows
+from app.forests import catalogue
 from app.jobs import queue
 from app.jobs.queue import Claim
 from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobPart, JobRow
-from app.ledger import rules
-from app.ledger import service as ledger
+from app.ledger import reservations, rules
 from app.registry import models
 from app.registry.store import ArtifactLost
-from app.services.execution import job_files, lease
-from app.services.execution.job_files import located, row_names
-from app.services.execution.kinds import KINDS
+from app.services.execution import lease
 from app.services.execution.lease import Stopped
 from app.services.execution.paid import TaskNotPaid, require_paid
 from app.services.installation import Installation
 from app.services.jobs import notices
-from app.services.jobs.kind import JobKind, Output, OutputInvalid
-from app.services.jobs.task import JobTask, PartRows
+from app.services.jobs.kinds import JobKind, JobOutput, OutputInvalid
+from app.services.jobs.task import JobTask, PartRows, input_path
+from app.services.spending.evaluations import EvaluationKind
+from app.services.spending.profiles import ProfileKind
+from app.services.spending.training import TrainKind
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +63,11 @@ COMMIT_RETRY_S = (0.25, 0.5, 1.0)
 
 STORE_RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Pauses between attempts to store an output in a store that does not answer, in seconds: its budget is spent."""
+
+KINDS: Mapping[str, JobKind] = MappingProxyType(
+    {"train": TrainKind(), "profile": ProfileKind(), "evaluation": EvaluationKind()}
+)
+"""Every kind of job by the name that the job's row stores."""
 
 WORKER = "worker"
 """The actor of entries that no key caused."""
@@ -151,7 +161,7 @@ def run_job(
         _put_back(installation, claim)
         return
     try:
-        _run_and_settle(installation, claim, task=task, run=run, stop=stop)
+        _run_and_end(installation, claim, task=task, run=run, stop=stop)
     except LeaseLost:
         shutil.rmtree(task.folder, ignore_errors=True)
         raise
@@ -178,7 +188,7 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
         if row.charged_at is not None:
             raise LeaseLost  # a charged job is never run twice
         require_paid(session, row)
-        ledger.charge_job(session, row.id, actor=WORKER)
+        reservations.charge_job(session, row.id, actor=WORKER)
         row.charged_at = at = installation.database.now(session)
         _require_open(session, row, at=at)
         notices.job_changed(session, row, notices.JOB_STARTED, at=at)
@@ -205,26 +215,36 @@ def _require_open(session: Session, row: JobRow, *, at: datetime) -> None:
 
 
 def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
-    """Copies the models that a job reads to its folder.
+    """Copies the models that a job reads to its folder, so that nobody can remove them after the charge.
 
     Returns:
         Whether every model exists. If not, the job has failed and its reservations were given back: no row was read.
 
     Raises:
         UnknownJobKind: see :func:`_kind`.
+        LeaseLost: the job was cancelled, or another worker has it.
         Unavailable: the home cannot be written now, or the file of a model is lost.
     """
     with installation.database.read() as session:
         row = queue.job(session, claim.job_id)
         digests = _kind(row.kind).inputs(row)
+    folder = installation.job_folder(claim.job_id)
     try:
-        job_files.lay_out_inputs(installation, claim, digests)
+        with lease.extended(installation, claim, trees_done=0):
+            for digest in digests:
+                path = input_path(folder, digest)
+                files.make_folder(path.parent)
+                path.touch(mode=0o600)
+                path.write_bytes(installation.store.get(digest))
+                lease.heartbeat(installation, claim, trees_done=0)  # also notices a cancellation
     except ArtifactLost:
         with installation.database.read() as session:
             if all(models.is_referenced(session, digest) for digest in digests):
                 raise
         _give_back(installation, claim, reason=EndReason.FAILED)
         return False
+    except OSError:  # the disk is full: nothing was charged, and the job goes back to the queue with its lease
+        raise Unavailable("the home cannot be written") from None
     return True
 
 
@@ -246,7 +266,7 @@ def _give_back(
     """Ends a job before its charge: no row was read, so its reservations are given back."""
     with installation.database.write() as session:
         row = queue.leased(session, claim)
-        ledger.void_jobs(session, [row.id], actor=WORKER)
+        reservations.void_jobs(session, [row.id], actor=WORKER)
         notices.end_job(session, row, state=state, reason=reason, at=installation.database.now(session))
     shutil.rmtree(installation.job_folder(claim.job_id), ignore_errors=True)
 
@@ -268,7 +288,7 @@ def _task(installation: Installation, session: Session, row: JobRow) -> JobTask:
         n_trees=row.n_trees,
         parts=tuple(_rows(installation, session, part) for part in row.parts),
         metadata=_kind(row.kind).public_facts(session, row),
-        cluster=job_files.cluster_of(installation, session, row),
+        cluster=_cluster_of(installation, session, row),
     )
 
 
@@ -276,11 +296,28 @@ def _rows(installation: Installation, session: Session, part: JobPart) -> PartRo
     dataset = catalog.find(session, part.dataset)
     return PartRows(
         schema=dataset.row.schema,
-        row_files=row_names(part),
+        row_files=_row_names(part),
         partitions=dataset.row.partitions,
         scope={name: tuple(cells) for name, cells in part.scope.items()},
         data_key=dataset.data_key(installation.storage_keys),
     )
+
+
+def _row_names(part: JobPart) -> tuple[Path, ...]:
+    """The names in the store of the rows of one part."""
+    return tuple(Path(row_files.rows_name(part.dataset, epoch)) for epoch in part.epochs)
+
+
+def _cluster_of(installation: Installation, session: Session, row: JobRow) -> DaskCluster | None:
+    """The Dask cluster that reads the rows of a job: for forests that count codes, on datasets whose declared,
+    public size is at least that of the setting.
+    """
+    if row.kind != "train" or row.algorithm is None:
+        return None
+    if catalogue.algorithm(row.algorithm).reads_values:
+        return None
+    size = catalog.find(session, row.dataset_id).row.public_size or 0
+    return installation.settings.dask_cluster if size >= installation.settings.dask_rows else None
 
 
 def _bring_rows(installation: Installation, claim: Claim, *, stop: Stop) -> None:
@@ -293,12 +330,73 @@ def _bring_rows(installation: Installation, claim: Claim, *, stop: Stop) -> None
         SealBroken: a file is damaged, or another file has its name.
     """
     try:
-        lease.while_leased(installation, claim, partial(job_files.bring_rows, installation, claim), stopping=stop.begun)
+        lease.while_leased(installation, claim, partial(_authenticate_rows, installation, claim), stopping=stop.begun)
     except OSError:  # nothing was charged, and the job goes back to the queue with its lease
         raise Unavailable("the rows of a job cannot be read") from None
 
 
-def _run_and_settle(
+def _authenticate_rows(installation: Installation, claim: Claim) -> None:
+    """Copies the files of a job's rows to this machine, unless they are on it, and authenticates every byte of them.
+
+    Runs before the charge, so a damaged file costs nobody budget. An upload is a public event, so a file that is absent
+    or damaged reveals nothing private: the tags of the file decide, and no row is interpreted. The time of a copy
+    depends on the size of a file: with public times, files are copied after the charge, and here only looked up. Files
+    that a cluster reads are only looked up, too.
+
+    Raises:
+        OSError: a file cannot be read now.
+        SealBroken: a file is damaged, or another file has its name.
+    """
+    with installation.database.read() as session:
+        row = queue.job(session, claim.job_id)
+        datasets = [(part, catalog.find(session, part.dataset)) for part in row.parts]
+        keys = installation.storage_keys
+        living = [(part, dataset.data_key(keys)) for part, dataset in datasets if not dataset.is_deleted]
+        is_copied_later = _cluster_of(installation, session, row) or installation.settings.release_interval_s > 0
+    store = installation.files
+    for part, key in living:
+        try:
+            for name in _row_names(part):
+                if is_copied_later:
+                    store.open(name.as_posix()).close()
+                else:
+                    SealedFile.at(store.local(name.as_posix()), key).authenticate()
+        except SealBroken:
+            _log.error(
+                "a job fails, uncharged: a file of its rows is damaged; restore the file from a backup",
+                extra={"job_id": claim.job_id, "dataset_id": part.dataset, "upload_id": name.stem},
+            )
+            raise
+        except FileNotFoundError:
+            _log.error(
+                "a job waits, uncharged: a file of its rows is absent; bring the file back, or cancel the job",
+                extra={"job_id": claim.job_id, "dataset_id": part.dataset},
+            )
+            raise
+
+
+def located(installation: Installation, task: JobTask) -> JobTask:
+    """The task with the paths of its rows on this machine, as they are now: an erasure may have replaced a file.
+
+    A file that cannot be brought keeps its name, at which the child finds nothing. So the child fails as it does with a
+    broken disk, and the job ends when the end of a child shows (ADR 0030). The workers of a cluster read files of a
+    store that machines share by their names.
+    """
+    if task.cluster is not None and not isinstance(installation.files, Directory):
+        return task
+    return replace(task, parts=tuple(_located(installation, part) for part in task.parts))
+
+
+def _located(installation: Installation, part: PartRows) -> PartRows:
+    try:
+        paths = tuple(installation.files.local(name.as_posix()) for name in part.row_files)
+    except OSError:
+        _log.warning("the rows of a charged job cannot be read")
+        return part
+    return replace(part, row_files=paths)
+
+
+def _run_and_end(
     installation: Installation,
     claim: Claim,
     *,
@@ -320,7 +418,7 @@ def _run_and_settle(
         _succeed(installation, claim, output)
 
 
-def _kept(installation: Installation, claim: Claim, task: JobTask, *, stop: Stop) -> Output:
+def _kept(installation: Installation, claim: Claim, task: JobTask, *, stop: Stop) -> JobOutput:
     """Stores the child's output while the lease is extended; tries again while the store does not answer.
 
     Raises:
@@ -344,7 +442,7 @@ def _fail(installation: Installation, claim: Claim, *, reason: EndReason) -> Non
         notices.end_job(session, row, state=JobState.FAILED, reason=reason, at=installation.database.now(session))
 
 
-def _succeed(installation: Installation, claim: Claim, output: Output) -> None:
+def _succeed(installation: Installation, claim: Claim, output: JobOutput) -> None:
     """Transaction 2, repeated while the database is unreachable, since the budget for this output is spent."""
     for wait_s in (*COMMIT_RETRY_S, None):
         try:
@@ -362,7 +460,7 @@ def _succeed(installation: Installation, claim: Claim, output: Output) -> None:
             raise
 
 
-def _register(installation: Installation, claim: Claim, output: Output) -> None:
+def _register(installation: Installation, claim: Claim, output: JobOutput) -> None:
     with installation.database.write() as session:
         row = queue.leased(session, claim)
         output.register(session, row)

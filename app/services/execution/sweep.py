@@ -19,8 +19,7 @@ from app.datasets import catalog, row_files
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobRow
-from app.ledger import rules
-from app.ledger import service as ledger
+from app.ledger import reservations, rules
 from app.registry import models
 from app.services.datasets.erase import complete_erasures, erase_remains
 from app.services.installation import Installation
@@ -129,7 +128,7 @@ def _settle(session: Session, row: JobRow, *, at: datetime, closed: Collection[s
             return True
     is_undecided = row.state == JobState.WAITING and row.waits_since < at - timedelta(seconds=limits.MAX_APPROVAL_S)
     if is_undecided or (row.state == JobState.QUEUED and waited_too_long):
-        ledger.expire_job(session, row.id, actor=SWEEPER)
+        reservations.expire_job(session, row.id, actor=SWEEPER)
         notices.end_job(session, row, state=JobState.FAILED, reason=EndReason.EXPIRED, at=at)
         return True
     return False

@@ -15,8 +15,7 @@ from app.core.errors import BudgetExceeded, Frozen, GrovekeeperError, QuotaExcee
 from app.jobs import queue
 from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
-from app.ledger import populations, statements
-from app.ledger import service as ledger
+from app.ledger import populations, reservations, statements
 from app.services.installation import Installation
 from app.webhooks import outbox
 from app.webhooks.outbox import WebhookRow
@@ -38,7 +37,7 @@ def end_job(session: Session, row: JobRow, *, state: JobState, reason: EndReason
 def cancel_locked(session: Session, rows: Sequence[JobRow], *, actor: str, at: datetime) -> None:
     """Cancels jobs that the caller has locked. Their workers lose the lease and kill the child."""
     unfinished = [row for row in rows if row.state in UNFINISHED]
-    ledger.void_jobs(session, [row.id for row in unfinished if row.charged_at is None], actor=actor)
+    reservations.void_jobs(session, [row.id for row in unfinished if row.charged_at is None], actor=actor)
     for row in unfinished:
         end_job(session, row, state=JobState.CANCELLED, reason=EndReason.CANCELLED, at=at)
 

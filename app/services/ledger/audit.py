@@ -11,15 +11,14 @@ from app.access.grants import Principal, Role
 from app.core import limits
 from app.core.errors import NotFound
 from app.datasets import catalog
-from app.ledger import control, repository, running_balance, statements
+from app.ledger import control, statements, tables
 from app.ledger.checkpoints import Signer
-from app.ledger.entries import Entry, EntryKind
-from app.ledger.running_balance import EntryFilter
+from app.ledger.statements import EntryFilter
+from app.ledger.tables import Entry, EntryKind
 from app.registry import models
 from app.services.installation import Installation
-from app.services.ledger.bounded_search import matching
 from app.services.ledger.heads import checkpoint_of
-from app.services.ledger.history import entries_up_to, json_lines
+from app.services.ledger.history import entries_up_to, json_lines, matching_entries
 from app.services.pages import PageRequest, page_of
 from app.wire.ledger import ActList, ActOut
 
@@ -34,7 +33,7 @@ def list_acts(installation: Installation, principal: Principal, page: PageReques
     with installation.database.read() as session:
         shown, following = page_of(
             page,
-            lambda limit: statements.entries(session, control.CHAIN, after=page.sequence(), limit=limit),
+            lambda limit: tables.entries(session, control.CHAIN, after=page.sequence(), limit=limit),
             lambda entry: str(entry.sequence),
         )
         return ActList(acts=[ActOut.model_validate(entry.to_json()) for entry in shown], next=following)
@@ -120,7 +119,7 @@ def search_acts(installation: Installation, principal: Principal, search: ActSea
 
         def before(last: int, limit: int) -> list[Entry]:
             chosen = EntryFilter(kinds=kinds)
-            acts = running_balance.newest(session, control.CHAIN, before=last or None, limit=limit, chosen=chosen)
+            acts = statements.newest_entries(session, control.CHAIN, before=last or None, limit=limit, chosen=chosen)
             names.update(_names(session, principal, acts))
             return acts
 
@@ -128,7 +127,7 @@ def search_acts(installation: Installation, principal: Principal, search: ActSea
             return _mentions(search.by, [act.actor], names) and _mentions(search.about, _subjects(act), names)
 
         is_bounded = search.by is not None or search.about is not None
-        found = matching(before, is_match, page, batch_size=limits.MAX_PAGE_SIZE if is_bounded else page.limit)
+        found = matching_entries(before, is_match, page, batch_size=limits.MAX_PAGE_SIZE if is_bounded else page.limit)
         size = statements.size(session, control.CHAIN)
     return ActPage([ActOut.model_validate(act.to_json()) for act in found.entries], names, size, found.next)
 
@@ -145,7 +144,7 @@ def show_act(installation: Installation, principal: Principal, sequence: int) ->
         size = statements.size(session, control.CHAIN)
         if not 1 <= sequence <= size:
             raise NotFound("act")
-        [act] = statements.entries(session, control.CHAIN, after=sequence - 1, limit=1)
+        [act] = tables.entries(session, control.CHAIN, after=sequence - 1, limit=1)
         return ShownAct(ActOut.model_validate(act.to_json()), _names(session, principal, [act]), size)
 
 
@@ -177,7 +176,7 @@ def _texts(value: Any) -> Iterator[str]:
 def _names(session: Session, principal: Principal, acts: Sequence[Entry]) -> dict[str, str]:
     ids = sorted({text for act in acts for text in (act.actor, *_subjects(act))})
     return {
-        **{row.id: row.name for row in repository.accounts(session, ids)},
+        **{row.id: row.name for row in tables.accounts(session, ids)},
         **{dataset_id: named.name for dataset_id, named in catalog.named(session, ids).items()},
         **models.names(session, ids),
         **grants.names_of_keys(session, principal, None, ids),

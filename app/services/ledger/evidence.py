@@ -1,27 +1,42 @@
-"""Serves checkpoints, proofs and the signer's public key; runs the verifier, which shares no code with the service."""
+"""Serves checkpoints, proofs, the signer's public key and the record of a public registry; runs the verifier.
+
+The verifier shares no code with the service, so it runs as a program of its own. The record is a form of a public
+registry of deployments, filled with the facts of an account (``GET /ledger/{account}/deployment``).
+"""
 
 import json
+import math
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from importlib import resources
 from typing import Any
 
+import yaml
 from sqlalchemy.orm import Session
 
 from app.access.grants import SEE_LEDGER, Principal, Role
 from app.core import limits
 from app.core.errors import InvalidRequest
 from app.core.processes import scrubbed_environment
-from app.ledger import checkpoints, control, statements
-from app.ledger.checkpoints import Checkpoint, Signer
-from app.ledger.log import Log
+from app.datasets import catalog
+from app.datasets.catalog import Dataset
+from app.forests import catalogue
+from app.ledger import checkpoints, control, populations, statements, tables
+from app.ledger.checkpoints import Checkpoint, Log, Signer
+from app.privacy.accountants import amount_text, gdp, pure, zcdp
+from app.privacy.events import Adjacency
+from app.registry import models
 from app.services.installation import Installation
-from app.services.ledger.balances import find_account
+from app.services.ledger.balances import Account, detailed, find_account
 from app.services.ledger.heads import checkpoint_of
 from app.services.ledger.history import entries_up_to, json_lines
-from app.wire.ledger import ConsistencyOut, InclusionOut, SignerOut
+from app.wire.ledger import AccountBalance, ConsistencyOut, DeploymentOut, InclusionOut, SignerOut
 
 
 @dataclass(frozen=True)
@@ -93,7 +108,7 @@ def _in_range(field: str, value: int | None, *, at_most: int) -> int:
 
 
 def _inclusion(session: Session, account_id: str, *, sequence: int, size: int) -> InclusionOut:
-    (entry,) = statements.entries(session, account_id, after=sequence - 1, limit=1)
+    (entry,) = tables.entries(session, account_id, after=sequence - 1, limit=1)
     return InclusionOut(
         kind="inclusion",
         origin=checkpoints.origin(account_id),
@@ -192,3 +207,102 @@ def _run(export: int, checkpoint: int, key: int) -> dict[str, Any] | None:
     except (subprocess.TimeoutExpired, ValueError):
         return None
     return result
+
+
+_VARIANTS = {pure.NAME: "Pure DP", zcdp.NAME: "Zero-concentrated DP", gdp.NAME: "Approximate DP"}
+_SYMBOLS = {pure.NAME: "ε", zcdp.NAME: "ρ", gdp.NAME: "μ²"}
+_REPLACEMENT = "Where one replaces another: ε = {epsilon}, δ = {delta}. "
+
+
+def show_deployment(
+    installation: Installation, principal: Principal, reference: str, *, signer: Signer
+) -> DeploymentOut:
+    """Shows the deployment document of an account. Nothing about the owner is stored.
+
+    Raises:
+        NotFound: no such account, or it is not visible to this key.
+        RoleMissing: the key may not read the ledger.
+    """
+    with installation.database.read() as session:
+        account = find_account(session, principal, reference, SEE_LEDGER)
+        balance = detailed(session, principal, account, {})
+        limit = statements.highest_cap(session, account.id)
+        datasets = [account.id]
+        if account.dataset is None:
+            datasets = sorted(populations.of_ids(session, [account.id])[account.id].members)
+        slugs = sorted({slug for dataset_id in datasets for slug in models.algorithms(session, dataset_id)})
+        n_external = sum(tables.n_external_reservations(session, dataset_id) for dataset_id in datasets)
+        n_uploads = sum(len(catalog.epochs(session, dataset_id)) for dataset_id in datasets)
+        head = checkpoint_of(session, account.id, statements.size(session, account.id))
+    highest_cap = amount_text(limit.accountant, limit.amount)
+    words = _words(account, balance) | {"highest_cap": highest_cap, "uploads": n_uploads, "algorithms": _titles(slugs)}
+    document = _filled(_template(), words | {"source_type": "Static" if n_uploads <= 1 else "Dynamic"})
+    document["record"]["deployment"]["privacy_loss"]["privacy_parameters"] = _parameters(balance, highest_cap)
+    known = {"guarantee": balance.guarantee, "external_charges": n_external, "algorithms": slugs}
+    document["facts"] |= known | {"checkpoint": signer.sign(head)}
+    return DeploymentOut.model_validate({**account.facts, **document})
+
+
+@cache
+def _template() -> dict[str, Any]:
+    text = resources.files(__package__).joinpath("deployment.yaml").read_text(encoding="utf-8")
+    template: dict[str, Any] = yaml.safe_load(text)
+    return template
+
+
+def _filled(part: Any, words: dict[str, Any]) -> Any:
+    """A copy of a part of the template, with the words in braces replaced."""
+    if isinstance(part, dict):
+        return {name: _filled(value, words) for name, value in part.items()}
+    return part.format_map(words) if isinstance(part, str) else part
+
+
+def _words(account: Account, balance: AccountBalance) -> dict[str, Any]:
+    holder, replaced = account.holder, balance.guarantee.get("replace_one")
+    protects_labels = holder.adjacency == Adjacency.LABEL.value
+    unit = "Label of a row" if protects_labels else "Row"
+    if holder.unit_column is not None:
+        rows = f", at most {holder.max_rows} rows of each" if isinstance(holder, Dataset) else ""
+        unit = f"All rows with one value of the column {holder.unit_column}{rows}"
+    domain = "Tables of datasets that are declared to be about the same people, each with its declared schema."
+    public = "The declarations of the member datasets."
+    if account.dataset is not None:
+        schema, partitions = account.dataset.row.schema, account.dataset.row.partitions
+        domain = f"Tables with {len(schema['features'])} declared features and the label {schema['label']['name']}, "
+        domain += "whose bounds and categories are public."
+        public = "The declaration: names, bounds, categories and classes of columns. Declared public size: "
+        public += f"{account.dataset.row.public_size or 'none'}. Partitions: "
+        public += f"{', '.join(partition['name'] for partition in partitions) or 'none'}. "
+        public += "Number and times of uploads and jobs."
+    return balance.model_dump(include={"unit", "cap", "charged", "reserved", "remaining"}) | {
+        "slug": re.sub(r"[^a-z0-9]+", "-", account.name.lower()).strip("-"),
+        "variant": "Custom" if protects_labels else _VARIANTS[balance.accountant],
+        "symbol": _SYMBOLS[balance.accountant],
+        "domain": domain,
+        "public": public,
+        "privacy_unit": unit,
+        "guarantee_text": balance.guarantee["text"],
+        "replacement": _REPLACEMENT.format_map(replaced) if replaced else "",
+    }
+
+
+def _parameters(balance: AccountBalance, highest_cap: str) -> dict[str, float]:
+    # The guarantee of a population has one pair, that of a dataset has pairs by adjacency.
+    stated = balance.guarantee.get("label") or balance.guarantee.get("add_remove") or balance.guarantee
+    parameters = {"epsilon": _at_least(stated["epsilon"])}
+    if balance.accountant != pure.NAME:
+        parameters["delta"] = _at_least(stated["delta"])
+    if balance.accountant == zcdp.NAME:
+        parameters["rho"] = _at_least(highest_cap)
+    return parameters
+
+
+def _at_least(text: str) -> float:
+    """The least floating-point number that is not below an exact amount: a guarantee is rounded up."""
+    number = float(text)
+    return number if Fraction(number) >= Fraction(text) else math.nextafter(number, math.inf)
+
+
+def _titles(slugs: list[str]) -> str:
+    pages: dict[str, Any] = {str(item["slug"]): item for item in catalogue.algorithms()}
+    return "; ".join(f"{pages[slug]['title']} ({pages[slug]['about']['proof']})" for slug in slugs) or "no model yet"

@@ -14,15 +14,14 @@ from app.core import amounts
 from app.core.errors import AccountantMismatch, InvalidRequest
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
-from app.ledger import external, rules, statements
+from app.ledger import reservations, rules, statements, tables
 from app.ledger.reservations import NewReservation
 from app.ledger.tables import ReservationRow
 from app.privacy import accountants, declared, events, receipts
 from app.privacy.accountants.accountant import steps_up
-from app.privacy.adjacency import Adjacency
 from app.privacy.composition import Scope
 from app.privacy.declared import DeclaredLoss
-from app.privacy.events import Event, NoBoundInUnit, UnknownPrivacyEvent
+from app.privacy.events import Adjacency, Event, NoBoundInUnit, UnknownPrivacyEvent
 from app.privacy.guarantees import odds_of_charge
 from app.registry import models
 from app.services.authorization import authorized_dataset
@@ -275,12 +274,14 @@ def charge_external(
         charge = price_external(session, spend.principal, dataset, body)
         actor = spend.principal.key_id
         new_reservation = _reservation(charge, body, attested_by=actor)
-        reservation_id = external.charge(session, new_reservation, delta=charge.delta, actor=actor)
+        reservation_id = reservations.charge_external(session, new_reservation, delta=charge.delta, actor=actor)
         # Cards of models, which read no ledger, say from now on that the guarantee also rests on attesters.
         guarantee = of_account(session, dataset, statements.printable(session, dataset.id))
         models.put_guarantee(session, dataset.id, guarantee)
         notices.budgets_changed(session, [dataset.id], at=spend.at)
-        shown = _reservation_out(session, dataset, external.find(session, dataset.id, reservation_id))
+        shown = _reservation_out(
+            session, dataset, reservations.external_reservation(session, dataset.id, reservation_id)
+        )
         return spend.store(Answer.of(201, shown, location=f"/ledger/{dataset.id}/reservations/{reservation_id}"))
 
 
@@ -296,7 +297,9 @@ def list_reservations(
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, SEE_RESERVATIONS)
         shown, following = page_of(
-            page, lambda limit: external.page(session, dataset.id, after=page.cursor, limit=limit), lambda row: row.id
+            page,
+            lambda limit: tables.external_reservations(session, dataset.id, after=page.cursor, limit=limit),
+            lambda row: row.id,
         )
         return ReservationList(reservations=[_reservation_out(session, dataset, row) for row in shown], next=following)
 
@@ -312,7 +315,9 @@ def show_reservation(
     """
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, SEE_RESERVATIONS)
-        return _reservation_out(session, dataset, external.find(session, dataset.id, reservation_id))
+        return _reservation_out(
+            session, dataset, reservations.external_reservation(session, dataset.id, reservation_id)
+        )
 
 
 def _reservation(charge: ExternalCharge, body: ExternalIn, *, attested_by: str) -> NewReservation:

@@ -1,29 +1,209 @@
-"""Writes signed heads outside the database after every commit, and compares them before a process serves requests."""
+"""Writes signed heads outside the database after every commit, and compares them before a process serves requests.
 
+The signing key is opened here, its public key pinned in the database, and a lost key replaced. The records of erasures
+stand beside the heads. The control chain names every erasure, so a record of a dataset or an upload that is missing is
+written again. Whoever changes files beside the heads can take records away and cannot make any: what nobody signed is
+believed only where the control chain says that it happened, as in records of versions that signed none.
+"""
+
+import json
 import logging
 import threading
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.core import stamps
 from app.core.errors import InstallationError, LedgerRewound
+from app.core.settings import Settings
+from app.core.stores import Store
+from app.datasets import erasure_log
+from app.datasets.erasure_log import UNIT, ErasureLog
 from app.db import revisions
-from app.db.database import transaction_time
-from app.ledger import checkpoints, control, repository
-from app.ledger.checkpoints import Checkpoint, Signer
-from app.ledger.heads import HeadFolder, has_any
-from app.ledger.log import Log
+from app.db.database import Database, transaction_time
+from app.ledger import checkpoints, control, tables
+from app.ledger.checkpoints import Checkpoint, HeadFolder, Log, Signer, has_any
+from app.ledger.tables import EntryKind
 from app.services.installation import Installation
-from app.services.ledger import erasure_records
-from app.services.ledger.signer import open_signer, pin_first_signer
 from app.services.storage_keys import confirm_storage_keys
 
 PUBLISH_INTERVAL_S = 1.0
 """Seconds between two searches for accounts that grew."""
 
 _log = logging.getLogger(__name__)
+
+
+def open_signer(settings: Settings, pinned: Sequence[str], *, make: bool) -> Signer:
+    """Opens the signing key that the database names.
+
+    Args:
+        settings: of the installation.
+        pinned: the verifier keys in the database; empty before the first start.
+        make: whether to make a missing key, unless the settings name its file.
+
+    Raises:
+        InstallationError: the key is missing or invalid, or is not the last pinned key.
+    """
+    file = _file(settings)
+    make = make and settings.signing_key_file is None
+    if not make and not file.exists():
+        raise InstallationError(
+            f"the signing key {file} is missing. Put it back; if it is lost for good, run: grovekeeper db new-signer"
+        )
+    signer = Signer.open(file, make=make)
+    if pinned and signer.verifier_key != pinned[-1]:
+        raise InstallationError(
+            f"the key in {file} is not the signing key that the database names; see the operator's guide, The signing "
+            "key"
+        )
+    return signer
+
+
+def pin_first_signer(database: Database, signer: Signer) -> None:
+    """Pins the signing key of an installation at its first start.
+
+    Raises:
+        InstallationError: another process has pinned another key.
+    """
+    try:
+        _pin(database, signer, after=[])
+    except IntegrityError:
+        with database.read() as session:
+            if checkpoints.pinned_keys(session)[-1] != signer.verifier_key:
+                raise InstallationError("another process uses another signing key; share one home or key") from None
+
+
+def replace_signer(settings: Settings, database: Database) -> Signer:
+    """Pins the key in the file of the signing key, and makes it first if the default file is missing.
+
+    Heads of earlier signers stay valid.
+
+    Raises:
+        InstallationError: the key is invalid, or is pinned already.
+    """
+    file = _file(settings)
+    with database.read() as session:
+        pinned = checkpoints.pinned_keys(session)
+    signer = Signer.open(file, make=settings.signing_key_file is None)
+    if signer.verifier_key in pinned[-1:]:
+        raise InstallationError(f"the key in {file} is the signing key already; move the file away to make another key")
+    _pin(database, signer, after=pinned)
+    return signer
+
+
+def _file(settings: Settings) -> Path:
+    return settings.signing_key_file or settings.home / "signing.key"
+
+
+def _pin(database: Database, signer: Signer, *, after: Sequence[str]) -> None:
+    with database.write() as session:
+        checkpoints.pin_key(session, signer.verifier_key, after=after, at=database.now(session))
+        control.record(session, EntryKind.SIGNER_PINNED, actor=control.OPERATOR, verifier_key=signer.verifier_key)
+
+
+def open_log(installation: Installation) -> ErasureLog:
+    """The records of erasures, to write one.
+
+    Raises:
+        InstallationError: the signing key is missing or invalid.
+    """
+    signer = open_signer(installation.settings, [], make=False)
+    return log_of(installation.heads, signer, [signer.verifier_key])
+
+
+def log_of(store: Store, signer: Signer, verifier_keys: Collection[str]) -> ErasureLog:
+    """The records of erasures beside the heads in a store, of which those with a signature of a key are believed."""
+    return ErasureLog(store, sign=signer.sign_text, is_signed=lambda note: checkpoints.is_signed(note, verifier_keys))
+
+
+def n_erasures(session: Session, *, until: int) -> int:
+    """The number of records of the erasures among the first acts of the control chain; the chain's head states it."""
+    return len(_explained(session, until=until))
+
+
+def confirm_erasures(session: Session, log: ErasureLog) -> None:
+    """Compares the records with the control chain at a start; signs those of earlier versions, writes missing ones.
+
+    Raises:
+        InstallationError: a file is no record of this installation, and no act explains it.
+        OSError: the records cannot be read or written.
+    """
+    explained = _explained(session)
+    units = control.details_of(session, EntryKind.UNIT_ERASED)
+    n_old_units = Counter(act["dataset"] for act in units if "record" not in act)
+    n_old_units.subtract(name.partition(".")[0] for name in log.records.keys() - explained if name.endswith(UNIT))
+    for name, content in sorted(log.unsigned.items()):
+        dataset_id = name.partition(".")[0]
+        is_old_unit = name.endswith(UNIT) and n_old_units[dataset_id] > 0
+        facts = _facts_of_old_unit(content) if is_old_unit else {}
+        if facts is None or not (is_old_unit or (name in explained and not name.endswith(UNIT))):
+            raise NotARecord(name)
+        n_old_units[dataset_id] -= is_old_unit
+        log.write(name, facts, existing="replace")
+    for name in sorted(explained - log.records.keys() - log.unsigned.keys()):
+        if name.endswith(UNIT):
+            # The name of the record is that of its act, which lists of acts show.
+            _log.error(
+                "a record of an erased unit is missing beside the heads; put the folder erasures back from a copy, or "
+                "older backups do not restore",
+                extra={"dataset_id": name.partition(".")[0]},
+            )
+        else:
+            log.write(name)
+
+
+def require_erasures(session: Session, log: ErasureLog, head: Checkpoint | None) -> None:
+    """Checks before a restore that the records of all acts are there that the restored control chain lacks.
+
+    Raises:
+        InstallationError: a record is missing, or a file is no record of this installation and no act explains it.
+    """
+    explained = _explained(session)
+    for name in sorted(log.unsigned.keys() - explained):
+        raise NotARecord(name)
+    n_missing = 0
+    if head is not None and head.erasures is not None:
+        n_missing = head.erasures - len(explained) - len(log.records.keys() - explained)
+    if n_missing > 0:
+        raise InstallationError(
+            f"{n_missing} of the records of erasures after the backup are missing beside the heads, so the restore "
+            "would bring erased rows back. Put the folder erasures back from a copy, or restore a newer backup"
+        )
+
+
+class NotARecord(InstallationError):
+    """A file among the records of erasures that this installation did not sign, or not under this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{erasure_log.FOLDER}/{name} beside the heads is not a record that this installation signed, and no act "
+            "of the control chain explains it. Put the file back from a copy of the folder, or move it away if nobody "
+            "erased what it names. Records of an earlier version are signed when the installation starts"
+        )
+
+
+def _explained(session: Session, *, until: int | None = None) -> set[str]:
+    """The names of the records of all erasures in the control chain. Earlier versions named no record of a unit."""
+    deleted, uploads, units = (
+        control.details_of(session, kind, until=until)
+        for kind in (EntryKind.DATASET_DELETED, EntryKind.UPLOAD_ERASED, EntryKind.UNIT_ERASED)
+    )
+    names = {erasure_log.dataset_record(act["dataset"]) for act in deleted}
+    names |= {erasure_log.upload_record(act["dataset"], act["upload"]) for act in uploads}
+    return names | {erasure_log.unit_record(act["dataset"], act["record"]) for act in units if "record" in act}
+
+
+def _facts_of_old_unit(content: bytes) -> dict[str, object] | None:
+    """The facts of a record that an earlier version wrote; ``None`` if the file is damaged."""
+    try:
+        facts = json.loads(content)
+        return {"last_upload": int(facts["last_upload"]), "row_id": bytes.fromhex(facts["row_id"]).hex()}
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 class Heads:
@@ -95,7 +275,7 @@ class Heads:
         confirmed = self._confirmation()
         with self._lock:
             with self._database.read() as session:
-                sizes = repository.sizes(session)
+                sizes = tables.sizes(session)
             for account_id, head in confirmed.heads.items():
                 if sizes.get(account_id, 0) < head.size:
                     raise self._refusal(account_id)
@@ -112,7 +292,7 @@ class Heads:
                 raise self._refusal(account_id)
             head = checkpoint_of(session, account_id, size)
             if account_id == control.CHAIN:
-                head = replace(head, erasures=erasure_records.n_erasures(session, until=size))
+                head = replace(head, erasures=n_erasures(session, until=size))
         confirmed.folder.write(head, confirmed.signer.sign(head))
         return head
 
@@ -131,7 +311,7 @@ class Heads:
         """Compares with the heads of pinned signers. The first key is made where no head is, and pinned at the end."""
         store = self._installation.heads
         with self._database.read() as session:
-            pinned = checkpoints.pinned(session)
+            pinned = checkpoints.pinned_keys(session)
         has_heads = has_any(store)
         signer = open_signer(self._settings, pinned, make=not pinned and not has_heads)
         folder = HeadFolder(store, pinned or [signer.verifier_key])
@@ -141,13 +321,13 @@ class Heads:
             self._rewound = error
             raise
         with self._database.read() as session:
-            sizes = repository.sizes(session)
+            sizes = tables.sizes(session)
             for head in heads:
                 same = sizes.get(head.account_id, 0) >= head.size
                 if not same or Log(session, head.account_id).root(head.size) != head.root:
                     raise self._refusal(head.account_id)
             try:
-                erasure_records.confirm(session, erasure_records.log_of(store, signer, pinned or [signer.verifier_key]))
+                confirm_erasures(session, log_of(store, signer, pinned or [signer.verifier_key]))
             except OSError as error:
                 raise InstallationError(f"the records of erasures cannot be kept: {error.strerror}") from None
         confirm_storage_keys(self._installation)

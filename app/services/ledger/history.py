@@ -1,4 +1,4 @@
-"""Lists entries of an account, with a running balance; exports them as they were hashed."""
+"""Lists and searches entries of an account, with a running balance; exports them as they were hashed."""
 
 import csv
 import io
@@ -17,17 +17,55 @@ from app.core import limits
 from app.core.errors import InvalidRequest, NotFound
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
-from app.ledger import running_balance, statements
-from app.ledger.entries import Entry, EntryKind
-from app.ledger.running_balance import EntryFilter
+from app.ledger import statements, tables
+from app.ledger.statements import EntryFilter
+from app.ledger.tables import Entry, EntryKind
 from app.privacy import events, receipts
 from app.privacy.composition import JointCell, Scope
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import charged_jobs
 from app.services.ledger.balances import Account, balance_of, find_account
-from app.services.ledger.bounded_search import Matches, matching
 from app.services.pages import PageRequest
 from app.wire.ledger import ChargedJob, DetailedEntryOut, EntryList, EntryOut
+
+
+@dataclass(frozen=True)
+class Matches:
+    """The matches of a page, all entries that were read for them, and the cursor of the next page."""
+
+    entries: list[Entry]
+    read: list[Entry]
+    next: str | None
+
+
+def matching_entries(
+    following: Callable[[int, int], list[Entry]],
+    is_match: Callable[[Entry], bool],
+    page: PageRequest,
+    *,
+    batch_size: int,
+) -> Matches:
+    """Reads entries until a page of them matches, or ``limits.MAX_SEARCHED_ENTRIES`` are read.
+
+    Args:
+        following: the entries that follow a sequence in the order of the list, at most so many.
+        is_match: whether an entry belongs to the list.
+        page: the page.
+        batch_size: number of entries that are read at once.
+    """
+    last = page.sequence()
+    entries: list[Entry] = []
+    read: list[Entry] = []
+    while batch := following(last, batch_size):
+        for entry in batch:
+            read.append(entry)
+            last = entry.sequence
+            if is_match(entry):
+                entries.append(entry)
+            if len(entries) == page.limit or len(read) == limits.MAX_SEARCHED_ENTRIES:
+                return Matches(entries, read, str(last) if following(last, 1) else None)
+    return Matches(entries, read, None)
+
 
 T = TypeVar("T")
 EXPORT_BATCH = 100
@@ -119,7 +157,7 @@ def _in_batches(
     after = 0
     while after < last:
         with installation.database.read() as session:
-            batch = statements.entries(session, account_id, after=after, limit=min(EXPORT_BATCH, last - after))
+            batch = tables.entries(session, account_id, after=after, limit=min(EXPORT_BATCH, last - after))
             made = read(session, batch)
         yield from made
         after = batch[-1].sequence
@@ -233,9 +271,9 @@ def list_entries(
         account = find_account(session, principal, reference, SEE_LEDGER)
 
         def after(last: int, limit: int) -> list[Entry]:
-            return running_balance.oldest(session, account.id, after=last, limit=limit, chosen=search.by_fields)
+            return statements.oldest_entries(session, account.id, after=last, limit=limit, chosen=search.by_fields)
 
-        found = _found(after, _scope(session, account, search), page)
+        found = _listed(after, _scope(session, account, search), page)
         jobs = charged_jobs(session, [entry.job_id for entry in found.entries])
         names = _names(session, principal, account, found.entries, jobs)
         beside = {**account.facts, "actors": names, "jobs": jobs, "next": found.next}
@@ -258,11 +296,11 @@ def search_entries(
         balance = statements.balance(session, account.id, scope) if scope else balance_of(session, account)
 
         def before(last: int, limit: int) -> list[Entry]:
-            return running_balance.newest(
+            return statements.newest_entries(
                 session, account.id, before=last or None, limit=limit, chosen=search.by_fields
             )
 
-        found = _found(before, scope, page)
+        found = _listed(before, scope, page)
         jobs = charged_jobs(session, [entry.job_id for entry in found.entries])
         names = _names(session, principal, account, found.entries, jobs)
         is_complete = search.by_fields == EntryFilter()
@@ -286,7 +324,7 @@ def show_entry(installation: Installation, principal: Principal, reference: str,
         size = statements.size(session, account.id)
         if not 1 <= sequence <= size:
             raise NotFound("entry")
-        (entry,) = statements.entries(session, account.id, after=sequence - 1, limit=1)
+        (entry,) = tables.entries(session, account.id, after=sequence - 1, limit=1)
         jobs = charged_jobs(session, [entry.job_id])
         names = _names(session, principal, account, [entry], jobs)
         receipt = _receipt(session, account.dataset, entry)
@@ -304,11 +342,11 @@ def _receipt(session: Session, dataset: Dataset | None, entry: Entry) -> str | N
     )
 
 
-def _found(following: Callable[[int, int], list[Entry]], scope: Scope, page: PageRequest) -> Matches:
+def _listed(following: Callable[[int, int], list[Entry]], scope: Scope, page: PageRequest) -> Matches:
     """Reads entries until a page of them covers a part of a scope; empty for all cells."""
-    return matching(
+    return matching_entries(
         following,
-        lambda entry: running_balance.overlaps(entry.scope, scope),
+        lambda entry: statements.overlaps(entry.scope, scope),
         page,
         batch_size=limits.DEFAULT_PAGE_SIZE if scope else page.limit,
     )
@@ -332,24 +370,24 @@ def _spent_after(
     if account.dataset is None:
         return {sequence: {"load": balance.text(load)} for sequence, load in _loads(session, account, found).items()}
     amounts, cell = {}, balance.tightest_cell
-    spent = running_balance.spent_after(session, account.id, cell, found.read[0].sequence)
+    spent = statements.spent_after(session, account.id, cell, found.read[0].sequence)
     for entry in found.read:
         amounts[entry.sequence] = {"charged": balance.text(spent.charged), "reserved": balance.text(spent.reserved)}
-        if running_balance.covers(entry.scope, cell):
+        if statements.covers(entry.scope, cell):
             spent = spent.before(entry)
     return amounts
 
 
 def _loads(session: Session, account: Account, found: Matches) -> dict[int, int]:
     """The load of all members of a population together after each entry."""
-    loads = running_balance.loads_before(session, account.id, found.read[-1].sequence)
+    loads = statements.loads_before(session, account.id, found.read[-1].sequence)
     together: dict[int, int] = {}
     if loads is None:
         return together
     for entry in reversed(found.read):
         if entry.kind in (EntryKind.JOIN, EntryKind.LOAD):
-            loads[running_balance.member_of(entry)] = entry.amount
-            if (erased := running_balance.continued_member(entry)) is not None:
+            loads[statements.member_of(entry)] = entry.amount
+            if (erased := statements.continued_member(entry)) is not None:
                 loads[erased] = 0
         together[entry.sequence] = sum(loads.values())
     return together

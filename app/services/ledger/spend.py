@@ -8,9 +8,9 @@ from app.access import grants
 from app.access.grants import SEE_BALANCE, SEE_LEDGER, Principal
 from app.core import limits
 from app.core.errors import InvalidRequest
-from app.ledger import running_balance, statements
-from app.ledger.entries import EntryKind
-from app.ledger.running_balance import EntryFilter
+from app.ledger import statements
+from app.ledger.statements import EntryFilter
+from app.ledger.tables import EntryKind
 from app.privacy.composition import Cell
 from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
@@ -76,8 +76,8 @@ def list_charges(installation: Installation, principal: Principal, reference: st
         balance = statements.balance(session, dataset_id)
         size, limit = statements.size(session, dataset_id), limits.MAX_SHOWN_CHARGES
         chosen = EntryFilter(kinds=[EntryKind.CHARGE])
-        entries = running_balance.newest(session, dataset_id, before=size + 1, limit=limit + 1, chosen=chosen)
-        level = running_balance.spent_after(session, dataset_id, balance.tightest_cell, size).charged
+        entries = statements.newest_entries(session, dataset_id, before=size + 1, limit=limit + 1, chosen=chosen)
+        level = statements.spent_after(session, dataset_id, balance.tightest_cell, size).charged
         jobs = charged_jobs(session, [entry.job_id for entry in entries])
         # A job's charge is an act of the worker; the key that submitted the job asked for it.
         asked_by = {key: job.submitted_by for key, job in jobs.items()}
@@ -86,7 +86,7 @@ def list_charges(installation: Installation, principal: Principal, reference: st
         charges = []
         for entry in entries[:limit]:
             by, details = asked_by.get(entry.job_id or "", entry.actor), entry.details or {}
-            covers = running_balance.covers(entry.scope, balance.tightest_cell)
+            covers = statements.covers(entry.scope, balance.tightest_cell)
             charges.append(
                 Charge(
                     sequence=entry.sequence,

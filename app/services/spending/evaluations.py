@@ -1,29 +1,58 @@
-"""Serves ``POST …/evaluations``: quotes and accepts evaluations of models and choices of the best model."""
+"""Quotes and accepts evaluations of models and choices of the best model, registers the released ones, and shows them.
 
-from collections.abc import Sequence
+What is shown is post-processing of released counts.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.grants import SEE_MODEL, TRAIN, Principal
 from app.access.idempotency import Answer, IdempotentRequest
+from app.core import stamps
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound
+from app.forests import metrics
+from app.forests.bins import noisy_counts
 from app.forests.contract.facts import PublicFacts
+from app.forests.data.schema import Schema
 from app.forests.evaluation import price
-from app.forests.evaluation.price import EvaluationPlan
+from app.forests.evaluation.price import AUROC, CONFUSION, EvaluationInvalid, EvaluationPlan
+from app.forests.evaluation.read import Evaluation
 from app.forests.planning import public_facts
+from app.forests.profile.read import Profile
 from app.jobs import queue
-from app.privacy.adjacency import Adjacency
-from app.registry.tables import ModelRow
+from app.jobs.tables import JobRow
+from app.privacy.events import Adjacency
+from app.registry import releases
+from app.registry.tables import EvaluationRow, ModelRow, ProfileRow
+from app.services import guarantees
 from app.services.authorization import refreshed
 from app.services.installation import Installation
+from app.services.jobs import kinds
+from app.services.jobs.kinds import OutputInvalid
+from app.services.jobs.task import JobTask
+from app.services.pages import PageRequest, page_of
 from app.services.predict import addressed_model
-from app.services.spending.price import Asked, PricedPart, price_part, read_asked
 from app.services.spending.quotes import quote_parts
-from app.services.spending.spend import Job, spending
-from app.wire.spending import EvaluationIn, EvaluationQuoteOut, SelectionIn
+from app.services.spending.spend import Asked, Job, PricedPart, price_part, read_asked, spending
+from app.wire.spending import (
+    AccuracyOut,
+    AurocOut,
+    ConfusionOut,
+    EvaluationIn,
+    EvaluationList,
+    EvaluationOut,
+    EvaluationQuoteOut,
+    IntervalOut,
+    MajorityOut,
+    PriceOut,
+    SelectionIn,
+)
 
 _TRAINED_ON = (
     "The scope covers rows that a model was trained on: it does better there than on rows that it has not seen. "
@@ -164,4 +193,184 @@ def _was_trained_on(session: Session, row: ModelRow, part: PricedPart) -> bool:
         and not epochs.isdisjoint(trained.epochs)
         and all(not set(cells).isdisjoint(trained.scope.get(name, cells)) for name, cells in part.scope.items())
         for trained in queue.job(session, row.job_id).parts
+    )
+
+
+@dataclass(frozen=True)
+class ReleasedEvaluation:
+    """An evaluation before its registration. An evaluation has no file, so a lost job leaves nothing to remove."""
+
+    job_id: str
+    body: dict[str, Any]
+
+    def register(self, session: Session, row: JobRow) -> None:
+        """See :class:`app.services.jobs.kinds.JobOutput`."""
+        released = EvaluationRow(**kinds.identity_of_output(row, prefix=stamps.EVALUATION), body=self.body)
+        releases.add_evaluation(session, released, self.body["models"])
+        row.evaluation_id = released.id
+
+    def is_registered(self, session: Session) -> bool:
+        """See :class:`app.services.jobs.kinds.JobOutput`."""
+        return releases.evaluation_of_job(session, self.job_id) is not None
+
+    def discard(self, installation: Installation) -> None:
+        """See :class:`app.services.jobs.kinds.JobOutput`: an evaluation has no file to remove."""
+
+
+class EvaluationKind:
+    """Jobs that count a model's answers or choose the best of several models."""
+
+    def inputs(self, row: JobRow) -> Sequence[str]:
+        """See :class:`app.services.jobs.kinds.JobKind`: the models' artifacts."""
+        return [model["digest"] for model in row.task["work"]["models"]]
+
+    def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
+        """The facts that are shown with the released numbers."""
+        work, [part] = row.task["work"], row.parts
+        return {
+            **kinds.facts_of_job(session, row, output="evaluation"),
+            "models": [model["id"] for model in work["models"]],
+            "classes": work["classes"],
+            "warnings": work["warnings"],
+            "scope": part.scope,
+            "epochs": part.epochs,
+        }
+
+    def keep(self, installation: Installation, task: JobTask, data: bytes) -> ReleasedEvaluation:
+        """See :class:`app.services.jobs.kinds.JobKind`."""
+        try:
+            released = Evaluation.from_json(json.loads(data))
+        except (EvaluationInvalid, ValueError):
+            raise OutputInvalid from None
+        return ReleasedEvaluation(task.job_id, {**task.metadata, "evaluation": released.to_json()})
+
+
+def show_evaluation(installation: Installation, principal: Principal, evaluation_id: str) -> EvaluationOut:
+    """Shows one evaluation.
+
+    Raises:
+        NotFound: no such evaluation, or it is not visible to this key.
+        RoleMissing: the key's role on the dataset whose rows were read does not allow this.
+    """
+    with installation.database.read() as session:
+        row = releases.find_evaluation(session, evaluation_id)
+        grants.require(session, principal, row.dataset_id, TRAIN, kind="evaluation")
+        return _all_out(session, [row])[0]
+
+
+def list_evaluations(
+    installation: Installation, principal: Principal, address: str, page: PageRequest
+) -> EvaluationList:
+    """Lists the evaluations of one model on datasets where the key may train, newest first.
+
+    Raises:
+        NotFound: no such model, or it is not visible to this key.
+        RoleMissing: the key's role on the model's dataset does not allow this.
+    """
+    with installation.database.read() as session:
+        model = addressed_model(session, principal, address, SEE_MODEL)
+        visible = grants.datasets_with(session, principal, TRAIN)
+        shown, following = page_of(
+            page,
+            lambda limit: releases.page_of_evaluations(
+                session, model_id=model.id, dataset_ids=visible, before=page.cursor, limit=limit
+            ),
+            lambda row: row.id,
+        )
+        return EvaluationList(evaluations=_all_out(session, shown), next=following)
+
+
+def _all_out(session: Session, rows: Sequence[EvaluationRow]) -> list[EvaluationOut]:
+    outputs = [(row.dataset_id, row.body) for row in rows]
+    texts = guarantees.today_of_each(session, outputs)
+    released = releases.last_of_each(session, {row.dataset_id for row in rows})
+    return [
+        _evaluation_out(row, guarantee, majority=_majority(row, released.get(row.dataset_id, ())))
+        for row, guarantee in zip(rows, texts, strict=True)
+    ]
+
+
+def _majority(row: EvaluationRow, released: Sequence[ProfileRow]) -> MajorityOut | None:
+    """The share of the largest class, as far as released numbers tell it.
+
+    Args:
+        row: of the evaluation.
+        released: the last profiles of the evaluation's dataset, newest first.
+    """
+    evaluation, facts = Evaluation.from_json(row.body["evaluation"]), row.body
+    source, counts = "confusion", []
+    if CONFUSION in evaluation.tables:
+        counts = evaluation.in_rows(CONFUSION).reshape(len(facts["classes"]), -1).sum(axis=1).tolist()
+    else:
+        of_rows = (profile for profile in released if _rows_of(profile.body) == _rows_of(facts))
+        if (profile := next(of_rows, None)) is not None:
+            read = Profile.from_json(profile.body["profile"], Schema.from_json(profile.body["schema"]))
+            source, counts = profile.id, list(read.counts_in_rows)
+    largest = metrics.majority(counts) if counts else None
+    if largest is None:
+        return None
+    return MajorityOut(label=facts["classes"][largest[0]], share=largest[1], source=source)
+
+
+def _rows_of(facts: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The cells and uploads that a release read."""
+    return facts["scope"], facts["epochs"]
+
+
+def _evaluation_out(row: EvaluationRow, guarantee: dict[str, Any], *, majority: MajorityOut | None) -> EvaluationOut:
+    evaluation, facts = Evaluation.from_json(row.body["evaluation"]), row.body
+    return EvaluationOut(
+        id=row.id,
+        name=row.name,
+        models=facts["models"],
+        best=None if evaluation.best is None else facts["models"][evaluation.best],
+        dataset=row.dataset_id,
+        dataset_name=row.dataset_name,
+        job_id=row.job_id,
+        scope=facts["scope"],
+        epochs=facts["epochs"],
+        releases=list(evaluation.plan.releases),
+        accuracy=_accuracy_out(evaluation),
+        majority=majority,
+        confusion=_confusion(evaluation, facts["classes"]),
+        auroc=_auroc(evaluation),
+        guarantee=guarantee,
+        receipt=facts["receipt"],
+        event=evaluation.plan.event.to_json(),
+        ledger=facts["ledger"],
+        price=PriceOut.model_validate(facts["price"]),
+        warnings=facts["warnings"],
+        created_at=stamps.to_text(row.created_at),
+    )
+
+
+def _accuracy_out(evaluation: Evaluation) -> AccuracyOut | None:
+    accuracy = metrics.accuracy(evaluation)
+    if accuracy is None:
+        return None
+    return AccuracyOut(
+        estimate=accuracy.estimate,
+        interval=IntervalOut(low=accuracy.low, high=accuracy.high),
+        population_interval=IntervalOut(low=accuracy.population_low, high=accuracy.population_high),
+    )
+
+
+def _confusion(evaluation: Evaluation, classes: list[str]) -> ConfusionOut | None:
+    if CONFUSION not in evaluation.tables:
+        return None
+    counts = evaluation.in_rows(CONFUSION).reshape(len(classes), len(classes)).tolist()
+    return ConfusionOut(
+        classes=classes, counts=counts, noise_sd=noisy_counts.noise_sd(evaluation.plan.event_of(CONFUSION))
+    )
+
+
+def _auroc(evaluation: Evaluation) -> AurocOut | None:
+    auroc = metrics.auroc(evaluation)
+    if auroc is None:
+        return None
+    return AurocOut(
+        estimate=auroc.estimate,
+        noise_sd=auroc.noise_sd,
+        histogram=evaluation.in_rows(AUROC).reshape(2, -1).tolist(),
+        histogram_noise_sd=noisy_counts.noise_sd(evaluation.plan.event_of(AUROC)),
     )

@@ -1,20 +1,49 @@
-"""Serves ``POST /datasets/{id}/profiles``: quotes and accepts profiles."""
+"""Quotes and accepts profiles (``POST /datasets/{id}/profiles``), registers the released ones, and shows them.
 
+Profiles stay when the rows are erased.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.access import grants
 from app.access.grants import TRAIN, Principal
 from app.access.idempotency import Answer, IdempotentRequest
+from app.core import stamps
 from app.forests.bins import quantile_bins
 from app.forests.data.schema import Schema
 from app.forests.planning import public_facts
 from app.forests.profile import price
-from app.forests.profile.price import ProfilePlan
+from app.forests.profile.price import ProfileInvalid, ProfilePlan
 from app.forests.profile.read import Profile
-from app.privacy.adjacency import Adjacency
+from app.jobs.tables import JobRow
+from app.privacy.events import Adjacency
+from app.registry import releases
 from app.registry.tables import ProfileRow
+from app.services import guarantees
+from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
-from app.services.spending.price import Asked, PricedPart, price_part, read_asked
+from app.services.jobs import kinds
+from app.services.jobs.kinds import OutputInvalid
+from app.services.jobs.task import JobTask
+from app.services.pages import PageRequest, page_of
 from app.services.spending.quotes import quote_parts
-from app.services.spending.spend import Job, spending
-from app.wire.spending import ProfileIn, ProfileQuoteOut
+from app.services.spending.spend import Asked, Job, PricedPart, price_part, read_asked, spending
+from app.wire.spending import (
+    ClassCountOut,
+    FeatureBinsOut,
+    NoisyCountOut,
+    PriceOut,
+    ProfileIn,
+    ProfileList,
+    ProfileOut,
+    ProfileQuoteOut,
+    ProfileSummary,
+)
 
 
 def show_profile_quote(
@@ -48,7 +77,7 @@ def submit_profile(
         return spend.accept(Job("profile", part.dataset, [part], work, name=body.name, purpose=body.purpose))
 
 
-def released(row: ProfileRow) -> Profile:
+def released_profile(row: ProfileRow) -> Profile:
     """Reads the released numbers of a stored profile."""
     return Profile.from_json(row.body["profile"], Schema.from_json(row.body["schema"]))
 
@@ -59,3 +88,113 @@ def _plan_profile(asked: Asked, body: ProfileIn) -> tuple[ProfilePlan, PricedPar
     facts = public_facts(part.account_request, asked.dataset.schema, Adjacency.ADD_REMOVE_ONE)
     plan = price.plan(body.parameters, facts)
     return plan, part.paying_for(plan.event)
+
+
+@dataclass(frozen=True)
+class ReleasedProfile:
+    """A profile before its registration. A profile has no file, so a lost job leaves nothing to remove."""
+
+    job_id: str
+    body: dict[str, Any]
+
+    def register(self, session: Session, row: JobRow) -> None:
+        """See :class:`app.services.jobs.kinds.JobOutput`."""
+        released = ProfileRow(**kinds.identity_of_output(row, prefix=stamps.PROFILE), body=self.body)
+        releases.add_profile(session, released)
+        row.profile_id = released.id
+
+    def is_registered(self, session: Session) -> bool:
+        """See :class:`app.services.jobs.kinds.JobOutput`."""
+        return releases.profile_of_job(session, self.job_id) is not None
+
+    def discard(self, installation: Installation) -> None:
+        """See :class:`app.services.jobs.kinds.JobOutput`: a profile has no file to remove."""
+
+
+class ProfileKind:
+    """Jobs that release a profile: bins, class counts and a size."""
+
+    def inputs(self, row: JobRow) -> Sequence[str]:
+        """See :class:`app.services.jobs.kinds.JobKind`: none."""
+        return ()
+
+    def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
+        """The facts that are shown with the released numbers."""
+        [part] = row.parts
+        return {
+            **kinds.facts_of_job(session, row, output="profile"),
+            "scope": part.scope,
+            "epochs": part.epochs,
+        }
+
+    def keep(self, installation: Installation, task: JobTask, data: bytes) -> ReleasedProfile:
+        """See :class:`app.services.jobs.kinds.JobKind`."""
+        schema = Schema.from_json(task.parts[0].schema)
+        try:
+            released = Profile.from_json(json.loads(data), schema)
+        except (ProfileInvalid, ValueError):
+            raise OutputInvalid from None
+        body = {**task.metadata, "schema": schema.to_json(), "profile": released.to_json()}
+        return ReleasedProfile(task.job_id, body)
+
+
+def show_profile(installation: Installation, principal: Principal, profile_id: str) -> ProfileOut:
+    """Shows one profile: released numbers, guarantee, receipt.
+
+    Raises:
+        NotFound: no such profile, or it is not visible to this key.
+        RoleMissing: the key's role on its dataset does not allow this.
+    """
+    with installation.database.read() as session:
+        row = releases.find_profile(session, profile_id)
+        grants.require(session, principal, row.dataset_id, TRAIN, kind="profile")
+        return _profile_out(session, row)
+
+
+def list_profiles(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> ProfileList:
+    """Lists the profiles of one dataset, newest first.
+
+    Raises:
+        NotFound: no such dataset, or it is not visible to this key.
+        RoleMissing: the key may not train on it.
+    """
+    with installation.database.read() as session:
+        dataset = authorized_dataset(session, principal, reference, TRAIN)
+        shown, following = page_of(
+            page,
+            lambda limit: releases.page_of_profiles(session, dataset_id=dataset.id, before=page.cursor, limit=limit),
+            lambda row: row.id,
+        )
+        return ProfileList(profiles=[_summary(row) for row in shown], next=following)
+
+
+def _summary(row: ProfileRow) -> ProfileSummary:
+    return ProfileSummary(
+        id=row.id,
+        name=row.name,
+        dataset=row.dataset_id,
+        dataset_name=row.dataset_name,
+        scope=row.body["scope"],
+        epochs=row.body["epochs"],
+        price=PriceOut.model_validate(row.body["price"]),
+        created_at=stamps.to_text(row.created_at),
+    )
+
+
+def _profile_out(session: Session, row: ProfileRow) -> ProfileOut:
+    profile, facts = released_profile(row), row.body
+    counts = zip(profile.schema.label.classes, profile.counts_in_rows, strict=True)
+    return ProfileOut(
+        **_summary(row).model_dump(),
+        job_id=row.job_id,
+        parameters=dict(profile.plan.parameters),
+        features=[FeatureBinsOut(name=name, edges=edges) for name, edges in profile.edges().items()],
+        class_counts=[
+            ClassCountOut(label=label, count=count, noise_sd=profile.count_noise_sd) for label, count in counts
+        ],
+        size=NoisyCountOut(count=profile.size_in_rows, noise_sd=profile.size_noise_sd),
+        guarantee=guarantees.today(session, row.dataset_id, facts),
+        receipt=facts["receipt"],
+        event=profile.plan.event.to_json(),
+        ledger=facts["ledger"],
+    )

@@ -1,23 +1,33 @@
-"""Quotes the parts of a job: price, receipt, and whether the account would admit the part now."""
+"""Quotes the parts of a job: price, receipt, whether the account would admit the part now, and the expected accuracy.
 
+The accuracy is that of public tables on which the benchmarks measured the algorithm.
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from app.access.grants import Principal
 from app.core import amounts
+from app.forests import catalogue
+from app.forests.expected_accuracy import DELTA, Band, Comparison, Run, runs
 from app.ledger import rules, statements
 from app.ledger.admission import Request
 from app.privacy import accountants, guarantees, receipts
-from app.services.spending.price import PricedPart
+from app.services.spending.spend import PricedPart
+from app.wire.spending import ExpectedAccuracyOut, ExpectedAurocOut, RecoveredBandOut, RecoveredOut
 
 _BOUNDED = (
     "The remaining budget is a lower bound: the scopes of this dataset's jobs overlap in too many ways to compute "
     "it exactly. A smaller scope may show that more remains."
 )
 _FROZEN = "The dataset is frozen: nothing is admitted until its owners end the freeze."
+_STEPS_OF_A_LABEL = 2
 
 
 @dataclass(frozen=True)
@@ -97,3 +107,146 @@ def quote_parts(session: Session, principal: Principal, parts: Sequence[PricedPa
             )
         )
     return quotes
+
+
+def expected_accuracy(algorithm: str, parts: Sequence[PricedPart], *, rows: int | None) -> ExpectedAccuracyOut:
+    """The recovered shares on similar public tables, or what the nearest measurement is.
+
+    The size is the declared size or that of a released profile, never a count of rows.
+    """
+    part, *others = parts
+    if others:
+        return _unknown(f"Not measured for jobs on two datasets of these sizes. {_nearest_run(algorithm, part)}")
+    if rows is None:
+        return _unknown(
+            "Unknown: the dataset declares no public size, so nobody can tell which public tables are similar. "
+            + _nearest_run(algorithm, part)
+        )
+    if not any((run.algorithm, run.accountant) == (algorithm, part.accountant) for run in runs()):
+        return _unknown(f"Not measured for {algorithm} on {part.accountant} accounts. {_nearest_run(algorithm, part)}")
+    is_halved = catalogue.algorithm(algorithm).adjacency is not part.dataset.adjacency
+    comparison = Comparison(
+        algorithm=algorithm,
+        accountant=part.accountant,
+        rows=rows,
+        schema=part.dataset.schema,
+        divisor=part.dataset.max_rows * (_STEPS_OF_A_LABEL if is_halved else 1),
+    )
+    epsilon = _at_other_delta(part, float(part.epsilon), of=part.delta, to=DELTA)
+    band, curve = comparison.at(epsilon), comparison.curve()
+    notes = [_converted(part, epsilon)] if part.delta not in (None, DELTA) else []
+    if band is None:
+        notes.append(_nearest_band(curve, epsilon) if curve else _nearest_table(comparison, epsilon))
+    return ExpectedAccuracyOut(
+        sentence=None if band is None else _sentence(band),
+        band=None if band is None else _shown(band, part),
+        tables=[RecoveredOut(table=at.table, share=round(at.share, 3)) for at in ([] if band is None else band.tables)],
+        without_gain=[] if band is None else list(band.without_gain),
+        auroc=None if band is None else _auroc(band),
+        curve=[_shown(at, part) for at in curve],
+        note=" ".join(notes) or None,
+    )
+
+
+def _unknown(note: str) -> ExpectedAccuracyOut:
+    return ExpectedAccuracyOut(sentence=None, band=None, tables=[], without_gain=[], auroc=None, curve=[], note=note)
+
+
+def _sentence(band: Band) -> str:
+    """What a person may expect, on the condition of two numbers that a quote does not know of the rows."""
+    sentences = [
+        f"Expect about {_percent(band.accuracy)} if always answering the commonest class gives "
+        f"{_percent(band.majority)} and a forest without privacy {_percent(band.forest)}, as in the middle of "
+        f"{len(band.tables)} similar public tables."
+    ]
+    if band.without_gain:
+        n_tables = len(band.tables) + len(band.without_gain)
+        sentences.append(
+            f"On {len(band.without_gain)} of {n_tables} similar tables ({', '.join(band.without_gain)}) there was "
+            "nothing to gain: a forest without privacy was hardly better than the commonest class. If yours is like "
+            "them, the model may answer that class alone."
+        )
+    if band.auroc is not None:
+        auroc = band.auroc
+        sentences.append(
+            f"AUROC on {auroc.n_tables} similar tables of two classes: {auroc.low:.2f} to {auroc.high:.2f}, in the "
+            f"middle {auroc.middle:.2f}; without privacy {auroc.without_privacy:.2f}."
+        )
+    return " ".join(sentences)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _auroc(band: Band) -> ExpectedAurocOut | None:
+    at = band.auroc
+    if at is None:
+        return None
+    rounded = {name: round(getattr(at, name), 3) for name in ("low", "middle", "high", "without_privacy")}
+    return ExpectedAurocOut(**rounded, tables=at.n_tables)
+
+
+def _nearest_run(algorithm: str, part: PricedPart) -> str:
+    """Where the algorithm was measured, and what was measured on accounts like the one that pays."""
+    measured = [run for run in runs() if run.algorithm == algorithm]
+    results = catalogue.algorithm(algorithm).about.results
+    nearest = "; ".join(map(_words, measured))
+    others = sorted({run.algorithm for run in runs() if run.accountant == part.accountant} - {algorithm})
+    sentences = [f"Nearest measured: {nearest} ({results})."]
+    if others and all(run.accountant != part.accountant for run in measured):
+        sentences.append(f"Measured on {part.accountant} accounts: {', '.join(others)}.")
+    return " ".join(sentences)
+
+
+def _words(run: Run) -> str:
+    return (
+        f"{run.algorithm} on {run.accountant} accounts, {run.n_tables} public tables at ε = {run.smallest:g} to "
+        f"{run.largest:g}"
+    )
+
+
+def _nearest_band(curve: Sequence[Band], epsilon: float) -> str:
+    nearest = min(curve, key=lambda band: abs(math.log(band.epsilon / epsilon)))
+    return (
+        f"Not measured for this size at ε = {_text(epsilon)}. Nearest measured: ε = {nearest.epsilon:g}, where similar "
+        f"tables recovered {100 * nearest.low:.0f} to {100 * nearest.high:.0f} %."
+    )
+
+
+def _nearest_table(comparison: Comparison, epsilon: float) -> str:
+    nearest = comparison.nearest(epsilon)
+    assert nearest is not None, "the run was measured"
+    return (
+        f"Not measured for three tables or more of this size and shape. Nearest measured: {nearest.table} "
+        f"({nearest.rows} rows, {nearest.classes} classes) at ε = {nearest.epsilon:g}, where {comparison.algorithm} "
+        f"recovered {100 * nearest.share:.0f} %."
+    )
+
+
+def _converted(part: PricedPart, epsilon: float) -> str:
+    symbol = accountants.by_name(part.accountant).SYMBOL
+    return f"Measured at δ = 1e-6, where the same {symbol} is ε = {_text(epsilon)}."
+
+
+def _at_other_delta(part: PricedPart, epsilon: float, *, of: Fraction | None, to: Fraction | None) -> float:
+    """The ε at another δ whose price is equal, so that the noise is equal, too."""
+    if of is None or to is None or of == to:
+        return epsilon
+    accountant = accountants.by_name(part.accountant)
+    return float(accountant.epsilon_of(accountant.price(Fraction(epsilon), of), to))
+
+
+def _shown(band: Band, part: PricedPart) -> RecoveredBandOut:
+    epsilon = _at_other_delta(part, band.epsilon, of=DELTA, to=part.delta)
+    return RecoveredBandOut(
+        epsilon=_text(epsilon),
+        low=round(band.low, 3),
+        middle=round(band.middle, 3),
+        high=round(band.high, 3),
+    )
+
+
+def _text(epsilon: float) -> str:
+    """Decimal text with three significant digits and no exponent."""
+    return format(Decimal(f"{epsilon:.3g}"), "f")

@@ -1,30 +1,34 @@
-"""Serves ``POST /plans`` and ``POST /train``: plans training from public facts, quotes it and accepts it."""
+"""Plans training from public facts, quotes and accepts it (``POST /plans``, ``/train``), and registers the model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.grants import TRAIN, Principal
 from app.access.idempotency import Answer, IdempotentRequest
+from app.core import stamps
 from app.core.errors import InvalidRequest
 from app.datasets import catalog
-from app.forests import catalogue
+from app.forests import artifacts, catalogue
 from app.forests.bins.reused_profile import ReusedProfile
 from app.forests.contract.plan import Plan
 from app.forests.planning import PlanRequest, plan
 from app.forests.profile.read import Profile
+from app.jobs.tables import JobRow
 from app.privacy import guarantees
 from app.privacy.composition import Scope, are_disjoint
-from app.registry import releases
-from app.registry.tables import ProfileRow
+from app.registry import models, releases
+from app.registry.tables import ModelRow, ProfileRow
 from app.services.installation import Installation
-from app.services.spending.expected_accuracy import expected_accuracy
-from app.services.spending.price import Asked, PricedPart, RequestedPart, price_part, read_asked
-from app.services.spending.profiles import released
-from app.services.spending.quotes import quote_parts
-from app.services.spending.spend import Job, spending
+from app.services.jobs import kinds
+from app.services.jobs.kinds import OutputInvalid
+from app.services.jobs.task import JobTask
+from app.services.spending.profiles import released_profile
+from app.services.spending.quotes import expected_accuracy, quote_parts
+from app.services.spending.spend import Asked, Job, PricedPart, RequestedPart, price_part, read_asked, spending
 from app.wire.spending import AccountPlanOut, PlanIn, PlanOut, ReusedProfileOut, TrainIn
 
 SECOND_PART = "/unlabelled"
@@ -210,7 +214,82 @@ def reuse(session: Session, principal: Principal, dataset: catalog.Dataset, prof
         return None
     row = releases.find_profile(session, profile_id)
     grants.require(session, principal, row.dataset_id, TRAIN, kind="profile")
-    profile = released(row)
+    profile = released_profile(row)
     if not profile.schema.reads_like(dataset.schema):
         raise InvalidRequest.at("/profile", "other-declaration")
     return Reuse(row, profile)
+
+
+@dataclass(frozen=True)
+class StoredArtifact:
+    """A stored artifact before its model is registered. Its bytes hold the job's id, so no two jobs share it."""
+
+    digest: str
+    size_bytes: int
+
+    def register(self, session: Session, row: JobRow) -> None:
+        """See :class:`app.services.jobs.kinds.JobOutput`."""
+        model = ModelRow(
+            **kinds.identity_of_output(row, prefix=stamps.MODEL),
+            algorithm=row.algorithm,
+            digest=self.digest,
+            size_bytes=self.size_bytes,
+        )
+        models.add(session, model)
+        row.model_id = model.id
+
+    def is_registered(self, session: Session) -> bool:
+        """See :class:`app.services.jobs.kinds.JobOutput`."""
+        return models.is_referenced(session, self.digest)
+
+    def discard(self, installation: Installation) -> None:
+        """See :class:`app.services.jobs.kinds.JobOutput`."""
+        installation.store.remove(self.digest)
+
+
+class TrainKind:
+    """Jobs that grow a forest and register a model."""
+
+    def inputs(self, row: JobRow) -> Sequence[str]:
+        """See :class:`app.services.jobs.kinds.JobKind`: none."""
+        return ()
+
+    def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
+        """The facts of the model card, bound into the artifact's own bytes."""
+        profile, part = _profile_of_model(session, row), row.parts[0]
+        dataset, scope = catalog.find(session, part.dataset), {name: tuple(cells) for name, cells in part.scope.items()}
+        facts = {
+            **kinds.facts_of_job(session, row, output="model"),
+            "profile_id": None if profile is None else profile.id,
+            "scope": part.scope,
+            "expected_rows": dataset.expected_rows(scope, n_epochs=len(catalog.upload_ids(session, dataset.id))),
+        }
+        if len(row.parts) > 1:
+            labelled, unlabelled = row.parts
+            is_one_dataset = labelled.dataset == unlabelled.dataset
+            facts["unlabelled"] = {
+                **kinds.facts_of_part(session, row, 1, output="model"),
+                "persons_in_both": guarantees.of_two_parts(is_one_dataset=is_one_dataset),
+            }
+        return facts
+
+    def keep(self, installation: Installation, task: JobTask, data: bytes) -> StoredArtifact:
+        """See :class:`app.services.jobs.kinds.JobKind`."""
+        try:
+            artifacts.loads(data)
+        except artifacts.ArtifactInvalid:
+            raise OutputInvalid from None
+        return StoredArtifact(installation.store.put(data), len(data))
+
+
+def _profile_of_model(session: Session, row: JobRow) -> ProfileRow | None:
+    """The profile that the model is a function of, if its request named one.
+
+    A profile of the job's dataset counts even if the plan carries none of its numbers, because the number of trees may
+    follow from the profile's size. The size of another dataset is not used.
+    """
+    work = row.task["work"]
+    if "profile" not in work:
+        return None
+    profile = releases.find_profile(session, work["profile"])
+    return profile if "profile" in work["plan"] or profile.dataset_id == row.dataset_id else None

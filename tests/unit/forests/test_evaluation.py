@@ -23,7 +23,7 @@ from app.forests.planning import PlanRequest, plan, public_facts
 from app.forests.predict import probabilities
 from app.forests.profile import price as profile_price
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
+from app.privacy.events import Adjacency
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(

@@ -12,8 +12,7 @@ from app.forests.data.rows import SanitisedColumns
 from app.forests.only_answer import noise_in_rows, only_answer
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees import boxes
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import DiscreteLaplace, Parallel, Part, RoundedGaussian, Sequential
+from app.privacy.events import Adjacency, DiscreteLaplace, Parallel, Part, RoundedGaussian, Sequential
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of({"name": "bit", "type": "integer", "lower": 0, "upper": 1}, classes=["no", "yes"])

@@ -16,9 +16,8 @@ from app.forests.data.schema import Schema
 from app.forests.planning import PlanInvalid, PlanRequest, plan
 from app.forests.trees import shapes
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import budget_of, price_of
-from app.privacy.events import Event, EventCostsMore, Part, Sequential
+from app.privacy.events import Adjacency, Event, EventCostsMore, Part, Sequential
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
 

@@ -17,7 +17,7 @@ from app.forests.planning import PlanRequest, public_facts
 from app.forests.profile import grow, price
 from app.forests.profile.price import ProfileInvalid
 from app.forests.profile.read import Profile
-from app.privacy.adjacency import Adjacency
+from app.privacy.events import Adjacency
 from tests.support.schemas import schema_of
 
 NUMBERS = schema_of(

@@ -17,7 +17,7 @@ from app.ledger.admission import (
     Refused,
     Request,
 )
-from app.ledger.entries import digest_of
+from app.ledger.tables import digest_of
 from app.privacy.composition import HashPartition, Partitions, Scope
 from app.privacy.composition.joint_loads import Tightest
 from app.privacy.composition.numbering import Numbering

@@ -48,10 +48,10 @@ def test_the_public_key_is_shown_in_both_of_its_forms() -> None:
 
 def test_a_note_reads_as_what_was_signed_and_only_for_its_own_log() -> None:
     note = Signer(ed25519.Ed25519PrivateKey.generate()).sign(HEAD)
-    assert checkpoints.read("ds_1", note) == HEAD
-    assert checkpoints.read("ds_2", note) is None
+    assert checkpoints.read_checkpoint("ds_1", note) == HEAD
+    assert checkpoints.read_checkpoint("ds_2", note) is None
     for broken in ("", note[:-1], note.replace("300", "0300"), note.replace("300", "-1"), note + "more\n"):
-        assert checkpoints.read("ds_1", broken) is None
+        assert checkpoints.read_checkpoint("ds_1", broken) is None
 
 
 def test_a_key_is_made_once_and_only_for_its_owner(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.ledger.entries import FIRST_PREVIOUS_HASH, Entry, EntryKind
+from app.ledger.tables import FIRST_PREVIOUS_HASH, Entry, EntryKind
 
 OPEN = Entry(
     sequence=1,

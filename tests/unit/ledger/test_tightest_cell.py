@@ -1,7 +1,7 @@
 """The tightest cell of an account, among joint cells of equal load, names declared categories where it can."""
 
 from app.ledger.admission import AccountState
-from app.ledger.entries import digest_of
+from app.ledger.tables import digest_of
 from app.privacy.composition import Cell, ColumnPartition, Partitions, Scope
 from app.privacy.composition.numbering import Numbering
 

@@ -6,10 +6,8 @@ from fractions import Fraction
 import pytest
 
 from app.privacy.accountants import ALL, gdp, zcdp
-from app.privacy.accountants.accountant import Accountant, steps_down, steps_up
-from app.privacy.accountants.enclosures import enclosure, normal_lower_tail
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import DiscreteLaplace, ExponentialMechanism, PermuteAndFlip, RoundedGaussian
+from app.privacy.accountants.accountant import Accountant, enclosure, normal_lower_tail, steps_down, steps_up
+from app.privacy.events import Adjacency, DiscreteLaplace, ExponentialMechanism, PermuteAndFlip, RoundedGaussian
 
 AR = Adjacency.ADD_REMOVE_ONE
 DELTA = Fraction(1, 10**6)

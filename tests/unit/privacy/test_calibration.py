@@ -10,9 +10,9 @@ import pytest
 from app.core import limits
 from app.core.errors import InvalidRequest
 from app.privacy import accountants
-from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import Budget, budget_of, fitted, price_of
 from app.privacy.events import (
+    Adjacency,
     DiscreteLaplace,
     Event,
     NoBoundInUnit,

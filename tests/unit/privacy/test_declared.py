@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.privacy import declared
-from app.privacy.adjacency import Adjacency
 from app.privacy.declared import DeclaredLoss
-from app.privacy.events import NoBoundInUnit, UnknownPrivacyEvent
+from app.privacy.events import Adjacency, NoBoundInUnit, UnknownPrivacyEvent
 
 ROW, LABEL = Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL
 HALF, TENTH = Fraction(1, 2), Fraction(1, 10)

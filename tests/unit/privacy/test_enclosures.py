@@ -7,13 +7,7 @@ import pytest
 from flint import arb, ctx
 from scipy.special import log_ndtr
 
-from app.privacy.accountants.enclosures import (
-    enclosure,
-    largest_holding,
-    lower_end,
-    normal_lower_tail,
-    upper_end,
-)
+from app.privacy.accountants.accountant import enclosure, largest_holding, lower_end, normal_lower_tail, upper_end
 
 RELATIVE_WIDTH = Fraction(1, 10**70)
 

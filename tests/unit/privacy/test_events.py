@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from app.privacy import events
-from app.privacy.adjacency import Adjacency
 from app.privacy.events import (
+    Adjacency,
     DiscreteLaplace,
     Event,
     ExponentialMechanism,

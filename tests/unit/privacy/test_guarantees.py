@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from app.privacy import accountants
-from app.privacy.adjacency import Adjacency
+from app.privacy.events import Adjacency
 from app.privacy.guarantees import addition, guarantee, guarantee_of_labels, odds_of_charge, of_output
 
 

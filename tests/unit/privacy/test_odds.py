@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.privacy import accountants
-from app.privacy.odds import right_guesses
+from app.privacy.guarantees import right_guesses
 
 LOSSES = [Fraction(1, 1000), Fraction(1, 10), Fraction(1), Fraction(5, 2), Fraction(8)]
 

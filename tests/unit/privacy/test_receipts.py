@@ -6,8 +6,8 @@ import pytest
 
 from app.privacy import receipts
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
 from app.privacy.events import (
+    Adjacency,
     DiscreteLaplace,
     Event,
     ExponentialMechanism,

@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from app.ledger import log
+from app.ledger import checkpoints
 from app.ledger.checkpoints import Checkpoint, Signer
 from app.verifier.main import Evidence, main, run
 from app.verifier.result_text import NO_CHECKPOINT
@@ -37,7 +37,7 @@ class Case:
         self.export.write_bytes(b"".join(lines))
 
     def note(self, size: int, *, account: str = "ds_test", key: Ed25519PrivateKey = KEY) -> str:
-        return Signer(key).sign(Checkpoint(account, size, log.root(size, subtrees(self.writer.entries)), AT))
+        return Signer(key).sign(Checkpoint(account, size, checkpoints.root_of(size, subtrees(self.writer.entries)), AT))
 
     def checkpoint(self, size: int, *, name: str = "", text: str | None = None) -> Path:
         file = self.folder / f"{name or size}.checkpoint"
@@ -46,8 +46,8 @@ class Case:
 
     def proof(self, kind: str, **changes: object) -> Path:
         size = 9
-        path = log.inclusion(4, size, subtrees(self.writer.entries)) if kind == "inclusion" else None
-        path = path if path is not None else log.consistency(6, size, subtrees(self.writer.entries))
+        path = checkpoints.inclusion(4, size, subtrees(self.writer.entries)) if kind == "inclusion" else None
+        path = path if path is not None else checkpoints.consistency(6, size, subtrees(self.writer.entries))
         facts: dict[str, object] = {"sequence": 5, "entry": self.writer.entries[4]}
         facts = facts if kind == "inclusion" else {"from_size": 6}
         proof = {"kind": kind, "origin": "grovekeeper/ledger/ds_test", "size": size, "path": [p.hex() for p in path]}
@@ -304,7 +304,7 @@ def test_signatures_of_witnesses_on_a_checkpoint_are_ignored(case: Case, capsys:
 def test_signatures_of_others_do_not_stand_in_for_the_logs_own(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     body, own = case.note(9).split("\n\n")
     other = Signer(Ed25519PrivateKey.from_private_bytes(b"w" * 32)).sign(
-        Checkpoint("ds_test", 9, log.root(9, subtrees(case.writer.entries)), AT)
+        Checkpoint("ds_test", 9, checkpoints.root_of(9, subtrees(case.writer.entries)), AT)
     )
     theirs = other.split("\n\n")[1]
     forged = base64.b64decode(own.split()[2])[:4] + b"x" * 64
@@ -327,8 +327,8 @@ def test_an_entry_at_another_index_than_its_sequence_is_not_proven(
     """The operator signed a log whose leaves are in another order than the entries."""
     entries = case.writer.entries
     moved = [*entries[:3], entries[4], entries[3], *entries[5:]]
-    note = Signer(KEY).sign(Checkpoint("ds_test", 9, log.root(9, subtrees(moved)), AT))
-    path = [node.hex() for node in log.inclusion(3, 9, subtrees(moved))]
+    note = Signer(KEY).sign(Checkpoint("ds_test", 9, checkpoints.root_of(9, subtrees(moved)), AT))
+    path = [node.hex() for node in checkpoints.inclusion(3, 9, subtrees(moved))]
     proof = case.proof("inclusion", sequence=4, entry=entries[4], path=path)
     assert case.check(proof, case.checkpoint(9, text=note)) == 1
     assert _answer(capsys)["reason"] == "the entry has another sequence than the proof"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import rfc8785
 
-from app.ledger.entries import FIRST_PREVIOUS_HASH, Entry, EntryKind
+from app.ledger.tables import FIRST_PREVIOUS_HASH, Entry, EntryKind
 from app.verifier import control_export
 from app.verifier.checkpoints import Checkpoint
 from app.verifier.export_lines import NotVerified

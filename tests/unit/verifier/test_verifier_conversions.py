@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from app.privacy import accountants
 from app.privacy.accountants import gdp, zcdp
-from app.privacy.accountants.enclosures import enclosure, lower_end, normal_lower_tail
-from app.privacy.adjacency import Adjacency
+from app.privacy.accountants.accountant import enclosure, lower_end, normal_lower_tail
 from app.privacy.events import (
+    Adjacency,
     DiscreteLaplace,
     Event,
     ExponentialMechanism,

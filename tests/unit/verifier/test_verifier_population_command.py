@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from app.ledger import log
+from app.ledger import checkpoints
 from app.ledger.checkpoints import Checkpoint, Signer
 from app.verifier import joint_cells
 from app.verifier.main import main
@@ -36,7 +36,9 @@ class Folder:
     def checkpoint(self, account: str, entries: list[dict[str, Any]], *, at: str = AT) -> list[str]:
         """A signed head of these entries, as arguments."""
         file = self.path / f"{account}.checkpoint"
-        file.write_text(SIGNER.sign(Checkpoint(account, len(entries), log.root(len(entries), subtrees(entries)), at)))
+        file.write_text(
+            SIGNER.sign(Checkpoint(account, len(entries), checkpoints.root_of(len(entries), subtrees(entries)), at))
+        )
         return ["--checkpoint", str(file), "--public-key", str(self.path / "key.pem")]
 
     def verify(self, *arguments: str, of: str = "people", members: tuple[str, ...] = ()) -> int:
@@ -274,7 +276,7 @@ def test_a_history_of_both_that_was_rewritten_contradicts_the_members_checkpoint
 def test_a_proof_about_a_populations_log_holds(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
     entries = folder.population.entries
     signed = folder.checkpoint("pop_test", entries)
-    path = [sibling.hex() for sibling in log.inclusion(3, 7, subtrees(entries))]
+    path = [sibling.hex() for sibling in checkpoints.inclusion(3, 7, subtrees(entries))]
     origin = "grovekeeper/ledger/pop_test"
     proof = {"kind": "inclusion", "origin": origin, "size": 7, "sequence": 4, "entry": entries[3], "path": path}
     folder.write("proof", [json.dumps(proof).encode() + b"\n"])

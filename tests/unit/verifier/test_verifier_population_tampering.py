@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.ledger import log
+from app.ledger import checkpoints
 from app.verifier.checkpoints import ORIGIN, Checkpoint
 from app.verifier.export_lines import NotVerified
 from app.verifier.member_comparison import MemberLedger
@@ -54,7 +54,10 @@ def failure(
 
 def checkpoint(history: Any) -> Checkpoint:
     return Checkpoint(
-        f"{ORIGIN}pop_test", len(history.entries), log.root(len(history.entries), subtrees(history.entries)), AT
+        f"{ORIGIN}pop_test",
+        len(history.entries),
+        checkpoints.root_of(len(history.entries), subtrees(history.entries)),
+        AT,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.ledger import log
+from app.ledger import checkpoints
 from app.verifier.checkpoints import ORIGIN, Checkpoint
 from app.verifier.dataset_replay import Summary, verify
 from app.verifier.export_lines import NotVerified
@@ -70,7 +70,9 @@ def _failure(lines: list[dict[str, Any]], checkpoints: tuple[Checkpoint, ...] = 
 
 def _checkpoint(writer: Any) -> Checkpoint:
     size = len(writer.entries)
-    return Checkpoint(f"{ORIGIN}ds_test", size, log.root(size, subtrees(writer.entries)), "2026-11-20T10:00:00.000000Z")
+    return Checkpoint(
+        f"{ORIGIN}ds_test", size, checkpoints.root_of(size, subtrees(writer.entries)), "2026-11-20T10:00:00.000000Z"
+    )
 
 
 def test_the_history_is_verified_and_rich(history: Any) -> None:

@@ -4,7 +4,7 @@ from typing import get_args
 
 from app.api.pages import ledger as ledger_pages
 from app.api.pages import words
-from app.ledger.entries import EntryKind
+from app.ledger.tables import EntryKind
 from app.verifier import control_export, dataset_export, population_export
 from app.wire.ledger import AccountEntryKind, ActKind
 

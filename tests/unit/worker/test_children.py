@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.worker import children as module
-from app.worker.children import Children
+from app.worker import supervise as module
+from app.worker.supervise import Children
 
 _WAITS = "import sys; sys.stdin.readline()"
 
@@ -25,7 +25,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list["subprocess.Popen[
     monkeypatch.setattr(module, "_new_child", new_child)
     yield every
     for child in every:
-        module.end(child)
+        module.end_child(child)
 
 
 def test_a_worker_that_ran_no_job_has_no_child(started: list["subprocess.Popen[bytes]"]) -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.worker import release_times
-from app.worker.release_times import released_at
+from app.worker import supervise
+from app.worker.supervise import released_at
 
 
 @given(at=st.floats(0, 4e9), interval_s=st.integers(1, 86_400))
@@ -29,12 +29,12 @@ def test_a_wait_that_ends_too_early_goes_on(monkeypatch: pytest.MonkeyPatch) -> 
             waits.append(timeout or 0)
             return False
 
-    monkeypatch.setattr(release_times, "now", lambda: next(times))
-    release_times.wait_until(5.0, stopping=Impatient())
+    monkeypatch.setattr(supervise, "now", lambda: next(times))
+    supervise.wait_until(5.0, stopping=Impatient())
     assert waits == pytest.approx([4.0, 0.1])
 
 
 def test_no_wait_outlasts_the_signal_to_stop() -> None:
     stopping = threading.Event()
     stopping.set()
-    release_times.wait_until(float("inf"), stopping=stopping)
+    supervise.wait_until(float("inf"), stopping=stopping)

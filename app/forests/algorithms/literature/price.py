@@ -34,8 +34,7 @@ from app.forests.contract.parameters import Parameter, Value, share
 from app.forests.data.encoding import Encoding
 from app.forests.trees import leaf_prices, multinomial_price, shapes, tree_parameters, tree_price, utilities
 from app.forests.trees.tree_price import Levels, TreePrice
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import Event, Parallel, Part, Sequential
+from app.privacy.events import Adjacency, Event, Parallel, Part, Sequential
 
 MEDIAN_RANGE_SENSITIVITY = 2
 """An added row changes the utility of every split by +1 or −1, not by the same sign for all splits."""

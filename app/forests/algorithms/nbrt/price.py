@@ -24,9 +24,16 @@ from app.forests.data.schema import Schema
 from app.forests.kernels.boosting import LARGEST_SQUARED_LENGTH
 from app.forests.trees import shapes, tree_parameters
 from app.privacy.accountants import gdp, zcdp
-from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import fitted
-from app.privacy.events import Event, ExponentialMechanism, Part, RoundedGaussian, Sequential, UnknownPrivacyEvent
+from app.privacy.events import (
+    Adjacency,
+    Event,
+    ExponentialMechanism,
+    Part,
+    RoundedGaussian,
+    Sequential,
+    UnknownPrivacyEvent,
+)
 
 START_SHARE = Fraction(3, 100)
 """Share of μ² (after the bins) that the class counts get."""

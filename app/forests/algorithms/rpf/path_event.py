@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from app.forests.bins import quantile_bins
 from app.forests.kernels.reweighting import UNIT
-from app.privacy.adjacency import Adjacency
 from app.privacy.events import (
+    Adjacency,
     DiscreteLaplace,
     Event,
     Parallel,

@@ -15,10 +15,7 @@ from app.forests.data.ordinals import numbers
 from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Feature, Schema
 from app.forests.noise.randomness import Randomness
-from app.privacy.events import (
-    Event,
-    PermuteAndFlip,
-)
+from app.privacy.events import Event, PermuteAndFlip
 
 
 def release(

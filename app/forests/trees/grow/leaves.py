@@ -15,9 +15,7 @@ from app.forests.trees.grow import selecting
 from app.forests.trees.grow.histograms import TreeHistograms
 from app.forests.trees.grow.structure import Splits
 from app.forests.trees.leaf_prices import label_selection
-from app.privacy.events import (
-    Event,
-)
+from app.privacy.events import Event
 
 
 def release(splits: Splits, event: Event, rows: TreeHistograms, randomness: Randomness) -> ReleasedTree:

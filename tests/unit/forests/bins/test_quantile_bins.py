@@ -13,8 +13,7 @@ from app.forests.data.rows import SanitisedColumns
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import DiscreteLaplace, Part, Sequential, UnknownPrivacyEvent
+from app.privacy.events import Adjacency, DiscreteLaplace, Part, Sequential, UnknownPrivacyEvent
 from tests.support.schemas import schema_of
 
 LETTERS = [f"c{i}" for i in range(150)]

@@ -18,8 +18,8 @@ from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan, public_facts, read
 from app.forests.profile import grow as profile_grow
 from app.forests.profile import price as profile_price
-from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import AccountRequest, Budget
+from app.privacy.events import Adjacency
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(

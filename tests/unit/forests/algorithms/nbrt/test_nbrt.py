@@ -22,9 +22,8 @@ from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanInvalid, PlanRequest, plan
-from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import budget_of
-from app.privacy.events import ExponentialMechanism, RoundedGaussian
+from app.privacy.events import Adjacency, ExponentialMechanism, RoundedGaussian
 
 DELTA = Fraction(1, 10**6)
 ADD_REMOVE = Adjacency.ADD_REMOVE_ONE

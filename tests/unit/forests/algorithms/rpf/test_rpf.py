@@ -30,8 +30,7 @@ from app.forests.planning import PlanInvalid, PlanRequest, plan
 from app.forests.trees import boxes
 from app.privacy import receipts
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import DiscreteLaplace, Part, Sequential, UnknownPrivacyEvent
+from app.privacy.events import Adjacency, DiscreteLaplace, Part, Sequential, UnknownPrivacyEvent
 from app.verifier import events as verifier
 from tests.support.reweighted import SCHEMA, planned, rows
 from tests.support.schemas import schema_of

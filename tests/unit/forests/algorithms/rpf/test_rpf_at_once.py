@@ -24,7 +24,7 @@ from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanInvalid
 from app.forests.trees import boxes
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
+from app.privacy.events import Adjacency
 from app.verifier import events as verifier
 from tests.support.reweighted import SCHEMA, planned
 from tests.support.schemas import schema_of

@@ -10,9 +10,9 @@ from app.core.sealed_files import DataKey
 from app.datasets import private_rows
 from app.forests import catalogue, planning
 from app.forests.data.schema import Schema
-from app.privacy.adjacency import Adjacency
+from app.privacy.events import Adjacency
 from app.services.jobs.task import JobTask, PartRows
-from app.services.training import grow_forest as service
+from app.services.releases import release as service
 
 KEY = DataKey(bytes(32))
 LABELLED = PartRows(schema={}, row_files=(Path("own"),), partitions=[], scope={"shard": (0,)}, data_key=KEY)

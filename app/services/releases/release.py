@@ -1,20 +1,43 @@
-"""Grows a forest on the rows of a job, in the job's child process."""
+"""Runs a charged job in the child process: a function for each kind of job reads rows and writes the output."""
 
+import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
 from app.datasets import private_rows
 from app.forests import artifacts, catalogue, only_answer, planning
+from app.forests.bins import quantile_bins
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
-from app.forests.data.coded_rows import TrainingRows
+from app.forests.data.coded_rows import CodeRequest, TrainingRows
 from app.forests.data.schema import Schema
+from app.forests.evaluation.grow import release as draw_evaluation
+from app.forests.evaluation.price import EvaluationPlan
 from app.forests.grow import code_request, grow
 from app.forests.noise.randomness import SystemRandomness
-from app.privacy.adjacency import Adjacency
+from app.forests.profile.grow import release as draw_profile
+from app.forests.profile.price import ProfilePlan
 from app.privacy.composition import Partitions
+from app.privacy.events import Adjacency
 from app.services.jobs.task import JobTask, PartRows
+
+
+def perform(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
+    """Does the work of a job once and writes its output to the task's folder.
+
+    Raises:
+        KeyError: the task names no kind of job.
+    """
+    match task.kind:
+        case "train":
+            grow_forest(task, on_tree_done=on_tree_done)
+        case "profile":
+            release_profile(task)
+        case "evaluation":
+            release_evaluation(task)
+        case _:
+            raise KeyError("unknown kind of job")
 
 
 class ReadRows(Protocol):
@@ -56,13 +79,13 @@ def _grow(
 def _reader(task: JobTask, stack: ExitStack) -> ReadRows:
     """How the rows of a job are read: in this process, or by the workers of a Dask cluster while ``stack`` is open."""
     if task.cluster is None:
-        return _rows
-    from app.services.training import dask_fleet  # the extra, which jobs in this process do not need
+        return _read_rows
+    from app.services.releases import dask_fleet  # the extra, which jobs in this process do not need
 
     return stack.enter_context(dask_fleet.Connection.to(task.cluster, task.job_id)).rows
 
 
-def _rows(part: PartRows, schema: Schema, plan: Plan, *, keep_unlabelled: bool) -> TrainingRows:
+def _read_rows(part: PartRows, schema: Schema, plan: Plan, *, keep_unlabelled: bool) -> TrainingRows:
     """The rows in the scope of a part; ``keep_unlabelled``: also those whose label is missing or unknown."""
     return private_rows.read(
         part.files,
@@ -72,3 +95,33 @@ def _rows(part: PartRows, schema: Schema, plan: Plan, *, keep_unlabelled: bool) 
         keep_unlabelled=keep_unlabelled,
         codes=code_request(plan, schema),
     )
+
+
+def release_profile(task: JobTask) -> None:
+    """Reads the rows in scope, releases the priced profile and writes it to the task's folder.
+
+    One call is one release, paid for by the job's charge.
+    """
+    [part] = task.parts
+    schema = Schema.from_json(part.schema)
+    partitions = Partitions.from_json(part.partitions)
+    request = CodeRequest(quantile_bins.public_grid(schema))
+    rows = private_rows.read(part.files, schema=schema, partitions=partitions, scope=part.scope, codes=request)
+    released = draw_profile(ProfilePlan.from_json(task.work["plan"]), schema, rows, SystemRandomness())
+    task.write_output(json.dumps(released.to_json()).encode("utf-8"))
+
+
+def release_evaluation(task: JobTask) -> None:
+    """Reads the rows in scope, releases the priced evaluation and writes it to the task's folder.
+
+    One call is one release, paid for by the job's charge. The models are in the
+    task's folder.
+    """
+    [part] = task.parts
+    schema = Schema.from_json(part.schema)
+    evaluated = [artifacts.loads(task.input_path(model["digest"]).read_bytes()) for model in task.work["models"]]
+    models = [(artifact.forest, artifact.schema) for artifact in evaluated]
+    plan, partitions = EvaluationPlan.from_json(task.work["plan"]), Partitions.from_json(part.partitions)
+    rows = private_rows.read(part.files, schema=schema, partitions=partitions, scope=part.scope)
+    released = draw_evaluation(plan, models, rows, SystemRandomness())
+    task.write_output(json.dumps(released.to_json()).encode("utf-8"))

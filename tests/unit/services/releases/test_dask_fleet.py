@@ -15,8 +15,8 @@ from app.core.object_store import ObjectStore
 from app.datasets import private_rows
 from app.forests.grow import grow
 from app.forests.planning import plan
-from app.services.training import dask_fleet, shard_tasks
-from app.services.training.dask_fleet import ClusterFailed, Connection, DaskFleet
+from app.services.releases import dask_fleet, shard_tasks
+from app.services.releases.dask_fleet import ClusterFailed, Connection, DaskFleet
 from app.worker.dask_process import QuietScheduler, RowsKept
 from tests.privacy.noiseless import REQUESTS, Noiseless
 from tests.support.stored_part import in_store, local_rows, stored_part

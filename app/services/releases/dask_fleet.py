@@ -1,6 +1,6 @@
 """Sends questions about the PRIVATE rows of a job to the workers of a Dask cluster. Runs in the job's child process.
 
-Each shard is a future whose worker read the shard and keeps its rows (:mod:`app.services.training.shard_tasks`). A
+Each shard is a future whose worker read the shard and keeps its rows (:mod:`app.services.releases.shard_tasks`). A
 question is one task for each worker that has shards, so that one table of sums comes from each. The worker of a task
 is a preference: if a worker is lost, Dask runs its tasks on another worker, which reads the shards from storage. This
 process reads no rows, so it needs neither their files nor the address of a store.
@@ -30,8 +30,8 @@ from app.forests.remote import messages
 from app.forests.remote.distributed_rows import CodedDistributedRows
 from app.privacy.composition import Partitions
 from app.services.jobs.task import PartRows
-from app.services.training import shard_tasks
-from app.services.training.shard_tasks import Order
+from app.services.releases import shard_tasks
+from app.services.releases.shard_tasks import Order
 
 SHARD_ROWS: Final = 2**20
 """Rows of a shard, about: the shards of a lost worker are divided among several others."""
@@ -95,7 +95,7 @@ class DaskFleet:
         Args:
             connection: of the job.
             rows: what is read of every shard, with the data key.
-            files: all files in the scope, by path or name; see :class:`app.services.training.shard_tasks.Order`.
+            files: all files in the scope, by path or name; see :class:`app.services.releases.shard_tasks.Order`.
 
         Raises:
             ClusterFailed: not every shard was read before the deadline.

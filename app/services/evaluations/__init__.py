@@ -1,1 +1,0 @@
-"""Evaluates models privately: requests, releases and shows evaluations."""

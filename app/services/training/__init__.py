@@ -1,1 +1,0 @@
-"""Plans, quotes, runs and registers the training of forests."""
