@@ -9,11 +9,12 @@ import numpy as np
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from tests.support.schemas import schema_of
 
-SIZES, IS_ORDERED = (3, 2, 3), (True, False, False)
+SIZES, IS_ORDERED = (3, 2, 3, 1), (True, False, False, False)
 SCHEMA = schema_of(
     {"name": "grade", "type": "integer", "lower": 0, "upper": 2},
     {"name": "sex", "type": "categorical", "categories": ["f", "m"]},
     {"name": "colour", "type": "categorical", "categories": ["red", "green", "blue"]},
+    {"name": "planet", "type": "categorical", "categories": ["earth"]},
     classes=["no", "yes"],
 )
 UNIVERSE = np.array(list(product(*map(range, SIZES))))
@@ -28,7 +29,7 @@ def rows(seed: int = 5) -> tuple[np.ndarray, SanitisedRows]:
     generator = np.random.default_rng(seed)
     codes = UNIVERSE[generator.integers(0, len(UNIVERSE), N_ROWS)]
     y = generator.integers(0, 2, N_ROWS).astype(np.int32)
-    columns = (codes[:, 0].astype(float), codes[:, 1].astype(np.int32), codes[:, 2].astype(np.int32))
+    columns = (codes[:, 0].astype(float), *(codes[:, feature].astype(np.int32) for feature in (1, 2, 3)))
     ids = generator.integers(0, 256, (N_ROWS, 16), dtype=np.uint8)
     return codes, SanitisedRows(SanitisedColumns(columns, N_ROWS), y, ids)
 

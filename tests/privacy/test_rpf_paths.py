@@ -13,6 +13,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from app.forests.algorithms.rpf import joint_limits
 from app.forests.algorithms.rpf.leaf_scores import UNREACHED
 from app.forests.algorithms.rpf.path_event import PathScales, events_of, stages
 from app.forests.contract.plan import Plan
@@ -117,8 +118,12 @@ def test_a_path_with_a_split_for_each_node_spends_the_budget_of_the_event(
         check_leaves(tree, depth, spent)
 
 
-@pytest.mark.parametrize(("depth", "at_once"), [(1, 1), (3, 1), (4, 2), (3, 2)])
-def test_a_path_with_a_split_for_each_level_spends_the_budget_of_the_event(depth: int, at_once: int) -> None:
+@pytest.mark.parametrize(("depth", "at_once", "joint"), [(1, 1, 4), (3, 1, 4), (4, 2, 4), (3, 2, 4), (4, 2, 2)])
+def test_a_path_with_a_split_for_each_level_spends_the_budget_of_the_event(
+    monkeypatch: pytest.MonkeyPatch, depth: int, at_once: int, joint: int
+) -> None:
+    """Where two splits are chosen at once, they are on the first columns; with one left there, one split is chosen."""
+    monkeypatch.setattr(joint_limits, "n_columns", lambda *_: joint)
     settled = planned(max_depth=depth, at_once=at_once)
     _, scales = events_of(settled.event)
     for seed in range(N_TREES):
@@ -132,16 +137,20 @@ def test_a_path_with_a_split_for_each_level_spends_the_budget_of_the_event(depth
         expected, left, groups = list[tuple[Fraction, list[int], int]](), splits_of(UNIVERSE), leaf_of_level(tree)
         for n_at_once, scale in zip(stages(depth, at_once), scales.levels, strict=True):
             at = len(splits_of(UNIVERSE)) - len(left)
-            sets = list(combinations(left, n_at_once))
+            on_columns = [split for split in left if split[0] < joint]
+            size = n_at_once if len(on_columns) >= 2 else 1
+            sets = list(combinations(on_columns if size == 2 else left, size))
             utilities = [utility(groups(at), own) for own in sets]
             if at > 0:
                 utilities.append(utility(groups(at), ()))
-            picked = tuple(chosen[at : at + n_at_once])
+            picked = tuple(chosen[at : at + size])
             places = [place for place, own in enumerate(sets) if own == picked]
             expected.append((scale, utilities, places[0] if places else len(sets)))
             if not places:
                 break
             left = [split for split in left if split not in picked]
+            if size < n_at_once:
+                break
         assert len(splits_of(UNIVERSE)) - len(left) == len(chosen), "no split below a stop"
         assert chooser.selected == expected
         check_leaves(tree, depth, {leaf: len(expected) for leaf in range(0, 1 << depth, 1 << (depth - len(chosen)))})

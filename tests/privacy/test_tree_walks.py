@@ -17,7 +17,7 @@ import pytest
 
 from app.forests import planning
 from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedRows
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.grow import grow
 from app.forests.trees import boxes, shapes
 from app.forests.trees.grow import assignment
@@ -61,9 +61,9 @@ class Chooser:
         return np.zeros(shape, dtype=np.int64)
 
 
-def grown(plan: Plan, seed: int) -> tuple[list[Tree], Chooser]:
+def grown(plan: Plan, seed: int, table: SanitisedRows | None = None) -> tuple[list[Tree], Chooser]:
     chooser, second = Chooser(seed), None if plan.unlabelled is None else rows(9)[1]
-    forest = grow(plan, SCHEMA, rows()[1], chooser, on_tree_done=lambda: None, unlabelled=second)  # type: ignore[arg-type]
+    forest = grow(plan, SCHEMA, table or rows()[1], chooser, on_tree_done=lambda: None, unlabelled=second)  # type: ignore[arg-type]
     names = [name for name, array in forest.arrays.items() if len(array) == plan.n_trees]
     return [{name: forest.arrays[name][tree] for name in names} for tree in range(plan.n_trees)], chooser
 
@@ -229,10 +229,12 @@ def test_random_trees_read_no_row_above_their_leaves(slug: str, where: str, acco
 @pytest.mark.parametrize(("slug", "n_counted"), [("sspe-2", 3), ("pte", 2)])
 def test_trees_over_labels_are_cut_at_the_medians_of_public_features(slug: str, n_counted: int, where: str) -> None:
     """A random feature that separates rows, at its most even split, until few rows are left; labels in the leaves."""
-    shape = {"assignment": where, "min_rows": 4} | ({"n_teachers": n_counted} if slug == "pte" else {})
-    plan, (codes, table) = planned(slug, "pure", **shape), rows()
-    for seed in range(N_FORESTS):
-        trees, chooser = grown(plan, seed)
+    for seed, min_rows, n_rows in ((0, 4, 60), (1, 12, 60), (2, 2, 12), (3, 3, 12), (4, 4, 12), (5, 2, 12), (6, 2, 9)):
+        shape = {"assignment": where, "min_rows": min_rows} | ({"n_teachers": n_counted} if slug == "pte" else {})
+        plan, codes, whole = planned(slug, "pure", **shape), rows()[0][:n_rows], rows()[1]
+        columns = SanitisedColumns(tuple(column[:n_rows] for column in whole.features.columns), n_rows)
+        table = SanitisedRows(columns, whole.y[:n_rows], whole.row_ids[:n_rows])
+        trees, chooser = grown(plan, seed, table)
         n_features = list[int]()
         for tree, level in product(trees, range(DEPTH)):
             reached, reachable = leaf_of(codes, tree, level), leaf_of(UNIVERSE, tree, level)
@@ -243,7 +245,7 @@ def test_trees_over_labels_are_cut_at_the_medians_of_public_features(slug: str, 
                     for own in splits_of(UNIVERSE[reachable == place])
                 }
                 parting = {own: even for own, even in evenness.items() if even < len(here)}
-                if len(here) < 4 or not parting:
+                if len(here) < min_rows or not parting:
                     assert split == (0, boxes.NO_SPLIT, False)
                     continue
                 assert parting[split] == min(even for own, even in parting.items() if own[0] == split[0])
