@@ -9,11 +9,19 @@ import pytest
 from app.core.errors import InvalidRequest
 from app.forests.bins import quantile_bins
 from app.forests.bins.grow import quantile_cuts
-from app.forests.data.rows import SanitisedColumns
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.accountants import pure
-from app.privacy.events import Adjacency, DiscreteLaplace, Part, Sequential, UnknownPrivacyEvent
+from app.privacy.events import (
+    Adjacency,
+    DiscreteLaplace,
+    ExponentialMechanism,
+    Part,
+    PermuteAndFlip,
+    Sequential,
+    UnknownPrivacyEvent,
+)
 from tests.support.schemas import schema_of
 
 LETTERS = [f"c{i}" for i in range(150)]
@@ -88,6 +96,62 @@ def test_cuts_are_medians_of_medians() -> None:
     cuts = release(of, 100_000, [values])
 
     assert cuts.tolist() == [[10 * step for step in range(1, 16)]]
+
+
+class Chooser:
+    """Records utilities, scales and the kind of each selection, and chooses at random."""
+
+    def __init__(self) -> None:
+        self.selected, self._chance = list[tuple[str, Fraction, list[int], int]](), np.random.default_rng(4)
+
+    def permute_and_flip(self, utilities: np.ndarray, *, inverse_scale: Fraction) -> int:
+        return self._select(PermuteAndFlip.TYPE, utilities, inverse_scale)
+
+    def select_exponential(self, utilities: np.ndarray, *, inverse_scale: Fraction) -> int:
+        return self._select(ExponentialMechanism.TYPE, utilities, inverse_scale)
+
+    def _select(self, kind: str, utilities: np.ndarray, scale: Fraction) -> int:
+        self.selected.append((kind, scale, utilities.tolist(), int(self._chance.integers(len(utilities)))))
+        return self.selected[-1][-1]
+
+
+@pytest.mark.parametrize("n_levels", [2, 4])
+@pytest.mark.parametrize("kind", [PermuteAndFlip, ExponentialMechanism])
+def test_a_cut_is_selected_by_the_rows_on_both_sides_within_its_interval(
+    kind: type[PermuteAndFlip | ExponentialMechanism], n_levels: int
+) -> None:
+    """A plain walk over two columns of integers, whose cells are their values; a missing value is in no cell."""
+    of = schema(
+        {"type": "integer", "lower": 0, "upper": 150, "missing": True},
+        {"type": "integer", "lower": 0, "upper": 3},
+        {"type": "integer", "lower": 0, "upper": 140},
+    )
+    generator = np.random.default_rng(8)
+    columns = [generator.integers(0, top + 1, 300).astype(float) for top in (150, 3, 140)]
+    columns[0][:20] = np.nan
+    event = quantile_bins.event(of, Fraction(2), selection=kind, n_levels=n_levels)
+    rows = SanitisedRows(SanitisedColumns(tuple(columns), 300), np.zeros(300, np.int32), np.zeros((300, 16), np.uint8))
+    chooser, expected = Chooser(), list[tuple[str, Fraction, list[int], int]]()
+    cuts = quantile_cuts.cuts(event, of, rows, chooser)  # type: ignore[arg-type]
+    for row, (index, n_cells) in enumerate(((0, 151), (2, 141))):
+        values, intervals, released = columns[index], [(0, n_cells)], list[int]()
+        for _ in range(n_levels):
+            halves = list[tuple[int, int]]()
+            for start, stop in intervals:
+                places = range(start + 1, stop)
+                below = [int(((values >= start) & (values < place)).sum()) for place in places]
+                above = [int(((values >= place) & (values < stop)).sum()) for place in places]
+                if not places:
+                    continue
+                choice = chooser.selected[len(expected)][-1]
+                utilities = [-abs(less - more) for less, more in zip(below, above, strict=True)]
+                expected.append((kind.TYPE, quantile_bins.inverse_scale(event), utilities, choice))
+                released.append(places[choice])
+                halves += [(start, places[choice]), (places[choice], stop)]
+            intervals = halves
+        assert cuts[row].tolist() == sorted(released) + [quantile_bins.NO_CUT] * (cuts.shape[1] - len(released))
+    assert chooser.selected == expected
+    assert len(cuts) == 2
 
 
 def test_intervals_without_an_inner_edge_are_left_uncut() -> None:
