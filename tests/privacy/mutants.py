@@ -55,7 +55,7 @@ _TRACED_TOGETHER: Final = 100
 _LIMIT_S: Final = 15.0
 """Time of a mutant's tests beyond three times what they take without a change. An endless loop counts as noticed."""
 
-_MOST_TESTS_S: Final = 40.0
+_MOST_TESTS_S: Final = 120.0
 """Time of the tests, without a change, that run at most on one mutant."""
 
 
