@@ -1,9 +1,9 @@
 """T4 for whole jobs: given equal releases, the exact numbers of a job move with one row by what was charged for it.
 
 A job is recorded with real noise. Then it runs on a neighbour, and every draw answers what it answered before. Each
-draw must have the scale of a leaf of the event and move by at most the sensitivity of that leaf; the event of all
-moves together must cost no more than the charge; order, number and scales of the draws, the progress and every byte of
-the forest must be equal.
+draw must have the scale of a leaf of the event, no more candidates than that leaf states, and move by at most its
+sensitivity; the event of all moves together must cost no more than the charge; order, number and scales of the draws,
+the progress and every byte of the forest must be equal.
 """
 
 from collections.abc import Callable, Iterator
@@ -140,9 +140,13 @@ def check(event: Event, one: list[Draw], other: list[Draw], *, accountant: str, 
     assert [draw[:2] for draw in one] == [draw[:2] for draw in other]
     declared, parts = list(leaves(event)), list[Part]()
     for mine, theirs in zip(one, other, strict=True):
-        if mine.exact is None or theirs.exact is None or not (mine.exact != theirs.exact).any():
+        if mine.exact is None or theirs.exact is None:
             continue
         paying = [leaf for leaf in declared if type(leaf) is mine.kind and scale_of(leaf) == mine.scale]
+        stated = [leaf.max_candidates for leaf in paying if isinstance(leaf, PermuteAndFlip | ExponentialMechanism)]
+        assert mine.exact.size <= max(stated, default=mine.exact.size)
+        if not (mine.exact != theirs.exact).any():
+            continue
         assert paying, "a row moves a draw that no leaf of its event pays for"
         leaf = moved(paying[0], mine.exact - theirs.exact)
         of_unit = n_rows**2 if isinstance(leaf, RoundedGaussian) else n_rows

@@ -89,6 +89,14 @@ def test_bins_are_paid_for_only_where_a_number_needs_them_and_a_tree_splits() ->
     assert events_of(planned().event)[0] is not None
     assert events_of(planned(schema=FREE).event)[0] is None
     assert events_of(planned(max_depth=0).event)[0] is None
+    for epsilon, depth in (("0.25", 1), ("8", 3)):
+        settled = planned(epsilon, n_estimators=2, max_depth=depth, bins_share="0.08")
+        bins, scales = events_of(settled.event)
+        assert bins is not None
+        for_bins = pure.loss(bins, adjacency=Adjacency.ADD_REMOVE_ONE)
+        for_trees = pure.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE) - for_bins
+        assert for_bins == pytest.approx(0.08 * float(epsilon), rel=1e-4)
+        assert for_trees == 2 * 256 * scales.leaves[0] == pytest.approx(0.92 * float(epsilon), rel=1e-4)
     assert len(quantile_bins.private_features(FREE)) == 0
 
 
