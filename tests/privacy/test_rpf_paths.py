@@ -24,6 +24,7 @@ from app.forests.planning import PlanRequest, plan
 from app.forests.trees import boxes, shapes
 from app.privacy.events import Event, Parallel, Part, PermuteAndFlip, Sequential
 from tests.privacy.plain_walks import N_ROWS, SCHEMA, UNIVERSE, Split, goes_left, leaf_of, rows, split_at, splits_of
+from tests.privacy.test_recorded_draws import leaves
 
 N_TREES = 20
 
@@ -176,3 +177,17 @@ def test_an_event_has_one_selection_for_each_node_or_level_and_every_leaf() -> N
             **{("numbers", scale): n for scale, n in numbers},
         }
         assert settled.event.parts == (Part(1, settled.event.parts[0].event),)
+
+
+@pytest.mark.parametrize(("at_once", "joint", "candidates"), [(1, 4, [7, 7, 7]), (2, 4, [7, 16]), (2, 2, [7, 7])])
+def test_an_event_states_the_most_candidates_of_a_selection_and_one_for_a_stop(
+    monkeypatch: pytest.MonkeyPatch, at_once: int, joint: int, candidates: list[int]
+) -> None:
+    """Six splits, 15 pairs of them, or 3 pairs on the first two columns, where one split is chosen among all later."""
+    monkeypatch.setattr(joint_limits, "n_columns", lambda *_: joint)
+    stated = [
+        leaf.max_candidates
+        for leaf in leaves(planned(max_depth=3, at_once=at_once).event)
+        if isinstance(leaf, PermuteAndFlip)
+    ]
+    assert stated == candidates
