@@ -9,12 +9,12 @@ import numpy as np
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from tests.support.schemas import schema_of
 
-SIZES, IS_ORDERED = (3, 2, 3, 1), (True, False, False, False)
+SIZES, IS_ORDERED = (3, 2, 1, 3), (True, False, False, False)
 SCHEMA = schema_of(
     {"name": "grade", "type": "integer", "lower": 0, "upper": 2},
     {"name": "sex", "type": "categorical", "categories": ["f", "m"]},
-    {"name": "colour", "type": "categorical", "categories": ["red", "green", "blue"]},
     {"name": "planet", "type": "categorical", "categories": ["earth"]},
+    {"name": "colour", "type": "categorical", "categories": ["red", "green", "blue"]},
     classes=["no", "yes"],
 )
 UNIVERSE = np.array(list(product(*map(range, SIZES))))

@@ -258,6 +258,10 @@ CASES = [
     *(("mrf", name, {"selection": "two_stage"}) for name in ("pure", "zcdp", "gdp")),
     *(("mrf", name, {"assignment": "sharded", "se": "hash"}) for name in ("pure", "zcdp", "gdp")),
     *(("bms-rf", name, {"n_layers": 2, "selection": "two_stage"}) for name in ("pure", "gdp")),
+    *(
+        ("bms-rf", name, {"n_layers": 2, "layer_assignment": "sharded", "assignment": "sharded"})
+        for name in ("pure", "gdp")
+    ),
     *(("nbrt", name, {"start": "split", "calibration": "measured"}) for name in ("zcdp", "gdp")),
 ]
 

@@ -1,5 +1,6 @@
 """Stacked forests: public layers, public columns between layers, and prediction consistent with growth."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -18,7 +19,8 @@ from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees.grow import assignment, greedy
 from app.forests.trees.grow.greedy import SplitRule
-from app.privacy.events import Parallel, Sequential
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import DiscreteLaplace, Event, Parallel, Part, Sequential, UnknownPrivacyEvent
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
@@ -94,6 +96,44 @@ def test_price_has_a_part_per_layer_and_sharing_is_by_rows_or_by_budget() -> Non
     assert isinstance(apart.event, Parallel)
     assert [part.event.parts[0].times for part in together.event.parts] == [3, 2]
     assert all(isinstance(part.event, Parallel) for part in sharded.event.parts)
+
+
+@pytest.mark.parametrize("assignment", ["sequential", "sharded"])
+@pytest.mark.parametrize("layer_assignment", ["sequential", "sharded"])
+def test_layers_are_read_from_the_event_of_their_parameters_and_from_no_other(
+    layer_assignment: str, assignment: str
+) -> None:
+    """Sequential layers or trees that were priced as disjoint ones, or trees that no layer has, would go unpaid."""
+    where = {"layer_assignment": layer_assignment, "assignment": assignment}
+    settled = planned("1", n_estimators=5, n_layers=2, max_depth=1, **where)
+    event, parameters = settled.event, settled.parameters
+    assert isinstance(event, Sequential | Parallel)
+    first, second = (part.event for part in event.parts)
+    assert layers.events(event, parameters) == (first, second)
+    assert isinstance(first, Sequential | Parallel)
+    (trees,) = first.parts
+    others: list[Event] = [
+        Sequential(event.parts) if isinstance(event, Parallel) else Parallel(layers.LAYERS, event.parts),
+        Parallel("trees", event.parts),
+        replace(event, parts=event.parts[:1]),
+        replace(event, parts=(*event.parts, event.parts[0])),
+        replace(event, parts=(Part(2, first), Part(1, second))),
+        replace(event, parts=(Part(1, second), Part(1, second))),
+        replace(event, parts=(Part(1, replace(first, parts=(*first.parts, trees))), Part(1, second))),
+        replace(event, parts=(Part(1, trees.event), Part(1, second))),
+        replace(event, parts=(Part(1, Sequential(first.parts)), Part(1, Parallel("trees", second.parts)))),  # type: ignore[union-attr]
+        replace(event, parts=(Part(1, DiscreteLaplace(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1), 2)),) * 2),
+        DiscreteLaplace(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1), 2),
+    ]
+    for other in others:
+        with pytest.raises(UnknownPrivacyEvent):
+            layers.events(other, parameters)
+    for name, value in where.items():
+        changed = {**parameters, name: "sharded" if value == "sequential" else "sequential"}
+        with pytest.raises(UnknownPrivacyEvent):
+            layers.events(event, changed)
+    with pytest.raises(UnknownPrivacyEvent):
+        layers.events(event, {**parameters, "n_estimators": 6})
 
 
 def test_columns_between_layers_are_whole_numbers_with_room_for_the_shift() -> None:
