@@ -19,8 +19,7 @@ from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees.grow import assignment, greedy
 from app.forests.trees.grow.greedy import SplitRule
-from app.privacy.adjacency import Adjacency
-from app.privacy.events import DiscreteLaplace, Event, Parallel, Part, Sequential, UnknownPrivacyEvent
+from app.privacy.events import Adjacency, DiscreteLaplace, Event, Parallel, Part, Sequential, UnknownPrivacyEvent
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
