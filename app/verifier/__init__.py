@@ -7,10 +7,9 @@ export: JSON Lines, a header line, then every entry in order, each with the hash
 Reading order:
 
 * every export: ``canonical_json``, ``amounts``, ``json_fields``, ``chain``, ``export_lines``
-* an entry of a dataset and its price: ``dataset_export``, ``events``, ``conversions``, ``external_charges``, ``prices``
+* an entry of a dataset and its price: ``dataset_export``, ``events``, ``conversions``, ``prices``
 * the account of a dataset: ``joint_cells``, ``dataset_replay``
-* a population: ``population_export``, ``population_replay``; compared with its members: ``largest_load``,
-  ``member_comparison``
+* a population: ``population_export``, ``population_replay``; compared with its members: ``member_comparison``
 * signatures: ``checkpoints``, ``merkle_tree``, ``proofs``
 * output: ``result_text``, ``main``
 """

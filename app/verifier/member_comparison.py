@@ -3,20 +3,68 @@
 Both exports are read in step. Where the population names an entry of the member, the member's export is verified up to
 that entry. The entry must have the named hash, the stated load must be the largest load of the member's joint cells at
 that entry, and every entry in between that changes a load must have a load in the population.
+
+A reservation changes only the joint cells of its scope, so only a load above the current largest is searched for there.
+A reservation that is given back lowers the largest load only if its scope contains the joint cell with that load.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from app.verifier import dataset_replay
 from app.verifier.chain import Broken, Link
 from app.verifier.checkpoints import Checkpoint
-from app.verifier.dataset_export import Entry
+from app.verifier.dataset_export import Cell, Entry, Scope
 from app.verifier.dataset_replay import Account, Summary
 from app.verifier.export_lines import NotVerified, Reading
-from app.verifier.largest_load import Largest, moves_load
+from app.verifier.joint_cells import JointCells, TooComplex
 from app.verifier.population_export import Joined, Named, PopulationEntry, PopulationHeader
+
+
+class Largest:
+    """The largest load over the joint cells of an account.
+
+    Attributes:
+        load: in steps; None after a search exceeded the limit of work.
+    """
+
+    def __init__(self, cells: JointCells) -> None:
+        self._cells = cells
+        self._cell: Mapping[str, Cell] = {}
+        self.load: int | None = 0
+
+    def follow(self, entry: Entry) -> None:
+        """Applies the newest entry, after it was applied to the joint cells."""
+        if self.load is None or not (moves_load(entry.kind) or entry.kind == "load"):
+            return
+        scope: Scope = entry.scope
+        if entry.kind in ("void", "expire"):
+            if not _covers(entry.scope, self._cell):
+                return
+            self.load -= entry.amount
+            scope = ()
+        try:
+            maximum = self._cells.largest(scope, above=self.load)
+        except TooComplex:
+            self.load = None
+            return
+        if maximum is not None:
+            self.load, self._cell = maximum
+
+
+def moves_load(kind: str) -> bool:
+    """Whether entries of a kind reserve an amount or give it back. Charging a reservation changes no load."""
+    return kind in ("reserve", "void", "expire")
+
+
+def _covers(scope: Scope, cell: Mapping[str, Cell]) -> bool:
+    """Whether a joint cell is in a scope.
+
+    A cell that was found before any entry named an upload has no upload, and lies in no scope that names uploads: such
+    a scope would have raised the largest load, at a cell with an upload.
+    """
+    return all(cell.get(name) in cells for name, cells in scope)
 
 
 @dataclass(frozen=True)

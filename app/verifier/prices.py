@@ -1,14 +1,54 @@
-"""Recomputes the loss of a reservation from its entry and compares it with the amount."""
+"""Recomputes the loss of a reservation from its entry and compares it with the amount.
 
+The details of a job are at most its purpose, which bears no price. A mechanism on another machine cannot be recomputed.
+Its entry names an attester and holds either an event, which is priced like any other, or a declared loss: one of ε, ρ
+and μ, or ε with a δ. The loss follows from the attester's statement; the truth of the statement is not checked. Proofs
+of the conversions: docs/proofs/accounting.md, A1 and A4; docs/proofs/external.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 
-from app.verifier import amounts, events, external_charges
+from app.verifier import amounts, conversions, events
+from app.verifier.canonical_json import Json
 from app.verifier.dataset_export import Entry, Header
-from app.verifier.external_charges import Attested
 
 
 class NoPrice(ValueError):
     """The price cannot be recomputed, or is above the amount; ``str()`` gives the reason."""
+
+
+_MEMBERS = {"attested_by", "description", "per", "declared", "delta"}
+
+
+_MAX_PLACES = 120
+
+
+_MEASURES = ("epsilon", "rho", "mu")
+
+
+class NotAttested(ValueError):
+    """The details of an entry have no known form; ``str()`` gives the reason."""
+
+
+@dataclass(frozen=True)
+class Attested:
+    """The details of a charge for an external mechanism.
+
+    Attributes:
+        by: key of the attester.
+        per_unit: the loss is stated for a whole privacy unit, not for one row.
+        declared: measure, value and adjacency of the declared loss; None if the entry has an event.
+        delta: declared with ε, or None.
+        delta_charged: charged to the δ that the account sets aside, in steps of 10⁻¹⁸.
+    """
+
+    by: str
+    per_unit: bool
+    declared: tuple[str, Fraction, str] | None
+    delta: Fraction | None
+    delta_charged: int
 
 
 def check(entry: Entry, header: Header) -> Attested | None:
@@ -21,9 +61,9 @@ def check(entry: Entry, header: Header) -> Attested | None:
         NoPrice: the loss is above the amount, or the event or the details have no known form.
     """
     try:
-        witness = external_charges.read(entry.details, has_event=entry.event is not None)
+        witness = read_attested(entry.details, has_event=entry.event is not None)
         loss = _loss(entry, header, witness)
-    except (events.NotAnEvent, external_charges.NotAttested) as error:
+    except (events.NotAnEvent, NotAttested) as error:
         raise NoPrice(f"the price cannot be recomputed: {error}") from error
     if loss > Fraction(entry.amount, 10**header.places):
         what = "declared loss" if entry.event is None else "event"
@@ -39,7 +79,7 @@ def _loss(entry: Entry, header: Header, witness: Attested | None) -> Fraction:
     """The loss of one privacy unit: k rows cost k times the ε of one row, k² times its ρ or μ²."""
     if witness is not None and witness.declared is not None:
         measure, value, adjacency = witness.declared
-        one = external_charges.loss(measure, value, accountant=header.accountant)
+        one = declared_loss(measure, value, accountant=header.accountant)
         steps = events.steps(stated=adjacency, on=header.adjacency)
         one *= steps if header.accountant == "pure" else steps**2
     else:
@@ -68,3 +108,73 @@ def _check_delta(witness: Attested, header: Header) -> None:
         raise NoPrice("a delta is declared for less than one unit of the account")
     if witness.delta_charged < witness.delta * 10**amounts.DELTA_PLACES:
         raise NoPrice("the declared delta is more than the charged one")
+
+
+def read_attested(details: Json, *, has_event: bool) -> Attested | None:
+    """Reads the details of a reservation; None for a job, whose details are absent or have its purpose alone.
+
+    Raises:
+        NotAttested: a field is unknown, missing or invalid, or there are both an event and a declared loss.
+    """
+    if not isinstance(details, dict | None):
+        raise NotAttested("details is no object")
+    if details is None or "purpose" in details:
+        if not has_event:
+            raise NotAttested("there is neither an event nor a declared loss")
+        if details is not None and (details.keys() != {"purpose"} or not isinstance(details["purpose"], str)):
+            raise NotAttested("beside the purpose of a job details has another field, or the purpose is not a text")
+        return None
+    if not set(details) <= _MEMBERS:
+        raise NotAttested("details has an unknown field")
+    by, per = details.get("attested_by"), details.get("per", "row")
+    if not isinstance(by, str) or not by:
+        raise NotAttested("details names no attester")
+    if not isinstance(details.get("description", ""), str):
+        raise NotAttested("description is not a text")
+    if per not in ("row", "unit"):
+        raise NotAttested("per is neither row nor unit")
+    if has_event is ("declared" in details):
+        raise NotAttested("there is neither or both of an event and a declared loss")
+    declared, delta = _declared(details["declared"]) if "declared" in details else (None, None)
+    charged = _steps(details["delta"], "the charged delta", amounts.DELTA_PLACES) if "delta" in details else 0
+    if delta is None and "delta" in details:
+        raise NotAttested("a delta is charged and none is declared")
+    return Attested(by, per == "unit", declared, delta, charged)
+
+
+def declared_loss(measure: str, value: Fraction, *, accountant: str) -> Fraction:
+    """The loss of a declared ε, ρ or μ in an account's unit: exact, or an upper bound.
+
+    Raises:
+        NotAttested: the measure has no bound in this unit.
+    """
+    if accountant == "pure" and measure == "epsilon":
+        return value
+    if accountant == "zcdp":
+        return {"epsilon": conversions.rho_of_pure(value), "rho": value, "mu": value**2 / 2}[measure]
+    if accountant == "gdp" and measure != "rho":
+        return conversions.mu_squared_of_pure(value) if measure == "epsilon" else value**2
+    raise NotAttested(f"a declared {measure} has no bound on this account")
+
+
+def _declared(value: Json) -> tuple[tuple[str, Fraction, str], Fraction | None]:
+    if not isinstance(value, Mapping) or not isinstance(value.get("adjacency"), str):
+        raise NotAttested("the declared loss has no adjacency")
+    named = [name for name in value if name not in ("adjacency", "delta")]
+    if len(named) != 1 or named[0] not in _MEASURES:
+        raise NotAttested("the declared loss is not exactly one of epsilon, rho and mu")
+    if "delta" in value and named[0] != "epsilon":
+        raise NotAttested("a delta is declared with a measure other than epsilon")
+    measure = named[0], _number(value[named[0]], f"the declared {named[0]}"), str(value["adjacency"])
+    return measure, _number(value["delta"], "the declared delta") if "delta" in value else None
+
+
+def _number(value: Json, what: str) -> Fraction:
+    return Fraction(_steps(value, what, _MAX_PLACES), 10**_MAX_PLACES)
+
+
+def _steps(value: Json, what: str, places: int) -> int:
+    try:
+        return amounts.to_steps(value, places)
+    except amounts.NotAnAmount as error:
+        raise NotAttested(f"{what} {error}") from error

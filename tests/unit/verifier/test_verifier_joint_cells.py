@@ -14,7 +14,7 @@ from app.privacy.composition import HashPartition, Partitions
 from app.verifier import joint_cells
 from app.verifier.dataset_export import Entry, Partition
 from app.verifier.joint_cells import JointCells, TooComplex
-from app.verifier.largest_load import Largest
+from app.verifier.member_comparison import Largest
 from tests.support.loads import BoxAmount, loads_of
 
 PARTITIONS = (
