@@ -32,6 +32,15 @@ from app.core.errors import NotFound, Unauthenticated
 _HOUR = timedelta(hours=1)
 _KEY = re.compile(r"([a-z0-9_]{4,32})\.([A-Za-z0-9_-]{43,512})", re.ASCII)
 
+Value = TypeVar("Value")
+# A revocation may be answered by another machine while this one sleeps. On Linux, CLOCK_BOOTTIME counts the seconds of
+# sleep; CLOCK_MONOTONIC and CLOCK_MONOTONIC_RAW do not. macOS has no CLOCK_BOOTTIME; its CLOCK_MONOTONIC_RAW is
+# mach_continuous_time, which counts them (clock_gettime(3): only the CLOCK_UPTIME clocks stop). Python's
+# time.monotonic() stops on both systems.
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC_RAW)
+_SHARE_OF_WAIT = 0.95
+"""Life of an entry as a share of the wait, because the clocks of two machines run at slightly different rates."""
+
 
 class NotAKey(ValueError):
     """The text does not have the form of a key."""
@@ -193,22 +202,9 @@ def write_uses(session: Session, uses: Mapping[str, datetime]) -> None:
         session.execute(update(KeyRow).where(KeyRow.id == key_id, is_later).values(last_used_at=at))
 
 
-Value = TypeVar("Value")
-
-
 class _Entry(NamedTuple):
     value: Any
     ends_s: float
-
-
-# A revocation may be answered by another machine while this one sleeps. On Linux, CLOCK_BOOTTIME counts the seconds of
-# sleep; CLOCK_MONOTONIC and CLOCK_MONOTONIC_RAW do not. macOS has no CLOCK_BOOTTIME; its CLOCK_MONOTONIC_RAW is
-# mach_continuous_time, which counts them (clock_gettime(3): only the CLOCK_UPTIME clocks stop). Python's
-# time.monotonic() stops on both systems.
-_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC_RAW)
-
-_SHARE_OF_WAIT = 0.95
-"""Life of an entry as a share of the wait, because the clocks of two machines run at slightly different rates."""
 
 
 def elapsed_s() -> float:

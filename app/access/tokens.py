@@ -46,6 +46,9 @@ ALGORITHMS: Mapping[str, tuple[str, str | None]] = {
 """Every algorithm that may sign a token, with type and curve of its keys. A key without ``alg`` is used with the first
 algorithm of its type."""
 
+_FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
+_SUBJECT = re.compile(rf"[\x20-\x7e]{{1,{limits.MAX_SUBJECT_CHARS}}}")
+
 
 @dataclass(frozen=True)
 class SigningKey:
@@ -182,10 +185,6 @@ def _read_file(path: Path) -> bytes:
 
 def _unavailable(*, retry_after_s: int) -> Unavailable:
     return Unavailable("the keys of the identity provider cannot be read", retry_after_s)
-
-
-_FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
-_SUBJECT = re.compile(rf"[\x20-\x7e]{{1,{limits.MAX_SUBJECT_CHARS}}}")
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,23 @@ from app.services.ledger.heads import Heads
 
 DISK_RETRY_S = 60
 """Seconds after which a request that met a full disk may be sent again."""
+
 _REWOUND = "the ledger contradicts the heads that were written outside the database"
 _NO_HEADS = "heads outside the database cannot be read or written, or a key is missing"
+
+SIGN_IN = "/ui/sign-in"
+WITHOUT_SESSION = frozenset({SIGN_IN, "/ui/style.css", "/ui/live.js"})
+"""Paths of the dashboard that need no session. They show no data of the installation."""
+
+_RELEASED_MODEL = re.compile(r"/models/[^/]+(/artifact|/predict)?|/v2/models/[^/]+(/versions/[^/]+)?(/ready|/infer)?")
+"""Released models: post-processing, served even if the ledger contradicts its heads."""
+
+_PREDICTION = re.compile(r"/models/[^/]+/predict|/v2/models/[^/]+(/versions/[^/]+)?/infer")
+COOKIE = "grovekeeper"
+"""The name of the cookie on this machine. Elsewhere it has the prefix ``__Host-``: a browser then takes it over HTTPS
+from this host alone, so that no neighbour below the same domain signs a person in as somebody else."""
+
+_SESSION = b"grovekeeper/dashboard-session/1"
 
 
 class Readiness:
@@ -96,16 +111,6 @@ def confirm_upgraded(heads: Heads) -> None:
         raise Unavailable("the database was not upgraded; run: grovekeeper db upgrade")
     if heads.is_rewound:
         raise Unavailable(_REWOUND)
-
-
-SIGN_IN = "/ui/sign-in"
-WITHOUT_SESSION = frozenset({SIGN_IN, "/ui/style.css", "/ui/live.js"})
-"""Paths of the dashboard that need no session. They show no data of the installation."""
-
-_RELEASED_MODEL = re.compile(r"/models/[^/]+(/artifact|/predict)?|/v2/models/[^/]+(/versions/[^/]+)?(/ready|/infer)?")
-"""Released models: post-processing, served even if the ledger contradicts its heads."""
-
-_PREDICTION = re.compile(r"/models/[^/]+/predict|/v2/models/[^/]+(/versions/[^/]+)?/infer")
 
 
 class Authentication:
@@ -186,12 +191,6 @@ def _authorization(scope: Scope) -> str | None:
     """The field ``Authorization``; ``None`` if there are two, because then the caller is ambiguous."""
     keys = [value for name, value in scope["headers"] if name == b"authorization"]
     return keys[0].decode("latin-1") if len(keys) == 1 else None
-
-
-COOKIE = "grovekeeper"
-"""The name of the cookie on this machine. Elsewhere it has the prefix ``__Host-``: a browser then takes it over HTTPS
-from this host alone, so that no neighbour below the same domain signs a person in as somebody else."""
-_SESSION = b"grovekeeper/dashboard-session/1"
 
 
 def sign_in(response: Response, request: Request, signer: Signer, principal: Principal) -> None:

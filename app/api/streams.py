@@ -34,6 +34,9 @@ from app.wire.spending import JobOut
 
 _PIECE_BYTES = 1024 * 1024
 
+_log = logging.getLogger(__name__)
+POLL_INTERVAL_S = 0.5
+
 
 async def model_file(
     request: Request,
@@ -76,10 +79,6 @@ class _OpenFile(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._file:
             await super().__call__(scope, receive, send)
-
-
-_log = logging.getLogger(__name__)
-POLL_INTERVAL_S = 0.5
 
 
 class JobEvents:

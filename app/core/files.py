@@ -19,6 +19,9 @@ from app.core.errors import InstallationError
 UNFINISHED = ".part"
 """Ending of the hidden file that holds content until it is complete. A killed process leaves such a file behind."""
 
+_OTHERS = 0o077
+_log = logging.getLogger(__name__)
+
 
 @contextmanager
 def new_file(path: Path, *, existing: Literal["replace", "keep", "refuse"]) -> Iterator[BufferedRandom]:
@@ -84,10 +87,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-_OTHERS = 0o077
-_log = logging.getLogger(__name__)
 
 
 def close_to_others(paths: Iterable[Path]) -> None:

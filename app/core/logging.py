@@ -43,7 +43,10 @@ PUBLIC_FIELDS = (
     "revision",
 )
 """Names of the extra fields that are written: ids, routes and states, never rows, numbers of rows or bodies."""
+
 _about: ContextVar[dict[str, object]] = ContextVar("about", default={})  # noqa: B039  # never changed in place
+
+Labels = TypeVar("Labels")
 
 
 class about:  # noqa: N801  # a function in all but its form, which takes a third of the time
@@ -106,9 +109,6 @@ def configure(level: str, *, stream: TextIO | None = None) -> None:
     root.setLevel(level)
     for name in ("alembic", "uvicorn"):  # at INFO they log readings of the revision, and patterns of arguments
         logging.getLogger(name).setLevel("WARNING")
-
-
-Labels = TypeVar("Labels")
 
 
 class Tally(Generic[Labels]):

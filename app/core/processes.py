@@ -32,8 +32,12 @@ _INHERITED = (
     "COVERAGE_PROCESS_START",
 )
 
-
 PROVIDER_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_", "SSL_CERT_")
+
+TERMINAL_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""What service managers and terminals send to end a program; a terminal sends the last two to all its processes."""
+
+_log = logging.getLogger(__name__)
 
 
 def provider_environment() -> dict[str, str]:
@@ -45,10 +49,6 @@ def scrubbed_environment() -> dict[str, str]:
     """The environment of a child: the paths of Python and its caches, without addresses and keys."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     return {**inherited, **ONE_BLAS_THREAD, "PYTHONPATH": str(Path(app.__file__).parents[1]), "PYTHONSAFEPATH": "1"}
-
-
-TERMINAL_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""What service managers and terminals send to end a program; a terminal sends the last two to all its processes."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,6 @@ def stop_signals() -> Iterator[Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-_log = logging.getLogger(__name__)
 
 
 class Periodic:

@@ -48,6 +48,19 @@ _WRAP_VERSION = b"\x01"
 _WRAP_DOMAIN = b"grovekeeper/data-key/1\0"
 _STORAGE_KEY_ID = b"grovekeeper/storage-key-id/1\0"
 
+CHUNK_BYTES = 2**16
+"""Text of a chunk. AES-GCM is as fast with larger chunks, and a reader of a few bytes decrypts one chunk."""
+
+FILE_ID_BYTES = 32
+TAG_BYTES = 16
+_PREFIX = b"GKSF\x02\x10\0\0"
+_UNNAMED_PREFIX = b"GKSF\x01\x10\0\0"
+HEADER_BYTES = len(_PREFIX) + KEY_ID_BYTES + FILE_ID_BYTES
+_STRIDE = CHUNK_BYTES + TAG_BYTES
+_FILE_KEY = b"grovekeeper/sealed-file/2/"
+_UNNAMED_FILE_KEY = b"grovekeeper/sealed-file/1"
+_KEY_ID = b"grovekeeper/data-key-id/1"
+
 
 class SealBroken(Exception):
     """Encrypted bytes are damaged, incomplete, of another place, or encrypted with another key. Says nothing else."""
@@ -197,20 +210,6 @@ def _unknown(key_id: bytes) -> InstallationError:
         f"data keys in the database are wrapped with the storage key {key_id.hex()}, which this process does not have. "
         "Put the key back; without it the stored rows cannot be read"
     )
-
-
-CHUNK_BYTES = 2**16
-"""Text of a chunk. AES-GCM is as fast with larger chunks, and a reader of a few bytes decrypts one chunk."""
-
-FILE_ID_BYTES = 32
-TAG_BYTES = 16
-_PREFIX = b"GKSF\x02\x10\0\0"
-_UNNAMED_PREFIX = b"GKSF\x01\x10\0\0"
-HEADER_BYTES = len(_PREFIX) + KEY_ID_BYTES + FILE_ID_BYTES
-_STRIDE = CHUNK_BYTES + TAG_BYTES
-_FILE_KEY = b"grovekeeper/sealed-file/2/"
-_UNNAMED_FILE_KEY = b"grovekeeper/sealed-file/1"
-_KEY_ID = b"grovekeeper/data-key-id/1"
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,7 @@ TABLES = (
     "CREATE TABLE IF NOT EXISTS epochs (ordinal INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE)",
     "CREATE TABLE IF NOT EXISTS units (unit BLOB PRIMARY KEY, counts BLOB NOT NULL) WITHOUT ROWID",
 )
+
 _READ = "SELECT unit, counts FROM units WHERE unit IN ({})"
 _READ_AT_ONCE = 500
 WRITE = "INSERT INTO units VALUES (?, ?) ON CONFLICT (unit) DO UPDATE SET counts = excluded.counts"
@@ -81,7 +82,14 @@ WRITE = "INSERT INTO units VALUES (?, ?) ON CONFLICT (unit) DO UPDATE SET counts
 _PURPOSE = b"grovekeeper/admission-book/1"
 _NONCE_BYTES = 12
 """Of random nonces, which a key may have 2^32 of. Ids of more rows than that exceed ``limits.MAX_DATASET_BYTES``."""
+
 _LEAST_SLOTS = 8
+
+_LENGTH_BYTES = 4
+_ADD_EPOCH = "INSERT INTO epochs VALUES (?, ?)"
+_BOOK_BUFFER_BYTES = 2**20
+_LOOK_S = 0.1
+"""Seconds between two looks at the seats."""
 
 
 def unit_row_ids(values: Iterable[str], *, dataset_key: bytes) -> list[bytes]:
@@ -337,11 +345,6 @@ def _wait_when_busy(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA busy_timeout = {int(WAIT_S * 1000)}")
 
 
-_LENGTH_BYTES = 4
-_ADD_EPOCH = "INSERT INTO epochs VALUES (?, ?)"
-_BOOK_BUFFER_BYTES = 2**20
-
-
 class StoredBook(AdmissionBook):
     """The admission counts of a dataset, open for one upload. Made by :func:`opened_stored_book`."""
 
@@ -414,10 +417,6 @@ def opened_stored_book(store: Store, dataset_id: str, rules: BookRules) -> Itera
 def _units(file: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
     while unit := file.read(ROW_ID_BYTES):
         yield unit, file.read(int.from_bytes(file.read(_LENGTH_BYTES)))
-
-
-_LOOK_S = 0.1
-"""Seconds between two looks at the seats."""
 
 
 @contextmanager

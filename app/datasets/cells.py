@@ -23,6 +23,8 @@ ROW_ID_BYTES = 16
 _KEY_BYTES = 32
 _DIGESTS = b"grovekeeper/row-digests/1"
 
+CELL_COLUMN = "cell"
+
 
 def digest_key(key: DataKey) -> bytes:
     """The secret that keys the hash partitions of a dataset and the ids of its units."""
@@ -63,9 +65,6 @@ def hash_cells(row_ids: bytes, *, partition: HashPartition, dataset_key: bytes) 
     starts = range(0, len(row_ids), ROW_ID_BYTES)
     cells = (read(digest(dataset_key, row_ids[at : at + ROW_ID_BYTES], "sha256"), "big") % k for at in starts)
     return np.fromiter(cells, dtype=np.int32, count=n_rows)
-
-
-CELL_COLUMN = "cell"
 
 
 @dataclass(frozen=True)

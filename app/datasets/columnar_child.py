@@ -51,6 +51,23 @@ from app.datasets.upload_bodies import BodyForm
 
 _IN, _OUT = 0, 1
 
+Emit: TypeAlias = Callable[[Piece], None]
+_SLICE_BYTES = 2 * 1024 * 1024
+_BATCH_CELLS = 2**20
+_BATCH_ROWS = (2**8, 2**15)
+"""Fewest and most rows of a batch of Parquet; between them, a batch has ``_BATCH_CELLS`` cells."""
+
+_MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
+_TAIL_BYTES = 8
+_BUFFER_BYTES = 64 * 1024
+_AHEAD_BYTES = 256 * 1024
+_FLOAT_BYTES = 8
+_NUMBER_BYTES = 40
+"""Bytes of a number as text, at most."""
+
+_DICTIONARY_BYTES = 64 * 1024
+"""Bytes of the different texts of a column that is sent as indices of texts, at most."""
+
 
 class RemoteFile(SeekableReader):
     """The body, read from the service range by range."""
@@ -123,24 +140,6 @@ def _received(n_bytes: int) -> Iterator[bytes]:
             raise SystemExit(1)
         yield piece
         n_bytes -= len(piece)
-
-
-Emit: TypeAlias = Callable[[Piece], None]
-
-_SLICE_BYTES = 2 * 1024 * 1024
-_BATCH_CELLS = 2**20
-_BATCH_ROWS = (2**8, 2**15)
-"""Fewest and most rows of a batch of Parquet; between them, a batch has ``_BATCH_CELLS`` cells."""
-
-_MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
-_TAIL_BYTES = 8
-_BUFFER_BYTES = 64 * 1024
-_AHEAD_BYTES = 256 * 1024
-_FLOAT_BYTES = 8
-_NUMBER_BYTES = 40
-"""Bytes of a number as text, at most."""
-_DICTIONARY_BYTES = 64 * 1024
-"""Bytes of the different texts of a column that is sent as indices of texts, at most."""
 
 
 class BodyRefused(Exception):

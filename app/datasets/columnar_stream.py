@@ -48,6 +48,15 @@ READ, TEXT, VERDICT = b"R", b"T", b"V"
 MAX_FRAME_BYTES = 1024 * 1024
 """Bytes of a payload, and of a range of the body."""
 
+Piece: TypeAlias = bytes | memoryview
+MAX_DIFFERENT_TEXTS = 256
+"""Most texts of a column that is sent as indices of texts."""
+
+_COUNT = struct.Struct("<I")
+_NUMBERS, _TEXT, _DICTIONARY = b"NTD"
+_MAX_BLOCK_BYTES = 16 * 1024 * 1024
+_MAX_HEADER_BYTES = 64 * 1024 * 1024
+
 
 class BodyProblem(StrEnum):
     """Why a body is refused. Never says anything about a cell."""
@@ -61,17 +70,6 @@ class BodyProblem(StrEnum):
     METADATA = "metadata"
     ROWS = "rows"
     MEMORY = "memory"
-
-
-Piece: TypeAlias = bytes | memoryview
-
-MAX_DIFFERENT_TEXTS = 256
-"""Most texts of a column that is sent as indices of texts."""
-
-_COUNT = struct.Struct("<I")
-_NUMBERS, _TEXT, _DICTIONARY = b"NTD"
-_MAX_BLOCK_BYTES = 16 * 1024 * 1024
-_MAX_HEADER_BYTES = 64 * 1024 * 1024
 
 
 class Stream(Protocol):

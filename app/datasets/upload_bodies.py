@@ -18,6 +18,12 @@ from typing import BinaryIO, cast
 
 from app.core.errors import ColumnProblem, GrovekeeperError, MalformedRequest, RowsInvalid, TooLarge
 
+NOT_TEXT = "\0"
+"""Replaces bytes that are not UTF-8. A NUL in the upload is not text, either."""
+
+_PIECE_BYTES = 1024 * 1024
+_UNDECODED = re.compile("[\udc80-\udcff]+")
+
 
 class BodyForm(StrEnum):
     """The form of an upload's body."""
@@ -33,13 +39,6 @@ class BodyForm(StrEnum):
     def is_columnar(self) -> bool:
         """Whether the body is decoded by a child process."""
         return self not in (BodyForm.CSV, BodyForm.GZIP)
-
-
-NOT_TEXT = "\0"
-"""Replaces bytes that are not UTF-8. A NUL in the upload is not text, either."""
-
-_PIECE_BYTES = 1024 * 1024
-_UNDECODED = re.compile("[\udc80-\udcff]+")
 
 
 def text_of(cell: bytes) -> str:

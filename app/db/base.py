@@ -13,6 +13,15 @@ from app.core import stamps
 
 _INT64 = range(-(2**63), 2**63)
 
+NAMING_CONVENTION = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+"""Gives every constraint the same name on both databases and in all revisions, so that a migration can drop it."""
+
 
 class UtcDateTime(TypeDecorator[datetime]):
     """A time in UTC, to the microsecond: ``timestamptz`` on PostgreSQL, sortable RFC 3339 text on SQLite.
@@ -74,16 +83,6 @@ class CanonicalJson(TypeDecorator[Any]):
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
         return None if value is None else json.loads(value)
-
-
-NAMING_CONVENTION = {
-    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    "ck": "ck_%(table_name)s_%(constraint_name)s",
-    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
-    "pk": "pk_%(table_name)s",
-}
-"""Gives every constraint the same name on both databases and in all revisions, so that a migration can drop it."""
 
 
 class Base(DeclarativeBase):

@@ -82,6 +82,23 @@ _POSTGRESQL_DEFAULTS = {
 }
 """Parameters of connections; the address may name others."""
 
+LOG_WAIT_S = 1.0
+"""Seconds for which all writers wait while :meth:`Database.forget_deleted` waits for readers."""
+
+_TEMPORARY_ON_SQLITE = frozenset(
+    (
+        sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN,
+    )
+)  # fmt: skip
+"""Codes of temporary errors. The driver's ``OperationalError`` also covers bugs, such as a missing table."""
+
+_READ_ONLY_ON_SQLITE = sqlite3.SQLITE_READONLY
+_READ_ONLY_ON_POSTGRESQL = "25006"
+_TIME = "time"
+_BROKEN_SERVER = "XX"
+"""Class of PostgreSQL's internal errors, such as a damaged page. Its other failures are operational errors."""
+
 
 def parse_url(url: str) -> URL:
     """Parses the address of a database and sets the driver that this program uses.
@@ -190,24 +207,6 @@ def _begin_sqlite(connection: Connection) -> None:
     driver: Any = connection.connection.driver_connection  # a pragma takes as long as SQLAlchemy's work for a statement
     driver.execute(f"PRAGMA query_only = {'OFF' if writes else 'ON'}").close()
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-LOG_WAIT_S = 1.0
-"""Seconds for which all writers wait while :meth:`Database.forget_deleted` waits for readers."""
-
-_TEMPORARY_ON_SQLITE = frozenset(
-    (
-        sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL,
-        sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN,
-    )
-)  # fmt: skip
-"""Codes of temporary errors. The driver's ``OperationalError`` also covers bugs, such as a missing table."""
-
-_READ_ONLY_ON_SQLITE = sqlite3.SQLITE_READONLY
-_READ_ONLY_ON_POSTGRESQL = "25006"
-_TIME = "time"
-_BROKEN_SERVER = "XX"
-"""Class of PostgreSQL's internal errors, such as a damaged page. Its other failures are operational errors."""
 
 
 def time_column(dialect: DialectName) -> ColumnElement[datetime]:

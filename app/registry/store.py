@@ -20,6 +20,9 @@ from app.forests.artifacts import Artifact
 FOLDER = "artifacts"
 _ENDING = ".safetensors"
 
+_MEMORY_OF_JSON = 12
+"""Bytes of memory for a byte of JSON. Schema, guarantee and receipt are most of a small model: measured, 6 to 12."""
+
 
 class ArtifactLost(Unavailable):
     """The file of a model is absent or has other bytes: its disk is lost, or the model was deleted at this moment."""
@@ -90,10 +93,6 @@ class ArtifactStore:
 def name_of(digest: str) -> str:
     """The name of an artifact in the store."""
     return f"{FOLDER}/{digest[:2]}/{digest}{_ENDING}"
-
-
-_MEMORY_OF_JSON = 12
-"""Bytes of memory for a byte of JSON. Schema, guarantee and receipt are most of a small model: measured, 6 to 12."""
 
 
 class ArtifactCache:

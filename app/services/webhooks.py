@@ -30,6 +30,8 @@ from app.wire.rules import WebhookIn, WebhookList, WebhookOut, WebhookWithSecret
 SECRET = b"webhook-secret/1"
 """The purpose of the key that seals secrets."""
 
+_log = logging.getLogger(__name__)
+
 
 def create_webhook(
     installation: Installation, principal: Principal, reference: str, body: WebhookIn
@@ -116,9 +118,6 @@ def _facts(session: Session, row: WebhookRow) -> dict[str, object]:
         "waiting": outbox.n_waiting(session, row.id),
         "failures": row.failures,
     }
-
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

@@ -14,18 +14,13 @@ from app.verifier import amounts, conversions, events
 from app.verifier.canonical_json import Json
 from app.verifier.dataset_export import Entry, Header
 
+_MEMBERS = {"attested_by", "description", "per", "declared", "delta"}
+_MAX_PLACES = 120
+_MEASURES = ("epsilon", "rho", "mu")
+
 
 class NoPrice(ValueError):
     """The price cannot be recomputed, or is above the amount; ``str()`` gives the reason."""
-
-
-_MEMBERS = {"attested_by", "description", "per", "declared", "delta"}
-
-
-_MAX_PLACES = 120
-
-
-_MEASURES = ("epsilon", "rho", "mu")
 
 
 class NotAttested(ValueError):

@@ -16,6 +16,8 @@ from app.core import limits, stamps
 from app.core.errors import TooLarge
 from app.db.base import Base, CanonicalJson
 
+_log = logging.getLogger(__name__)
+
 
 class WebhookRow(Base):
     """An address that is told about public facts of a dataset.
@@ -57,9 +59,6 @@ class DeliveryRow(Base):
     created_at: Mapped[datetime]
 
     __table_args__ = (Index("ix_webhook_deliveries_webhook_id_created_at_id", "webhook_id", "created_at", "id"),)
-
-
-_log = logging.getLogger(__name__)
 
 
 def add(session: Session, row: WebhookRow) -> None:

@@ -23,6 +23,12 @@ from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest, MalformedRequest, Unauthenticated
 from app.services.pages import PageRequest
 
+Form: TypeAlias = Mapping[str, str]
+_Model = TypeVar("_Model", bound=BaseModel)
+_BOUNDARY = re.compile(r'multipart/form-data;\s*boundary="?([!-~]{1,70}?)"?\s*', re.IGNORECASE)
+_NAME = re.compile(rb'[;\s]name="([^"]*)"')
+_FILE_NAME = re.compile(rb'[;\s]filename="([^"]*)"')
+
 
 class PageRoute(BodyRoute):
     """A route whose named errors are answered with a page."""
@@ -39,10 +45,6 @@ class PageRoute(BodyRoute):
                 return page_of(request, problems.invalid_request(error.errors()))
 
         return handle
-
-
-Form: TypeAlias = Mapping[str, str]
-_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class SearchForm(BaseModel):
@@ -124,11 +126,6 @@ def checked(model: type[_Model], value: object) -> _Model:
     except ValidationError as error:
         invalid = problems.invalid_request(error.errors(include_url=False, include_input=False), model)
     raise invalid  # out of the handler: the library's error holds the input
-
-
-_BOUNDARY = re.compile(r'multipart/form-data;\s*boundary="?([!-~]{1,70}?)"?\s*', re.IGNORECASE)
-_NAME = re.compile(rb'[;\s]name="([^"]*)"')
-_FILE_NAME = re.compile(rb'[;\s]filename="([^"]*)"')
 
 
 @dataclass(frozen=True)

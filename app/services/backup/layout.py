@@ -37,6 +37,9 @@ _PURPOSE = "grovekeeper/backup"
 _FORMAT = 2
 _BLOCK_BYTES = 1024 * 1024
 
+_ROWS_AT_ONCE = 1_000
+_REVISION = "alembic_version"
+
 
 class BackupDamaged(InstallationError):
     """A backup is incomplete, was changed, or was made by another installation."""
@@ -132,10 +135,6 @@ def _pump(reader: BinaryIO, writer: BinaryIO | None) -> FileFacts:
 
 def _statement(manifest: bytes) -> str:
     return f"{_PURPOSE}\n{hashlib.sha256(manifest).hexdigest()}\n"
-
-
-_ROWS_AT_ONCE = 1_000
-_REVISION = "alembic_version"
 
 
 @contextmanager

@@ -46,6 +46,9 @@ _NO_VISIBILITY = (
     "benchmarks/papers/forests of the source code"
 )
 
+_FIELDS = {"hash": ("cells",), "column": ("column", "categories", "sizes"), "epoch": ("how",)}
+_REQUIRED = {"hash": "cells", "column": "column", "epoch": "how"}
+
 
 def register_dataset(
     installation: Installation, principal: Principal, declaration: DatasetIn, *, request: IdempotentRequest | None
@@ -271,10 +274,6 @@ def _new_account(dataset: catalog.Dataset, budget: BudgetIn, *, cap: int) -> acc
         partitions=dataset.partitions,
         delta_set_aside=None if budget.delta_set_aside is None else amounts.to_text(budget.delta_set_aside),
     )
-
-
-_FIELDS = {"hash": ("cells",), "column": ("column", "categories", "sizes"), "epoch": ("how",)}
-_REQUIRED = {"hash": "cells", "column": "column", "epoch": "how"}
 
 
 def read_partitions(declared: Sequence[PartitionIn], schema: Schema, *, unit_column: str | None) -> Partitions:

@@ -25,6 +25,29 @@ from app.services.ledger.heads import open_log
 from app.webhooks import outbox
 from app.wire.datasets import ErasureOut, UploadErasureOut
 
+SWEEPER = "sweeper"
+"""The actor of the erasure in the control chain: the date was set by the owners' rules."""
+
+STAYS = (
+    "What was spent on these rows stays spent: nothing is refunded, and models, profiles and evaluations stay. A copy "
+    "of the rows that is uploaded again is another upload, and where uploads are cells, its people pay in both cells."
+)
+"""What an erasure never gives back, for owners to read before it and after it."""
+
+IF_UNREAD = (
+    "The places of their units are free again if no job has read the upload or waits to read it, and nothing outside "
+    "the service was charged since it came. Otherwise they stay taken: rows of a unit that had all its places are not "
+    "stored again."
+)
+"""What becomes of the places of units, for owners to read before an erasure."""
+
+_FREE = "No job has read these rows, so the places of their units are free again."
+_TAKEN = (
+    "A job has read these rows or waits to read them, or something outside the service was charged since they came. So "
+    "the places of their units stay taken: rows of a unit that had all its places are not stored again. If the job is "
+    "cancelled before it is charged, repeat this erasure: it frees the places."
+)
+
 
 def delete_dataset(installation: Installation, principal: Principal, reference: str) -> None:
     """Marks a dataset as deleted, destroys its data key and erases its rows. Deleting a deleted dataset succeeds.
@@ -107,10 +130,6 @@ def _n_ended(installation: Installation, job_ids: Sequence[str], *, actor: str) 
     return len(job_ids)
 
 
-SWEEPER = "sweeper"
-"""The actor of the erasure in the control chain: the date was set by the owners' rules."""
-
-
 def erase_due(installation: Installation) -> list[str]:
     """Deletes every dataset whose date has come: the rows go, and the spend, the ledger and the models stay. Then ends
     jobs of all datasets that were deleted.
@@ -147,27 +166,6 @@ def _is_deleted_now(installation: Installation, dataset_id: str) -> bool:
             return False
         mark_deleted(session, dataset_id, actor=SWEEPER, at=at)
         return True
-
-
-STAYS = (
-    "What was spent on these rows stays spent: nothing is refunded, and models, profiles and evaluations stay. A copy "
-    "of the rows that is uploaded again is another upload, and where uploads are cells, its people pay in both cells."
-)
-"""What an erasure never gives back, for owners to read before it and after it."""
-
-IF_UNREAD = (
-    "The places of their units are free again if no job has read the upload or waits to read it, and nothing outside "
-    "the service was charged since it came. Otherwise they stay taken: rows of a unit that had all its places are not "
-    "stored again."
-)
-"""What becomes of the places of units, for owners to read before an erasure."""
-
-_FREE = "No job has read these rows, so the places of their units are free again."
-_TAKEN = (
-    "A job has read these rows or waits to read them, or something outside the service was charged since they came. So "
-    "the places of their units stay taken: rows of a unit that had all its places are not stored again. If the job is "
-    "cancelled before it is charged, repeat this erasure: it frees the places."
-)
 
 
 def erase_upload(

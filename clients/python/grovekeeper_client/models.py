@@ -14,6 +14,15 @@ from grovekeeper_client.jobs import Job
 from grovekeeper_client.rows import plain, read_stream, write_stream
 from grovekeeper_client.transport import Json
 
+MAX_ROWS = 10_000
+"""Rows of one request."""
+
+MAX_CELLS = 1_000_000
+"""Rows times columns of one request."""
+
+MAX_BYTES = 16 * 1024 * 1024
+"""Bytes of one request."""
+
 
 class EvaluationOptions(TypedDict, total=False):
     """Options of an evaluation.
@@ -237,14 +246,6 @@ def _by_class(matrix: Mapping[str, Any]) -> dict[str, dict[str, float]]:
         true_class: dict(zip(classes, counts, strict=True))
         for true_class, counts in zip(classes, matrix["counts"], strict=True)
     }
-
-
-MAX_ROWS = 10_000
-"""Rows of one request."""
-MAX_CELLS = 1_000_000
-"""Rows times columns of one request."""
-MAX_BYTES = 16 * 1024 * 1024
-"""Bytes of one request."""
 
 
 def predict_rows(

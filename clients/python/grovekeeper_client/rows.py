@@ -17,12 +17,13 @@ _NEEDS_PYARROW = (
 
 Kind: TypeAlias = Literal["pandas", "pyarrow", "numpy", "columns", "mappings", "lists"]
 
-
 Scalar: TypeAlias = str | int | float | bool | None
-
 
 Feature: TypeAlias = Mapping[str, Any]
 """A feature of the public schema, as a model card shows it."""
+
+_MISSING_TYPES = ("NAType", "NaTType")
+"""Types of ``pandas.NA`` and ``pandas.NaT``, by name, because pandas may not be installed."""
 
 
 @dataclass(frozen=True)
@@ -274,10 +275,6 @@ def _array(feature: Feature, column: Any) -> Any:
         return array
     numbers = [None if cell is None else float(cell) for cell in _cells(feature, column)]
     return pyarrow.array(numbers, pyarrow.float64())
-
-
-_MISSING_TYPES = ("NAType", "NaTType")
-"""Types of ``pandas.NA`` and ``pandas.NaT``, by name, because pandas may not be installed."""
 
 
 def plain(value: Any) -> Any:

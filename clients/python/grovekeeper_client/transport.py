@@ -29,6 +29,21 @@ DEFAULT_URL = "http://127.0.0.1:8731"
 _KEY = "GROVEKEEPER_API_KEY"
 _KEY_FILE = "GROVEKEEPER_API_KEY_FILE"
 
+ATTEMPTS = 5
+"""Largest number of attempts for a request that may be repeated."""
+
+MAX_WAIT_S = 30.0
+_FIRST_WAIT_S = 0.2
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_TOO_MANY, _UNAVAILABLE = 429, 503
+_REPEATABLE_METHODS = ("GET", "PUT", "DELETE")
+Json: TypeAlias = dict[str, Any]
+CHUNK_BYTES = 256 * 1024
+"""Bytes per read of a file or an answer."""
+
+PAGE_SIZE = 500
+"""Items that a request for a list names as its limit: the largest number that the service accepts."""
+
 
 def url_of(environ: Mapping[str, str]) -> str:
     """``GROVEKEEPER_URL``, or the address of a service on this machine."""
@@ -76,15 +91,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-ATTEMPTS = 5
-"""Largest number of attempts for a request that may be repeated."""
-MAX_WAIT_S = 30.0
-_FIRST_WAIT_S = 0.2
-_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_TOO_MANY, _UNAVAILABLE = 429, 503
-_REPEATABLE_METHODS = ("GET", "PUT", "DELETE")
 
 
 @dataclass(frozen=True)
@@ -270,14 +276,6 @@ def _host(url: str) -> str:
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise ValueError("the address of the service must be http://… or https://…")
     return parsed.host
-
-
-Json: TypeAlias = dict[str, Any]
-
-CHUNK_BYTES = 256 * 1024
-"""Bytes per read of a file or an answer."""
-PAGE_SIZE = 500
-"""Items that a request for a list names as its limit: the largest number that the service accepts."""
 
 
 class Calls:

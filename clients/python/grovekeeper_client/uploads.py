@@ -17,6 +17,17 @@ Columns: TypeAlias = dict[str, list[Scalar]]
 
 _LABEL = "label"
 
+_FORMS = {
+    b"\x1f\x8b": {"Content-Type": "text/csv", "Content-Encoding": "gzip"},
+    b"PAR1": {"Content-Type": "application/vnd.apache.parquet"},
+    b"PARE": {"Content-Type": "application/vnd.apache.parquet"},
+    b"ARROW1": {"Content-Type": "application/vnd.apache.arrow.file"},
+    b"\xff\xff\xff\xff": {"Content-Type": "application/vnd.apache.arrow.stream"},
+}
+"""Headers of an upload by the first bytes of the file; other files are CSV."""
+
+_LONGEST_LINE = 1_048_576
+
 
 def of_numbers(
     X: Any, codes: Any, *, names: Sequence[str], bounds: tuple[float, float], classes: Sequence[Any]
@@ -68,18 +79,6 @@ def write(columns: Columns, file: Path) -> None:
         writer.writerow(columns)
         for row in zip(*columns.values(), strict=True):
             writer.writerow(["" if cell is None else cell if isinstance(cell, str) else repr(cell) for cell in row])
-
-
-_FORMS = {
-    b"\x1f\x8b": {"Content-Type": "text/csv", "Content-Encoding": "gzip"},
-    b"PAR1": {"Content-Type": "application/vnd.apache.parquet"},
-    b"PARE": {"Content-Type": "application/vnd.apache.parquet"},
-    b"ARROW1": {"Content-Type": "application/vnd.apache.arrow.file"},
-    b"\xff\xff\xff\xff": {"Content-Type": "application/vnd.apache.arrow.stream"},
-}
-"""Headers of an upload by the first bytes of the file; other files are CSV."""
-
-_LONGEST_LINE = 1_048_576
 
 
 def headers_of(file: Path) -> dict[str, str]:
