@@ -32,7 +32,7 @@ from app.services.datasets.erase import erase_due
 from app.services.installation import Installation
 from app.services.keys import record_uses
 from app.services.ledger.heads import Heads, HeadWriter
-from app.services.predict import prepare_newest as prepare_requests
+from app.services.predict import prepare_newest
 from app.services.webhooks import deliver_due
 
 READY_WITHIN_S = 60.0
@@ -116,7 +116,7 @@ def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
         installation.files.tidy()
 
     def load(_: threading.Event) -> None:
-        prepare_requests(installation)
+        prepare_newest(installation)
 
     def record(_: threading.Event) -> None:
         record_uses(installation)

@@ -49,7 +49,7 @@ def test_an_upload_to_a_full_disk_can_be_repeated(
 def test_a_model_whose_file_is_lost_or_damaged_is_not_gone(
     server: Server, monkeypatch: pytest.MonkeyPatch, content: bytes | None
 ) -> None:
-    monkeypatch.setattr(serve, "prepare_requests", lambda _: None)  # it would load the newest model into the cache
+    monkeypatch.setattr(serve, "prepare_newest", lambda _: None)  # it would load the newest model into the cache
     model_id = server.trained(server.uploaded()["id"])["model_id"]
     (digest,) = (item["digest"] for item in server.admin.http.get("/models").json()["models"] if item["id"] == model_id)
     file = server.settings.home / "artifacts" / digest[:2] / f"{digest}.safetensors"

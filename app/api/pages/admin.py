@@ -26,8 +26,7 @@ from app.services.dataset_rules import list_frozen
 from app.services.datasets import show
 from app.services.installation import Installation
 from app.services.ledger import audit, evidence
-from app.services.ledger.audit import ActSearch, search_acts
-from app.services.ledger.audit import show_act as show_one
+from app.services.ledger.audit import ActSearch
 from app.services.ledger.evidence import verify_acts
 from app.services.pages import PageRequest
 from app.wire.keys import KeyIn, RotationIn
@@ -216,7 +215,7 @@ def list_acts(
         by=fields.by.strip() or None,
         about=fields.about.strip() or None,
     )
-    found = search_acts(installation, caller, search, fields.page)
+    found = audit.search_acts(installation, caller, search, fields.page)
     return rendered(
         request,
         "acts",
@@ -264,7 +263,7 @@ def checkpoint(installation: CurrentInstallation, caller: Caller, heads: KeptHea
 @act_pages.get("/{sequence}")
 def show_act(request: Request, installation: CurrentInstallation, caller: Caller, sequence: int) -> Response:
     """Show one act in words and as it was hashed."""
-    shown = show_one(installation, caller, sequence)
+    shown = audit.show_act(installation, caller, sequence)
     return rendered(
         request,
         "act",

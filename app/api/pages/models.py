@@ -19,11 +19,11 @@ from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, RoleMissing
 from app.registry.models import ModelFilter
 from app.services import keys, models
-from app.services import predict as predictions
 from app.services.authorization import has_role
 from app.services.datasets import show
 from app.services.installation import Installation
 from app.services.pages import PageRequest
+from app.services.predict import predict as predict_rows
 from app.services.spending import evaluations
 from app.wire.models import AliasHistory, AliasIn, AliasName
 
@@ -182,9 +182,7 @@ def _prediction(
     model = models.show_model(installation, caller, model_id)
     features = {feature["name"]: feature for feature in model.schema_["features"]}
     values = {name: _value(features.get(name, {}), text) for name, text in row.items()}
-    answer = json.loads(
-        predictions.predict(installation, caller, model.id, json.dumps({"rows": [values]}).encode("utf-8"))
-    )
+    answer = json.loads(predict_rows(installation, caller, model.id, json.dumps({"rows": [values]}).encode("utf-8")))
     (label,), (probabilities,) = answer["labels"], answer["probabilities"]
     listed = zip(answer["classes"], probabilities, strict=True)
     return sorted(((name, share, name == label) for name, share in listed), key=lambda item: -item[1])

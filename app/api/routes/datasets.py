@@ -40,16 +40,8 @@ from app.core.errors import (
     UploadRepeated,
 )
 from app.datasets.upload_bodies import BodyForm
-from app.services import keys, populations, webhooks
-from app.services.dataset_rules import change_rules as put_rules
-from app.services.dataset_rules import show_rules as rules_of
-from app.services.datasets import show
-from app.services.datasets.declare import check_declaration as try_declaration
-from app.services.datasets.declare import join_population as join
-from app.services.datasets.declare import register_dataset
-from app.services.datasets.erase import delete_dataset as erase
-from app.services.datasets.erase import erase_unit as erase_rows_of
-from app.services.datasets.erase import erase_upload as erase_rows_of_upload
+from app.services import dataset_rules, keys, populations, webhooks
+from app.services.datasets import declare, erase, show
 from app.services.datasets.upload import UploadTerms
 from app.wire.datasets import (
     DatasetIn,
@@ -113,14 +105,14 @@ def declare_dataset(
     installation: CurrentInstallation, caller: Caller, body: DatasetIn, request: OptionalIdempotency
 ) -> Response:
     """Declare a dataset: public schema, lifetime budget, partitions. The calling key becomes its owner."""
-    return sent(register_dataset(installation, caller, body, request=request))
+    return sent(declare.register_dataset(installation, caller, body, request=request))
 
 
 @declaration_routes.post("", operation_id="check_declaration", responses=problems.documented(*_DECLARING))
 @limited(body=Body.DECLARATION, needs=Role.OWNER)
 def check_declaration(installation: CurrentInstallation, caller: Caller, body: DatasetIn) -> DeclarationOut:
     """Check a declaration by the rules of `POST /datasets`, and store nothing."""
-    return try_declaration(installation, caller, body)
+    return declare.check_declaration(installation, caller, body)
 
 
 @dataset_routes.get("", operation_id="list_datasets", responses=problems.documented())
@@ -152,7 +144,7 @@ def delete_dataset(installation: CurrentInstallation, caller: Caller, dataset: s
     No job of the dataset begins any more. If many are queued, some are cancelled after the answer; until then, they
     show as queued and their prices as reserved.
     """
-    erase(installation, caller, dataset)
+    erase.delete_dataset(installation, caller, dataset)
 
 
 @dataset_routes.get(
@@ -187,7 +179,7 @@ def delete_grant(installation: CurrentInstallation, caller: Caller, dataset: str
 @dataset_routes.get("/{dataset}/rules", operation_id="show_rules", responses=problems.documented(NotFound, RoleMissing))
 def show_rules(installation: CurrentInstallation, caller: Caller, dataset: str) -> RulesOut:
     """Show the rules of the dataset, what is spent of its quotas, and a proposal of looser rules. For owners."""
-    return rules_of(installation, caller, dataset)
+    return dataset_rules.show_rules(installation, caller, dataset)
 
 
 @dataset_routes.put(
@@ -197,7 +189,7 @@ def show_rules(installation: CurrentInstallation, caller: Caller, dataset: str) 
 )
 def change_rules(installation: CurrentInstallation, caller: Caller, dataset: str, body: RulesIn) -> RulesOut:
     """Replace the rules of the dataset. Looser rules are in force once a second owner or an admin sends them."""
-    return put_rules(installation, caller, dataset, body)
+    return dataset_rules.change_rules(installation, caller, dataset, body)
 
 
 @dataset_routes.post(
@@ -208,7 +200,7 @@ def change_rules(installation: CurrentInstallation, caller: Caller, dataset: str
 @limited(body=Body.ERASURE)
 def erase_unit(installation: CurrentInstallation, caller: Caller, dataset: str, body: ErasureIn) -> ErasureOut:
     """Erase the rows of one unit. Spend stays spent, and the unit's places stay taken."""
-    return erase_rows_of(installation, caller, dataset, unit=body.unit)
+    return erase.erase_unit(installation, caller, dataset, unit=body.unit)
 
 
 @dataset_routes.get(
@@ -234,7 +226,7 @@ def list_uploads(installation: CurrentInstallation, caller: Caller, dataset: str
 )
 def erase_upload(installation: CurrentInstallation, caller: Caller, dataset: str, upload: str) -> UploadErasureOut:
     """Erase the rows of one upload. Spend stays spent; `places` says if units' places are free. May be repeated."""
-    return erase_rows_of_upload(installation, caller, dataset, upload=upload)
+    return erase.erase_upload(installation, caller, dataset, upload=upload)
 
 
 @dataset_routes.put(
@@ -251,7 +243,7 @@ def erase_upload(installation: CurrentInstallation, caller: Caller, dataset: str
 )
 def join_population(installation: CurrentInstallation, caller: Caller, dataset: str, body: JoinIn) -> DatasetOut:
     """State that the rows are about the people of a population. From then on its cap applies, too, for good."""
-    return join(installation, caller, dataset, population=body.population)
+    return declare.join_population(installation, caller, dataset, population=body.population)
 
 
 @dataset_routes.post(
