@@ -47,8 +47,14 @@ from app.wire.datasets import PUBLIC_NAME
 _JSON_TYPES = ["application/json"]
 _BINARY_TYPES = ("application/octet-stream",)
 """Of a JSON object with the bytes of tensors after it."""
-BODY_HEADERS = frozenset({b"content-length", b"content-type", b"content-encoding"})
+_BODY_HEADERS = frozenset({b"content-length", b"content-type", b"content-encoding"})
 _LENGTH = re.compile(r"[0-9]{1,20}")
+_DECLARED = "_limits"
+"""The attribute of an endpoint that holds its limits."""
+
+_KEY = re.compile(rf"[\x21-\x7e]{{1,{limits.MAX_IDEMPOTENCY_KEY_CHARS}}}")
+# The middleware authenticates; this documents it.
+_bearer = HTTPBearer(auto_error=False, description="`Authorization: Bearer <key or token>`")
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 
 
@@ -192,7 +198,7 @@ async def read_body(
     # Starlette's Headers and Request take longer than a prediction. As there, the first field of a name counts.
     fields: dict[bytes, str] = {}
     for name, value in scope["headers"]:
-        if name in BODY_HEADERS and name not in fields:
+        if name in _BODY_HEADERS and name not in fields:
             fields[name] = value.decode("latin-1")
     _check_length(fields.get(b"content-length"), max_bytes)
     media_type = _check_media_type(fields.get(b"content-type"), fields.get(b"content-encoding"), other_types)
@@ -315,14 +321,6 @@ def _continued(waits_for: Any, steps: Generator[Any, Any, Message]) -> Generator
         except StopIteration as arrived:
             message: Message = arrived.value
             return message
-
-
-_DECLARED = "_limits"
-
-
-_KEY = re.compile(rf"[\x21-\x7e]{{1,{limits.MAX_IDEMPOTENCY_KEY_CHARS}}}")
-# The middleware authenticates; this documents it.
-_bearer = HTTPBearer(auto_error=False, description="`Authorization: Bearer <key or token>`")
 
 
 def installation(request: Request) -> Installation:
