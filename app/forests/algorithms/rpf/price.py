@@ -206,7 +206,7 @@ def _stages(parameters: Parameters, widest: Encoding) -> tuple[Stage, ...]:
     n_all = len(widest.candidates)
     n_joint = joint_limits.n_candidates(widest, joint_limits.n_columns(widest))
     return tuple(
-        Stage(n_splits, (n_all if n_splits == 1 else max(n_all, comb(n_joint, n_splits))) + 1)
+        Stage(n_splits, max(n_all, comb(n_joint, n_splits)) + 1)
         for n_splits in stages(int(parameters["max_depth"]), int(parameters["at_once"]))
     )
 
