@@ -1,5 +1,6 @@
 """A job draws exactly what its event pays for, and stops before any other draw."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -166,44 +167,75 @@ def test_an_event_that_prices_one_tree_pays_for_no_second_tree(slug: str, accoun
         planning.require_priced(cut, SCHEMA)
 
 
+class Careless(PaidRandomness):
+    """Spends more on one draw: twice the inverse scale, or half of the standard deviation of normal noise."""
+
+    at: int | None = None
+    n_draws = 0
+
+    def _more(self) -> bool:
+        type(self).n_draws += 1
+        return self.n_draws - 1 == self.at
+
+    def permute_and_flip(self, utilities: Any, *, inverse_scale: Fraction) -> int:
+        return super().permute_and_flip(utilities, inverse_scale=(1 + self._more()) * inverse_scale)
+
+    def select_exponential(self, utilities: Any, *, inverse_scale: Fraction) -> int:
+        return super().select_exponential(utilities, inverse_scale=(1 + self._more()) * inverse_scale)
+
+    def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> Any:
+        return super().discrete_laplace(shape, inverse_scale=(1 + self._more()) * inverse_scale)
+
+    def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> Any:
+        return super().rounded_gaussian(shape, scale_bits=scale_bits - self._more())
+
+
+def draws_until_refused(monkeypatch: pytest.MonkeyPatch, release: Callable[[], object]) -> list[int]:
+    """Draws of a job, and of the same job that spends more on its first, second, … draw and is stopped each time."""
+    for module in (growth, profile_growth, evaluation_growth):
+        monkeypatch.setattr(module, "PaidRandomness", Careless)
+    monkeypatch.setattr(Careless, "n_draws", 0)
+    release()
+    n_draws = [Careless.n_draws]
+    for at in range(n_draws[0]):
+        monkeypatch.setattr(Careless, "at", at)
+        monkeypatch.setattr(Careless, "n_draws", 0)
+        try:
+            release()
+            assert Careless.n_draws <= at, "fewer draws than in the first run, as narrow intervals have no cut"
+        except UnpaidDraw:
+            n_draws.append(Careless.n_draws)
+    monkeypatch.setattr(Careless, "at", None)
+    return n_draws
+
+
 @pytest.mark.parametrize(("slug", "accountant"), CASES)
 def test_a_job_that_spends_more_on_any_single_draw_stops_before_it(
     monkeypatch: pytest.MonkeyPatch, slug: str, accountant: str
 ) -> None:
-    """Twice the inverse scale, or half of the standard deviation of normal noise, in one draw of the job."""
-    plan, n_draws = planned(slug, accountant), list[int]()
+    whole, *stopped = draws_until_refused(monkeypatch, partial(grown, planned(slug, accountant)))
+    assert whole >= N_TREES
+    if slug != "bms-rf":  # its second layer has half of the trees, at twice the scale, which the first may take away
+        assert stopped == list(range(1, whole + 1))
 
-    class Careless(PaidRandomness):
-        at: int | None = None
 
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            n_draws.append(0)
-
-        def is_this_one(self) -> bool:
-            n_draws[-1] += 1
-            return n_draws[-1] - 1 == self.at
-
-        def permute_and_flip(self, utilities: Any, *, inverse_scale: Fraction) -> int:
-            return super().permute_and_flip(utilities, inverse_scale=(1 + self.is_this_one()) * inverse_scale)
-
-        def select_exponential(self, utilities: Any, *, inverse_scale: Fraction) -> int:
-            return super().select_exponential(utilities, inverse_scale=(1 + self.is_this_one()) * inverse_scale)
-
-        def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> Any:
-            return super().discrete_laplace(shape, inverse_scale=(1 + self.is_this_one()) * inverse_scale)
-
-        def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> Any:
-            return super().rounded_gaussian(shape, scale_bits=scale_bits - self.is_this_one())
-
-    monkeypatch.setattr(growth, "PaidRandomness", Careless)
-    grown(plan)
-    assert n_draws[0] >= N_TREES
-    for at in range(n_draws[0]):
-        monkeypatch.setattr(Careless, "at", at)
-        with pytest.raises(UnpaidDraw):
-            grown(plan)
-        assert n_draws[-1] == at + 1 or slug == "bms-rf"  # whose second layer has half the trees, at twice the scale
+@pytest.mark.parametrize("accountant", ["pure", "zcdp", "gdp"])
+def test_a_profile_or_an_evaluation_that_spends_more_on_any_single_draw_stops_before_it(
+    monkeypatch: pytest.MonkeyPatch, accountant: str
+) -> None:
+    rows, flat = rows_of(200), planned("rdt-ta", "pure", max_depth=0)
+    models = [(growth.grow(flat, SCHEMA, rows, SystemRandomness(), on_tree_done=int), SCHEMA) for _ in range(2)]
+    shares = profile_price.plan({"size_share": "0.1"}, facts(accountant))
+    tables = plan_tables(["accuracy", "auroc"], facts(accountant), score_bins=4)
+    best = plan_best(2, facts(accountant), winner_accuracy=True)
+    for release in (
+        lambda: profile_growth.release(shares, SCHEMA, rows, SystemRandomness()),
+        lambda: evaluation_growth.release(tables, models[:1], rows, SystemRandomness()),
+        lambda: evaluation_growth.release(best, models, rows, SystemRandomness()),
+    ):
+        whole, *stopped = draws_until_refused(monkeypatch, release)
+        assert stopped == list(range(1, len(stopped) + 1))
+        assert 1 < whole <= len(stopped) + 5
 
 
 @pytest.mark.parametrize(("slug", "accountant"), CASES)
