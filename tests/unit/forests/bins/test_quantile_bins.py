@@ -1,7 +1,10 @@
 """Quantile bins: the columns that are binned without a price, and the properties of private cuts."""
 
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,6 +155,17 @@ def test_a_cut_is_selected_by_the_rows_on_both_sides_within_its_interval(
         assert cuts[row].tolist() == sorted(released) + [quantile_bins.NO_CUT] * (cuts.shape[1] - len(released))
     assert chooser.selected == expected
     assert len(cuts) == 2
+
+
+def test_bins_that_are_not_priced_are_those_of_a_profile_or_none_and_read_no_row() -> None:
+    of, chooser = schema({"type": "integer", "lower": 0, "upper": 150}), Chooser()
+    reused = np.array([[3, 40, *[quantile_bins.NO_CUT] * 13]], dtype=np.uint16)
+    profile = SimpleNamespace(cut_array=reused)
+    nothing: Any = None
+    cuts_of = partial(quantile_cuts.cuts, None, of, nothing, chooser)  # type: ignore[arg-type]
+    assert np.array_equal(cuts_of(), quantile_bins.no_cuts(of))
+    assert np.array_equal(cuts_of(reused=profile), reused)  # type: ignore[arg-type]
+    assert not chooser.selected
 
 
 def test_intervals_without_an_inner_edge_are_left_uncut() -> None:
