@@ -15,8 +15,7 @@ import pyarrow as pa
 from app.core import limits
 from app.forests import artifacts
 from app.forests.artifacts import Artifact
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
-from app.forests.data.sanitiser import sanitise_prediction_columns
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_prediction_columns
 from app.forests.data.schema import Feature, Label, Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness

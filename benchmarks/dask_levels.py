@@ -20,14 +20,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from app.datasets import private_rows, row_files, row_layout
-from app.forests.data.coded_rows import TrainingRows
+from app.forests.data.coded_rows import TrainingRows, parts_of
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Feature, Label, Schema
 from app.forests.grow import code_request
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees.grow.assignment import Assignment
-from app.forests.trees.grow.in_memory_histograms import LocalHistograms, PartedHistograms
-from app.forests.trees.row_parts import parts_of
+from app.forests.trees.tree_histograms import Assignment, LocalHistograms, PartedHistograms
 from app.privacy.composition import Partitions
 from app.services.jobs.task import PartRows
 from app.services.releases.dask_fleet import Connection

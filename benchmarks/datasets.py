@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data.rows import SanitisedColumns
-from app.forests.data.sanitiser import sanitise_codes, sanitise_numbers
+from app.forests.data.sanitiser import SanitisedColumns, sanitise_codes, sanitise_numbers
 from app.forests.data.schema import Feature, Schema
 
 MANY_ROWS = 20_000

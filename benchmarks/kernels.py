@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 
-from app.forests.kernels import cell_sums, prediction
+from app.forests.kernels import node_rows, prediction
 from app.forests.noise.randomness import SystemRandomness
 from benchmarks.scatter import compiled
 
@@ -63,8 +63,8 @@ def class_histogram(n_rows: int, n_features: int, *, shape: tuple[int, int, int]
     bins = np.full(n_features, n_bins, dtype=np.int32)
     compare(
         f"class histogram, {n_rows:,} rows, {n_features} features, {shape}; numpy.bincount",
-        lambda: cell_sums.class_histogram(
-            X, y, node, n_bins=bins, onto=cell_sums.no_sums(n_nodes, n_classes, n_bins=bins)
+        lambda: node_rows.class_histogram(
+            X, y, node, n_bins=bins, onto=node_rows.no_sums(n_nodes, n_classes, n_bins=bins)
         ),
         lambda: _bincount(X, y, node, shape),
     )
@@ -85,8 +85,8 @@ def weighted_histogram(n_rows: int, n_features: int, *, shape: tuple[int, int, i
         return
 
     def ours() -> NDArray[np.int64]:
-        onto = cell_sums.no_sums(n_nodes, n_classes, n_bins=bins)
-        return cell_sums.class_histogram(X, y, node, n_bins=bins, weight=weight, onto=onto)
+        onto = node_rows.no_sums(n_nodes, n_classes, n_bins=bins)
+        return node_rows.class_histogram(X, y, node, n_bins=bins, weight=weight, onto=onto)
 
     def theirs() -> NDArray[np.int64]:
         return scatter(X, y, node, weight, shape=shape)

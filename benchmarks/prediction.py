@@ -12,8 +12,8 @@ import onnxruntime
 from sklearn.ensemble import RandomForestClassifier
 
 from app.forests import artifacts, predict
-from app.forests.contract.forest import Forest
-from app.forests.data.rows import SanitisedColumns
+from app.forests.contract.plan import Forest
+from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.data.schema import Feature, Label, Schema
 from app.forests.onnx import model
 from app.forests.planning import PlanRequest, plan

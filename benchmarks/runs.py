@@ -17,9 +17,8 @@ from sklearn.metrics import roc_auc_score
 from app.forests import artifacts, catalogue, predict
 from app.forests.catalogue import Auto
 from app.forests.contract.algorithm import Algorithm, TwoDatasetAlgorithm
-from app.forests.contract.forest import Forest
-from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedRows
+from app.forests.contract.plan import Forest, Plan
+from app.forests.data.sanitiser import SanitisedRows
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan

@@ -11,7 +11,7 @@ from app.datasets import stored_rows
 from app.datasets.row_layout import RowGroups
 from app.datasets.stored_rows import Selection
 from app.forests.data.coded_rows import CodedRows, CodeRequest
-from app.forests.data.rows import SanitisedRows
+from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
 from app.privacy.composition import Partitions, Scope
 

@@ -28,8 +28,13 @@ from app.datasets.row_layout import RowGroups
 from app.forests.data import coded_rows
 from app.forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows, CodeRequest
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
-from app.forests.data.sanitiser import has_known_label, sanitise_codes, sanitise_numbers
+from app.forests.data.sanitiser import (
+    SanitisedColumns,
+    SanitisedRows,
+    has_known_label,
+    sanitise_codes,
+    sanitise_numbers,
+)
 from app.forests.data.schema import Feature, Label, Schema
 from app.forests.data.threads import made_ahead
 from app.privacy.composition import ColumnPartition, HashPartition, Partitions, Scope

@@ -17,8 +17,7 @@ from safetensors import numpy as tensors
 from app.core.errors import GrovekeeperError
 from app.forests import catalogue, planning
 from app.forests.bins import quantile_bins
-from app.forests.contract.forest import Forest
-from app.forests.contract.plan import Plan
+from app.forests.contract.plan import Forest, Plan
 from app.forests.data.schema import Schema
 
 FORMAT = "grovekeeper-forest/1"

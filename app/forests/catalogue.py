@@ -33,12 +33,9 @@ from app.forests.algorithms.nbrt.read import BoostedFamily
 from app.forests.algorithms.rpf.price import ReweightedForest
 from app.forests.algorithms.rpf.read import ReweightedFamily
 from app.forests.bins.noisy_counts import mu_squared
-from app.forests.contract.about import About
-from app.forests.contract.algorithm import Algorithm, Described, TwoDatasetAlgorithm
-from app.forests.contract.facts import PublicFacts
-from app.forests.contract.family import Family
-from app.forests.trees.count_read_out import CountFamily
-from app.forests.trees.label_read_out import ChosenLeafFamily, LabelFamily
+from app.forests.contract.algorithm import About, Algorithm, Described, PublicFacts, TwoDatasetAlgorithm
+from app.forests.contract.plan import Family
+from app.forests.trees.leaf_read_out import ChosenLeafFamily, CountFamily, LabelFamily
 from app.privacy.accountants import pure
 
 HOPELESS: Final = 10
@@ -101,7 +98,7 @@ class Auto(Described):
         """Chooses the algorithm for a budget and a public size.
 
         If noise would outweigh any structure, ``nbrt`` is planned without splits, so that the model is the noisy class
-        proportions, and a warning is added. ``rpf`` makes this check in its own ``settle``.
+        proportions, and a warning is added. ``rpf`` makes this check in its own ``fill_defaults``.
         """
         if facts.budget.accountant == pure.NAME:
             return Choice(ReweightedForest.slug, {}, ())

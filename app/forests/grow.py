@@ -9,15 +9,14 @@ from app.forests.algorithms.literature import grow as literature
 from app.forests.algorithms.nbrt import grow as nbrt
 from app.forests.algorithms.rpf import grow as rpf
 from app.forests.bins import quantile_bins
-from app.forests.contract.forest import Forest
-from app.forests.contract.plan import Plan
+from app.forests.contract.plan import Forest, Plan
 from app.forests.data.coded_rows import CodeRequest, TrainingRows
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedRows
+from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.paid import PaidRandomness
 from app.forests.noise.randomness import Randomness
-from app.forests.trees.grow.tree_by_tree import GrowTree, grow_trees
+from app.forests.trees.tree_growth import GrowTree, grow_trees
 from app.forests.trees.tree_parameters import HASH, SHARDED
 
 

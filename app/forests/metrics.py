@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.bins import noisy_counts
-from app.forests.evaluation.price import ACCURACY, AUROC, CONFUSION
-from app.forests.evaluation.read import Evaluation
+from app.forests.evaluation import ACCURACY, AUROC, CONFUSION, Evaluation
 
 LEVEL = 0.95
 

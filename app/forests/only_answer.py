@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from app.forests import catalogue
 from app.forests.algorithms.nbrt.read import BoostedScores
-from app.forests.contract.forest import Forest
-from app.forests.contract.plan import Plan
+from app.forests.contract.plan import Forest, Plan
 from app.forests.data.schema import Schema
-from app.forests.trees import pooling
-from app.forests.trees.leaf_sums import PackedForest, PooledSums
+from app.forests.trees import leaf_read_out
+from app.forests.trees.leaf_read_out import PackedForest, PooledSums
 from app.privacy.events import DiscreteLaplace, Event, Parallel, RoundedGaussian, Sequential
 
 
@@ -30,7 +29,7 @@ def only_answer(forest: Forest, schema: Schema) -> str | None:
         schema: public; the schema inside the artifact.
     """
     read_out = catalogue.read_outs(forest.plan.algorithm)[0]
-    if read_out == pooling.DRAW:
+    if read_out == leaf_read_out.DRAW:
         return None
     match catalogue.family(forest.plan.algorithm).reader(forest, schema, read_out):
         case PooledSums() as reader:

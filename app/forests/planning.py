@@ -7,11 +7,17 @@ from functools import partial
 
 from app.core.errors import AccountantMismatch, AdjacencyMismatch, GrovekeeperError, InvalidRequest
 from app.forests import catalogue
-from app.forests.bins.reused_profile import ReusedProfile
+from app.forests.bins.quantile_bins import ReusedProfile
 from app.forests.catalogue import Choice
-from app.forests.contract.algorithm import Algorithm, TwoDatasetAlgorithm
-from app.forests.contract.facts import PublicFacts
-from app.forests.contract.parameters import Value, read_all, read_stored, without_effect
+from app.forests.contract.algorithm import (
+    Algorithm,
+    PublicFacts,
+    TwoDatasetAlgorithm,
+    Value,
+    read_all,
+    read_stored,
+    without_effect,
+)
 from app.forests.contract.plan import Plan, UnlabelledPlan
 from app.forests.data.schema import Schema
 from app.privacy import events
@@ -91,7 +97,7 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     facts = _facts_for(mechanism, request, schema)
     if request.profile is not None and not mechanism.reuses_profiles:
         raise InvalidRequest.at("/profile", "not-for-this-algorithm")
-    settled, warnings = mechanism.settle(read_all(mechanism.parameters, choice.parameters), facts)
+    settled, warnings = mechanism.fill_defaults(read_all(mechanism.parameters, choice.parameters), facts)
     event = _event(mechanism, partial(mechanism.event, settled), facts)
     warnings = (*choice.warnings, *warnings, *without_effect(mechanism.parameters, choice.parameters, settled))
     if any(mechanism.adjacency is not part.adjacency for part in (request, request.unlabelled) if part is not None):

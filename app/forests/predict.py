@@ -10,12 +10,10 @@ from numpy.typing import NDArray
 
 from app.core.errors import InvalidRequest
 from app.forests import catalogue
-from app.forests.contract.family import Reader
-from app.forests.contract.forest import Forest
-from app.forests.data.request_rows import RequestRows
-from app.forests.data.rows import SanitisedColumns
+from app.forests.contract.plan import Forest, Reader
+from app.forests.data.sanitiser import RequestRows, SanitisedColumns
 from app.forests.data.schema import Schema
-from app.forests.trees import pooling
+from app.forests.trees import leaf_read_out
 
 COIN_BITS = 53
 """Probabilities are rounded to multiples of 2^-53 before a label is drawn from them."""
@@ -30,7 +28,7 @@ def probabilities(
         forest: released.
         schema: public; the schema inside the artifact.
         columns: the caller's rows, sanitised.
-        read_out: a read-out of the algorithm (see ``app.forests.trees.pooling``); ``None``: the default.
+        read_out: a read-out of the algorithm (see ``app.forests.trees.leaf_read_out``); ``None``: the default.
 
     Returns:
         float64 ``(n_rows, n_classes)``; rows sum to 1.
@@ -113,7 +111,7 @@ def _predictor(forest: Forest, schema: Schema) -> _Predictor:
 
 
 def _labels(probabilities: NDArray[np.float64], read_out: str, below: Callable[[int], int]) -> NDArray[np.int32]:
-    if read_out != pooling.DRAW:
+    if read_out != leaf_read_out.DRAW:
         most_probable: NDArray[np.int32] = probabilities.argmax(axis=1).astype(np.int32)
         return most_probable
     weights = np.floor(probabilities * 2**COIN_BITS).astype(np.uint64).cumsum(axis=1)
@@ -123,7 +121,7 @@ def _labels(probabilities: NDArray[np.float64], read_out: str, below: Callable[[
 
 def _shared(read_out: str) -> str:
     """The read-out whose probabilities a read-out has."""
-    return pooling.AVERAGE if read_out == pooling.DRAW else read_out
+    return leaf_read_out.AVERAGE if read_out == leaf_read_out.DRAW else read_out
 
 
 def _settled(forest: Forest, read_out: str | None) -> str:

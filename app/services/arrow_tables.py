@@ -47,7 +47,7 @@ class ArrowTable:
 
 @dataclass(frozen=True, eq=False)
 class ArrowCells:
-    """The cells of a column of a stream; see :class:`app.forests.data.request_cells.Cells`.
+    """The cells of a column of a stream; see :class:`app.forests.data.sanitiser.Cells`.
 
     Attributes:
         kind: type of the arrays.
@@ -71,11 +71,11 @@ class ArrowCells:
         return np.flatnonzero(np.isnan(self._floats) if is_number else ~self._are_valid)
 
     def numbers(self) -> NDArray[np.float64]:
-        """See :class:`~app.forests.data.request_cells.Cells`."""
+        """See :class:`~app.forests.data.sanitiser.Cells`."""
         return self._floats
 
     def codes(self, feature: Feature) -> NDArray[np.int32]:
-        """See :class:`~app.forests.data.request_cells.Cells`."""
+        """See :class:`~app.forests.data.sanitiser.Cells`."""
         if not has_text(self.kind):  # no cell has a value
             return np.full(len(self), feature.missing_code, dtype=np.int32)
         categories = pa.array(feature.categories, pa.string())

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from app.access.grants import Principal
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, NotFound, TooLarge
-from app.forests.data.request_cells import JsonCells, NumberCells
-from app.forests.data.sanitiser import sanitise_prediction_columns
+from app.forests.data.sanitiser import JsonCells, NumberCells, sanitise_prediction_columns
 from app.forests.data.schema import Feature, Schema
 from app.services.installation import Installation
 from app.services.predict import Predicted, PredictingModel, predicting_model

@@ -23,9 +23,7 @@ from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, NotFound, TooLarge
 from app.forests import predict as forests
 from app.forests.artifacts import Artifact
-from app.forests.data.request_cells import JsonCells
-from app.forests.data.rows import SanitisedColumns
-from app.forests.data.sanitiser import sanitise_prediction_columns
+from app.forests.data.sanitiser import JsonCells, SanitisedColumns, sanitise_prediction_columns
 from app.forests.data.schema import Schema
 from app.registry import models
 from app.registry.tables import ModelRow

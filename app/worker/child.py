@@ -9,23 +9,21 @@ Standard error is discarded, and the exit code is success or one opaque failure,
 import ctypes
 import importlib
 import os
-import pkgutil
-import select
 import signal
 import sys
 import threading
-from collections.abc import Callable
 
 from app.core.memory import forbid_core_dumps, return_large_blocks, share_arenas, small_pages, without_collection
 
 _PR_SET_PDEATHSIG = 1
 _FAILURE = 1
-_LOOPS = "app.forests.kernels.compiled"
 _NEEDED = (
     "app.services.releases.release",
     "app.forests.noise.draws",
-    "app.forests.noise.gaussian",
-    *(f"{_LOOPS}.{name}_loops" for name in ("cell_sum", "prediction", "routing", "weight", "boosting", "fourth_root")),
+    "app.forests.kernels.compiled.node_row_loops",
+    "app.forests.kernels.compiled.prediction_loops",
+    "app.forests.kernels.compiled.boosting_loops",
+    "app.forests.kernels.compiled.fourth_root_loops",
 )
 """What jobs on private rows use. The first process on a machine compiles these loops before its job begins."""
 
@@ -38,7 +36,7 @@ def main(supervisor_pid: int) -> None:
     share_arenas(1)  # threads of growth keep what they free: with two, `rpf` took 17 % more at ten million rows
     try:
         with without_collection(), small_pages():
-            load_modules(until=_task_waits)
+            load_modules()
         from app.services.jobs.task import JobTask
         from app.services.releases.release import perform
 
@@ -52,23 +50,10 @@ def main(supervisor_pid: int) -> None:
     os._exit(0)
 
 
-def load_modules(*, until: Callable[[], bool] = lambda: False) -> None:
-    """Imports what jobs use, with their compiled loops, and compiles the loops that this machine has not compiled yet.
-
-    Args:
-        until: asked before each module that no job on private rows needs; once true, the others are left for later.
-    """
+def load_modules() -> None:
+    """Imports what jobs use, and compiles the loops that this machine has not compiled yet."""
     for name in _NEEDED:
         importlib.import_module(name)
-    for module in pkgutil.iter_modules(importlib.import_module(_LOOPS).__path__):
-        if until():
-            return
-        importlib.import_module(f"{_LOOPS}.{module.name}")
-
-
-def _task_waits() -> bool:
-    """Whether standard input has the job, or has ended."""
-    return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
 def _tell() -> None:

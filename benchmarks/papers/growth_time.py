@@ -27,7 +27,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.svm import LinearSVC
 
-from app.forests.data.rows import SanitisedRows
+from app.forests.data.sanitiser import SanitisedRows
 from benchmarks.datasets import Dataset, read, split_of
 from benchmarks.papers.forests import catalogue
 from benchmarks.papers.forests.bms_rf_plain.read import scaled, shifted

@@ -7,9 +7,8 @@ from functools import cache
 import numpy as np
 
 from app.forests import artifacts, predict
-from app.forests.contract.forest import Forest
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
-from app.forests.data.sanitiser import sanitise_prediction_rows
+from app.forests.contract.plan import Forest
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_prediction_rows
 from app.forests.data.schema import Feature
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness

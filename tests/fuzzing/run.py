@@ -18,8 +18,8 @@ import app
 _ROOT = Path(app.__file__).parent
 _COMPILED = [
     ".".join(("app", *path.relative_to(_ROOT).with_suffix("").parts)).removesuffix(".__init__")
-    for package in ("compilation", "kernels", "noise")
-    for path in (_ROOT / "forests" / package).rglob("*.py")
+    for pattern in ("co*.py", "kernels/**/*.py", "noise/*.py")
+    for path in (_ROOT / "forests").glob(pattern)
 ]
 """Modules that Numba compiles: it cannot read an instrumented function."""
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
-from app.forests.algorithms.nbrt.event_parts import Parts
 from app.forests.algorithms.nbrt.grow import boost
+from app.forests.algorithms.nbrt.price import Parts
 from app.forests.algorithms.nbrt.scales import Scales
 from app.forests.bins.noisy_counts import VARIANCE
 from app.forests.contract.plan import Plan

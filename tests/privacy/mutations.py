@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[2]
 WHOLE: Final = (
     "app.forests.algorithms.nbrt.boosted_rows",
-    "app.forests.algorithms.nbrt.first_split",
     "app.forests.algorithms.nbrt.scales",
     "app.forests.noise.paid",
     "app.forests.planning",

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 
 from app.forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows, CodeRequest, is_wide
-from app.forests.data.rows import SanitisedRows
+from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import code_request
 from app.forests.planning import PlanRequest, plan

@@ -8,13 +8,13 @@ from fractions import Fraction
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
-from app.forests.contract.forest import Forest
-from app.forests.evaluation import grow as evaluation_grow
-from app.forests.evaluation import price as evaluation_price
+from app.forests import evaluation as evaluation_price
+from app.forests import evaluation_release as evaluation_grow
+from app.forests import profile as profile_price
+from app.forests import profile_release as profile_grow
+from app.forests.contract.plan import Forest
 from app.forests.grow import grow
 from app.forests.planning import PlanRequest, plan, public_facts
-from app.forests.profile import grow as profile_grow
-from app.forests.profile import price as profile_price
 from app.privacy import accountants
 from app.privacy.calibration import AccountRequest, price_of
 from app.privacy.events import Adjacency

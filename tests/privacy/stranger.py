@@ -11,7 +11,7 @@ import sys
 import numpy as np
 
 from app.forests import artifacts, predict
-from app.forests.data.rows import SanitisedColumns
+from app.forests.data.sanitiser import SanitisedColumns
 
 N_QUESTIONS = 250_000
 """They are repeated four times: a million predictions of each model."""

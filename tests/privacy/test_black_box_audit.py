@@ -11,9 +11,8 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
-from app.forests.contract.forest import Forest
-from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedRows
+from app.forests.contract.plan import Forest, Plan
+from app.forests.data.sanitiser import SanitisedRows
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.trees import tree_price

@@ -16,17 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.forests import catalogue
-from app.forests.algorithms.bms_rf import grow, layers, read, stacked_features
+from app.forests.algorithms.bms_rf import grow, layers, read
 from app.forests.algorithms.bms_rf.price import StackedForest
-from app.forests.contract.forest import Forest
-from app.forests.contract.plan import Plan
+from app.forests.contract.plan import Forest, Plan
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow as grow_forest
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees.grow import assignment
+from app.forests.trees import tree_histograms
 from app.privacy.accountants import pure
 from app.privacy.events import (
     Adjacency,
@@ -115,7 +114,7 @@ TOGETHER, APART = b"\x00" * 32, b"\x01" * 32
 
 def layers_of(key: bytes) -> list[int]:
     ids = [bytes(15) + bytes([row_id]) for row_id in range(2)]
-    return [assignment.shard_of(key, row_id, n_shards=2) for row_id in ids]
+    return [tree_histograms.shard_of(key, row_id, n_shards=2) for row_id in ids]
 
 
 @pytest.mark.parametrize("key", [TOGETHER, APART], ids=["together", "apart"])
@@ -194,7 +193,7 @@ def exact_frequencies(rows: SanitisedRows) -> Any:
         counts = np.zeros((2, 2), dtype=np.int64)
         np.add.at(counts, (right.astype(int), rows.y), 1)
         own = counts[right.astype(int)]
-        return (own << stacked_features.TICK_BITS) // np.maximum(own.sum(axis=1, keepdims=True), 1)
+        return (own << layers.TICK_BITS) // np.maximum(own.sum(axis=1, keepdims=True), 1)
 
     return votes_of
 
@@ -310,7 +309,7 @@ def moved(layer: Forest, records: list[tuple]) -> list[bytes]:
     weights = np.random.default_rng(4).integers(0, 2**16, (3, 5)).astype(np.uint16)
     columns = columns_of(records)
     votes = grow.votes_of(layer, COLUMNS, columns)
-    shifted = stacked_features.add_votes(COLUMNS, columns, votes, weights=weights, shift=22_937)
+    shifted = layers.add_votes(COLUMNS, columns, votes, weights=weights, shift=22_937)
     return [b"".join(column[row].tobytes() for column in shifted.columns) for row in range(len(records))]
 
 
@@ -360,12 +359,12 @@ def test_a_label_moves_no_feature_of_the_next_layer(monkeypatch: pytest.MonkeyPa
 @given(value=st.floats(-0.1, 0.30000000000000004), other=st.floats(-0.1, 0.30000000000000004))
 def test_ticks_are_whole_within_bounds_and_in_order(value: float, other: float) -> None:
     low, high = sorted((value, other))
-    shifted = stacked_features.ticks(COLUMNS.features[1], np.array([low, high]))
+    shifted = layers.ticks(COLUMNS.features[1], np.array([low, high]))
 
     assert shifted[0] <= shifted[1]
     assert np.all(shifted == np.rint(shifted))
     assert shifted[0] >= 0
-    assert shifted[1] <= stacked_features.TICKS
+    assert shifted[1] <= layers.TICKS
 
 
 def test_events_of_other_stacks_are_refused() -> None:

@@ -15,17 +15,14 @@ import numpy as np
 import pytest
 
 from app.forests.bins import noisy_counts
-from app.forests.contract.forest import Forest
-from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedRows
+from app.forests.contract.plan import Forest, Plan
+from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanInvalid, PlanRequest, plan, read
-from app.forests.trees import leaf_prices, tree_price
-from app.forests.trees.grow import selecting
-from app.forests.trees.grow.assignment import is_structure_row
-from app.forests.trees.grow.in_memory_histograms import LocalHistograms
+from app.forests.trees import tree_growth, tree_price
+from app.forests.trees.tree_histograms import LocalHistograms, is_structure_row
 from app.forests.trees.tree_price import TreePrice
 from app.privacy import accountants
 from app.privacy.accountants import gdp
@@ -189,7 +186,7 @@ def test_permute_and_flip_at_the_price_of_a_bounded_range_is_seen(monkeypatch: p
     def flipping(selection, utilities, randomness):
         return randomness.permute_and_flip(utilities, inverse_scale=selection.inverse_scale)
 
-    monkeypatch.setattr(selecting, "draw", flipping)
+    monkeypatch.setattr(tree_growth, "select", flipping)
     draw_unpaid(monkeypatch)
 
     assert widest_range(settled, 3) > 1.05 * float(own.range_sensitivity * own.inverse_scale)
@@ -302,8 +299,8 @@ def test_released_counts_are_whole_rows_read_with_their_own_noise() -> None:
 
     assert noisy_counts.in_whole_rows(near, leaf_event).tolist() == [0, 0, 1, -1, 5]
     assert noisy_counts.in_whole_rows(near, laplace).tolist() == near.tolist()
-    assert leaf_prices.noise_scale(laplace) == 4.0
-    assert leaf_prices.noise_scale(leaf_event) == pytest.approx(noisy_counts.noise_sd(leaf_event) / math.sqrt(2))
+    assert tree_price.noise_scale(laplace) == 4.0
+    assert tree_price.noise_scale(leaf_event) == pytest.approx(noisy_counts.noise_sd(leaf_event) / math.sqrt(2))
 
 
 def test_a_stored_plan_with_normal_noise_on_a_pure_account_is_refused() -> None:

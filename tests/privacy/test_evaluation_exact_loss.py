@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.forests.bins.grow import count_noise
-from app.forests.contract.facts import PublicFacts
-from app.forests.evaluation import grow as evaluation_grow
-from app.forests.evaluation import price as evaluation_price
-from app.forests.evaluation import read as evaluation_read
-from app.forests.evaluation.price import EvaluationPlan
+from app.forests import evaluation as evaluation_price
+from app.forests import evaluation as evaluation_read
+from app.forests import evaluation_release as evaluation_grow
+from app.forests.bins import releases
+from app.forests.contract.algorithm import PublicFacts
+from app.forests.evaluation import EvaluationPlan
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan, public_facts
-from app.forests.trees.grow import selecting
+from app.forests.trees import tree_growth
 from app.privacy import accountants
 from app.privacy.accountants import pure
 from app.privacy.events import Adjacency
@@ -144,7 +144,7 @@ def test_counting_in_two_cells_is_seen(models: Models, monkeypatch: pytest.Monke
 
 
 def test_the_winners_exact_accuracy_is_an_infinite_loss(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(count_noise, "release", lambda exact, event, randomness: exact)
+    monkeypatch.setattr(releases, "release_counts", lambda exact, event, randomness: exact)
     planned = evaluation_price.plan_best(3, facts("1"), winner_accuracy=True)
     assert worst(planned, models, n_rows=1) == float("inf")
 
@@ -157,7 +157,7 @@ def test_the_best_without_noise_is_an_infinite_loss(models: Models, monkeypatch:
     monkeypatch.setattr(evaluation_grow, "probabilities", always_the_same_class)
     planned = evaluation_price.plan_best(2, facts("1"), winner_accuracy=False)
     assert worst(planned, models[:2]) <= claim(planned) + TOLERANCE
-    monkeypatch.setattr(selecting, "draw", lambda event, utilities, randomness: int(utilities.argmax()))
+    monkeypatch.setattr(tree_growth, "select", lambda event, utilities, randomness: int(utilities.argmax()))
     assert worst(planned, models[:2]) == float("inf")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from app.forests.contract.plan import Plan
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees.grow import assignment
+from app.forests.trees import tree_histograms
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.accountants import pure
 from app.privacy.events import Adjacency, ExponentialMechanism, PermuteAndFlip
@@ -131,7 +131,7 @@ def sharded(slug: str, key: bytes) -> Laws:
 
 def test_the_two_keys_cover_both_cases_of_the_assignment() -> None:
     ids = [bytes(15) + bytes([row_id]) for row_id in (0, 1)]
-    shard = {key: [assignment.shard_of(key, row_id, n_shards=2) for row_id in ids] for key in (TOGETHER, APART)}
+    shard = {key: [tree_histograms.shard_of(key, row_id, n_shards=2) for row_id in ids] for key in (TOGETHER, APART)}
 
     assert shard[TOGETHER][0] == shard[TOGETHER][1]
     assert shard[APART][0] != shard[APART][1]
@@ -156,7 +156,7 @@ def test_wider_window_on_noisy_counts_shows_no_more_loss(slug: str) -> None:
 
 def parts(key: bytes, n_ids: int) -> list[bool]:
     ids = [bytes(15) + bytes([row_id]) for row_id in range(n_ids)]
-    return [assignment.is_structure_row(key, row_id, tree=0, share=Fraction(1, 2)) for row_id in ids]
+    return [tree_histograms.is_structure_row(key, row_id, tree=0, share=Fraction(1, 2)) for row_id in ids]
 
 
 def key_with(parts_of_rows: list[bool]) -> bytes:

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from app.forests.noise import gaussian
-from app.forests.noise.exact import MAX_SCALE_BITS, ExactSampler
-from app.forests.noise.randomness import SystemRandomness
+from app.forests.noise import draws
+from app.forests.noise.randomness import MAX_SCALE_BITS, ExactSampler, SystemRandomness
 from app.forests.noise.tape import BrokenWordSource, Tape
 from tests.privacy.laws import SIGNIFICANCE, GivenWords, PseudoWords, assert_law, p_value
 
@@ -204,8 +203,8 @@ def test_selection_refuses_what_is_no_vector_of_utilities() -> None:
 
 
 def test_no_float_in_the_compiled_draw() -> None:
-    (types,) = gaussian.rounded_gaussian.signatures
-    fresh = numba.njit(gaussian.rounded_gaussian.py_func)
+    (types,) = draws.rounded_gaussian.signatures
+    fresh = numba.njit(draws.rounded_gaussian.py_func)
     fresh.compile(types)
     code = fresh.inspect_llvm(types)
     assert "i64" in code
@@ -213,7 +212,7 @@ def test_no_float_in_the_compiled_draw() -> None:
 
 
 def test_no_float_in_the_source() -> None:
-    for node in ast.walk(ast.parse(inspect.getsource(gaussian))):
+    for node in ast.walk(ast.parse(inspect.getsource(draws))):
         assert not (isinstance(node, ast.Constant) and isinstance(node.value, float | complex))
         assert not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div))
 

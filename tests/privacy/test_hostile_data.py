@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from app.forests import artifacts, predict
-from app.forests.contract.forest import Forest
-from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
-from app.forests.data.sanitiser import sanitise_codes, sanitise_numbers
+from app.forests.contract.plan import Forest, Plan
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_codes, sanitise_numbers
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness

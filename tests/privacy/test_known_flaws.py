@@ -17,13 +17,11 @@ from app.forests import grow as growth
 from app.forests.algorithms.literature import grow as literature
 from app.forests.algorithms.literature.price import AveragedTrees
 from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedRows
+from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.trees import tree_price, utilities
-from app.forests.trees.grow import assignment
-from app.forests.trees.grow.in_memory_histograms import LocalHistograms
-from app.forests.trees.grow.leaves import Tree
-from app.forests.trees.grow.tree_by_tree import GrowTree
+from app.forests.trees import split_rules, tree_histograms, tree_price
+from app.forests.trees.tree_growth import GrowTree, Tree
+from app.forests.trees.tree_histograms import LocalHistograms
 from app.privacy.events import EventCostsMore
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss
 from tests.privacy.universe import (
@@ -135,7 +133,7 @@ def test_partition_by_row_numbers_costs_more_than_was_charged(
     pairs = list(add_remove_pairs(datasets(4, RECORDS[:2])))
     assert Laws(plan, TWO_SPLITS, key=b"\0" * 32).worst(pairs) <= 1.0 + TOLERANCE
 
-    monkeypatch.setattr(assignment, "shards", partition)
+    monkeypatch.setattr(tree_histograms, "shards", partition)
 
     assert Laws(plan, TWO_SPLITS, key=b"\0" * 32).worst(pairs) >= 3.0 - TOLERANCE
 
@@ -164,9 +162,9 @@ def test_utility_that_is_more_sensitive_than_stated_costs_more(monkeypatch: pyte
     plan = planned("mrf", TWO_SPLITS, structure_share="0.9", epsilon="0.1")
     pairs = list(add_remove_pairs(multisets(4)))
     assert Laws(plan, TWO_SPLITS).worst(pairs) <= 0.1 + TOLERANCE
-    honest = utilities.count_gini
+    honest = split_rules.count_gini
 
-    monkeypatch.setattr(utilities, "count_gini", lambda counts: 4 * honest(counts))
+    monkeypatch.setattr(split_rules, "count_gini", lambda counts: 4 * honest(counts))
 
     assert Laws(plan, TWO_SPLITS).worst(pairs) > 0.2
 
@@ -208,7 +206,7 @@ def test_a_random_partition_of_equal_sizes_costs_more_than_its_largest_part(monk
         law: dict[Hashable, float] = defaultdict(float)
         for first in firsts:
             tree = np.array([0 if row in first else 1 for row in range(len(dataset))], dtype=np.int64)
-            monkeypatch.setattr(assignment, "shards", lambda key, row_ids, n_shards, tree=tree: tree)
+            monkeypatch.setattr(tree_histograms, "shards", lambda key, row_ids, n_shards, tree=tree: tree)
             for outcome, probability in Laws(plan, TWO_SPLITS, key=b"\0" * 32).of(dataset).items():
                 law[outcome] += probability / len(firsts)
         return law

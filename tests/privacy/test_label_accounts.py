@@ -11,7 +11,7 @@ import pytest
 
 from app.forests import catalogue
 from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.planning import PlanRequest, plan
 from app.privacy.accountants import pure

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees.grow import greedy, selecting
+from app.forests.trees import tree_growth
 from benchmarks.reference.literal_rules import vote_ceiling
 from tests.privacy.enumeration import TOLERANCE, draw_unpaid
 from tests.privacy.universe import THREE_SPLITS, TWO_SPLITS, Laws, add_remove_pairs, multisets, planned
@@ -36,7 +36,7 @@ def test_splits_halfway_between_values_present_are_an_infinite_loss(
     """A1: a candidate exists only if rows of the node lie on both sides of it."""
     settled = planned("mrf", THREE_SPLITS, **LABELS, selection=selection)
     assert worst(settled, THREE_SPLITS) <= 1.0 + TOLERANCE
-    honest = greedy.choose_level
+    honest = tree_growth.choose_level
 
     def between_values_present(selections, rule, encoding, rows, *, level_boxes, randomness):
         n_rows = rows.leaf_histogram().sum(axis=1)
@@ -53,7 +53,7 @@ def test_splits_halfway_between_values_present_are_an_infinite_loss(
             boxes.append(box & parts)
         return honest(selections, rule, encoding, rows, level_boxes=boxes, randomness=randomness)
 
-    monkeypatch.setattr(greedy, "choose_level", between_values_present)
+    monkeypatch.setattr(tree_growth, "choose_level", between_values_present)
 
     assert worst(settled, THREE_SPLITS) == math.inf
 
@@ -61,14 +61,14 @@ def test_splits_halfway_between_values_present_are_an_infinite_loss(
 def test_a_pure_node_that_becomes_a_leaf_is_an_infinite_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """A11: the code stops if all rows of a node are of one class."""
     settled = planned("mrf", TWO_SPLITS, **LABELS)
-    honest = greedy.choose_level
+    honest = tree_growth.choose_level
 
     def unless_pure(selections, rule, encoding, rows, *, level_boxes, randomness):
         chosen = honest(selections, rule, encoding, rows, level_boxes=level_boxes, randomness=randomness)
         pure = np.count_nonzero(rows.leaf_histogram(), axis=1) == 1
         return [None if stop else choice for stop, choice in zip(pure, chosen, strict=True)]
 
-    monkeypatch.setattr(greedy, "choose_level", unless_pure)
+    monkeypatch.setattr(tree_growth, "choose_level", unless_pure)
 
     assert worst(settled, TWO_SPLITS, 2) == math.inf
 
@@ -76,7 +76,7 @@ def test_a_pure_node_that_becomes_a_leaf_is_an_infinite_loss(monkeypatch: pytest
 def test_labels_among_the_classes_that_occur_are_an_infinite_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """A10: the support of a leaf's label is the classes observed in it."""
     settled = planned("mrf", TWO_SPLITS, **LABELS)
-    honest = selecting.draw
+    honest = tree_growth.select
 
     def among_observed(selection, counts, randomness):
         observed = np.flatnonzero(counts)
@@ -84,7 +84,7 @@ def test_labels_among_the_classes_that_occur_are_an_infinite_loss(monkeypatch: p
             return honest(selection, counts, randomness)
         return int(observed[honest(selection, counts[observed], randomness)])
 
-    monkeypatch.setattr(selecting, "draw", among_observed)
+    monkeypatch.setattr(tree_growth, "select", among_observed)
 
     assert worst(settled, TWO_SPLITS, 2) == math.inf
 
@@ -113,8 +113,8 @@ def test_a_sensitivity_that_shrinks_with_the_count_of_the_node_costs_more(
         louder = tuple(replace(selection, inverse_scale=selection.inverse_scale * per_row) for selection in selections)
         return production(louder, rule, encoding, rows, level_boxes=level_boxes, randomness=randomness)
 
-    production = greedy.choose_level
-    monkeypatch.setattr(greedy, "choose_level", by_size)
+    production = tree_growth.choose_level
+    monkeypatch.setattr(tree_growth, "choose_level", by_size)
     draw_unpaid(monkeypatch)
 
     assert Laws(settled, TWO_SPLITS).worst(pairs) > 1.2

@@ -11,7 +11,7 @@ from tests.privacy import mutations
 from tests.privacy.mutations import ROOT, modules, mutants_of
 
 TEST = "tests/privacy/test_paid_draws.py::test_a_forest_draws_everything_that_its_event_pays_for[rdt-ta-pure]"
-NOISE = "app.forests.bins.grow.count_noise"
+NOISE = "app.forests.bins.releases"
 ELSEWHERE = "app.forests.algorithms.nbrt.grow"
 """A module that growth of ``rdt-ta`` does not enter."""
 
@@ -56,7 +56,7 @@ def test_a_survivor_without_a_reason_fails_and_so_does_a_reason_without_a_mutant
 def test_each_mechanism_and_charge_has_mutants() -> None:
     """Found from the code: whoever draws or prices is there without being listed."""
     made = {module: mutants_of(module) for module in modules()}
-    for name in ("algorithms.nbrt.grow", "algorithms.rpf.node_splits", "evaluation.price", "trees.grow.selecting"):
+    for name in ("algorithms.nbrt.grow", "algorithms.rpf.grow", "evaluation", "trees.tree_growth"):
         assert made[f"app.forests.{name}"]
     assert made["app.services.execution.paid"]
     assert made["app.ledger.admission"]

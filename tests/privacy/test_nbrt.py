@@ -9,22 +9,22 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from app.forests import planning
+from app.forests import profile as profile_price
+from app.forests import profile_release as profile_grow
+from app.forests.algorithms.nbrt import boosted_rows, read
 from app.forests.algorithms.nbrt import boosted_rows as rows_module
-from app.forests.algorithms.nbrt import first_split, temperature
 from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
 from app.forests.algorithms.nbrt.grow import boost
 from app.forests.algorithms.nbrt.random_trees import random_tree
+from app.forests.algorithms.nbrt.read import leaf_scores
 from app.forests.algorithms.nbrt.scales import Scales
-from app.forests.algorithms.nbrt.start_scores import leaf_scores
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.grow import grow
 from app.forests.kernels import boosting as kernels
-from app.forests.kernels import prediction
+from app.forests.kernels import node_rows
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest
-from app.forests.profile import grow as profile_grow
-from app.forests.profile import price as profile_price
 from app.privacy.calibration import budget_of
 from app.privacy.events import Adjacency
 from tests.privacy.boosting_worlds import Transcript, check_neighbours, plan_of, run
@@ -171,9 +171,9 @@ def test_a_flawed_gradient_is_seen(flaw: object, monkeypatch: pytest.MonkeyPatch
 
 def test_utilities_of_another_scale_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts in another unit than the price of the selection: twice the sensitivity."""
-    honest = first_split.utilities
+    honest = boosted_rows.first_split_utilities
     monkeypatch.setattr(
-        first_split, "utilities", lambda encoding, counts: honest(encoding, lambda some: 2 * counts(some))
+        boosted_rows, "first_split_utilities", lambda encoding, counts: honest(encoding, lambda some: 2 * counts(some))
     )
     with pytest.raises(AssertionError):
         worst_share(2, seed=2, split=Fraction(1, 8))
@@ -181,12 +181,12 @@ def test_utilities_of_another_scale_are_seen(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_rows_in_two_cells_of_the_margins_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of margins to every other class, instead of the next class alone, counts a row more than once."""
-    honest = temperature.tally
+    honest = read.tally_margins
 
     def generous(scores: NDArray[np.int64], y: NDArray[np.int32]) -> NDArray[np.int64]:
         return honest(scores, y) + honest(scores[:, :2], y)
 
-    monkeypatch.setattr(temperature, "tally", generous)
+    monkeypatch.setattr(read, "tally_margins", generous)
     with pytest.raises(AssertionError):
         worst_share(3, seed=2)
 
@@ -248,8 +248,8 @@ def test_the_integers_of_a_row_do_not_depend_on_other_rows_order_or_partition(ma
         assert np.array_equal(own_scores, scores[index])
         assert np.array_equal(own_gradients, gradients[index])
     assert np.array_equal(sum(integers(part)[2] for part in cuts[3:10]), sums)
-    tallies = [temperature.tally(scores[part], y[part]) for part in cuts[3:10]]
-    assert np.array_equal(sum(tallies), temperature.tally(scores, y))
+    tallies = [read.tally_margins(scores[part], y[part]) for part in cuts[3:10]]
+    assert np.array_equal(sum(tallies), read.tally_margins(scores, y))
     assert 0 < sum(tallies).sum() <= len(y)
 
 
@@ -275,7 +275,7 @@ def test_any_number_of_rows_gives_a_forest_of_the_planned_shape(n_rows: int, n_c
         if split:
             assert not result.scores[0, [1, 2, 3, 5, 6, 7]].any()
         assert result.temperature is not None
-        assert 0 < int(result.temperature[0]) < temperature.LARGEST
+        assert 0 < int(result.temperature[0]) < read.LARGEST_TEMPERATURE
     assert len(reports) == 2 * 6
 
 
@@ -320,7 +320,7 @@ def test_a_vanishing_budget_learns_nothing() -> None:
             grown = boost(plan, encoding, rows, SystemRandomness(), on_tree_done=lambda: None)
             reached = kernels.leaves(X, feature=grown.trees.feature, right=grown.trees.right, depth=3)
             summed = np.tile(grown.start, (400, 1))
-            prediction.add_leaf_scores(summed, reached, grown.scores)
+            node_rows.add_leaf_scores(summed, reached, grown.scores)
             results.append(float(((summed[:, 0] > 0) == y).mean()))
         return float(np.mean(results))
 

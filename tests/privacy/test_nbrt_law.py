@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from app.forests.algorithms.nbrt import boosted_rows as rows_module
 from app.forests.algorithms.nbrt import grow as boost_module
-from app.forests.algorithms.nbrt import temperature
+from app.forests.algorithms.nbrt import read
 from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
-from app.forests.algorithms.nbrt.event_parts import Parts
 from app.forests.algorithms.nbrt.grow import boost
+from app.forests.algorithms.nbrt.price import Parts
 from app.forests.algorithms.nbrt.scales import Scales
 from app.forests.contract.plan import Plan
 from app.forests.data.encoding import Encoding
@@ -172,8 +172,8 @@ def test_a_first_split_and_its_sides_lose_no_more_than_their_price() -> None:
 
 
 def test_a_first_split_that_is_drawn_too_sharply_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = boost_module.first_split.utilities
-    monkeypatch.setattr(boost_module.first_split, "utilities", lambda *own: 6 * honest(*own))
+    honest = boost_module.boosted_rows.first_split_utilities
+    monkeypatch.setattr(boost_module.boosted_rows, "first_split_utilities", lambda *own: 6 * honest(*own))
     excess, _ = worst_excess(FROM_SPLIT, n_rows=2)
     assert excess > 0.01
 
@@ -188,9 +188,9 @@ def test_sides_that_count_five_times_are_seen(monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def two_margins(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of margins that is small enough to be enumerated."""
-    monkeypatch.setattr(temperature, "_MARGINS", (0.1,))
-    monkeypatch.setattr(temperature, "EDGES", (6553,))
-    monkeypatch.setattr(temperature, "N_BINS", 2)
+    monkeypatch.setattr(read, "_MARGINS", (0.1,))
+    monkeypatch.setattr(read, "MARGIN_EDGES", (6553,))
+    monkeypatch.setattr(read, "N_MARGIN_BINS", 2)
 
 
 @pytest.mark.usefixtures("two_margins")
@@ -202,8 +202,8 @@ def test_a_tree_and_the_margins_lose_no_more_than_their_price() -> None:
 
 @pytest.mark.usefixtures("two_margins")
 def test_margins_that_count_thrice_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = temperature.tally
-    monkeypatch.setattr(temperature, "tally", lambda scores, y: 3 * honest(scores, y))
+    honest = read.tally_margins
+    monkeypatch.setattr(read, "tally_margins", lambda scores, y: 3 * honest(scores, y))
     excess, _ = worst_excess(plan_of(n_trees=1, depth=1, mu_squared=0.4, tally_share=0.5), n_rows=1)
     assert excess > 0.01
 

@@ -10,19 +10,18 @@ import numpy as np
 import pytest
 
 from app.forests import catalogue, planning
+from app.forests import evaluation_release as evaluation_growth
 from app.forests import grow as growth
+from app.forests import profile as profile_price
+from app.forests import profile_release as profile_growth
 from app.forests.bins import noisy_counts
-from app.forests.bins.reused_profile import ReusedProfile
-from app.forests.contract.forest import Forest
-from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
-from app.forests.evaluation import grow as evaluation_growth
-from app.forests.evaluation.price import plan_best, plan_tables
+from app.forests.bins.quantile_bins import ReusedProfile
+from app.forests.contract.plan import Forest, Plan
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from app.forests.evaluation import plan_best, plan_tables
 from app.forests.noise.paid import PaidRandomness, UnpaidDraw
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.predict import probabilities
-from app.forests.profile import grow as profile_growth
-from app.forests.profile import price as profile_price
 from app.privacy.calibration import budget_of
 from app.privacy.events import (
     Adjacency,

@@ -15,9 +15,8 @@ import pytest
 from app.forests import catalogue
 from app.forests.algorithms.literature import medians
 from app.forests.contract.plan import Plan
-from app.forests.trees import utilities
-from app.forests.trees.grow import selecting
-from app.forests.trees.grow.in_memory_histograms import LocalHistograms
+from app.forests.trees import split_rules, tree_growth
+from app.forests.trees.tree_histograms import LocalHistograms
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Part, UnknownPrivacyEvent
 from tests.privacy.enumeration import TOLERANCE, draw_unpaid, loss, permute_and_flip_law
@@ -51,7 +50,7 @@ def test_candidates_between_values_present_are_an_infinite_loss(monkeypatch: pyt
         n_rows = rows.leaf_histogram().sum(axis=1, keepdims=True)
         return np.where((evenness == -n_rows) & (n_rows > 0), OUTSIDE, evenness)
 
-    draw = selecting.draw
+    draw = tree_growth.select
 
     def among_those(selection, scores, randomness):
         inside = np.flatnonzero(scores != OUTSIDE)
@@ -60,7 +59,7 @@ def test_candidates_between_values_present_are_an_infinite_loss(monkeypatch: pyt
         return int(inside[draw(selection, scores[inside], randomness)])
 
     monkeypatch.setattr(medians, "split_evenness", between_values_present)
-    monkeypatch.setattr(selecting, "draw", among_those)
+    monkeypatch.setattr(tree_growth, "select", among_those)
 
     assert worst(settled, THREE_SPLITS, 3) == math.inf
 
@@ -70,12 +69,12 @@ def test_a_median_that_is_priced_like_a_monotone_utility_costs_twice(monkeypatch
     settled = planned("spe", THREE_SPLITS, structure_share="0.99", **SEQUENTIAL)
     pairs = list(add_remove_pairs(multisets(4, ((0, 0.0, 0), (0, 1.0, 0)))))
     assert Laws(settled, THREE_SPLITS).worst(pairs) <= 1.0 + TOLERANCE
-    honest = selecting.draw
+    honest = tree_growth.select
 
     def at_twice_the_scale(selection, scores, randomness):
         return honest(replace(selection, inverse_scale=2 * selection.inverse_scale), scores, randomness)
 
-    monkeypatch.setattr(selecting, "draw", at_twice_the_scale)
+    monkeypatch.setattr(tree_growth, "select", at_twice_the_scale)
     draw_unpaid(monkeypatch)
 
     assert Laws(settled, THREE_SPLITS).worst(pairs) > 1.9
@@ -116,7 +115,7 @@ def test_labels_by_smooth_sensitivity_cost_far_more_than_stated(monkeypatch: pyt
         weights = [math.exp(score - max(scores)) for score in scores]
         return randomness._walk.branch([weight / sum(weights) for weight in weights])
 
-    monkeypatch.setattr(selecting, "draw", smooth)
+    monkeypatch.setattr(tree_growth, "select", smooth)
     draw_unpaid(monkeypatch)
     few = Laws(settled, TWO_SPLITS).worst(add_remove_pairs(multisets(2, alike)))
     more = Laws(settled, TWO_SPLITS).worst(pairs)
@@ -129,12 +128,12 @@ def test_labels_by_smooth_sensitivity_cost_far_more_than_stated(monkeypatch: pyt
 def test_labels_of_non_empty_leaves_only_are_an_infinite_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """A25: an empty leaf takes a fixed label."""
     settled = planned("srt", TWO_SPLITS, **SEQUENTIAL)
-    honest = selecting.draw
+    honest = tree_growth.select
 
     def unless_empty(selection, counts, randomness):
         return honest(selection, counts, randomness) if counts.any() else 0
 
-    monkeypatch.setattr(selecting, "draw", unless_empty)
+    monkeypatch.setattr(tree_growth, "select", unless_empty)
 
     assert worst(settled, TWO_SPLITS, 1) == math.inf
 
@@ -173,9 +172,9 @@ def test_structure_that_reads_the_estimation_rows_pays_for_both(monkeypatch: pyt
 def test_a_miscount_that_is_twice_as_sensitive_costs_more(monkeypatch: pytest.MonkeyPatch) -> None:
     settled = planned("maxtree", TWO_SPLITS, structure_share="0.99")
     assert worst(settled, TWO_SPLITS, 3) <= 1.0 + TOLERANCE
-    honest = utilities.miscount
+    honest = split_rules.miscount
 
-    monkeypatch.setattr(utilities, "miscount", lambda counts: 2 * honest(counts))
+    monkeypatch.setattr(split_rules, "miscount", lambda counts: 2 * honest(counts))
 
     assert worst(settled, TWO_SPLITS, 3) > 1.2
 

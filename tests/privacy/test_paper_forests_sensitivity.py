@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.forests.algorithms.literature import medians
-from app.forests.trees import median_prices, utilities
-from app.forests.trees.grow import greedy
-from app.forests.trees.grow.assignment import is_structure_row, shards, structure_rows
+from app.forests.algorithms.literature.price import MEDIAN_RANGE_SENSITIVITY
+from app.forests.trees import split_rules, tree_growth
+from app.forests.trees.tree_histograms import is_structure_row, shards, structure_rows
 from tests.privacy.test_sensitivity import ENCODING, row, splits, tree_of
 
 ROWS = st.lists(row, max_size=12)
@@ -35,7 +35,7 @@ def at(rows: list[tuple[int, ...]], levels: list[tuple[int, int, bool]]) -> obje
 @settings(max_examples=200, deadline=None)
 def test_one_row_raises_the_miscount_by_nothing_or_one(values: list[int], added: int) -> None:
     more = [value + (index == added) for index, value in enumerate(values)]
-    before, after = (int(utilities.miscount(np.array(each, dtype=np.int64))) for each in (values, more))
+    before, after = (int(split_rules.miscount(np.array(each, dtype=np.int64))) for each in (values, more))
 
     assert before == sum(values) - max(values)
     assert after - before in (0, 1)
@@ -47,13 +47,13 @@ def test_added_row_lowers_every_miscount_utility_of_one_node_by_at_most_one(
     rows: list[tuple[int, ...]], added: tuple[int, ...], levels: list[tuple[int, int, bool]]
 ) -> None:
     more, fewer = (
-        greedy.split_utilities(at(some, levels), ENCODING, n_nodes=2 ** len(levels), utility=utilities.MISCOUNT)
+        tree_growth.split_utilities(at(some, levels), ENCODING, n_nodes=2 ** len(levels), utility=split_rules.MISCOUNT)
         for some in ([*rows, added], rows)
     )
     change = more - fewer
 
     assert change.max(initial=0) <= 0  # monotone: all candidates move in one direction
-    assert change.min(initial=0) >= -utilities.RANGE_SENSITIVITIES[utilities.MISCOUNT]
+    assert change.min(initial=0) >= -split_rules.RANGE_SENSITIVITIES[split_rules.MISCOUNT]
     assert np.sum(np.any(change != 0, axis=1)) <= 1
 
 
@@ -68,7 +68,7 @@ def test_added_row_moves_every_evenness_of_one_node_by_exactly_one(
 
     assert np.sum(touched) == 1
     assert set(np.abs(change[touched]).ravel().tolist()) == {1}
-    assert change.max() - change.min() <= median_prices.RANGE_SENSITIVITY
+    assert change.max() - change.min() <= MEDIAN_RANGE_SENSITIVITY
 
 
 def test_evenness_is_not_monotone_and_uses_up_its_range() -> None:
@@ -80,7 +80,7 @@ def test_evenness_is_not_monotone_and_uses_up_its_range() -> None:
     )[0]
 
     assert change.tolist()[:2] == [1, -1]
-    assert change.max() - change.min() == median_prices.RANGE_SENSITIVITY
+    assert change.max() - change.min() == MEDIAN_RANGE_SENSITIVITY
 
 
 def test_evenness_is_that_of_the_rows_on_both_sides() -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from app.forests import predict
-from app.forests.contract.forest import Forest
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.contract.plan import Forest
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan

@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 
 from app.forests import planning
-from app.forests.bins import quantile_bins
-from app.forests.bins.grow import count_noise
-from app.forests.bins.reused_profile import ReusedProfile
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests import profile as profile_price
+from app.forests import profile_release as profile_grow
+from app.forests.bins import quantile_bins, releases
+from app.forests.bins.quantile_bins import ReusedProfile
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.grow import grow
 from app.forests.planning import PlanRequest, public_facts
-from app.forests.profile import grow as profile_grow
-from app.forests.profile import price as profile_price
-from app.forests.profile.price import ProfilePlan
+from app.forests.profile import ProfilePlan
 from app.privacy.accountants import pure
 from app.privacy.events import Adjacency, DiscreteLaplace, Part, Sequential
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
@@ -108,8 +107,10 @@ def test_a_size_that_nobody_paid_for_is_seen(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_counting_a_row_twice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = planned("1")
-    honest = count_noise.release
-    monkeypatch.setattr(count_noise, "release", lambda exact, event, randomness: honest(2 * exact, event, randomness))
+    honest = releases.release_counts
+    monkeypatch.setattr(
+        releases, "release_counts", lambda exact, event, randomness: honest(2 * exact, event, randomness)
+    )
     assert worst(plan) > float(pure.loss(plan.event, adjacency=Adjacency.ADD_REMOVE_ONE)) + 0.2
 
 

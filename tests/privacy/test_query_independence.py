@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app.forests import artifacts, catalogue, predict
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import plan

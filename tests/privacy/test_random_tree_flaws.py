@@ -12,15 +12,13 @@ import pytest
 
 from app.forests import catalogue
 from app.forests.algorithms.literature.price import JagannathanTrees
-from app.forests.contract.forest import Forest
-from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedRows
+from app.forests.contract.plan import Forest, Plan
+from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.planning import PlanRequest, public_facts
-from app.forests.trees import pooling
-from app.forests.trees.grow import leaves
-from app.forests.trees.grow.leaves import Tree
+from app.forests.trees import leaf_read_out, tree_growth
+from app.forests.trees.tree_growth import Tree
 from app.privacy.events import EventCostsMore
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness
 from tests.privacy.universe import (
@@ -59,7 +57,7 @@ def test_a_vote_by_exact_majority_is_an_infinite_loss(monkeypatch: pytest.Monkey
         exact = rows.leaf_histogram()
         return Tree(*splits, np.eye(exact.shape[1], dtype=np.int64)[exact.argmax(axis=1)])
 
-    monkeypatch.setattr(leaves, "release", exact_vote)
+    monkeypatch.setattr(tree_growth, "release_leaves", exact_vote)
 
     assert Laws(settled, TWO_SPLITS).worst(PAIRS) == math.inf
 
@@ -69,13 +67,13 @@ def test_a_vote_by_the_margin_with_noise_for_one_count_costs_twice_when_a_row_is
 ) -> None:
     """n₁ − n₀ has sensitivity 1 if a row is added, but 2 if a row is replaced: the printed replace-one figure is 2ε."""
     settled = planned("rdt-mv", TWO_SPLITS, **FLAT)
-    honest = leaves.release
+    honest = tree_growth.release_leaves
 
     def margin(splits, event, rows, randomness) -> Tree:
         tree = honest(splits, event, Margins(rows), randomness)
         return replace(tree, counts=np.where(tree.counts[:, :1] > 0, [[0, 1]], [[1, 0]]).astype(np.int64))
 
-    monkeypatch.setattr(leaves, "release", margin)
+    monkeypatch.setattr(tree_growth, "release_leaves", margin)
     laws = Laws(settled, TWO_SPLITS)
     replaced = [({0: (0, 0.0, 0)}, {0: (0, 0.0, 1)})]
 
@@ -112,7 +110,7 @@ def drawn_from_released_shares(n_queries: int) -> Callable[..., Hashable]:
 
     def run(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> Hashable:
         forest = grown(plan, schema, rows, randomness)
-        shares = pooling.leaf_values(forest.arrays["counts"], pooling.AVERAGE, noise_scale=1.0)[0, 0]
+        shares = leaf_read_out.leaf_values(forest.arrays["counts"], leaf_read_out.AVERAGE, noise_scale=1.0)[0, 0]
         return tuple(randomness._walk.branch(shares.tolist()) for _ in range(n_queries))
 
     return run
@@ -141,7 +139,7 @@ def test_noise_on_a_leafs_shares_for_their_sum_is_not_enough(monkeypatch: pytest
         shares = 4 * exact // np.maximum(exact.sum(axis=1, keepdims=True), 1)  # quarters, noise of one quarter
         return Tree(*splits, shares + randomness.discrete_laplace(shares.shape, inverse_scale=event.inverse_scale))
 
-    monkeypatch.setattr(leaves, "release", shares_first)
+    monkeypatch.setattr(tree_growth, "release_leaves", shares_first)
 
     assert Laws(settled, TWO_SPLITS).worst(PAIRS) > 3.0
 
@@ -173,14 +171,14 @@ def test_leaves_that_no_row_reached_cannot_be_left_out(monkeypatch: pytest.Monke
     """A random tree has many empty leaves. Storing only the others saves space, but reveals which leaves are empty."""
     settled = planned("rdt-jagannathan", TWO_SPLITS)
     assert Laws(settled, TWO_SPLITS).worst(PAIRS) <= 1.0 + TOLERANCE
-    honest = leaves.release
+    honest = tree_growth.release_leaves
 
     def reached_only(splits, event, rows, randomness) -> Tree:
         reached = rows.leaf_histogram().sum(axis=1, keepdims=True) > 0
         tree = honest(splits, event, rows, randomness)
         return replace(tree, counts=np.where(reached, tree.counts, 0))
 
-    monkeypatch.setattr(leaves, "release", reached_only)
+    monkeypatch.setattr(tree_growth, "release_leaves", reached_only)
 
     assert Laws(settled, TWO_SPLITS).worst(PAIRS) == math.inf
 

@@ -14,19 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from app.forests import catalogue, planning
-from app.forests.bins.grow import count_noise
+from app.forests import catalogue, planning, remote
+from app.forests.bins import releases
 from app.forests.bins.noisy_counts import LARGEST_START, noise
 from app.forests.contract.plan import Plan
-from app.forests.data import threads
+from app.forests.data import coded_rows, threads
 from app.forests.data.coded_rows import CodedColumns, CodedRows, TrainingRows
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.grow import FROM_VALUES, code_request, grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.remote import messages
-from app.forests.remote.distributed_rows import CodedDistributedRows
-from app.forests.remote.row_states import ShardStates
-from app.forests.trees import row_parts
+from app.forests.remote import CodedDistributedRows, ShardStates
 from app.privacy import accountants
 from app.privacy.events import (
     Adjacency,
@@ -244,10 +241,10 @@ class Machines:
         return CodedDistributedRows(self)
 
     def total(self, brief: bytes, full: Callable[[], bytes]) -> np.ndarray:
-        answers = [messages.dumps(shard.answer(messages.loads(brief))) for shard in self._shards]
+        answers = [remote.dumps(shard.answer(remote.loads(brief))) for shard in self._shards]
         self.sent.append(brief)
         self.n_received += map(len, answers)
-        return sum(map(messages.loads, answers))
+        return sum(map(remote.loads, answers))
 
 
 ACCOUNTS = [(slug, name) for slug in catalogue.BY_SLUG for name in catalogue.algorithm(slug).accountants]
@@ -276,7 +273,7 @@ FORMS = [
 def test_a_row_moves_the_exact_numbers_of_a_job_by_what_was_charged(
     monkeypatch: pytest.MonkeyPatch, slug: str, accountant: str, parameters: dict[str, object], is_coded: bool
 ) -> None:
-    monkeypatch.setattr(row_parts, "PART_ROWS", 100)
+    monkeypatch.setattr(coded_rows, "PART_ROWS", 100)
     plan, rows, second, shares = planned(slug, accountant, **parameters), rows_of(), rows_of(seed=1), list[float]()
     whole = recorded(plan, rows, second, is_coded=is_coded)
     neighbour = relabelled if plan.adjacency is Adjacency.LABEL else without
@@ -358,7 +355,7 @@ def test_parts_and_threads_change_no_exact_number(monkeypatch: pytest.MonkeyPatc
     plan, rows, second = planned(slug, accountant), rows_of(), rows_of(seed=1)
     whole = recorded(plan, rows, second, is_coded=False)
     for part_rows, n_threads in ((100, 1), (100, 2), (7, 2), (1, 3)):
-        monkeypatch.setattr(row_parts, "PART_ROWS", part_rows)
+        monkeypatch.setattr(coded_rows, "PART_ROWS", part_rows)
         monkeypatch.setattr(threads, "_n_processors", lambda n_threads=n_threads: n_threads)
         for is_coded in {False, slug not in FROM_VALUES}:
             assert is_equal(whole, recorded(plan, rows, second, is_coded=is_coded, replayed=whole))
@@ -451,9 +448,9 @@ def test_tables_of_the_most_rows_at_the_largest_scale_do_not_wrap() -> None:
     """2^31 rows in one cell of a table whose row adds 2^31: the sum has 62 bits, as bins/noisy_counts.py states."""
     event = noise(LARGEST_START, coordinates=2)
     recorder = Recorder()
-    released = count_noise.release(np.array([2**31, 0]), event, recorder)  # type: ignore[arg-type]
+    released = releases.release_counts(np.array([2**31, 0]), event, recorder)  # type: ignore[arg-type]
     assert recorder.draws[0].exact is not None
     assert recorder.draws[0].exact.tolist() == [2**62, 0]
     assert abs(int(released[0]) - 2**62) < 2**32
     with pytest.raises(UnknownPrivacyEvent):
-        count_noise.release(np.array([2**31, 0]), replace(event, l2_sensitivity_squared=Fraction(2**64)), recorder)  # type: ignore[arg-type]
+        releases.release_counts(np.array([2**31, 0]), replace(event, l2_sensitivity_squared=Fraction(2**64)), recorder)  # type: ignore[arg-type]

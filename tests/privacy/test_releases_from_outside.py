@@ -15,19 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from app.forests.bins import noisy_counts
-from app.forests.bins.grow import count_noise
-from app.forests.contract.facts import PublicFacts
+from app.forests import evaluation as evaluation_price
+from app.forests import evaluation_release as evaluation_grow
+from app.forests import profile as profile_price
+from app.forests import profile_release as profile_grow
+from app.forests.bins import noisy_counts, releases
+from app.forests.contract.algorithm import PublicFacts
 from app.forests.data.schema import Schema
-from app.forests.evaluation import grow as evaluation_grow
-from app.forests.evaluation import price as evaluation_price
-from app.forests.evaluation.read import Evaluation
+from app.forests.evaluation import Evaluation
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan, public_facts
-from app.forests.profile import grow as profile_grow
-from app.forests.profile import price as profile_price
-from app.forests.profile.read import Profile
+from app.forests.profile import Profile
 from app.privacy.events import Adjacency
 from tests.privacy.laws import ALPHA, assert_law, discrete_laplace_law
 from tests.privacy.test_hostile_data import RECORD, SCHEMA, rows_from
@@ -80,7 +79,7 @@ def test_any_rows_give_an_evaluation_of_the_planned_shape(records: list[tuple]) 
 def test_counts_of_no_rows_are_noise_of_the_stated_law() -> None:
     public = facts(TWO_SPLITS)
     event = noisy_counts.priced(public.epsilon, public.budget, coordinates=5_000)
-    released = count_noise.release(np.zeros(5_000, dtype=np.int64), event, SystemRandomness())
+    released = releases.release_counts(np.zeros(5_000, dtype=np.int64), event, SystemRandomness())
     folded = np.clip(released, -6, 6)
     assert_law(Counter(folded.tolist()), discrete_laplace_law(1.0, window=6))
 

@@ -8,8 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests.bins import quantile_bins
-from app.forests.bins.grow import quantile_cuts
+from app.forests.bins import quantile_bins, releases
 from app.forests.data.schema import Schema
 from app.privacy.accountants import pure
 from app.privacy.events import Adjacency, Event, ExponentialMechanism, PermuteAndFlip
@@ -40,11 +39,9 @@ def no_free_bins(monkeypatch: pytest.MonkeyPatch) -> None:
 def law(of: Schema, event: Event, rows: Rows) -> dict[bytes, float]:
     def run(randomness: EnumeratingRandomness) -> bytes:
         def cell_counts(index: int) -> np.ndarray:
-            return quantile_cuts.cell_counts(
-                of.features[index], np.array([row[index] for row in rows], dtype=np.float64)
-            )
+            return releases.cell_counts(of.features[index], np.array([row[index] for row in rows], dtype=np.float64))
 
-        return quantile_cuts.release(of, event, cell_counts=cell_counts, randomness=randomness).tobytes()  # type: ignore[arg-type]
+        return releases.release_cuts(of, event, cell_counts=cell_counts, randomness=randomness).tobytes()  # type: ignore[arg-type]
 
     return output_law(run)
 
@@ -118,7 +115,7 @@ def test_half_of_the_range_would_be_too_little(monkeypatch: pytest.MonkeyPatch) 
 
 def test_cuts_at_the_values_present_are_an_infinite_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """Candidates between the smallest and the largest value, as in published private medians."""
-    honest = quantile_cuts._cuts_of
+    honest = releases._cuts_of
 
     def between_extremes(counts: np.ndarray, select: object, depth: int) -> list[int]:
         present = np.flatnonzero(counts)
@@ -127,7 +124,7 @@ def test_cuts_at_the_values_present_are_an_infinite_loss(monkeypatch: pytest.Mon
         low, high = int(present[0]), int(present[-1])
         return [low + cut for cut in honest(counts[low : high + 1], select, depth)]  # type: ignore[arg-type]
 
-    monkeypatch.setattr(quantile_cuts, "_cuts_of", between_extremes)
+    monkeypatch.setattr(releases, "_cuts_of", between_extremes)
     of = schema(1)
 
     assert worst(of, quantile_bins.event(of, Fraction(1)), n_rows=3) == math.inf

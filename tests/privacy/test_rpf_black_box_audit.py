@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.forests.algorithms.rpf.path_event import PathScales, events_of
-from app.forests.contract.forest import Forest
-from app.forests.kernels.reweighting import UNIT
+from app.forests.algorithms.rpf.price import PathScales, events_of
+from app.forests.contract.plan import Forest
+from app.forests.kernels.boosting import UNIT
 from app.privacy.events import Part, Sequential
 from tests.privacy.test_black_box_audit import ONE_ROW, lower_bound_on_loss, someone_of_class_one
 from tests.privacy.universe import EMPTY, TWO_SPLITS, planned

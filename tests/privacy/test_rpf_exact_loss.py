@@ -13,15 +13,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests.algorithms.rpf import joint_splits, node_splits, path_event, reweighted_rows
-from app.forests.algorithms.rpf.path_event import PathScales, Stage, events_of
-from app.forests.bins import quantile_bins
-from app.forests.bins.grow import quantile_cuts
+from app.forests.algorithms.rpf import grow as grow_module
+from app.forests.algorithms.rpf import price, reweighted_rows
+from app.forests.algorithms.rpf.price import PathScales, Stage, events_of
+from app.forests.bins import quantile_bins, releases
 from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
-from app.forests.kernels import fourth_roots, reweighting
+from app.forests.kernels import boosting, fourth_roots
 from app.forests.planning import PlanRequest, plan
 from app.privacy.accountants import pure
 from app.privacy.events import Adjacency, EventCostsMore
@@ -231,14 +231,14 @@ def test_private_bins_and_trees_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_weights_below_a_row_do_occur(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: without it, the case above would prove nothing about weights."""
     seen: set[int] = set()
-    honest = reweighting.weights
+    honest = boosting.weights
 
     def remembering(*arguments: object, **named: object) -> np.ndarray:
         result = honest(*arguments, **named)  # type: ignore[arg-type]
         seen.update(result.tolist())
         return result
 
-    monkeypatch.setattr(reweighting, "weights", remembering)
+    monkeypatch.setattr(boosting, "weights", remembering)
     reweighted_trees().law((((0,), 0), ((1,), 1)))
 
     assert min(seen) < 128
@@ -246,25 +246,25 @@ def test_weights_below_a_row_do_occur(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def double_utility(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = node_splits.split_utilities
-    monkeypatch.setattr(node_splits, "split_utilities", lambda *a: tuple(2 * utility for utility in honest(*a)))
+    honest = grow_module.split_utilities
+    monkeypatch.setattr(grow_module, "split_utilities", lambda *a: tuple(2 * utility for utility in honest(*a)))
 
 
 def utility_rounded_up_to_a_coarser_unit(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = node_splits.split_utilities
+    honest = grow_module.split_utilities
     monkeypatch.setattr(
-        node_splits, "split_utilities", lambda *a: tuple(-(-utility // 500) * 500 for utility in honest(*a))
+        grow_module, "split_utilities", lambda *a: tuple(-(-utility // 500) * 500 for utility in honest(*a))
     )
 
 
 def double_joint_utility(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = joint_splits.utilities
-    monkeypatch.setattr(joint_splits, "utilities", lambda *a, **named: 2 * honest(*a, **named))
+    honest = grow_module.joint_utilities
+    monkeypatch.setattr(grow_module, "joint_utilities", lambda *a, **named: 2 * honest(*a, **named))
 
 
 def joint_utility_of_every_child_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = joint_splits.utilities
-    monkeypatch.setattr(joint_splits, "utilities", lambda *a, **named: -(-honest(*a, **named) // 500) * 500)
+    honest = grow_module.joint_utilities
+    monkeypatch.setattr(grow_module, "joint_utilities", lambda *a, **named: -(-honest(*a, **named) // 500) * 500)
 
 
 def leaf_paid_from_a_spent_level(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,9 +273,9 @@ def leaf_paid_from_a_spent_level(monkeypatch: pytest.MonkeyPatch) -> None:
     def leaves(scales: PathScales) -> tuple[Fraction, ...]:
         return tuple(sum(scales.levels[max(spent - 1, 0) :], scales.last) for spent in range(len(scales.levels) + 1))
 
-    honest = node_splits.noisy_weights
+    honest = grow_module.noisy_weights
     monkeypatch.setattr(
-        node_splits,
+        grow_module,
         "noisy_weights",
         lambda scales, *rest: honest(type("Scales", (), {"leaves": leaves(scales)})(), *rest),
     )
@@ -283,13 +283,13 @@ def leaf_paid_from_a_spent_level(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stop_at_an_exact_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = node_splits.split_utilities
+    honest = grow_module.split_utilities
 
     def stopping(rows: object, *rest: object) -> tuple[np.ndarray, np.ndarray]:
         splitting, stop = honest(rows, *rest)  # type: ignore[arg-type]
         return splitting, stop + 20_000 * (stop <= 256)
 
-    monkeypatch.setattr(node_splits, "split_utilities", stopping)
+    monkeypatch.setattr(grow_module, "split_utilities", stopping)
 
 
 def weight_of_two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,7 +331,7 @@ def test_trees_that_share_one_price_are_seen(monkeypatch: pytest.MonkeyPatch) ->
     def twice(self: PathScales, *of_selections: Stage, **named: int) -> object:
         return honest(PathScales(self.levels, 2 * self.last), *of_selections, **named)
 
-    monkeypatch.setattr(path_event.PathScales, "event", twice)
+    monkeypatch.setattr(price.PathScales, "event", twice)
     with pytest.raises(EventCostsMore):
         one_leaf()
 
@@ -356,6 +356,6 @@ def test_loss_is_finite_for_the_honest_forest_and_not_for_bins_from_data(monkeyp
         present = np.flatnonzero(counts[1:])
         return [int(present[0]) + 1] if len(present) else [1]
 
-    monkeypatch.setattr(quantile_cuts, "_cuts_of", first_value_present)
+    monkeypatch.setattr(releases, "_cuts_of", first_value_present)
 
     assert Case(3, "1", n_rows=1, max_depth=1).worst() == math.inf

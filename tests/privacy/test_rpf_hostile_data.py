@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.forests import artifacts, predict
-from app.forests.algorithms.rpf.leaf_scores import UNREACHED
-from app.forests.algorithms.rpf.path_event import events_of
+from app.forests.algorithms.rpf.price import events_of
+from app.forests.algorithms.rpf.read import UNREACHED
 from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness

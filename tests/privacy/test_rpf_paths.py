@@ -13,15 +13,15 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from app.forests.algorithms.rpf import joint_limits
-from app.forests.algorithms.rpf.leaf_scores import UNREACHED
-from app.forests.algorithms.rpf.path_event import PathScales, events_of, stages
+from app.forests.algorithms.rpf import price
+from app.forests.algorithms.rpf.price import PathScales, events_of, stages
+from app.forests.algorithms.rpf.read import UNREACHED
 from app.forests.contract.plan import Plan
 from app.forests.grow import grow
 from app.forests.kernels import fourth_roots
-from app.forests.kernels.reweighting import UNIT
+from app.forests.kernels.boosting import UNIT
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import boxes, shapes
+from app.forests.trees import split_rules, tree_parameters
 from app.privacy.events import Event, Parallel, Part, PermuteAndFlip, Sequential
 from tests.privacy.plain_walks import N_ROWS, SCHEMA, UNIVERSE, Split, goes_left, leaf_of, rows, split_at, splits_of
 from tests.privacy.test_recorded_draws import leaves
@@ -74,7 +74,7 @@ def walked(tree: dict[str, np.ndarray], depth: int) -> tuple[dict[int, int], lis
         utilities = [utility(everywhere, (split,), within=here) for split in splits]
         if level > 0:
             utilities.append(utility(everywhere, (), within=here))
-        if tree["threshold"][node] == boxes.NO_SPLIT:
+        if tree["threshold"][node] == split_rules.NO_SPLIT:
             selected.append((level, utilities, len(splits)))
             spent[place << (depth - level)] = before + 1
             continue
@@ -111,7 +111,9 @@ def test_a_path_with_a_split_for_each_node_spends_the_budget_of_the_event(
     settled = planned(max_depth=depth, splits="node")
     _, scales = events_of(settled.event)
     for seed in range(N_TREES):
-        monkeypatch.setattr(shapes, "BLOCK_CELLS", (1, 2**22)[seed % 2])  # features in one block, or in one each
+        monkeypatch.setattr(
+            tree_parameters, "BLOCK_CELLS", (1, 2**22)[seed % 2]
+        )  # features in one block, or in one each
         chooser = Chooser(scales, seed)
         tree = grown(settled, chooser)
         spent, selected = walked(tree, depth)
@@ -124,15 +126,15 @@ def test_a_path_with_a_split_for_each_level_spends_the_budget_of_the_event(
     monkeypatch: pytest.MonkeyPatch, depth: int, at_once: int, joint: int
 ) -> None:
     """Where two splits are chosen at once, they are on the first columns; with one left there, one split is chosen."""
-    monkeypatch.setattr(joint_limits, "n_columns", lambda *_: joint)
+    monkeypatch.setattr(price, "n_joint_columns", lambda *_: joint)
     settled = planned(max_depth=depth, at_once=at_once)
     _, scales = events_of(settled.event)
     for seed in range(N_TREES):
         chooser = Chooser(scales, seed)
         tree = grown(settled, chooser)
         chosen = [split_at(tree, (1 << level) - 1) for level in range(depth)]
-        chosen = [split for split in chosen if split[1] != boxes.NO_SPLIT]
-        padded = [*chosen, *[(0, boxes.NO_SPLIT, False)] * (depth - len(chosen))]
+        chosen = [split for split in chosen if split[1] != split_rules.NO_SPLIT]
+        padded = [*chosen, *[(0, split_rules.NO_SPLIT, False)] * (depth - len(chosen))]
         nodes = [split for level, split in enumerate(padded) for _ in range(1 << level)]
         assert [split_at(tree, node) for node in range((1 << depth) - 1)] == nodes
         expected, left, groups = list[tuple[Fraction, list[int], int]](), splits_of(UNIVERSE), leaf_of_level(tree)
@@ -184,7 +186,7 @@ def test_an_event_states_the_most_candidates_of_a_selection_and_one_for_a_stop(
     monkeypatch: pytest.MonkeyPatch, at_once: int, joint: int, candidates: list[int]
 ) -> None:
     """Six splits, 15 pairs of them, or 3 pairs on the first two columns, where one split is chosen among all later."""
-    monkeypatch.setattr(joint_limits, "n_columns", lambda *_: joint)
+    monkeypatch.setattr(price, "n_joint_columns", lambda *_: joint)
     stated = [
         leaf.max_candidates
         for leaf in leaves(planned(max_depth=3, at_once=at_once).event)

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests.algorithms.rpf import joint_splits
-from app.forests.algorithms.rpf.node_splits import split_utilities
+from app.forests.algorithms.rpf import grow
+from app.forests.algorithms.rpf.grow import split_utilities
 from app.forests.algorithms.rpf.reweighted_rows import LocalReweightedRows
-from app.forests.data import pairs
+from app.forests.data import ordinals
 from app.forests.data.encoding import Encoding
-from app.forests.kernels.reweighting import UNIT
+from app.forests.kernels.boosting import UNIT
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
@@ -19,7 +19,7 @@ SCHEMA = schema_of(
     {"name": "grade", "type": "categorical", "categories": ["low", "middle", "high"], "ordered": True},
     classes=["x", "y", "z"],
 )
-ENCODING = Encoding.of(SCHEMA, 5).paired(pairs.of_schema(SCHEMA))
+ENCODING = Encoding.of(SCHEMA, 5).paired(ordinals.pairs_of_schema(SCHEMA))
 N_FEATURES = len(SCHEMA.features)
 SPLITS = [(0, 2, False), (1, 0, True), (1, 3, True), (4, 5, False)]
 
@@ -74,7 +74,7 @@ def utilities_of_two(rows: list[Row], first_tree: list[list[int]], path: list[tu
     """The utility of every two candidates, summed over all nodes below the given splits."""
     weighted_rows = weighted(rows, first_tree)
     descend(weighted_rows, path)
-    computed = joint_splits.utilities(weighted_rows, ENCODING, len(ENCODING.n_codes), n_nodes=2 ** len(path))
+    computed = grow.joint_utilities(weighted_rows, ENCODING, len(ENCODING.n_codes), n_nodes=2 ** len(path))
     return computed[np.triu_indices(len(computed), 1)]
 
 
@@ -95,7 +95,7 @@ def test_utility_of_two_splits_is_that_of_the_second_below_the_first() -> None:
     rows = [tuple(int(generator.integers(0, size)) for size in sizes) for _ in range(60)]
     flat, candidates = [[0, 0, 0], [0, 0, 0]], ENCODING.candidates
     weighted_rows = weighted(rows, flat)
-    computed = joint_splits.utilities(weighted_rows, ENCODING, len(ENCODING.n_codes), n_nodes=1)
+    computed = grow.joint_utilities(weighted_rows, ENCODING, len(ENCODING.n_codes), n_nodes=1)
     for first in range(len(candidates)):
         split = (candidates.feature[first], candidates.threshold[first], candidates.equals[first])
         below = utilities(rows, flat, [tuple(part.item() for part in split)])[:, :-1].sum(axis=0)

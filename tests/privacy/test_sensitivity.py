@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from app.core import limits
 from app.forests.data.encoding import Encoding
-from app.forests.trees.grow.greedy import split_utilities
-from app.forests.trees.grow.histograms import TreeHistograms
-from app.forests.trees.grow.in_memory_histograms import LocalHistograms
-from app.forests.trees.utilities import GINI_BITS, GINI_RANGE_SENSITIVITY, count_gini
+from app.forests.trees.split_rules import GINI_BITS, GINI_RANGE_SENSITIVITY, count_gini
+from app.forests.trees.tree_growth import split_utilities
+from app.forests.trees.tree_histograms import LocalHistograms, TreeHistograms
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(

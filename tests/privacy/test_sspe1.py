@@ -12,7 +12,7 @@ import pytest
 from app.forests import catalogue
 from app.forests.algorithms.literature import medians
 from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedRows
+from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.planning import plan

@@ -17,10 +17,9 @@ import pytest
 
 from app.forests import planning
 from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.grow import grow
-from app.forests.trees import boxes, shapes
-from app.forests.trees.grow import assignment
+from app.forests.trees import split_rules, tree_histograms, tree_parameters
 from app.privacy.events import ExponentialMechanism, PermuteAndFlip
 from tests.privacy.plain_walks import SCHEMA, UNIVERSE, Split, goes_left, leaf_of, rows, split_at, splits_of
 from tests.privacy.test_recorded_draws import leaves
@@ -77,10 +76,10 @@ def parted(plan: Plan, table: SanitisedRows, chooser: Chooser, tree: int) -> tup
     in_tree, structure = np.ones(len(table.y), dtype=bool), np.ones(len(table.y), dtype=bool)
     for row, row_id in enumerate(table.row_ids):
         if is_sharded:
-            digest = hmac.digest(key, assignment._DOMAIN + row_id.tobytes(), "sha256")
+            digest = hmac.digest(key, tree_histograms._DOMAIN + row_id.tobytes(), "sha256")
             in_tree[row] = int.from_bytes(digest) % plan.n_trees == tree
         if is_apart:
-            digest = hmac.digest(key, assignment._STRUCTURE_DOMAIN + tree.to_bytes(4) + row_id.tobytes(), "sha256")
+            digest = hmac.digest(key, tree_histograms._STRUCTURE_DOMAIN + tree.to_bytes(4) + row_id.tobytes(), "sha256")
             structure[row] = int.from_bytes(digest) < Fraction(str(plan.parameters["structure_rows"])) * 2**256
     return in_tree & structure, in_tree & (~structure if is_apart else structure)
 
@@ -105,7 +104,7 @@ def nodes(tree: Tree) -> Iterator[tuple[int, int, list[Split], Split]]:
         reached = leaf_of(UNIVERSE, tree, level)
         for place in range(1 << level):
             splits, split = splits_of(UNIVERSE[reached == place]), split_at(tree, (1 << level) - 1 + place)
-            assert split in splits if splits else split == (0, boxes.NO_SPLIT, False)
+            assert split in splits if splits else split == (0, split_rules.NO_SPLIT, False)
             yield level, place, splits, split
 
 
@@ -181,7 +180,7 @@ def test_greedy_splits_are_selected_by_the_cost_of_both_sides(
     plan = planned(slug, accountant, **parameters)
     is_gini = slug != "maxtree" and plan.parameters["utility"] == "gini"
     for seed in range(N_FORESTS):
-        monkeypatch.setattr(shapes, "BLOCK_CELLS", (1, 2**22)[seed % 2])
+        monkeypatch.setattr(tree_parameters, "BLOCK_CELLS", (1, 2**22)[seed % 2])
         trees, chooser = grown(plan, seed)
         selections = [
             greedy(
@@ -246,7 +245,7 @@ def test_trees_over_labels_are_cut_at_the_medians_of_public_features(slug: str, 
                 }
                 parting = {own: even for own, even in evenness.items() if even < len(here)}
                 if len(here) < min_rows or not parting:
-                    assert split == (0, boxes.NO_SPLIT, False)
+                    assert split == (0, split_rules.NO_SPLIT, False)
                     continue
                 assert parting[split] == min(even for own, even in parting.items() if own[0] == split[0])
                 n_features.append(len({own[0] for own in parting}))

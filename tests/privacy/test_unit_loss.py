@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.planning import PlanRequest, plan
 from app.privacy.accountants import pure
 from app.privacy.events import Adjacency

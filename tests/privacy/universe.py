@@ -7,9 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from app.forests.contract.forest import Forest
-from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.contract.plan import Forest, Plan
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.planning import PlanRequest, plan

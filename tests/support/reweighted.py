@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 
 from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.planning import PlanRequest, plan
 from tests.support.schemas import schema_of

@@ -13,7 +13,7 @@ from app.datasets import private_rows, row_files
 from app.datasets.fingerprints import Fingerprints
 from app.datasets.ingest import IngestReport, RowRules, ingest_rows
 from app.datasets.upload_bodies import BodyForm
-from app.forests.data.rows import SanitisedRows
+from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Feature, Label, Schema
 from app.privacy.composition import HashPartition, Partitions, Scope
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedColumns
+from app.forests.data.sanitiser import SanitisedColumns
 
 
 def wide_codes(public: Encoding, rows: SanitisedColumns) -> np.ndarray:

@@ -15,11 +15,8 @@ import os
 import sys
 from fractions import Fraction
 import numpy as np
-from app.forests import planning
-from app.forests.bins import noisy_counts
-from app.forests.bins.grow import count_noise
-from app.forests.evaluation import grow, price as evaluation
-from app.forests.profile import price as profile
+from app.forests import evaluation, evaluation_release, planning, profile
+from app.forests.bins import noisy_counts, releases
 from app.forests.planning import PlanRequest, public_facts
 from app.privacy.calibration import AccountRequest
 from app.forests.noise.randomness import SystemRandomness
@@ -70,13 +67,13 @@ planning.plan(PlanRequest("mrf", {}, Fraction(1), None), TWO_SPLITS)
         "EventCostsMore",
     ),
     "a table that is larger than its event": (
-        "count_noise.release(np.zeros(3, np.int64), costly, SystemRandomness())",
+        "releases.release_counts(np.zeros(3, np.int64), costly, SystemRandomness())",
         "UnknownPrivacyEvent",
     ),
     "more models than were priced": (
         """
 plan = evaluation.plan_best(2, facts, winner_accuracy=False)
-grow.release(plan, [None] * 3, None, SystemRandomness())
+evaluation_release.release(plan, [None] * 3, None, SystemRandomness())
 """,
         "EvaluationInvalid",
     ),

@@ -1,1 +1,1 @@
-"""Computes bins of numeric features (public grid, private quantiles), and noisy counts with their prices."""
+"""Computes bins of numbers (public grid, private quantiles), and noisy counts with their prices and releases."""

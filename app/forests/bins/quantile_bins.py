@@ -3,22 +3,34 @@
 Small declarations need no private bins: the cells of a number with at most 32 cells on its public grid are its bins, an
 integer with at most 128 cells has 32 equal groups of cells as bins, and each category is a bin. The other numbers are
 cut privately, in four levels: each interval of cells is cut at a noisy median, selected among the grid's inner edges.
+
+The public grid is fixed before rows are read. A numeric feature with public bounds [lower, upper] of width R has the
+union of 255 equally spaced inner edges and of a geometric set R · 2^(−k/2), k = 2 … 40: measured from ``lower`` where
+the range is not negative, from ``upper`` where it is not positive, else upward and downward from 0 (with the bounds in
+place of R), and an edge at 0. The geometric part resolves skewed columns, such as amounts of money, whose values
+concentrate at one end. An integer feature with R ≤ 255 has one cell per value; the edges of a wider integer feature are
+moved to halves. A grid has at most 335 cells. MISSING is not a cell. Ordered categories count as integers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from math import isqrt
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core.errors import InvalidRequest
-from app.forests.bins import grid
 from app.forests.data import ordinals
-from app.forests.data.encoding import Encoding
+from app.forests.data.encoding import Encoding, public_edges
+from app.forests.data.ordinals import as_number
 from app.forests.data.schema import Feature, Schema
+from app.privacy.accountants import pure
+from app.privacy.calibration import Budget, fitted
 from app.privacy.events import (
     Adjacency,
     Event,
@@ -30,6 +42,56 @@ from app.privacy.events import (
     UnknownPrivacyEvent,
     quantised,
 )
+
+MAX_CELLS = 335
+"""256 equal steps, 39 geometric edges on either side of 0, and 0 itself."""
+
+_EQUAL_STEPS = 256
+_WIDEST_LISTED_RANGE = 255
+_GEOMETRIC_STEPS = range(2, 41)
+_SHARE_BITS = 64
+"""Geometric shares of the width are rounded down to multiples of 2⁻⁶⁴."""
+
+
+def grid_edges(feature: Feature) -> NDArray[np.float64]:
+    """The inner edges of a feature's grid, ascending; cell c holds the values above edge c − 1 and up to edge c.
+
+    Args:
+        feature: public; a number or an ordered category.
+
+    Returns:
+        Read-only float64, at most :data:`MAX_CELLS` − 1 edges; empty where the bounds are equal.
+    """
+    number = as_number(feature)
+    return _cached_edges(number.lower, number.upper, whole=number.type == "integer")
+
+
+@lru_cache(maxsize=4_096)
+def _cached_edges(lower: float, upper: float, *, whole: bool) -> NDArray[np.float64]:
+    return public_edges(lower, upper, whole=whole, widest_listed=_WIDEST_LISTED_RANGE, positions=_positions)
+
+
+def n_cells(feature: Feature) -> int:
+    """Number of cells of a feature, MISSING not counted."""
+    return len(grid_edges(feature)) + 1
+
+
+def _positions(low: int, high: int) -> Iterator[tuple[int, int]]:
+    width, one = high - low, 2**_SHARE_BITS
+    yield from ((low * _EQUAL_STEPS + width * step, _EQUAL_STEPS) for step in range(1, _EQUAL_STEPS))
+    if low >= 0:
+        yield from ((low * one + width * share, one) for share in _shares())
+    elif high <= 0:
+        yield from ((high * one - width * share, one) for share in _shares())
+    else:
+        yield 0, 1
+        yield from ((side * share, one) for side in (low, high) for share in _shares())
+
+
+def _shares() -> list[int]:
+    """2^(−k/2) for every geometric step k, in units of 2⁻⁶⁴, rounded down."""
+    return [isqrt(2 ** (2 * _SHARE_BITS - k)) for k in _GEOMETRIC_STEPS]
+
 
 Selection: TypeAlias = PermuteAndFlip | ExponentialMechanism
 """The mechanism that selects a median. Permute-and-flip is better at the same ε. Where ρ or μ² is counted, the
@@ -61,7 +123,7 @@ def event(
     selection: type[Selection] = PermuteAndFlip,
     n_levels: int | None = None,
 ) -> Event:
-    """The event of ``bins.grow.quantile_cuts.release`` at a price of at most ``epsilon`` under add/remove.
+    """The event of ``releases.release_cuts`` at a price of at most ``epsilon`` under add/remove.
 
     Features and levels compose in sequence; the intervals of a level hold disjoint rows.
 
@@ -83,7 +145,7 @@ def event(
         Adjacency.ADD_REMOVE_ONE,
         range_sensitivity=Fraction(RANGE_SENSITIVITY),
         inverse_scale=scale,
-        max_candidates=max(grid.n_cells(schema.features[index]) for index in chosen) - 1,
+        max_candidates=max(n_cells(schema.features[index]) for index in chosen) - 1,
     )
     levels = tuple(Part(1, Parallel("intervals", (Part(2**level, median),))) for level in range(depth))
     return Sequential((Part(len(chosen), Sequential(levels)),))
@@ -137,7 +199,7 @@ def is_valid(schema: Schema, cuts: NDArray[np.uint16]) -> bool:
         feature_cuts = [cut for cut in row if cut != NO_CUT]
         if row[: len(feature_cuts)] != feature_cuts or feature_cuts != sorted(set(feature_cuts)):
             return False
-        if feature_cuts and feature_cuts[-1] >= grid.n_cells(schema.features[index]):
+        if feature_cuts and feature_cuts[-1] >= n_cells(schema.features[index]):
             return False
     return True
 
@@ -153,7 +215,7 @@ def encoding(schema: Schema, cuts: NDArray[np.uint16]) -> Encoding:
 def public_grid(schema: Schema) -> Encoding:
     """The public grid as bins: a superset of the edges of every :func:`encoding` of the schema."""
     return Encoding.with_edges(
-        schema, tuple(grid.edges(feature) if _is_number(feature) else None for feature in schema.features)
+        schema, tuple(grid_edges(feature) if _is_number(feature) else None for feature in schema.features)
     )
 
 
@@ -162,7 +224,7 @@ def widest_encoding(schema: Schema) -> Encoding:
     private = private_features(schema)
     cuts = no_cuts(schema)
     for row, index in enumerate(private):
-        cells = grid.n_cells(schema.features[index])
+        cells = n_cells(schema.features[index])
         cuts[row] = [step * cells // (MAX_CUTS + 1) for step in range(1, MAX_CUTS + 1)]
     return encoding(schema, cuts)
 
@@ -180,7 +242,7 @@ def _free_cuts(feature: Feature) -> Sequence[int] | None:
     """Cuts that follow from the declaration alone, or ``None`` where cuts are private."""
     if not _is_number(feature):
         return ()
-    cells = grid.n_cells(feature)
+    cells = n_cells(feature)
     if cells <= _FREE_CELLS:
         return range(1, cells)
     if ordinals.as_number(feature).type == "integer" and cells <= _GROUPED_CELLS:
@@ -190,4 +252,76 @@ def _free_cuts(feature: Feature) -> Sequence[int] | None:
 
 def _edges_at(feature: Feature, cuts: Sequence[int]) -> NDArray[np.float64]:
     """The grid edges of some cuts: a cut at c is the edge c − 1."""
-    return grid.edges(feature)[np.array(cuts, dtype=np.int64) - 1]
+    return grid_edges(feature)[np.array(cuts, dtype=np.int64) - 1]
+
+
+def price_bins(schema: Schema, epsilon: Fraction, budget: Budget, *, n_levels: int | None = None) -> Event:
+    """The event of private quantile bins at a price.
+
+    On accounts that count ε, medians are selected by permute-and-flip. On other accounts medians are selected by the
+    exponential mechanism, at the largest ε that the budget pays for.
+
+    Args:
+        schema: public; at least one feature has private bins.
+        epsilon: price of the bins on accounts that count ε.
+        budget: price of the bins on accounts of another unit.
+        n_levels: see ``quantile_bins.event``.
+
+    Raises:
+        InvalidRequest: the price is too small for any draw.
+    """
+    if budget.accountant == pure.NAME:
+        return event(schema, epsilon, n_levels=n_levels)
+    return fitted(
+        budget,
+        lambda strength: event(schema, strength, selection=ExponentialMechanism, n_levels=n_levels),
+        start=Fraction(1),
+    )
+
+
+@dataclass(frozen=True)
+class ReusedProfile:
+    """Released numbers of one profile, as a plan and its artifact carry them.
+
+    Reuse is post-processing (lemma L7, docs/proofs/lemmas.md). A profile may come from rows that the plan does not
+    read.
+
+    Attributes:
+        id: id of the profile.
+        cuts: per feature with private bins, positions on the public grid, ascending.
+        prior: class counts in units of 2^-24 standard deviations of their noise.
+    """
+
+    id: str
+    cuts: tuple[tuple[int, ...], ...]
+    prior: tuple[int, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Counts as text, because they may have more than 53 bits."""
+        return {
+            "id": self.id,
+            "cuts": [list(feature_cuts) for feature_cuts in self.cuts],
+            "prior": [str(count) for count in self.prior],
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> ReusedProfile:
+        """Inverse of :meth:`to_json`.
+
+        Raises:
+            ValueError: the value is not a reused profile.
+        """
+        match value:
+            case {"id": str(own), "cuts": [*rows], "prior": [*prior], **rest} if not rest:
+                cuts = tuple(tuple(int(cut) for cut in row) for row in rows)
+                if all(len(row) <= MAX_CUTS and all(0 < cut < 2**16 for cut in row) for row in cuts):
+                    return cls(own, cuts, tuple(int(count) for count in prior))
+        raise ValueError("not a reused profile")
+
+    @property
+    def cut_array(self) -> NDArray[np.uint16]:
+        """The cuts in the form in which bins are released: ``(n_private_features, MAX_CUTS)``."""
+        array = np.full((len(self.cuts), MAX_CUTS), NO_CUT, dtype=np.uint16)
+        for row, feature_cuts in zip(array, self.cuts, strict=True):
+            row[: len(feature_cuts)] = feature_cuts
+        return array

@@ -1,23 +1,88 @@
-"""Holds rows as codes of public bins, packed in blocks: the form in which stored rows are read for training.
+"""Holds rows as codes of public bins, packed in blocks, and divides PRIVATE rows into parts that an algorithm counts.
 
 A code takes one byte, and one bit more where a column has more than 256 codes, as the public grid has. Coarser bins,
 whose edges are among the public edges, are read from these codes by a table, so that values are never in memory
 together.
+
+The parts of a job's rows are in the memory of this process or of other machines. Growth names a method of a part and
+its arguments. Both can be sent to another machine, as a function cannot. Arguments are public facts, released numbers,
+and the key that assigns the rows of one job to trees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from functools import partial
+from operator import methodcaller
+from typing import Any, Final, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.data.encoding import Encoding
-from app.forests.data.parts import DistributedRows
-from app.forests.data.rows import SanitisedRows
-from app.forests.data.threads import added, sum_over
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from app.forests.data.threads import added, in_threads, made_of, sum_over
+
+HISTOGRAMS: Final = frozenset({"class_histogram", "joint_histogram"})
+"""Methods of parts whose sums may be larger than the rows of a part. They take ``onto``, the sums of other parts or
+``None``, add to it, and return it."""
+
+
+class Parts(Protocol):
+    """Parts of the rows in one state, for example in the nodes of a level of a tree."""
+
+    def total(self, method: str, /, *args: Any, **named: Any) -> NDArray[np.int64]:
+        """The exact PRIVATE sum of the integers that a method returns for every part; no state changes."""
+
+    def each(self, method: str, /, *args: Any, **named: Any) -> None:
+        """Changes the state of every part by a method without a result."""
+
+    def map(self, method: str, /, *args: Any, **named: Any) -> Parts:
+        """The parts that a method makes of every part, such as the rows of one tree; no state changes."""
+
+
+@dataclass(frozen=True)
+class CodedPart:
+    """PRIVATE rows by the bins that a forest grows on.
+
+    Attributes:
+        encoding: public or released bins.
+        codes: uint8 ``(n_features, n_rows)``.
+        y: int32 ``(n_rows,)`` classes.
+        ids: uint8 ``(n_rows, 16)``, or ``None`` if the job needs no ids.
+    """
+
+    encoding: Encoding
+    codes: NDArray[np.uint8]
+    y: NDArray[np.int32]
+    ids: NDArray[np.uint8] | None
+
+    @property
+    def row_ids(self) -> NDArray[np.uint8]:
+        """The stable random id that ingestion gives to each row; never published."""
+        if self.ids is None:
+            raise ValueError("the ids of the rows were not read")
+        return self.ids
+
+
+class Form(Protocol):
+    """A part of the rows in the form that an algorithm counts."""
+
+    @classmethod
+    def of(cls, part: CodedPart, /, *args: Any) -> Self:
+        """The part in this form, in its first state."""
+
+
+class DistributedRows(Protocol):
+    """All PRIVATE rows of a job, on other machines."""
+
+    def code_counts(self, index: int) -> NDArray[np.int64]:
+        """Exact PRIVATE number of rows of every code of one column by the public grid."""
+
+    def parts(self, encoding: Encoding, form: type[Form], *args: Any) -> Parts:
+        """The rows in the form that an algorithm counts; see :func:`app.forests.data.coded_rows.parts_of`."""
+
 
 MAX_CODES: Final = 512
 """Codes of a column fit into nine bits."""
@@ -208,3 +273,72 @@ def _tables(public: Encoding, encoding: Encoding) -> list[NDArray[np.uint8]]:
             raise ValueError("bins of another kind than the public bins")
         tables.append(table.astype(np.uint8))
     return tables
+
+
+PART_ROWS: Final = 2**17
+"""Rows of a part: its codes fit into the cache of a processor, and the work on a part outweighs a call of a loop."""
+
+
+def parts_of(rows: TrainingRows, encoding: Encoding, form: type[Form], *args: Any) -> Parts:
+    """The PRIVATE rows in the form that an algorithm counts, in parts; at least one part.
+
+    Args:
+        rows: in this process, or on other machines. Coded rows are used up: see :meth:`CodedColumns.take`.
+        encoding: public or released bins.
+        form: makes its objects of the parts.
+        args: further arguments of ``form.of``.
+    """
+    if isinstance(rows, SanitisedRows | CodedRows):
+        return RowParts(made_of(_places(encoding, rows), lambda place: form.of(_part(encoding, rows, *place), *args)))
+    return rows.parts(encoding, form, *args)
+
+
+def _part(encoding: Encoding, rows: LocalRows, place: slice, codes: Callable[[], NDArray[np.uint8]]) -> CodedPart:
+    ids = rows.row_ids if isinstance(rows, SanitisedRows) else rows.ids
+    return CodedPart(encoding, codes(), rows.y[place], None if ids is None else ids[place])
+
+
+def _places(encoding: Encoding, rows: LocalRows) -> list[tuple[slice, Callable[[], NDArray[np.uint8]]]]:
+    """The place of every part among the rows, and what makes the codes of the part, once."""
+    places, start = [], 0
+    for n_rows, codes in _codes(encoding, rows.features):
+        places.append((slice(start, start + n_rows), codes))
+        start += n_rows
+    return places
+
+
+def _codes(
+    encoding: Encoding, features: SanitisedColumns | CodedColumns
+) -> Iterator[tuple[int, Callable[[], NDArray[np.uint8]]]]:
+    if isinstance(features, CodedColumns):
+        for taken in features.take(encoding, PART_ROWS):
+            yield taken.n_rows, taken.codes
+        return
+    for start in range(0, max(features.n_rows, 1), PART_ROWS):
+        columns = tuple(column[start : start + PART_ROWS] for column in features.columns)
+        block = SanitisedColumns(columns, min(features.n_rows - start, PART_ROWS))
+        yield block.n_rows, partial(encoding.encode, block)
+
+
+class RowParts:
+    """Parts of the PRIVATE rows of a job in the memory of this process; at least one. See ``Parts``."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self.parts = parts
+
+    def total(self, method: str, /, *args: Any, **named: Any) -> NDArray[np.int64]:
+        """The sum of what a method returns for every part."""
+        if method in HISTOGRAMS:
+            return sum_over(self.parts, lambda part, onto: getattr(part, method)(*args, **named, onto=onto))
+        count = methodcaller(method, *args, **named)
+        return sum_over(self.parts, lambda part, onto: added(count(part), onto))
+
+    def each(self, method: str, /, *args: Any, **named: Any) -> None:
+        """Calls a method of every part."""
+        act = methodcaller(method, *args, **named)
+        in_threads(self.parts, lambda mine: [act(part) for part in mine])
+
+    def map(self, method: str, /, *args: Any, **named: Any) -> RowParts:
+        """The parts that a method makes of every part."""
+        make = methodcaller(method, *args, **named)
+        return RowParts(made_of(self.parts, make))

@@ -1,23 +1,57 @@
 """Encodes sanitised values as small integers by public bins, and lists the splits that the bins allow.
 
 Every function depends on the schema and public or released numbers alone, so the code of a row depends on no other row:
-the map is record-wise (lemma L6, docs/proofs/lemmas.md).
+the map is record-wise (lemma L6, docs/proofs/lemmas.md). Edges of public bins are exact fractions of the declared
+bounds, each rounded to the nearest double in the last step, so that they are equal on every machine.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import floor
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data import pairs as pairing
-from app.forests.data.public_edges import public_edges
-from app.forests.data.rows import SanitisedColumns
+from app.forests.data import ordinals as pairing
+from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.data.schema import Feature, Schema
-from app.forests.kernels.codes import CodeSums, CodeTables, ColumnRule
+from app.forests.kernels.prediction import CodeSums, CodeTables, ColumnRule
+
+Positions: TypeAlias = Callable[[int, int], Iterable[tuple[int, int]]]
+"""Maps the bounds of a number, in a common unit, to the cuts of its range: numerators and denominators in that unit."""
+
+
+def public_edges(
+    lower: float, upper: float, *, whole: bool, widest_listed: int, positions: Positions
+) -> NDArray[np.float64]:
+    """The edges of a number, ascending.
+
+    Args:
+        lower: declared.
+        upper: declared; at least ``lower``.
+        whole: whether the number is an integer; its edges are at halves.
+        widest_listed: the largest width of an integer range that has one bin per value.
+        positions: computes the cuts of all other ranges.
+
+    Returns:
+        Read-only float64 in [lower, upper); empty where the bounds are equal.
+    """
+    (low, low_scale), (high, high_scale) = lower.as_integer_ratio(), upper.as_integer_ratio()
+    scale = max(low_scale, high_scale)  # both are powers of two
+    low, high = low * (scale // low_scale), high * (scale // high_scale)
+    if whole and high - low <= widest_listed:
+        rounded = {(2 * value + 1) / 2 for value in range(low, high)}
+    elif whole:
+        rounded = {(2 * (over // (under * scale)) + 1) / 2 for over, under in positions(low, high)}
+    else:  # true division of integers rounds to nearest, whatever their size
+        rounded = {over / (under * scale) for over, under in positions(low, high)}
+    edges = np.array(sorted(edge for edge in rounded if lower <= edge < upper), dtype=np.float64)
+    edges.flags.writeable = False
+    return edges
+
 
 MAX_BINS = 255
 """Most bins of a number; MISSING takes one more code, so that codes fit into one byte."""
@@ -59,7 +93,7 @@ class Encoding:
             feature with one code per category. Ordered categories with edges are grouped like the integers 0, 1, 2, ….
         n_codes: int32 ``(n_columns,)``: codes of column f are ``0 … n_codes[f] − 1``, at most 256, except in the public
             grid. Columns are the features, then the columns of the pairs.
-        pairs: pairs of features whose sums and differences are further columns; see ``app.forests.data.pairs``.
+        pairs: pairs of features whose sums and differences are further columns; see ``app.forests.data.ordinals``.
     """
 
     schema: Schema
@@ -93,7 +127,9 @@ class Encoding:
 
     def paired(self, pairs: tuple[pairing.Pair, ...]) -> "Encoding":
         """This encoding with the columns of some pairs of features after the features."""
-        return replace(self, n_codes=np.concatenate((self.n_codes, pairing.n_codes(self.n_codes, pairs))), pairs=pairs)
+        return replace(
+            self, n_codes=np.concatenate((self.n_codes, pairing.n_pair_codes(self.n_codes, pairs))), pairs=pairs
+        )
 
     @property
     def n_own_codes(self) -> NDArray[np.int32]:
@@ -129,7 +165,7 @@ class Encoding:
 
     @cached_property
     def _pair_columns(self) -> CodeSums:
-        return pairing.columns(self.n_own_codes, self.pairs)
+        return pairing.pair_columns(self.n_own_codes, self.pairs)
 
     def of_columns(self, columns: NDArray[np.integer]) -> tuple["Encoding", NDArray[np.int64], NDArray[np.int64]]:
         """The part of this encoding that some columns need.

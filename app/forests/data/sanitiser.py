@@ -15,20 +15,178 @@ empty category                  MISSING; OTHER if the feature declares no ``miss
 undeclared or empty label       the row is dropped
 ==============================  ===========================================
 
-Uploads and prediction bodies have stricter rules: they reject errors that the owner or the caller can correct.
+Uploads and prediction bodies have stricter rules: they reject errors that the owner or the caller can correct. The
+rows of a prediction request are sanitised in one table, several times as fast as column by column.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core import limits
 from app.core.errors import FieldProblem, InvalidRequest
-from app.forests.data.request_cells import Cells, JsonCells
-from app.forests.data.rows import SanitisedColumns
 from app.forests.data.schema import Feature, Label, Schema
+
+
+@dataclass(frozen=True)
+class SanitisedColumns:
+    """Sanitised feature values: PRIVATE in training, the caller's in prediction.
+
+    Attributes:
+        columns: one array per schema feature, in schema order. Numbers: float64 ``(n_rows,)``, inside the bounds,
+            NaN = MISSING (only where the schema allows it). Categories: int32 ``(n_rows,)`` codes, ``other_code`` for
+            an undeclared value and ``missing_code`` for an empty cell.
+        n_rows: number of rows, also where the schema has no features.
+    """
+
+    columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...]
+    n_rows: int
+
+
+class SanitisedTable(SanitisedColumns):
+    """Sanitised values of a request in one array, from which a small prediction takes less time than from columns.
+
+    Attributes:
+        table: float64 ``(n_features, n_rows)``, codes of categories as numbers.
+    """
+
+    table: NDArray[np.float64]
+
+    def __init__(self, table: NDArray[np.float64], is_categorical: tuple[bool, ...]) -> None:
+        vars(self).update(n_rows=table.shape[1], table=table, _is_categorical=is_categorical)
+
+    @cached_property
+    def columns(self) -> tuple[NDArray[np.float64] | NDArray[np.int32], ...]:
+        """The columns, made of the table when a reader asks for them."""
+        pairs = zip(self.table, vars(self)["_is_categorical"], strict=True)
+        return tuple(values.astype(np.int32) if is_categorical else values for values, is_categorical in pairs)
+
+
+@dataclass(frozen=True)
+class SanitisedRows:
+    """PRIVATE training rows of one job.
+
+    Attributes:
+        features: see :class:`SanitisedColumns`.
+        y: int32 ``(n_rows,)`` class codes; rows with an undeclared label are already dropped, record-wise.
+        row_ids: uint8 ``(n_rows, 16)``: the stable random id that ingestion gives to each row; never published.
+    """
+
+    features: SanitisedColumns
+    y: NDArray[np.int32]
+    row_ids: NDArray[np.uint8]
+
+
+_JSON_NUMBERS: frozenset[type] = frozenset({int, float, type(None)})
+_JSON_STRINGS: frozenset[type] = frozenset({str, type(None)})
+
+
+def legal_types(feature: Feature) -> frozenset[type]:
+    """The types of legal cells, an empty one included.
+
+    Exact types, not their subclasses: in Python a bool is an int, but here it is neither a number nor a category.
+    """
+    return _JSON_STRINGS if feature.is_categorical else _JSON_NUMBERS
+
+
+def codes_of(feature: Feature) -> dict[object, int]:
+    """The codes of the declared categories and of an empty cell."""
+    codes: dict[object, int] = {category: code for code, category in enumerate(feature.categories)}
+    return codes | {None: feature.missing_code}
+
+
+class Cells(Protocol):
+    """The cells of one column."""
+
+    def __len__(self) -> int:
+        """Number of cells."""
+
+    def of_other_types(self, feature: Feature) -> Sequence[int] | NDArray[np.intp]:
+        """The rows whose cell is not empty and has no type of the feature, ascending."""
+
+    def empty(self, feature: Feature) -> Sequence[int] | NDArray[np.intp]:
+        """The rows whose cell is empty, ascending."""
+
+    def numbers(self) -> NDArray[np.float64]:
+        """The nearest floats, NaN for an empty cell, of a column whose cells are all of a number's type."""
+
+    def codes(self, feature: Feature) -> NDArray[np.int32]:
+        """The codes of categories, of a column whose cells are all of a category's type."""
+
+
+class JsonCells:
+    """Cells that are values of JSON."""
+
+    def __init__(self, values: Sequence[object]) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def of_other_types(self, feature: Feature) -> Sequence[int]:
+        """See :class:`Cells`."""
+        legal = legal_types(feature)
+        if legal.issuperset(map(type, self._values)):
+            return ()
+        return [row for row, value in enumerate(self._values) if type(value) not in legal]
+
+    def empty(self, _: Feature) -> Sequence[int]:
+        """See :class:`Cells`."""
+        return [row for row, value in enumerate(self._values) if value is None] if None in self._values else ()
+
+    def numbers(self) -> NDArray[np.float64]:
+        """See :class:`Cells`."""
+        values = cast(Sequence[int | float | None], self._values)
+        try:
+            return np.array(values, dtype=np.float64)
+        except OverflowError:
+            return np.array([_float(value) for value in values], dtype=np.float64)
+
+    def codes(self, feature: Feature) -> NDArray[np.int32]:
+        """See :class:`Cells`."""
+        codes, other = codes_of(feature), feature.other_code
+        return np.array([codes.get(value, other) for value in self._values], dtype=np.int32)
+
+
+class NumberCells:
+    """Cells that are numbers of one array; NaN is an empty cell."""
+
+    def __init__(self, values: NDArray[np.float64]) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def of_other_types(self, feature: Feature) -> NDArray[np.intp]:
+        """See :class:`Cells`."""
+        return np.flatnonzero(~np.isnan(self._values)) if feature.is_categorical else np.empty(0, dtype=np.intp)
+
+    def empty(self, _: Feature) -> NDArray[np.intp]:
+        """See :class:`Cells`."""
+        return np.flatnonzero(np.isnan(self._values))
+
+    def numbers(self) -> NDArray[np.float64]:
+        """See :class:`Cells`."""
+        return self._values
+
+    def codes(self, feature: Feature) -> NDArray[np.int32]:
+        """See :class:`Cells`; no cell has a value."""
+        return np.full(len(self), feature.missing_code, dtype=np.int32)
+
+
+def _float(value: int | float | None) -> float:
+    """A value as a float: an integer beyond the range of floats becomes an infinity, which is clamped later."""
+    if value is None:
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def sanitise_numbers(feature: Feature, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -189,3 +347,53 @@ def _cell_pointer(at: str, name: str, index: int) -> str:
 def _pointer_token(name: str) -> str:
     """A column name inside a JSON pointer (RFC 6901)."""
     return name.replace("~", "~0").replace("/", "~1")
+
+
+class RequestRows:
+    """Sanitises the rows of requests for one public schema."""
+
+    def __init__(self, schema: Schema) -> None:
+        features = schema.features
+        self._schema = schema
+        self._names = frozenset(feature.name for feature in features)
+        self._is_categorical = tuple(feature.is_categorical for feature in features)
+        self._columns = [
+            (
+                feature.name,
+                legal_types(feature) if feature.missing else legal_types(feature) - {type(None)},
+                codes_of(feature) if feature.is_categorical else None,
+                feature.other_code if feature.is_categorical else 0,
+            )
+            for feature in features
+        ]
+        bounds = [(-np.inf, np.inf) if it.is_categorical else (it.lower, it.upper) for it in features]
+        lower, upper = np.array(bounds, dtype=np.float64).reshape(-1, 2).T
+        self._lower, self._upper = lower[:, np.newaxis], upper[:, np.newaxis]
+        self._is_whole = np.flatnonzero([feature.type == "integer" for feature in features])
+
+    def sanitise(self, rows: Sequence[Mapping[str, object]]) -> SanitisedColumns:
+        """Does what :func:`app.forests.data.sanitiser.sanitise_prediction_rows` does, with its errors."""
+        table = self._table(rows)
+        if table is None:  # a cell that has no place in a table, which the other function reports or accepts
+            return sanitise_prediction_rows(self._schema, rows)
+        return SanitisedTable(table, self._is_categorical)
+
+    def _table(self, rows: Sequence[Mapping[str, object]]) -> NDArray[np.float64] | None:
+        """Sanitised values, float64 ``(n_features, n_rows)``; ``None`` if a name or a type of a cell is not usual."""
+        if not all(map(self._names.issuperset, rows)):
+            return None
+        values: list[object] = []
+        for name, types, codes, other in self._columns:
+            cells = [row.get(name) for row in rows]
+            if not types.issuperset(map(type, cells)):
+                return None
+            values += cells if codes is None else [codes.get(cell, other) for cell in cells]
+        try:
+            table = np.array(values, dtype=np.float64).reshape(len(self._columns), len(rows))
+        except OverflowError:  # an integer beyond the range of floats
+            return None
+        table = np.minimum(np.maximum(table, self._lower), self._upper)
+        if len(self._is_whole):
+            table[self._is_whole] = np.rint(table[self._is_whole])
+        table += 0.0  # a negative zero becomes a positive zero
+        return table

@@ -1,5 +1,7 @@
 """Computes ℓ4 norms of class weights in exact integers: the utility of splits. The results are PRIVATE."""
 
+from functools import cache
+from types import ModuleType
 from typing import Final
 
 import numpy as np
@@ -9,6 +11,14 @@ from app.forests.kernels.arrays import Splits, require, require_range, require_s
 
 MAX_TOTAL: Final = 2**39
 """Upper bound, exclusive, on the sum of a vector of weights: 2³¹ rows of weight 256, more than a dataset may have."""
+
+
+@cache
+def _loops() -> ModuleType:
+    """The compiled loops, which load the compiler: 0.5 s of CPU."""
+    from app.forests.kernels.compiled import fourth_root_loops
+
+    return fourth_root_loops
 
 
 def norms(weights: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -26,12 +36,10 @@ def norms(weights: NDArray[np.int64]) -> NDArray[np.int64]:
     Raises:
         ValueError: a type, a negative weight, or weights that sum to :data:`MAX_TOTAL` or more.
     """
-    from app.forests.kernels.compiled import fourth_root_loops as loops
-
     flat = require(weights.reshape(-1, weights.shape[-1]), np.int64, shape=(None, None), name="weights")
     _require_totals(flat)
     result = np.empty(len(flat), dtype=np.int64)
-    loops.norms(flat, result)
+    _loops().norms(flat, result)
     return result.reshape(weights.shape[:-1])
 
 
@@ -51,8 +59,6 @@ def split_norms(histogram: NDArray[np.int64], *, n_codes: NDArray[np.int32], spl
     Raises:
         ValueError: a type, a shape, an order or a value out of its range.
     """
-    from app.forests.kernels.compiled import fourth_root_loops as loops
-
     first_code = _first_codes(n_codes)
     histogram = require(histogram, np.int64, shape=(None, int(first_code[-1]), None), name="histogram")
     feature, threshold, equals = _require_in_order(splits, n_codes)
@@ -60,7 +66,7 @@ def split_norms(histogram: NDArray[np.int64], *, n_codes: NDArray[np.int32], spl
         _require_totals(histogram[:, : int(n_codes[0])].sum(axis=1))
         require_range(histogram, lowest=0, below=MAX_TOTAL, name="histogram")
     result = np.empty((len(histogram), feature.size), dtype=np.int64)
-    loops.split_norms(histogram, first_code, feature, threshold, equals, result)
+    _loops().split_norms(histogram, first_code, feature, threshold, equals, result)
     return result
 
 
@@ -86,8 +92,6 @@ def pair_norms(
     Raises:
         ValueError: a type, a shape, an order or a value out of its range.
     """
-    from app.forests.kernels.compiled import fourth_root_loops as loops
-
     first_code = _first_codes(n_codes)
     histogram = require(histogram, np.int64, shape=(None, None, int(first_code[-1]), None), name="histogram")
     feature, threshold, equals = _require_in_order(splits, n_codes)
@@ -104,7 +108,7 @@ def pair_norms(
             np.column_stack(parts).astype(np.int64)
             for parts in ((first_threshold, one_against_rest), (feature, threshold, equals))
         )
-        loops.pair_norms(histogram, splits_of_first, first_code, splits_of_others, result)
+        _loops().pair_norms(histogram, splits_of_first, first_code, splits_of_others, result)
     return result
 
 

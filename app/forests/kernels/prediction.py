@@ -1,7 +1,11 @@
-"""Sums the leaf values that rows reach over the trees of a forest: floats for prediction, integers for growth too."""
+"""Finds the codes of values between public edges, and sums the leaf values that rows reach over the trees of a forest.
+
+Leaf values are floats; sums of tabulated codes of two columns are codes of further columns.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -10,8 +14,136 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.kernels.arrays import require, require_range, require_result, require_splits
-from app.forests.kernels.codes import BLOCK, CodeTables
+from app.forests.kernels.arrays import require, require_range, require_splits
+
+BLOCK: Final = 2**16
+"""Rows whose values are copied at once: at most 512 KiB per column."""
+
+
+@cache
+def _loops() -> ModuleType:
+    """The compiled loops, which load the compiler: 0.5 s of CPU."""
+    from app.forests.kernels.compiled import prediction_loops
+
+    return prediction_loops
+
+
+@dataclass(frozen=True)
+class ColumnRule:
+    """How the values of a column become codes.
+
+    Attributes:
+        edges: ascending; the code is the number of edges below the value. ``None``: the value is the code.
+        highest: larger values count as this value.
+        missing: this value counts as NaN; NaN: no other value does.
+        last: code of NaN, the largest code; at most 255, or 65,535 for wide codes.
+    """
+
+    edges: NDArray[np.float64] | None
+    highest: float
+    missing: float
+    last: int
+
+
+class CodeTables:
+    """The rules of all columns as arrays for the compiled loop."""
+
+    def __init__(self, rules: Iterable[ColumnRule]) -> None:
+        listed = tuple(rules)
+        edges = [np.empty(0) if rule.edges is None else rule.edges for rule in listed]
+        self._edges = np.concatenate([np.empty(0), *edges])
+        self._first_edge = np.cumsum([0, *map(len, edges)], dtype=np.int64)
+        # Without edges, a number has code 0 and a category its value.
+        self._rules = np.array(
+            [(0.0 if _is_constant(rule) else rule.highest, rule.missing, rule.last) for rule in listed],
+            dtype=np.float64,
+        ).reshape(len(listed), 3)
+
+    @property
+    def bins(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+        """The arrays, for a compiled loop over a :meth:`block`."""
+        return self._edges, self._first_edge, self._rules
+
+    def codes(self, columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...], n_rows: int) -> NDArray[np.uint8]:
+        """The codes of PRIVATE or caller's rows; a row's codes depend on no other row.
+
+        Args:
+            columns: float64 or int32 ``(n_rows,)`` each, one per rule.
+            n_rows: also where there is no column.
+
+        Returns:
+            uint8 ``(n_columns, n_rows)``.
+
+        Raises:
+            ValueError: another number of columns, or a column of another length.
+        """
+        codes = np.empty((len(self._rules), n_rows), dtype=np.uint8)
+        for start in range(0, n_rows, BLOCK):
+            block = self.block(columns, start, min(BLOCK, n_rows - start))
+            _loops().fill_codes(block, self.bins, start, codes)
+        return codes
+
+    def block(
+        self, columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...], start: int, n_rows: int
+    ) -> NDArray[np.float64]:
+        """Consecutive rows of all columns, float64 ``(n_columns, n_rows)``.
+
+        Raises:
+            ValueError: another number of columns, or a column of another length.
+        """
+        block = np.empty((len(self._rules), n_rows))
+        for row, column in zip(block, columns, strict=True):
+            row[:] = column[start : start + n_rows]
+        return block
+
+    def wide_codes(self, column: int, values: NDArray[np.float64] | NDArray[np.int32]) -> NDArray[np.uint16]:
+        """The codes of the values of one column, which may have more than 256 codes: uint16 ``(n_rows,)``."""
+        codes = np.empty(len(values), dtype=np.uint16)
+        edges = self._edges[self._first_edge[column] : self._first_edge[column + 1]]
+        _loops().fill_wide_codes(values.astype(np.float64), edges, self._rules[column], codes)
+        return codes
+
+
+def _is_constant(rule: ColumnRule) -> bool:
+    return rule.edges is not None and not len(rule.edges)
+
+
+class CodeSums:
+    """Columns that are sums of two tabulated codes, as arrays for the compiled loop."""
+
+    def __init__(self, features: Sequence[tuple[int, int]], tables: Sequence[NDArray[np.int32]]) -> None:
+        """Stores what the columns are.
+
+        Args:
+            features: the two features of every column.
+            tables: for every column, the summands of all codes of both features; int32 ``(2, 256)``, each from 0, with
+                sums up to 255.
+        """
+        self._features = np.array(features, dtype=np.int64).reshape(len(features), 2)
+        self._tables = np.array(tables, dtype=np.uint8).reshape(len(features), 2, 256)
+
+    def of(self, codes: NDArray[np.uint8], chosen: NDArray[np.integer] | None = None) -> NDArray[np.uint8]:
+        """The columns of PRIVATE or caller's rows.
+
+        Args:
+            codes: of the features, uint8 ``(n_features, n_rows)``.
+            chosen: indices of columns; all by default.
+
+        Returns:
+            uint8 ``(n_chosen, n_rows)``.
+
+        Raises:
+            ValueError: a wrong type or shape, or fewer features than the columns need.
+        """
+        codes = require(codes, np.uint8, shape=(None, None), name="codes")
+        features, tables = self._features, self._tables
+        if chosen is not None:
+            features, tables = features[chosen], tables[chosen]
+        require_range(features, lowest=0, below=len(codes), name="features")
+        sums = np.empty((len(features), codes.shape[1]), dtype=np.uint8)
+        _loops().fill_sums(codes, features, tables, sums)
+        return sums
+
 
 _SETS_AT_ONCE: Final = 2**14
 """Sets of codes whose bits are in memory at once: 4 MiB."""
@@ -138,14 +270,6 @@ def _turns(right: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.uin
     return np.concatenate(n_turns), np.concatenate(turns)
 
 
-@cache
-def _loops() -> ModuleType:
-    """The compiled loops, which load the compiler: 0.5 s of CPU."""
-    from app.forests.kernels.compiled import prediction_loops
-
-    return prediction_loops
-
-
 def sum_leaf_values(X: NDArray[np.uint8], trees: PackedTrees) -> NDArray[np.float64]:
     """Adds up, tree by tree, the values of the leaves that each row reaches.
 
@@ -229,23 +353,3 @@ def softmax(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     np.exp(shares, out=shares)  # one function for all paths, because libraries round exponentials differently
     _loops().normalise(shares)
     return shares
-
-
-def add_leaf_scores(scores: NDArray[np.int64], reached: NDArray[np.int32], leaf_scores: NDArray[np.int32]) -> None:
-    """Adds the integer scores of the leaves that rows reached to the scores of the rows, in place.
-
-    Args:
-        scores: int64 ``(n_rows, n_scores)``, contiguous, in units of 2⁻¹⁶; PRIVATE where ``reached`` is.
-        reached: leaf of every tree that the row reached, int32 ``(n_trees, n_rows)``.
-        leaf_scores: public; int32 ``(n_trees, n_leaves, n_scores)``.
-
-    Raises:
-        ValueError: a type, a shape or a leaf out of its range.
-    """
-    from app.forests.kernels.compiled import routing_loops as loops
-
-    leaf_scores = require(leaf_scores, np.int32, shape=(None, None, None), name="leaf_scores")
-    reached = require(reached, np.int32, shape=(leaf_scores.shape[0], None), name="reached")
-    require_range(reached, lowest=0, below=leaf_scores.shape[1], name="reached")
-    require_result(scores, np.int64, shape=(reached.shape[1], leaf_scores.shape[2]), name="scores")
-    loops.add_leaf_scores(reached, leaf_scores, scores)

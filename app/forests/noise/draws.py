@@ -10,12 +10,20 @@ All quantities are unsigned 64-bit integers, because some versions of the compil
 unsigned integer into a float. The parameter of a probability is a *rate* in units of 2⁻³², so that comparing it with
 the low half of a word needs no product; the high half of the same word serves for an independent decision. Each
 docstring states the bounds that keep the function's products below 2⁶⁴.
+
+The sampler of rounded normal numbers follows Karney 2016. It never computes all digits of a normal number. It draws the
+whole part, then reveals digits of the fraction one by one until they decide every comparison. The result, the integer
+nearest to the number times a power of two, follows from the leading digits. A *number* is a uniform real between 0 and
+1. Its row of ``numbers`` holds the count of revealed digits, then the digits (64 bits each), most significant first. A
+digit is revealed when a comparison needs it, and does not change afterwards.
 """
+
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.compilation.compiler import compiled, compiled_for, read, unsigned, written
+from app.forests.compiler import compiled, compiled_for, read, unsigned, written
 from app.forests.noise.tape import TapeExhausted
 
 _HALF_BITS = np.uint64(32)
@@ -217,6 +225,159 @@ def discrete_laplace(
     """Fills ``noise`` with independent draws; ``finished``, which starts as 0, counts the finished draws."""
     while finished[0] < noise.size:
         value, position = _laplace(words, cursor[0], rate)
+        if position > words.size:
+            raise TapeExhausted
+        noise[finished[0]] = value
+        finished[0] += 1
+        cursor[0] = position
+
+
+MAX_DIGITS: Final = 16
+"""Most digits of a number. If they do not decide a comparison (chance 2⁻¹⁰²⁴), the source of words counts as broken."""
+
+N_NUMBERS: Final = 4
+"""The fraction x, the last two numbers of a descending chain, and a number that is compared with x."""
+
+_X, _CHAIN, _OTHER_CHAIN, _RIVAL = range(N_NUMBERS)
+
+_TWO = np.uint64(2)
+_LAST_DIGIT = np.uint64(MAX_DIGITS)
+
+
+@compiled
+def _accepts_half(words: NDArray[np.uint64], position: int) -> tuple[bool, int]:
+    """Draws a Bernoulli(exp(−1/2)): a Bernoulli(1 / 2k) for k = 1, 2, … until a draw fails; true if the last k is odd.
+
+    Each round uses a word, so 2k ≤ 2²¹ in the largest window.
+    """
+    n = _TWO
+    odd = True
+    while True:
+        outcome, position = _below(words, position + 1, n, _read(words, position) >> _HALF_BITS)
+        if outcome != _ZERO:
+            return odd, position
+        n += _TWO
+        odd = not odd
+
+
+@compiled
+def _whole_part(words: NDArray[np.uint64], position: int) -> tuple[np.uint64, int]:
+    """Draws Pr[k] ∝ exp(−k² / 2), k ≥ 0: k successes of exp(−1/2), kept if k·(k − 1) more succeed (N1 and N2).
+
+    A Bernoulli draw succeeds after the window's end, so both loops check for the end. k ≤ 2²⁰.
+    """
+    k = _ZERO
+    while position < words.size:
+        accepted, position = _accepts_half(words, position)
+        if accepted:
+            k += _ONE
+            continue
+        left = k * (k - _ONE)  # for k = 0 the factor k − 1 wraps around, and the product is 0
+        while left != _ZERO and position <= words.size:
+            accepted, position = _accepts_half(words, position)
+            if not accepted:
+                break
+            left -= _ONE
+        if left == _ZERO:
+            return k, position
+        k = _ZERO
+    return _ZERO, words.size + 1
+
+
+@compiled
+def _is_below(
+    words: NDArray[np.uint64], position: int, numbers: NDArray[np.uint64], one: int, other: int
+) -> tuple[bool, int]:
+    """Returns whether one number is below another; reveals digits of both until they differ."""
+    digit = _ONE
+    while digit <= _LAST_DIGIT:
+        if numbers[one, _ZERO] < digit:
+            numbers[one, _ZERO] = digit
+            numbers[one, digit] = _read(words, position)
+            position += 1
+        if numbers[other, _ZERO] < digit:
+            numbers[other, _ZERO] = digit
+            numbers[other, digit] = _read(words, position)
+            position += 1
+        if numbers[one, digit] != numbers[other, digit]:
+            return numbers[one, digit] < numbers[other, digit], position
+        digit += _ONE
+    return False, words.size + 1
+
+
+@compiled
+def _accepts_tail(
+    words: NDArray[np.uint64], position: int, numbers: NDArray[np.uint64], k: np.uint64
+) -> tuple[bool, int]:
+    """Draws a Bernoulli(exp(−x · (2k + x) / (2k + 2))) for the number x (Karney 2016, algorithms B and C).
+
+    Draws a chain of fresh numbers x > z₁ > z₂ > …, which goes on after each number with probability
+    (2k + x) / (2k + 2), and returns whether the length of the chain is even. A uniform draw of 2k + 2 outcomes decides
+    whether the chain goes on: not at outcome 0; at outcome 1 if another fresh number is below x; always at the others.
+    """
+    last, fresh, spare = _X, _CHAIN, _OTHER_CHAIN
+    even = True
+    while True:
+        numbers[fresh, _ZERO] = _ZERO
+        goes_on, position = _is_below(words, position, numbers, fresh, last)
+        if not goes_on:
+            return even, position
+        half = _read(words, position) >> _HALF_BITS
+        outcome, position = _below(words, position + 1, _TWO * (k + _ONE), half)
+        if outcome == _ZERO:
+            return even, position
+        if outcome == _ONE:
+            numbers[_RIVAL, _ZERO] = _ZERO
+            goes_on, position = _is_below(words, position, numbers, _RIVAL, _X)
+            if not goes_on:
+                return even, position
+        last, fresh, spare = fresh, spare, fresh
+        even = not even
+
+
+@compiled
+def _rounded_normal(
+    words: NDArray[np.uint64], position: int, numbers: NDArray[np.uint64], scale_bits: np.uint64
+) -> tuple[np.int64, int]:
+    """Draws the integer nearest to 2^scale_bits · Z for a standard normal Z (Karney 2016, algorithm N).
+
+    |Z| = k + x. The fraction x is kept with probability exp(−x · (2k + x) / 2), decided in k + 1 equal factors;
+    otherwise the draw starts over. The first digit of x, which the first factor has revealed, contains the leading
+    scale_bits + 1 bits of x; the last of these bits decides the rounding.
+    """
+    while position < words.size:
+        k, position = _whole_part(words, position)
+        numbers[_X, _ZERO] = _ZERO
+        left = k + _ONE
+        while left != _ZERO and position <= words.size:
+            accepted, position = _accepts_tail(words, position, numbers, k)
+            if not accepted:
+                break
+            left -= _ONE
+        if left != _ZERO:
+            continue
+        negative = (_read(words, position) >> _SIGN_BIT) == _ONE
+        leading = numbers[_X, _ONE] >> (_SIGN_BIT - scale_bits)
+        magnitude = np.int64((k << scale_bits) + (leading >> _ONE) + (leading & _ONE))
+        return (-magnitude if negative else magnitude), position + 1
+    return np.int64(0), words.size + 1
+
+
+@compiled_for(_WORDS, _CURSOR, unsigned, written("uint64", 2), written("int64", 1), written("int64", 1))
+def rounded_gaussian(
+    words: NDArray[np.uint64],
+    cursor: NDArray[np.int64],
+    scale_bits: np.uint64,
+    numbers: NDArray[np.uint64],
+    noise: NDArray[np.int64],
+    finished: NDArray[np.int64],
+) -> None:
+    """Fills ``noise`` with independent draws; ``finished``, which starts as 0, counts the finished draws.
+
+    ``numbers`` is working memory for one draw, uint64 ``(N_NUMBERS, MAX_DIGITS + 1)``; its content is not reused.
+    """
+    while finished[0] < noise.size:
+        value, position = _rounded_normal(words, cursor[0], numbers, scale_bits)
         if position > words.size:
             raise TapeExhausted
         noise[finished[0]] = value

@@ -1,4 +1,4 @@
-"""Keeps a window of random words for the samplers, and extends it when a draw needs more words.
+"""Keeps a window of random words for the samplers, extends it when a draw needs more words, and generates the words.
 
 A sampler is a deterministic function of an endless tape of uniform words, and reads the tape through a window. A draw
 that reaches the window's end must continue with the words that it has already read. To start again on fresh words would
@@ -6,12 +6,18 @@ favour draws that need few words, because long draws would be discarded more oft
 the law. This module therefore keeps the words since the start of the open draw, appends fresh words, and lets the
 sampler evaluate the draw again from the first kept word. The result is the same function of the same tape, so it does
 not depend on the window's size.
+
+The words of production are AES-256 in counter mode, keyed by the operating system.
 """
 
 import os
+from os import getpid, urandom
 from typing import Final, Protocol
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
 DEFAULT_BUFFER_WORDS: Final = 2**13
@@ -73,3 +79,32 @@ class Tape:
         self.words[: unread.size] = unread
         self._source.fill(self.words[unread.size :])
         self.cursor[0] = 0
+
+
+_KEY_BYTES = 32
+_BLOCK_BYTES = 16
+
+
+class Keystream:
+    """An unlimited stream of words that cannot be predicted or replayed, also after a fork.
+
+    A forked child holds a copy of the cipher's state, so it would repeat its parent's stream; the stream therefore
+    takes a new key whenever the process id changes. A copy of a machine's memory (a snapshot that is
+    restored or cloned) keeps the process and repeats the stream: docs/known-limits.md.
+    """
+
+    def __init__(self) -> None:
+        self._zeros = b""
+        self._rekey()
+
+    def fill(self, words: NDArray[np.uint64]) -> None:
+        """Overwrites ``words``, which must be contiguous, with the next words of the stream."""
+        if self._process_id != getpid():
+            self._rekey()
+        if len(self._zeros) < words.nbytes:
+            self._zeros = bytes(words.nbytes)
+        self._cipher.update_into(memoryview(self._zeros)[: words.nbytes], words.data.cast("B"))
+
+    def _rekey(self) -> None:
+        self._process_id = getpid()
+        self._cipher: CipherContext = Cipher(AES(urandom(_KEY_BYTES)), CTR(bytes(_BLOCK_BYTES))).encryptor()

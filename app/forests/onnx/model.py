@@ -13,14 +13,14 @@ from app.forests import catalogue
 from app.forests.algorithms.bms_rf.read import StackedSums
 from app.forests.algorithms.nbrt.read import BoostedScores
 from app.forests.artifacts import Artifact
-from app.forests.contract.forest import Forest
+from app.forests.contract.plan import Forest
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Feature, Schema
-from app.forests.kernels.exponential import SCORE_BITS
+from app.forests.kernels.boosting import SCORE_BITS
 from app.forests.onnx import columns, trees
 from app.forests.onnx.columns import TREES_DOMAIN, Columns, Graph
-from app.forests.trees import pooling
-from app.forests.trees.leaf_sums import LeafSums, PooledSums
+from app.forests.trees import leaf_read_out
+from app.forests.trees.leaf_read_out import LeafSums, PooledSums
 
 OPSETS = {"": 18, TREES_DOMAIN: 5}
 """Read by ONNX Runtime 1.20 and later."""
@@ -68,8 +68,8 @@ def dumps(artifact: Artifact, *, digest: str, read_out: str | None = None) -> by
 
 def _add_forest(graph: Graph, artifact: Artifact, read_out: str) -> list[ValueInfoProto]:
     schema = artifact.schema
-    is_drawn = read_out == pooling.DRAW
-    sums = add_sums(graph, artifact.forest, schema, pooling.AVERAGE if is_drawn else read_out)
+    is_drawn = read_out == leaf_read_out.DRAW
+    sums = add_sums(graph, artifact.forest, schema, leaf_read_out.AVERAGE if is_drawn else read_out)
     probabilities = trees.add_probabilities(graph, sums.value, read_out=sums.read_out, n_outputs=sums.n_outputs)
     outputs = [] if is_drawn else [_label(graph, schema, probabilities)]
     name = graph.publish(probabilities, "probabilities")
@@ -172,7 +172,7 @@ def _add(graph: Graph, forest: _Described) -> Sums:
 
 def _of_sums(sums: LeafSums, read_out: str) -> _Described:
     arrays, values = sums.arrays, sums.values
-    if read_out == pooling.VOTE:
+    if read_out == leaf_read_out.VOTE:
         # Sums of whole votes are exact in any order, so every runtime sees the same ties.
         values = np.rint(values * len(values))
     columns = Columns.of(sums.encoding, arrays["feature"])

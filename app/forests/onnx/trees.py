@@ -6,9 +6,9 @@ otherwise need every tree once per class. All numbers are doubles, so no thresho
 
 Layers of a stacked forest follow each other in the graph, with feature values shifted between them. Votes, weights,
 ticks and shifts are whole numbers, and their products and sums stay below 2⁵³. Doubles hold such numbers exactly, so
-the graph and ``app.forests.algorithms.bms_rf.stacked_features`` assign a row to the same bins.
+the graph and ``app.forests.algorithms.bms_rf.layers`` assign a row to the same bins.
 
-The class probabilities are those of ``app.forests.trees.pooling`` and of the read-outs of the boosted family.
+The class probabilities are those of ``app.forests.trees.leaf_read_out`` and of the read-outs of the boosted family.
 """
 
 import math
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
-from app.forests.algorithms.bms_rf import stacked_features
+from app.forests.algorithms.bms_rf import layers
 from app.forests.algorithms.bms_rf.read import StackedSums
 from app.forests.algorithms.nbrt.read import CALIBRATED, LOGISTIC, TIE_BREAK
 from app.forests.algorithms.nbrt.scales import clip_of
@@ -27,7 +27,7 @@ from app.forests.data import ordinals
 from app.forests.data.schema import Feature, Schema
 from app.forests.onnx import columns
 from app.forests.onnx.columns import FIRST_CODE, TREES_DOMAIN, Columns, Graph
-from app.forests.trees import pooling
+from app.forests.trees import leaf_read_out
 
 AT_MOST: Final = 0
 EQUAL: Final = 4
@@ -241,7 +241,7 @@ class _ShiftedMatrix:
         numbered = list(enumerate(schema.features))
         numbers = [(index, feature) for index, feature in numbered if not feature.is_categorical]
         ordered = [(index, feature) for index, feature in numbered if feature.is_categorical and feature.ordered]
-        rest = [index for index, feature in numbered if not stacked_features.is_moved(feature)]
+        rest = [index for index, feature in numbered if not layers.is_moved(feature)]
         self._order = [index for index, _ in (*numbers, *ordered)]
         parts = [_ticks(graph, matrix, declared.place, numbers)] if numbers else []
         if ordered:
@@ -255,7 +255,7 @@ class _ShiftedMatrix:
         graph, parts = self._graph, list[str]()
         if self._ticks is not None:
             drift = graph.add("MatMul", votes, graph.constant(weights[:, self._order].astype(np.float64)))
-            share = graph.constant(np.array(shift / stacked_features.TICKS**2))  # the product has at most 48 bits
+            share = graph.constant(np.array(shift / layers.TICKS**2))  # the product has at most 48 bits
             shifted = graph.add("Add", self._ticks, graph.add("Floor", graph.add("Mul", drift, share)))
             by_feature = graph.constant(np.argsort(np.array(self._order)))
             parts.append(graph.add("Gather", shifted, by_feature, axis=1))
@@ -265,21 +265,21 @@ class _ShiftedMatrix:
 
 
 def _ticks(graph: Graph, matrix: str, place: NDArray[np.int64], numbers: list[tuple[int, Feature]]) -> str:
-    """Adds the ticks of numbers, counted from their origin: ``stacked_features.ticks`` as operations on doubles."""
+    """Adds the ticks of numbers, counted from their origin: ``layers.ticks`` as operations on doubles."""
     raw = graph.add("Gather", matrix, graph.constant(place[[index for index, _ in numbers]]), axis=1)
-    lower, width = np.array([stacked_features.halves(feature) for _, feature in numbers]).T[:, np.newaxis]
+    lower, width = np.array([layers.halves(feature) for _, feature in numbers]).T[:, np.newaxis]
     above = graph.add("Sub", graph.add("Div", raw, graph.constant(np.array(2.0))), graph.constant(lower))
     share = graph.add("Div", above, graph.constant(width))
-    steps = graph.add("Floor", graph.add("Mul", share, graph.constant(np.array(float(stacked_features.TICKS)))))
-    origins = np.array([[float(stacked_features.origin(feature)) for _, feature in numbers]])
+    steps = graph.add("Floor", graph.add("Mul", share, graph.constant(np.array(float(layers.TICKS)))))
+    origins = np.array([[float(layers.origin(feature)) for _, feature in numbers]])
     return graph.add("Add", steps, graph.constant(origins))
 
 
 def _ticks_of_codes(feature: Feature) -> NDArray[np.float64]:
     """The tick of each code of an ordered category; MISSING is above all other codes."""
     codes = np.arange(len(feature.categories) + 2, dtype=np.int32)
-    assert stacked_features.origin(feature) == 0
-    steps = stacked_features.ticks(feature, codes)
+    assert layers.origin(feature) == 0
+    steps = layers.ticks(feature, codes)
     steps[np.isnan(ordinals.numbers(feature, codes))] = math.inf
     return steps
 
@@ -296,7 +296,7 @@ def add_probabilities(graph: Graph, sums: str, *, read_out: str, n_outputs: int)
     Returns:
         double ``(n_rows, n_classes)``; rows sum to 1.
     """
-    if read_out not in (pooling.LOGARITHMIC, CALIBRATED, LOGISTIC):
+    if read_out not in (leaf_read_out.LOGARITHMIC, CALIBRATED, LOGISTIC):
         return _normalised(graph, sums, n_classes=n_outputs)
     if n_outputs > 1:
         return graph.add("Softmax", sums, axis=1)

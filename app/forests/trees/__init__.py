@@ -1,1 +1,1 @@
-"""Implements prices, growth, leaves and read-outs of trees that several algorithms share."""
+"""Implements sizes, prices, growth and read-outs of trees that several algorithms share."""

@@ -2,27 +2,37 @@
 
 On accounts that count ε, a selection is permute-and-flip, which is at least as good as the exponential mechanism at the
 same ε. On accounts that count ρ or μ², a selection is the exponential mechanism, whose bounded range makes it cheaper
-in these units (docs/proofs/accounting.md). The priced event names the mechanism that growth draws from.
+in these units (docs/proofs/accounting.md). The priced event names the mechanism that growth draws from. Leaves release
+noisy counts of every class, or one label.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
-from app.forests.bins.noisy_counts import draw_scale
-from app.forests.contract.facts import PublicFacts
-from app.forests.contract.parameters import Value
+import numpy as np
+
+from app.core import amounts
+from app.forests.bins import noisy_counts
+from app.forests.bins.noisy_counts import SENSITIVITIES, draw_scale
+from app.forests.contract.algorithm import Parameter, Parameters, PublicFacts, Value, share
+from app.forests.data.encoding import Encoding
+from app.forests.trees import split_rules, tree_parameters
 from app.forests.trees.tree_parameters import is_sharded
 from app.privacy.accountants import pure
 from app.privacy.events import (
+    Adjacency,
+    DiscreteLaplace,
     Event,
     ExponentialMechanism,
     Parallel,
     Part,
     PermuteAndFlip,
+    RoundedGaussian,
     Sequential,
     UnknownPrivacyEvent,
 )
@@ -201,3 +211,172 @@ def _selections(level: Event) -> tuple[Selection, ...]:
     if not selections or len(selections) != len(parts):
         raise UnknownPrivacyEvent("not the event of a level of selections")
     return selections
+
+
+COUNTS, LABEL = "counts", "label"
+
+LEAF = Parameter(
+    "leaf",
+    "choice",
+    "What a leaf releases: noisy counts of every class, or one label.",
+    default=COUNTS,
+    choices=(COUNTS, LABEL),
+)
+
+_LEAF_NODES = "leaf nodes"
+"""The disjoint parts of the rows in an event with one selection per leaf."""
+
+
+def price_leaves(kind: str, loss: Fraction, depth: int, facts: PublicFacts) -> Event:
+    """The event of all leaves of one tree, at ``loss`` in ε for the leaf that a row reaches.
+
+    Args:
+        kind: :data:`COUNTS` or :data:`LABEL`.
+        loss: public; above zero.
+        depth: public; depth of the tree.
+        facts: public.
+    """
+    n_classes, sensitivity = facts.schema.n_classes, SENSITIVITIES[facts.budget.adjacency]
+    if kind == LABEL:
+        selection = selection_event(loss, facts, range_sensitivity=sensitivity, max_candidates=n_classes)
+        return Parallel(_LEAF_NODES, (Part(2**depth, selection),))
+    laplace = DiscreteLaplace(
+        facts.budget.adjacency,
+        l1_sensitivity=Fraction(sensitivity),
+        inverse_scale=draw_scale(loss, sensitivity),
+        coordinates=n_classes << depth,
+    )
+    return noisy_counts.at_price_of(laplace, facts.budget)
+
+
+def noise_scale(event: Event) -> float:
+    """Scale, in rows, of the noise on leaf counts; public. For normal noise: the Laplace scale of equal deviation.
+
+    Raises:
+        UnknownPrivacyEvent: the event is not one of leaf counts.
+    """
+    if isinstance(event, DiscreteLaplace) and event.inverse_scale > 0:
+        return float(1 / event.inverse_scale)
+    noisy_counts.per_row(event)
+    return noisy_counts.noise_sd(event) / math.sqrt(2.0)
+
+
+def require_leaves(kind: str, event: Event, *, adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE) -> None:
+    """Checks that a stored event is one that :func:`price_leaves` makes for this kind of leaf.
+
+    Raises:
+        UnknownPrivacyEvent: the event is a different one.
+    """
+    label = label_selection(event)
+    if kind == LABEL and label is not None:
+        stated, sensitivity, scale = label.adjacency, label.range_sensitivity, label.inverse_scale
+        known = sensitivity == SENSITIVITIES[adjacency] and scale > 0
+    elif kind == COUNTS and isinstance(event, DiscreteLaplace | RoundedGaussian):
+        stated, known = event.adjacency, noisy_counts.per_row(event) > 0
+    else:
+        raise UnknownPrivacyEvent("not the event of such leaves")
+    if stated is not adjacency or not known:
+        raise UnknownPrivacyEvent("not the event of such leaves")
+
+
+def label_selection(event: Event) -> Selection | None:
+    """The priced selection of a leaf's label; ``None`` where leaves release counts."""
+    match event:
+        case Parallel(over, (Part(event=PermuteAndFlip() | ExponentialMechanism() as own),)) if over == _LEAF_NODES:
+            return own
+    return None
+
+
+JOINT, TWO_STAGE = "joint", "two_stage"
+
+
+USUAL_STRUCTURE_SHARE = "0.6"
+
+
+MULTINOMIAL_PARAMETERS = (
+    tree_parameters.N_ESTIMATORS,
+    tree_parameters.MAX_DEPTH,
+    tree_parameters.N_BINS,
+    tree_parameters.ASSIGNMENT,
+    share(
+        "structure_share",
+        "Share of each tree's ε that its selections of splits get; the rest goes to its leaves. Without effect where "
+        "se is hash: each part of the rows is then worth all of the tree's ε. By default 0.6, and 0.85 on accounts "
+        "with a δ where leaves release counts.",
+        only_with=(tree_parameters.SEPARATION.name, tree_parameters.NONE),
+    ),
+    Parameter(
+        "selection",
+        "choice",
+        "Choose feature and threshold in one draw, or the feature first, each stage at its own budget.",
+        default=JOINT,
+        choices=(JOINT, TWO_STAGE),
+    ),
+    share(
+        "feature_share",
+        "Share of a selection's ε that choosing the feature gets, where the feature is chosen first.",
+        default="0.5",
+        only_with=("selection", TWO_STAGE),
+    ),
+    Parameter(
+        "utility",
+        "choice",
+        "The cost that a good split lowers: the count Gini, or the number of rows outside the most common class of "
+        "their side.",
+        default=split_rules.GINI,
+        choices=(split_rules.GINI, split_rules.MISCOUNT),
+    ),
+    LEAF,
+    tree_parameters.SEPARATION,
+    share(
+        "structure_rows",
+        "Where se is hash, the expected share of rows in the structure part.",
+        default="0.5",
+        only_with=(tree_parameters.SEPARATION.name, tree_parameters.HASH),
+    ),
+)
+
+
+def _node(loss: Fraction, parameters: Parameters, encoding: Encoding, facts: PublicFacts) -> tuple[Selection, ...]:
+    """Prices the selections of one node at ``loss`` in total."""
+    sensitivity = split_rules.RANGE_SENSITIVITIES[str(parameters["utility"])]
+    if parameters["selection"] == JOINT:
+        n_candidates = len(encoding.candidates)
+        return (selection_event(loss, facts, range_sensitivity=sensitivity, max_candidates=n_candidates),)
+    share = amounts.parse(parameters["feature_share"])
+    per_feature = np.unique(encoding.candidates.feature, return_counts=True)[1]
+    return (
+        selection_event(share * loss, facts, range_sensitivity=sensitivity, max_candidates=len(per_feature)),
+        selection_event(
+            (1 - share) * loss, facts, range_sensitivity=sensitivity, max_candidates=int(per_feature.max())
+        ),
+    )
+
+
+def multinomial_event(parameters: Parameters, facts: PublicFacts) -> Event:
+    """The event of T trees, sequential or on disjoint rows; a tree is the selections of a path, then its leaves."""
+    n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
+    apart = parameters["se"] == tree_parameters.HASH
+    per_tree = loss_per_tree(parameters, facts.epsilon)
+    share = tree_parameters.structure_share(parameters)
+    for_levels, for_leaves = (per_tree, per_tree) if apart else (share * per_tree, (1 - share) * per_tree)
+    encoding = tree_parameters.encoding_of(facts.schema, parameters["n_bins"], facts.profile)
+    price = TreePrice(
+        tuple(_node(loss, parameters, encoding, facts) for loss in level_losses(for_levels, depth)),
+        price_leaves(str(parameters["leaf"]), for_leaves, depth, facts),
+        apart=apart,
+    )
+    return price.forest_event(n_trees, sharded=tree_parameters.is_sharded(parameters))
+
+
+def check_multinomial_event(event: Event, parameters: Parameters) -> None:
+    """See ``Algorithm.check``."""
+    price = TreePrice.of(event)
+    sensitivity = Fraction(split_rules.RANGE_SENSITIVITIES[str(parameters["utility"])])
+    n_selections = 1 if parameters["selection"] == JOINT else 2
+    price.require(
+        depth=int(parameters["max_depth"]),
+        selections=[sensitivity] * n_selections,
+        apart=parameters["se"] == tree_parameters.HASH,
+    )
+    require_leaves(str(parameters["leaf"]), price.leaves)

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from app.core.dask_cluster import CONFIG, DaskCluster
 from app.core.errors import GrovekeeperError
+from app.forests import remote
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
 from app.forests.data.threads import sum_of
 from app.forests.grow import code_request
-from app.forests.remote import messages
-from app.forests.remote.distributed_rows import CodedDistributedRows
+from app.forests.remote import CodedDistributedRows
 from app.privacy.composition import Partitions
 from app.services.jobs.task import PartRows
 from app.services.releases import shard_tasks
@@ -86,7 +86,7 @@ class Connection:
 class DaskFleet:
     """The workers that have the rows of one dataset of a job.
 
-    Implements :class:`app.forests.remote.distributed_rows.Fleet`.
+    Implements :class:`app.forests.remote.Fleet`.
     """
 
     def __init__(self, connection: Connection, rows: bytes, files: Sequence[str]) -> None:
@@ -106,7 +106,7 @@ class DaskFleet:
         workers = cycle(self._workers(ends_at))
         self._orders = {order.key: order for order in self._divided(files, workers, ends_at)}
         self._receipts = {
-            key: self._submit(shard_tasks.hold, messages.dumps(order.to_tuple()), rows, key=key, worker=next(workers))
+            key: self._submit(shard_tasks.hold, remote.dumps(order.to_tuple()), rows, key=key, worker=next(workers))
             for key, order in self._orders.items()
         }
         if any(receipt != shard_tasks.ANSWER for receipt in self._results(self._receipts.values(), ends_at)):
@@ -114,11 +114,11 @@ class DaskFleet:
 
     def _divided(self, files: Sequence[str], workers: Iterator[str], ends_at: float) -> list[Order]:
         """The shards of the files."""
-        n_rows = messages.dumps(SHARD_ROWS)
+        n_rows = remote.dumps(SHARD_ROWS)
         tasks = [
             self._submit(
                 shard_tasks.divide,
-                messages.dumps(file),
+                remote.dumps(file),
                 n_rows,
                 self._rows,
                 key=f"file-{self._job_id}-{next(self._numbers)}",
@@ -129,7 +129,7 @@ class DaskFleet:
         answers = self._results(tasks, ends_at)
         if not all(answer.startswith(shard_tasks.ANSWER) for answer in answers):
             raise ClusterFailed
-        shards = [messages.loads(answer[1:]) for answer in answers]
+        shards = [remote.loads(answer[1:]) for answer in answers]
         return [Order.of(self._job_id, file, shard) for file, some in zip(files, shards, strict=True) for shard in some]
 
     def total(self, brief: bytes, full: Callable[[], bytes]) -> NDArray[np.int64]:
@@ -147,14 +147,14 @@ class DaskFleet:
             answers += self._ask(behind, self._rows, full(), ends_at)
         if not all(answer.startswith(shard_tasks.ANSWER) for answer in answers):
             raise ClusterFailed
-        return sum_of(messages.loads(answer[1:]) for answer in answers)
+        return sum_of(remote.loads(answer[1:]) for answer in answers)
 
     def _ask(self, groups: list[tuple[str, list[str]]], rows: bytes, question: bytes, ends_at: float) -> list[bytes]:
         """The answers of workers, each about its shards."""
         tasks = [
             self._submit(
                 shard_tasks.count,
-                messages.dumps(tuple(self._orders[key].to_tuple() for key in keys)),
+                remote.dumps(tuple(self._orders[key].to_tuple() for key in keys)),
                 rows,
                 question,
                 *(self._receipts[key] for key in keys),

@@ -8,16 +8,15 @@ from typing import Protocol
 from app.datasets import private_rows
 from app.forests import artifacts, catalogue, only_answer, planning
 from app.forests.bins import quantile_bins
-from app.forests.contract.forest import Forest
-from app.forests.contract.plan import Plan
+from app.forests.contract.plan import Forest, Plan
 from app.forests.data.coded_rows import CodeRequest, TrainingRows
 from app.forests.data.schema import Schema
-from app.forests.evaluation.grow import release as draw_evaluation
-from app.forests.evaluation.price import EvaluationPlan
+from app.forests.evaluation import EvaluationPlan
+from app.forests.evaluation_release import release as draw_evaluation
 from app.forests.grow import code_request, grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.profile.grow import release as draw_profile
-from app.forests.profile.price import ProfilePlan
+from app.forests.profile import ProfilePlan
+from app.forests.profile_release import release as draw_profile
 from app.privacy.composition import Partitions
 from app.privacy.events import Adjacency
 from app.services.jobs.task import JobTask, PartRows

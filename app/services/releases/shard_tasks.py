@@ -17,10 +17,10 @@ from app.core.sealed_files import DataKey, SealedFile
 from app.core.stores import Store, StoredFile
 from app.datasets import private_rows
 from app.datasets.row_layout import RowGroups
+from app.forests import remote
 from app.forests.data.coded_rows import CodedRows, CodeRequest
 from app.forests.data.threads import sum_of
-from app.forests.remote import messages
-from app.forests.remote.row_states import ShardStates, StateMissing
+from app.forests.remote import ShardStates, StateMissing
 from app.privacy.composition import Partitions, Scope
 
 
@@ -61,7 +61,7 @@ class Order:
     def of(cls, job_id: str, file: str, shard: Iterable[bytes | int]) -> Self:
         """The order of a shard, one of those of :func:`divide`."""
         place = (file, *shard)
-        return cls(f"rows-{job_id}-{hashlib.sha256(messages.dumps(place)).hexdigest()}", *place)  # type: ignore[arg-type]
+        return cls(f"rows-{job_id}-{hashlib.sha256(remote.dumps(place)).hexdigest()}", *place)  # type: ignore[arg-type]
 
     def to_tuple(self) -> tuple[str | bytes | int, ...]:
         """For a message."""
@@ -69,7 +69,7 @@ class Order:
 
     def read(self, rows: bytes) -> CodedRows:
         """Reads the PRIVATE rows of the shard."""
-        read = messages.loads(rows)
+        read = remote.loads(rows)
         return private_rows.read_shard(
             RowGroups(_sealed(self.file, read), self.file_id, self.start, self.stop),
             schema=read["public"].schema,
@@ -117,14 +117,14 @@ def divide(file: bytes, n_rows: bytes, rows: bytes) -> bytes:
         The id of the file, start and stop of every shard. PRIVATE, as the number of rows is; sums are, too.
     """
     try:
-        read = messages.loads(rows)
+        read = remote.loads(rows)
         shards = private_rows.shards(
-            [_sealed(messages.loads(file), read)],
+            [_sealed(remote.loads(file), read)],
             schema=read["public"].schema,
             partitions=Partitions.from_json(read["partitions"].value),
-            n_rows=messages.loads(n_rows),
+            n_rows=remote.loads(n_rows),
         )
-        return ANSWER + messages.dumps(tuple((shard.file_id, shard.start, shard.stop) for shard in shards))
+        return ANSWER + remote.dumps(tuple((shard.file_id, shard.start, shard.stop) for shard in shards))
     except Exception:  # noqa: BLE001  (one opaque failure, whatever it was)
         return FAILED
 
@@ -140,7 +140,7 @@ def hold(order: bytes, rows: bytes) -> bytes:
         A receipt without any fact about the rows.
     """
     try:
-        _shard(Order(*messages.loads(order)), rows).read_rows()
+        _shard(Order(*remote.loads(order)), rows).read_rows()
     except Exception:  # noqa: BLE001  (one opaque failure, whatever it was)
         return FAILED
     return ANSWER
@@ -152,13 +152,13 @@ def count(orders: bytes, rows: bytes, question: bytes, *_receipts: bytes) -> byt
     Args:
         orders: of the shards.
         rows: as in :func:`hold`, or empty in a brief question.
-        question: see :class:`app.forests.remote.messages.Question`.
+        question: see :class:`app.forests.remote.Question`.
         _receipts: of the shards; Dask runs this task where they are.
     """
     try:
-        asked = messages.loads(question)
-        counted = [_shard(Order(*order), rows).answer(asked) for order in messages.loads(orders)]
-        return ANSWER + messages.dumps(sum_of(counted))
+        asked = remote.loads(question)
+        counted = [_shard(Order(*order), rows).answer(asked) for order in remote.loads(orders)]
+        return ANSWER + remote.dumps(sum_of(counted))
     except StateMissing:
         return UNKNOWN
     except Exception:  # noqa: BLE001  (one opaque failure, whatever it was)
@@ -172,11 +172,11 @@ def forget(key: str) -> None:
 
 def rows_of(key: DataKey, partitions: Partitions, scope: Scope, codes: CodeRequest, *, keep_unlabelled: bool) -> bytes:
     """What is read of every shard of a job, with the data key: for workers, after the charge."""
-    return messages.dumps(
+    return remote.dumps(
         {
             "data_key": key.secret,
-            "partitions": messages.Json(partitions.to_json()),
-            "scope": messages.Json({name: list(cells) for name, cells in scope.items()}),
+            "partitions": remote.Json(partitions.to_json()),
+            "scope": remote.Json({name: list(cells) for name, cells in scope.items()}),
             "public": codes.public,
             "with_ids": codes.with_ids,
             "keep_unlabelled": keep_unlabelled,

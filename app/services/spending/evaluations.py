@@ -18,13 +18,19 @@ from app.core import stamps
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound
 from app.forests import metrics
 from app.forests.bins import noisy_counts
-from app.forests.contract.facts import PublicFacts
+from app.forests.contract.algorithm import PublicFacts
 from app.forests.data.schema import Schema
-from app.forests.evaluation import price
-from app.forests.evaluation.price import AUROC, CONFUSION, EvaluationInvalid, EvaluationPlan
-from app.forests.evaluation.read import Evaluation
+from app.forests.evaluation import (
+    AUROC,
+    CONFUSION,
+    Evaluation,
+    EvaluationInvalid,
+    EvaluationPlan,
+    plan_best,
+    plan_tables,
+)
 from app.forests.planning import public_facts
-from app.forests.profile.read import Profile
+from app.forests.profile import Profile
 from app.jobs import queue
 from app.jobs.tables import JobRow
 from app.privacy.events import Adjacency
@@ -181,8 +187,8 @@ def _planned_part(asked: Asked, body: EvaluationIn | SelectionIn) -> tuple[Evalu
 
 def _plan(body: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPlan:
     if isinstance(body, SelectionIn):
-        return price.plan_best(len(body.models), facts, winner_accuracy=body.winner_accuracy)
-    return price.plan_tables(body.metrics, facts, score_bins=body.score_bins)
+        return plan_best(len(body.models), facts, winner_accuracy=body.winner_accuracy)
+    return plan_tables(body.metrics, facts, score_bins=body.score_bins)
 
 
 def _was_trained_on(session: Session, row: ModelRow, part: PricedPart) -> bool:

@@ -14,12 +14,11 @@ from app.access import grants
 from app.access.grants import TRAIN, Principal
 from app.access.idempotency import Answer, IdempotentRequest
 from app.core import stamps
+from app.forests import profile
 from app.forests.bins import quantile_bins
 from app.forests.data.schema import Schema
 from app.forests.planning import public_facts
-from app.forests.profile import price
-from app.forests.profile.price import ProfileInvalid, ProfilePlan
-from app.forests.profile.read import Profile
+from app.forests.profile import Profile, ProfileInvalid, ProfilePlan
 from app.jobs.tables import JobRow
 from app.privacy.events import Adjacency
 from app.registry import releases
@@ -86,7 +85,7 @@ def _plan_profile(asked: Asked, body: ProfileIn) -> tuple[ProfilePlan, PricedPar
     """Plans the release and prices it, from public facts alone."""
     part = price_part(asked, body)
     facts = public_facts(part.account_request, asked.dataset.schema, Adjacency.ADD_REMOVE_ONE)
-    plan = price.plan(body.parameters, facts)
+    plan = profile.plan(body.parameters, facts)
     return plan, part.paying_for(plan.event)
 
 

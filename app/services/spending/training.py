@@ -13,10 +13,10 @@ from app.core import stamps
 from app.core.errors import InvalidRequest
 from app.datasets import catalog
 from app.forests import artifacts, catalogue
-from app.forests.bins.reused_profile import ReusedProfile
+from app.forests.bins.quantile_bins import ReusedProfile
 from app.forests.contract.plan import Plan
 from app.forests.planning import PlanRequest, plan
-from app.forests.profile.read import Profile
+from app.forests.profile import Profile
 from app.jobs.tables import JobRow
 from app.privacy import guarantees
 from app.privacy.composition import Scope, are_disjoint

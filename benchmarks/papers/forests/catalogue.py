@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.errors import InvalidRequest
-from app.forests.contract.family import Reader
-from app.forests.contract.parameters import read_all
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.contract.algorithm import read_all
+from app.forests.contract.plan import Reader
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from benchmarks.papers.forests.bms_rf_plain import grow as bms_rf_plain
 from benchmarks.papers.forests.bms_rf_plain import read as stacked

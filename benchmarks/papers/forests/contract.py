@@ -8,9 +8,8 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from app.forests.contract.algorithm import Parameters
-from app.forests.contract.parameters import Parameter, Value
-from app.forests.data.rows import SanitisedRows
+from app.forests.contract.algorithm import Parameter, Parameters, Value
+from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
 
 

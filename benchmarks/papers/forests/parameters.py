@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from app.core import limits
-from app.forests.contract.parameters import Parameter, share
+from app.forests.contract.algorithm import Parameter, share
 from app.forests.trees import tree_parameters
 
 MAX_STRENGTH = 1_000

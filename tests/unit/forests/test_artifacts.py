@@ -14,8 +14,8 @@ from safetensors import numpy as tensors
 
 from app.forests import artifacts, predict
 from app.forests.artifacts import ArtifactInvalid
-from app.forests.contract.forest import Forest
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.contract.plan import Forest
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan

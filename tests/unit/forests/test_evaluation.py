@@ -8,20 +8,18 @@ import pytest
 
 from app.core.errors import InvalidRequest
 from app.forests import catalogue, metrics
-from app.forests.bins import noisy_counts
-from app.forests.bins.grow import count_noise
-from app.forests.contract.facts import PublicFacts
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests import evaluation as evaluation_price
+from app.forests import evaluation_release as evaluation_grow
+from app.forests import profile as profile_price
+from app.forests.bins import noisy_counts, releases
+from app.forests.contract.algorithm import PublicFacts
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.evaluation import grow as evaluation_grow
-from app.forests.evaluation import price as evaluation_price
-from app.forests.evaluation.price import EvaluationInvalid, EvaluationPlan
-from app.forests.evaluation.read import Evaluation
+from app.forests.evaluation import Evaluation, EvaluationInvalid, EvaluationPlan
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan, public_facts
 from app.forests.predict import probabilities
-from app.forests.profile import price as profile_price
 from app.privacy.accountants import pure
 from app.privacy.events import Adjacency
 from tests.support.schemas import schema_of
@@ -122,7 +120,7 @@ def test_the_interval_holds_as_often_as_it_says() -> None:
     event = planned.event_of("accuracy")
     exact, held = np.array([80, 20], dtype=np.int64), 0
     for _ in range(400):
-        table = count_noise.release(exact, event, SystemRandomness())
+        table = releases.release_counts(exact, event, SystemRandomness())
         estimate = metrics.accuracy(Evaluation(planned, None, {"accuracy": table}))
         assert estimate is not None
         held += estimate.low <= 0.8 <= estimate.high
@@ -154,7 +152,7 @@ def test_the_interval_of_a_confusion_matrix_holds_as_often_as_it_says(epsilon: s
     planned = evaluation_price.plan_tables(["confusion"], facts("pure", None, epsilon, ten), score_bins=2)
     exact, held = (3 + 197 * np.eye(10, dtype=np.int64)).ravel(), 0
     for _ in range(400):
-        table = count_noise.release(exact, planned.event_of("confusion"), SystemRandomness())
+        table = releases.release_counts(exact, planned.event_of("confusion"), SystemRandomness())
         estimate = metrics.accuracy(Evaluation(planned, None, {"confusion": table}))
         assert estimate is not None
         held += estimate.low <= 2_000 / 2_270 <= estimate.high
@@ -168,7 +166,7 @@ def test_the_population_interval_holds_as_often_as_it_says(n_rows: int, share: f
     for _ in range(400):
         right = generator.binomial(n_rows, share)
         exact = np.array([right, n_rows - right], dtype=np.int64)
-        table = count_noise.release(exact, planned.event_of("accuracy"), SystemRandomness())
+        table = releases.release_counts(exact, planned.event_of("accuracy"), SystemRandomness())
         estimate = metrics.accuracy(Evaluation(planned, None, {"accuracy": table}))
         assert estimate is not None
         held += estimate.population_low <= share <= estimate.population_high

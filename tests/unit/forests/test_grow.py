@@ -5,17 +5,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests.contract.forest import Forest
+from app.forests.contract.plan import Forest
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.grow import grow
-from app.forests.kernels import routing
+from app.forests.kernels import node_rows
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import shapes
-from app.forests.trees.grow import assignment, greedy
-from app.forests.trees.grow.in_memory_histograms import LocalHistograms
-from app.forests.trees.grow.structure import random_structure
+from app.forests.trees import tree_growth, tree_histograms, tree_parameters
+from app.forests.trees.tree_growth import random_structure
+from app.forests.trees.tree_histograms import LocalHistograms
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
@@ -71,7 +70,7 @@ def test_without_noise_every_row_is_counted_where_it_lies(slug: str, where: str)
     forest, _ = grown(slug, n_estimators=4, max_depth=3, assignment=where)
     X = Encoding.of(SCHEMA, int(forest.plan.parameters["n_bins"])).encode(rows().features)
     splits = {name: forest.arrays[name] for name in ("feature", "threshold", "equals")}
-    leaves = routing.leaves(X, **splits, depth=3)
+    leaves = node_rows.leaves(X, **splits, depth=3)
     counted = np.zeros_like(forest.arrays["counts"])
     for tree in range(4):
         np.add.at(counted[tree], (leaves[tree], rows().y), 1)
@@ -86,17 +85,17 @@ def test_without_noise_every_row_is_counted_where_it_lies(slug: str, where: str)
 
 def test_shards_use_a_key_that_is_drawn_for_the_job_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     keys: list[bytes] = []
-    honest = assignment.shards
+    honest = tree_histograms.shards
 
     def remembering(key: bytes, row_ids: np.ndarray, *, n_shards: int) -> np.ndarray:
         keys.append(key)
         return honest(key, row_ids, n_shards=n_shards)
 
-    monkeypatch.setattr(assignment, "shards", remembering)
+    monkeypatch.setattr(tree_histograms, "shards", remembering)
     forests = [grown("rdt-ta", n_estimators=2, max_depth=1, assignment="sharded")[0] for _ in range(2)]
 
     assert len(set(keys)) == 2
-    assert all(len(key) == assignment.KEY_BYTES for key in keys)
+    assert all(len(key) == tree_histograms.KEY_BYTES for key in keys)
     assert all(set(vars(forest)) == {"plan", "arrays"} for forest in forests)
 
 
@@ -114,13 +113,13 @@ def test_blocks_of_features_change_no_utility(monkeypatch: pytest.MonkeyPatch) -
 
     def utilities() -> np.ndarray:
         held = LocalHistograms(X, rows().y, n_codes=encoding.n_codes, n_classes=3, shard=None).of_tree(0)
-        return greedy.split_utilities(held, encoding, n_nodes=1)
+        return tree_growth.split_utilities(held, encoding, n_nodes=1)
 
     whole = utilities()
     for cells in (1, 20, 50):
-        monkeypatch.setattr(shapes, "BLOCK_CELLS", cells)
+        monkeypatch.setattr(tree_parameters, "BLOCK_CELLS", cells)
         assert np.array_equal(utilities(), whole)
-    assert shapes.feature_blocks(encoding, 1) == [slice(0, 2), slice(2, 3)]
+    assert tree_parameters.feature_blocks(encoding, 1) == [slice(0, 2), slice(2, 3)]
 
 
 def test_random_structure_leaves_no_child_empty() -> None:
@@ -131,7 +130,7 @@ def test_random_structure_leaves_no_child_empty() -> None:
     for _ in range(40):
         feature, threshold, equals = random_structure(encoding.candidates, 5, SystemRandomness())
         splits = {"feature": feature[None], "threshold": threshold[None], "equals": equals[None]}
-        reached = np.unique(routing.leaves(every, **splits, depth=5))
+        reached = np.unique(node_rows.leaves(every, **splits, depth=5))
 
         assert len(reached) == 2**5 - np.sum(threshold == 255)
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from app.forests import predict
-from app.forests.contract.forest import Forest
-from app.forests.data.rows import SanitisedColumns
+from app.forests.contract.plan import Forest
+from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.only_answer import noise_in_rows, only_answer
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import boxes
+from app.forests.trees import split_rules
 from app.privacy.events import Adjacency, DiscreteLaplace, Parallel, Part, RoundedGaussian, Sequential
 from tests.support.schemas import schema_of
 
@@ -68,7 +68,7 @@ def test_the_only_answer_is_what_every_row_gets(slug: str, counts: list[list[lis
 
 
 def test_a_leaf_that_no_row_reaches_has_no_say() -> None:
-    forest = _forest([[[9, 1], [0, 50]]], threshold=boxes.NO_SPLIT)
+    forest = _forest([[[9, 1], [0, 50]]], threshold=split_rules.NO_SPLIT)
     assert only_answer(forest, SCHEMA) == "no"
     assert _answers(forest) == {"no"}
     assert only_answer(_forest([[[9, 1], [0, 50]]]), SCHEMA) is None

@@ -16,19 +16,17 @@ from onnx.reference import ReferenceEvaluator
 from app.core.errors import InvalidRequest, NotSupported
 from app.forests import artifacts, catalogue, predict
 from app.forests.artifacts import Artifact
-from app.forests.bins import grid
-from app.forests.contract.family import Reader
-from app.forests.contract.forest import Forest
+from app.forests.bins import quantile_bins
+from app.forests.contract.plan import Forest, Reader
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
-from app.forests.data.sanitiser import sanitise_codes, sanitise_numbers
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_codes, sanitise_numbers
 from app.forests.data.schema import Feature, Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.onnx import model
 from app.forests.planning import plan
-from app.forests.trees import pooling
-from app.forests.trees.count_read_out import CountFamily
+from app.forests.trees import leaf_read_out
+from app.forests.trees.leaf_read_out import CountFamily
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
 
@@ -68,7 +66,7 @@ def raw_rows(schema: Schema, n_rows: int, *, seed: int) -> dict[str, np.ndarray]
 
 def _telling_numbers(schema: Schema, index: int) -> np.ndarray:
     feature = schema.features[index]
-    edges = [grid.edges(feature), *(Encoding.of(schema, n_bins).edges[index] for n_bins in (2, 17, 255))]
+    edges = [quantile_bins.grid_edges(feature), *(Encoding.of(schema, n_bins).edges[index] for n_bins in (2, 17, 255))]
     near = np.unique(np.concatenate([*edges, [feature.lower, feature.upper]]))
     around = np.concatenate([near, np.nextafter(near, np.inf), np.nextafter(near, -np.inf), near.astype(np.float32)])
     inside = np.linspace(feature.lower, feature.upper, len(around))
@@ -140,12 +138,12 @@ def test_export_says_what_prediction_says(slug: str, read_out: str, n_classes: i
     assert probabilities.dtype == np.float64
     assert np.abs(probabilities - expected).max() < 1e-12
     assert len(np.unique(expected, axis=0)) > 10, "rows that all look alike would prove nothing"
-    if read_out == pooling.DRAW:
+    if read_out == leaf_read_out.DRAW:
         assert labels == []
         return
     two_best = np.sort(expected, axis=1)[:, -2:]
     is_clear = two_best[:, 1] - two_best[:, 0] > 1e-12
-    if read_out in (pooling.VOTE, pooling.SUM) or slug in ("rpf", "nbrt"):
+    if read_out in (leaf_read_out.VOTE, leaf_read_out.SUM) or slug in ("rpf", "nbrt"):
         is_clear[:] = True  # sums of integers are exact in any order: the first of equal classes is identical
     classes = np.array(grown.schema.label.classes)
     assert np.array_equal(labels[0][is_clear], classes[expected.argmax(axis=1)][is_clear])

@@ -8,10 +8,10 @@ import pytest
 
 from app.core.errors import InvalidRequest
 from app.forests import predict
-from app.forests.contract.forest import Forest
-from app.forests.data.rows import SanitisedColumns
+from app.forests.contract.plan import Forest
+from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import pooling
+from app.forests.trees import leaf_read_out
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of({"name": "bit", "type": "integer", "lower": 0, "upper": 1}, classes=["a", "b"])
@@ -145,7 +145,7 @@ def test_forests_do_not_share_cached_readers() -> None:
 
 def test_class_proportions_never_rule_a_class_out() -> None:
     evidence = np.array([[[100.0, -50.0, 0.0]]])
-    shares = pooling.class_proportions(evidence, 2.0)
+    shares = leaf_read_out.class_proportions(evidence, 2.0)
 
     assert shares.sum() == pytest.approx(1.0)
     assert shares.min() > 0

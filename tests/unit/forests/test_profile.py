@@ -7,16 +7,14 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests.bins import noisy_counts, quantile_bins
-from app.forests.bins.grow import count_noise
-from app.forests.contract.facts import PublicFacts
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests import profile, profile_release
+from app.forests.bins import noisy_counts, quantile_bins, releases
+from app.forests.contract.algorithm import PublicFacts
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, public_facts
-from app.forests.profile import grow, price
-from app.forests.profile.price import ProfileInvalid
-from app.forests.profile.read import Profile
+from app.forests.profile import Profile, ProfileInvalid
 from app.privacy.events import Adjacency
 from tests.support.schemas import schema_of
 
@@ -44,8 +42,8 @@ def rows_of(n_rows: int) -> SanitisedRows:
 
 
 def released(accountant: str, delta: Fraction | None, n_rows: int = 3_000, **parameters: str) -> Profile:
-    plan = price.plan(parameters, facts(NUMBERS, accountant, delta, "5"))
-    return grow.release(plan, NUMBERS, rows_of(n_rows), SystemRandomness())
+    plan = profile.plan(parameters, facts(NUMBERS, accountant, delta, "5"))
+    return profile_release.release(plan, NUMBERS, rows_of(n_rows), SystemRandomness())
 
 
 @pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
@@ -55,7 +53,7 @@ def test_the_event_uses_the_price_up_and_no_more(
     accountant: str, delta: Fraction | None, schema: Schema, size_share: str
 ) -> None:
     public = facts(schema, accountant, delta)
-    spent = public.budget.loss(price.plan({"size_share": size_share}, public).event)
+    spent = public.budget.loss(profile.plan({"size_share": size_share}, public).event)
     assert 0.999 * public.budget.limit < spent <= public.budget.limit
 
 
@@ -125,13 +123,13 @@ def test_foreign_profiles_are_refused(changes: dict[str, object]) -> None:
 )
 def test_broken_parameters_are_named(asked: dict[str, object], at: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        price.plan(asked, facts(NUMBERS, "pure", None))
+        profile.plan(asked, facts(NUMBERS, "pure", None))
     assert [problem.at for problem in refused.value.errors] == [at]
 
 
 def test_too_small_a_share_is_refused_before_it_is_priced() -> None:
     with pytest.raises(InvalidRequest):
-        price.plan({"class_share": "0.01"}, facts(FREE, "pure", None, "1e-12"))
+        profile.plan({"class_share": "0.01"}, facts(FREE, "pure", None, "1e-12"))
 
 
 @pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
@@ -139,7 +137,7 @@ def test_the_bound_of_the_noise_holds_as_often_as_it_says(accountant: str, delta
     public = facts(FREE, accountant, delta)
     event = noisy_counts.priced(public.epsilon, public.budget, coordinates=20_000)
     noise = noisy_counts.in_rows(
-        count_noise.release(np.zeros(20_000, dtype=np.int64), event, SystemRandomness()), event
+        releases.release_counts(np.zeros(20_000, dtype=np.int64), event, SystemRandomness()), event
     )
     bound = noisy_counts.noise_bound(event, level=0.95)
     outside = float(np.mean(np.abs(noise) > bound))
@@ -148,7 +146,7 @@ def test_the_bound_of_the_noise_holds_as_often_as_it_says(accountant: str, delta
 
 
 def test_a_profile_without_noise_to_speak_of_can_be_reused() -> None:
-    planned = price.plan({}, facts(FREE, "pure", None, "5000"))
+    planned = profile.plan({}, facts(FREE, "pure", None, "5000"))
     counts = np.array([0, 7, *[3] * (FREE.n_classes - 2)], dtype=np.int64)
     reused = Profile(planned, FREE, quantile_bins.no_cuts(FREE), counts, None).reused("prof")
     assert reused.prior[:2] == (0, 2**62)

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 from app.core import limits
 from app.core.errors import FieldProblem, GrovekeeperError, InvalidRequest, MalformedRequest, TooLarge
-from app.forests.data.request_cells import Cells, JsonCells
-from app.forests.data.rows import SanitisedColumns
-from app.forests.data.sanitiser import sanitise_prediction_columns
+from app.forests.data.sanitiser import Cells, JsonCells, SanitisedColumns, sanitise_prediction_columns
 from app.forests.data.schema import Feature, Label, Schema
 from app.services import arrow_tables, predict
 from tests.support.columnar import stream_of

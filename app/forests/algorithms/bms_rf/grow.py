@@ -8,20 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core import amounts
-from app.forests.algorithms.bms_rf import layers, read, stacked_features, votes
+from app.forests.algorithms.bms_rf import layers, read
 from app.forests.contract.algorithm import Parameters
-from app.forests.contract.forest import Forest
-from app.forests.contract.plan import Plan
+from app.forests.contract.plan import Forest, Plan
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
-from app.forests.trees import shapes
-from app.forests.trees.grow import assignment, greedy
-from app.forests.trees.grow.histograms import TreeHistograms
-from app.forests.trees.grow.leaves import ReleasedTree
-from app.forests.trees.grow.tree_by_tree import grow_trees
-from app.forests.trees.leaf_sums import LeafSums
+from app.forests.trees import tree_growth, tree_histograms, tree_parameters
+from app.forests.trees.leaf_read_out import LeafSums
+from app.forests.trees.tree_growth import ReleasedTree, grow_trees
+from app.forests.trees.tree_histograms import TreeHistograms
 from app.privacy.events import Event
 
 
@@ -53,14 +50,14 @@ def grow_forest(
     parameters, grown = plan.parameters, list[Forest]()
     plans, schemas = layers.plans(plan), layers.schemas(schema, parameters)
     projection = draw_projection(schema, len(plans) - 1, randomness)
-    shift = stacked_features.largest_shift(parameters)
+    shift = layers.largest_shift(parameters)
     parts = _parts(plan, rows, randomness)
     for index, (layer_plan, layer_schema) in enumerate(zip(plans, schemas, strict=True)):
         layer_rows = parts[index]
         seen = layer_rows.features
         for released, seen_by, weights in zip(grown, schemas, projection, strict=False):
             said = votes_of(released, seen_by, seen)
-            seen = stacked_features.add_votes(schema, layer_rows.features, said, weights=weights, shift=shift)
+            seen = layers.add_votes(schema, layer_rows.features, said, weights=weights, shift=shift)
         layer = grow_trees(
             grow_tree,
             layer_plan,
@@ -90,12 +87,12 @@ def grow_tree(
     Source:
         Song and Wang (2024), Algorithm 2; lemma B2 of docs/proofs/bms-rf.md.
     """
-    rule = greedy.SplitRule(
+    rule = tree_growth.SplitRule(
         str(parameters["utility"]),
         kept_features=amounts.parse(parameters["kept_features"]),
         kept_splits=amounts.parse(parameters["kept_splits"]),
     )
-    return greedy.grow_tree(event, rule, encoding=encoding, rows=rows, randomness=randomness)
+    return tree_growth.grow_greedy_tree(event, rule, encoding=encoding, rows=rows, randomness=randomness)
 
 
 def votes_of(layer: Forest, schema: Schema, columns: SanitisedColumns) -> NDArray[np.int64]:
@@ -106,8 +103,8 @@ def votes_of(layer: Forest, schema: Schema, columns: SanitisedColumns) -> NDArra
         schema: public; schema of the layer's rows.
         columns: PRIVATE, or a caller's rows to predict; columns of ``schema``.
     """
-    encoding = shapes.encoding_of(schema, layer.plan.parameters["n_bins"], layer.plan.profile)
-    values = votes.of_leaves(layer.arrays, schema.n_classes).astype(np.float64)
+    encoding = tree_parameters.encoding_of(schema, layer.plan.parameters["n_bins"], layer.plan.profile)
+    values = layers.of_leaves(layer.arrays, schema.n_classes).astype(np.float64)
     return LeafSums(encoding, layer.arrays, values).of(columns).astype(np.int64)  # sums of whole numbers, exact
 
 
@@ -119,8 +116,8 @@ def draw_projection(schema: Schema, n_steps: int, randomness: Randomness) -> NDA
     """
     weights = np.zeros((n_steps, schema.n_classes, len(schema.features)), dtype=np.uint16)
     for index, feature in enumerate(schema.features):
-        if stacked_features.is_moved(feature):
-            drawn = [randomness.uniform(stacked_features.TICKS) for _ in range(n_steps * schema.n_classes)]
+        if layers.is_moved(feature):
+            drawn = [randomness.uniform(layers.TICKS) for _ in range(n_steps * schema.n_classes)]
             weights[:, :, index] = np.array(drawn, dtype=np.uint16).reshape(weights.shape[:2])
     return weights
 
@@ -130,8 +127,8 @@ def _parts(plan: Plan, rows: SanitisedRows, randomness: Randomness) -> list[Sani
     n_layers = int(plan.parameters["n_layers"])
     if not layers.is_disjoint(plan.parameters):
         return [rows] * n_layers
-    key = assignment.fresh_key(randomness)
-    shard = assignment.shards(key, rows.row_ids, n_shards=n_layers)
+    key = tree_histograms.fresh_key(randomness)
+    shard = tree_histograms.shards(key, rows.row_ids, n_shards=n_layers)
     return [_those(rows, np.flatnonzero(shard == layer)) for layer in range(n_layers)]
 
 

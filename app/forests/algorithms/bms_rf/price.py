@@ -11,12 +11,19 @@ from fractions import Fraction
 
 from app.core.errors import InvalidRequest
 from app.forests.algorithms.bms_rf import layers
-from app.forests.contract.about import About
-from app.forests.contract.algorithm import Algorithm, Parameters
-from app.forests.contract.facts import PublicFacts
-from app.forests.contract.parameters import POINTER, Parameter, Value, share
+from app.forests.contract.algorithm import (
+    POINTER,
+    About,
+    Algorithm,
+    Filled,
+    Parameter,
+    Parameters,
+    PublicFacts,
+    Value,
+    share,
+)
 from app.forests.data.encoding import Encoding
-from app.forests.trees import multinomial_price, shapes, tree_parameters
+from app.forests.trees import tree_parameters, tree_price
 from app.privacy.events import Event
 
 DEFAULT_LAYERS = 2
@@ -85,26 +92,26 @@ class StackedForest(Algorithm):
     about = _ABOUT
     read_outs = ("log", "ta", "mv")
     reads_values = True
-    parameters = (*multinomial_price.PARAMETERS, *_OWN_PARAMETERS)
+    parameters = (*tree_price.MULTINOMIAL_PARAMETERS, *_OWN_PARAMETERS)
 
-    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
         """Fills in the number and depth of trees from the public size, ε and the schema, and the number of layers."""
         settled = dict(requested)
-        tree_parameters.settle_structure_share(settled, facts, usual=multinomial_price.USUAL_STRUCTURE_SHARE)
+        tree_parameters.fill_structure_share(settled, facts, usual=tree_price.USUAL_STRUCTURE_SHARE)
         settled.setdefault("n_estimators", max(tree_parameters.default_n_trees(facts), int(settled.get("n_layers", 1))))
         n_trees = int(settled["n_estimators"])
         settled.setdefault("n_layers", min(DEFAULT_LAYERS, n_trees))
         if int(settled["n_layers"]) > n_trees:
             raise InvalidRequest.at(f"{POINTER}/n_layers", "more-than-trees", limit=n_trees)
-        depth = shapes.default_depth(facts, n_trees)
-        first = shapes.encoding_of(facts.schema, settled["n_bins"], facts.profile)
+        depth = tree_parameters.default_depth(facts, n_trees)
+        first = tree_parameters.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         for schema in layers.schemas(facts.schema, settled)[1:2]:
             # Histograms of later layers must fit in memory, too. Later layers never make the trees deeper.
             encoding = Encoding.of(schema, int(settled["n_bins"]))
             fitting = dict(settled)
-            shapes.settle_depth(fitting, depth, encoding, tables=True)
+            tree_parameters.fill_depth(fitting, depth, encoding, tables=True)
             depth = min(depth, int(fitting["max_depth"]))
-        return settled, shapes.settle_depth(settled, depth, first, tables=True)
+        return settled, tree_parameters.fill_depth(settled, depth, first, tables=True)
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """N forests, sequential or on disjoint rows."""
@@ -114,7 +121,7 @@ class StackedForest(Algorithm):
         schemas = layers.schemas(facts.schema, parameters)
         layer_facts = zip(n_trees, schemas, layers.profiles(facts.profile, parameters), strict=True)
         events = tuple(
-            multinomial_price.event(
+            tree_price.multinomial_event(
                 {**parameters, "n_estimators": size}, replace(own_facts, schema=schema, profile=profile)
             )
             for size, schema, profile in layer_facts
@@ -124,4 +131,4 @@ class StackedForest(Algorithm):
     def check(self, event: Event, parameters: Parameters) -> None:
         """See ``Algorithm.check``."""
         for layer in layers.events(event, parameters):
-            multinomial_price.check(layer, parameters)
+            tree_price.check_multinomial_event(layer, parameters)

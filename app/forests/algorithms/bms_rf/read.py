@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.algorithms.bms_rf import layers, stacked_features, votes
-from app.forests.contract import family
-from app.forests.contract.forest import Forest
-from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedColumns
+from app.forests.algorithms.bms_rf import layers
+from app.forests.contract.plan import Forest, Layout, Layouts, Plan
+from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.data.schema import Schema
-from app.forests.trees import pooling
-from app.forests.trees.label_read_out import ChosenLeafFamily
-from app.forests.trees.leaf_sums import LeafSums, PooledSums
+from app.forests.trees import leaf_read_out
+from app.forests.trees.leaf_read_out import ChosenLeafFamily, LeafSums, PooledSums
 
 PROJECTION = "projection"
 _TREES = ChosenLeafFamily()
@@ -26,10 +23,10 @@ _TREES = ChosenLeafFamily()
 class StackedFamily:
     """The trees of all layers, first layer first, and the public projections between the layers."""
 
-    def layouts(self, plan: Plan, schema: Schema) -> family.Layouts:
+    def layouts(self, plan: Plan, schema: Schema) -> Layouts:
         """The layouts of all trees, and ``projection``: uint16 ``(n_layers − 1, n_classes, n_features)``."""
         shape = (int(plan.parameters["n_layers"]) - 1, schema.n_classes, len(schema.features))
-        return {**_TREES.layouts(plan, schema), PROJECTION: family.Layout(np.uint16, shape)}
+        return {**_TREES.layouts(plan, schema), PROJECTION: Layout(np.uint16, shape)}
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
         """Whether the trees are valid; every projection weight is valid."""
@@ -47,7 +44,7 @@ class StackedFamily:
             schema,
             tuple(_weighed(layer, forest.plan.n_trees) for layer in pooled),
             forest.arrays[PROJECTION],
-            stacked_features.largest_shift(parameters),
+            layers.largest_shift(parameters),
             pooled[0].read_out,
         )
 
@@ -61,7 +58,7 @@ class StackedSums:
         layers: first layer first; for each leaf, ``n_classes`` values of the read-out, then ``n_classes`` votes.
         projection: released; weights between the layers.
         shift: in ticks.
-        read_out: how sums become probabilities; see ``app.forests.trees.pooling``.
+        read_out: how sums become probabilities; see ``app.forests.trees.leaf_read_out``.
     """
 
     schema: Schema
@@ -79,19 +76,19 @@ class StackedSums:
             sums += layer_sums[:, :n_classes]
             if index < len(self.projection):
                 votes, weights = layer_sums[:, n_classes:].astype(np.int64), self.projection[index]
-                seen = stacked_features.add_votes(self.schema, columns, votes, weights=weights, shift=self.shift)
-        return pooling.to_probabilities(sums, self.read_out)
+                seen = layers.add_votes(self.schema, columns, votes, weights=weights, shift=self.shift)
+        return leaf_read_out.to_probabilities(sums, self.read_out)
 
 
 def _weighed(layer: PooledSums, n_trees: int) -> LeafSums:
     """A layer's leaf values, with weight 1/``n_trees`` per tree, followed by its votes."""
     sums = layer.sums
     values = sums.values * len(sums.values)
-    if layer.read_out == pooling.VOTE:
+    if layer.read_out == leaf_read_out.VOTE:
         values = np.rint(values)  # whole votes: sums over layers are exact, so ties stay ties
     else:
         values /= n_trees
-    own_votes = votes.of_leaves(sums.arrays, values.shape[2])
+    own_votes = layers.of_leaves(sums.arrays, values.shape[2])
     return LeafSums(sums.encoding, sums.arrays, np.concatenate([values, own_votes], axis=2))
 
 

@@ -11,22 +11,23 @@ from numpy.typing import NDArray
 from app.core import amounts
 from app.forests.algorithms.literature import medians
 from app.forests.contract.algorithm import Parameters
-from app.forests.contract.forest import Forest
-from app.forests.contract.plan import Plan
-from app.forests.data.coded_rows import TrainingRows
+from app.forests.contract.plan import Forest, Plan
+from app.forests.data.coded_rows import TrainingRows, parts_of
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
-from app.forests.trees import leaf_prices, pooling, shapes, tree_parameters, tree_price, utilities
-from app.forests.trees.grow import greedy, leaves, structure
-from app.forests.trees.grow.assignment import Assignment
-from app.forests.trees.grow.collect import forest_of
-from app.forests.trees.grow.histograms import TreeHistograms
-from app.forests.trees.grow.in_memory_histograms import LabelsApart, LocalHistograms, PartedHistograms, without_labels
-from app.forests.trees.grow.leaves import ReleasedTree, Tree
-from app.forests.trees.leaf_sums import LeafSums
-from app.forests.trees.row_parts import parts_of
+from app.forests.trees import leaf_read_out, split_rules, tree_growth, tree_parameters, tree_price
+from app.forests.trees.leaf_read_out import LeafSums
+from app.forests.trees.tree_growth import ReleasedTree, Tree, forest_of
+from app.forests.trees.tree_histograms import (
+    Assignment,
+    LabelsApart,
+    LocalHistograms,
+    PartedHistograms,
+    TreeHistograms,
+    without_labels,
+)
 from app.forests.trees.tree_price import Levels, TreePrice
 from app.privacy.events import Event, UnknownPrivacyEvent
 
@@ -49,8 +50,8 @@ def grow_multinomial_tree(
         Bai et al., "Multinomial random forest", Pattern Recognition (2022), Theorem 2, which does not hold as stated;
         repaired in Theorem 1 of docs/proofs/mrf.md. Permute-and-flip: McKenna and Sheldon 2020.
     """
-    rule = greedy.SplitRule(str(parameters["utility"]), amounts.parse(parameters["exploration"]))
-    return greedy.grow_tree(event, rule, encoding=encoding, rows=rows, randomness=randomness)
+    rule = tree_growth.SplitRule(str(parameters["utility"]), amounts.parse(parameters["exploration"]))
+    return tree_growth.grow_greedy_tree(event, rule, encoding=encoding, rows=rows, randomness=randomness)
 
 
 def grow_maximal_vote_tree(
@@ -71,8 +72,8 @@ def grow_maximal_vote_tree(
         Liu, Li, Li and Chen, "Differentially private classification with decision tree ensemble", Applied Soft
         Computing (2018), as Huang, Lei and Kabán describe it; Theorem 1 of docs/proofs/maxtree.md.
     """
-    rule = greedy.SplitRule(utilities.MISCOUNT)
-    return greedy.grow_tree(event, rule, encoding=encoding, rows=rows, randomness=randomness)
+    rule = tree_growth.SplitRule(split_rules.MISCOUNT)
+    return tree_growth.grow_greedy_tree(event, rule, encoding=encoding, rows=rows, randomness=randomness)
 
 
 def grow_random_tree(
@@ -115,9 +116,9 @@ def grow_labelled_random_tree(
 def _random_tree(
     event_of_leaves: Event, parameters: Parameters, encoding: Encoding, rows: TreeHistograms, randomness: Randomness
 ) -> ReleasedTree:
-    splits = structure.random_structure(encoding.candidates, int(parameters["max_depth"]), randomness)
-    structure.drop(rows, splits)
-    return leaves.release(splits, event_of_leaves, rows, randomness)
+    splits = tree_growth.random_structure(encoding.candidates, int(parameters["max_depth"]), randomness)
+    tree_growth.drop_rows(rows, splits)
+    return tree_growth.release_leaves(splits, event_of_leaves, rows, randomness)
 
 
 def grow_median_tree(
@@ -180,7 +181,7 @@ def grow_from_both(
     """
     if plan.unlabelled is None:
         raise UnknownPrivacyEvent("the event of the second dataset is missing")
-    encoding = shapes.encoding_of(schema, plan.parameters["n_bins"], plan.profile)
+    encoding = tree_parameters.encoding_of(schema, plan.parameters["n_bins"], plan.profile)
     levels, leaf_event = tree_price.levels_of(plan.unlabelled.event), TreePrice.of(plan.event).leaves
     n_shards = plan.n_trees if tree_parameters.is_sharded(plan.parameters) else 0
     assigned = Assignment.drawn(randomness, n_shards=n_shards)
@@ -202,8 +203,8 @@ def _median_tree(
         (selection,) = levels[level]
         return medians.choose_medians(selection, encoding, rows, level_boxes=level_boxes, randomness=randomness)
 
-    splits = structure.grow_levels(encoding.candidates, len(levels), rows, choose)
-    return leaves.release(splits, leaf_event, rows, randomness)
+    splits = tree_growth.grow_levels(encoding.candidates, len(levels), rows, choose)
+    return tree_growth.release_leaves(splits, leaf_event, rows, randomness)
 
 
 def grow_label_trees(
@@ -306,7 +307,7 @@ def labels_of(plan: Plan, trees: list[Tree], encoding: Encoding, features: Sanit
     """
     arrays = {name: np.stack([getattr(tree, name) for tree in trees]) for name in ("feature", "threshold", "equals")}
     counts = np.stack([tree.counts for tree in trees])
-    noise_scale = leaf_prices.noise_scale(tree_price.leaves_of(plan.event))
-    values = pooling.leaf_values(counts, pooling.LOGARITHMIC, noise_scale=noise_scale)
+    noise_scale = tree_price.noise_scale(tree_price.leaves_of(plan.event))
+    values = leaf_read_out.leaf_values(counts, leaf_read_out.LOGARITHMIC, noise_scale=noise_scale)
     labels: NDArray[np.int32] = LeafSums(encoding, arrays, values).of(features).argmax(axis=1).astype(np.int32)
     return labels

@@ -16,15 +16,12 @@ from numpy.typing import NDArray
 from app.forests.contract.algorithm import Parameters
 from app.forests.contract.plan import Plan
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedRows
+from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
-from app.forests.trees import shapes, tree_parameters
-from app.forests.trees.grow import assignment, leaves, selecting, structure
-from app.forests.trees.grow.histograms import TreeHistograms
-from app.forests.trees.grow.in_memory_histograms import LabelsApart, LocalHistograms, without_labels
-from app.forests.trees.grow.leaves import ReleasedTree
-from app.forests.trees.grow.structure import Splits
+from app.forests.trees import tree_growth, tree_histograms, tree_parameters
+from app.forests.trees.tree_growth import ReleasedTree, Splits
+from app.forests.trees.tree_histograms import LabelsApart, LocalHistograms, TreeHistograms, without_labels
 from app.forests.trees.tree_price import Selection, TreePrice
 
 
@@ -57,7 +54,7 @@ def choose_medians(
         feature = int(candidates.feature[group[0]])
         first = int(np.searchsorted(candidates.feature, feature))
         scores = evenness[feature][node, group - first]
-        picked.append(int(group[selecting.draw(selection, scores, randomness)]))
+        picked.append(int(group[tree_growth.select(selection, scores, randomness)]))
     return picked
 
 
@@ -66,7 +63,7 @@ def _random_feature(encoding: Encoding, box: NDArray[np.bool_], randomness: Rand
     alive = np.flatnonzero(box)
     if len(alive) == 0:
         return alive
-    groups = structure.by_feature(encoding.candidates, alive)
+    groups = tree_growth.by_feature(encoding.candidates, alive)
     return groups[randomness.uniform(len(groups))]
 
 
@@ -114,7 +111,7 @@ def grow_at_exact_medians(
             for box, even, size in zip(level_boxes, evenness, n_rows, strict=True)
         ]
 
-    return structure.grow_levels(encoding.candidates, int(parameters["max_depth"]), rows, choose)
+    return tree_growth.grow_levels(encoding.candidates, int(parameters["max_depth"]), rows, choose)
 
 
 def exact_evenness(
@@ -128,7 +125,7 @@ def exact_evenness(
     candidates = encoding.candidates
     evenness = np.empty((n_nodes, len(candidates)), dtype=np.int64)
     n_rows = np.zeros(n_nodes, dtype=np.int64)
-    for block in shapes.feature_blocks(encoding, n_nodes):
+    for block in tree_parameters.feature_blocks(encoding, n_nodes):
         histogram = rows.class_histogram(block).sum(axis=2)
         begin = end = 0
         for feature in range(block.start, block.stop):
@@ -157,8 +154,8 @@ def label_trees(
     labelled = np.flatnonzero(rows.y >= 0)
     shard = None
     if tree_parameters.is_sharded(plan.parameters):
-        key = assignment.fresh_key(randomness)
-        shard = assignment.shards(key, rows.row_ids[labelled], n_shards=n_trees)
+        key = tree_histograms.fresh_key(randomness)
+        shard = tree_histograms.shards(key, rows.row_ids[labelled], n_shards=n_trees)
     of_labels = LocalHistograms(
         np.ascontiguousarray(codes[:, labelled]),
         rows.y[labelled],
@@ -170,4 +167,4 @@ def label_trees(
     for index in range(n_trees):
         tree_rows = apart.of_tree(index)
         splits = grow_at_exact_medians(encoding, plan.parameters, tree_rows, randomness)
-        yield leaves.release(splits, priced, tree_rows, randomness)
+        yield tree_growth.release_leaves(splits, priced, tree_rows, randomness)

@@ -27,12 +27,19 @@ import numpy as np
 
 from app.core import amounts, limits
 from app.core.errors import InvalidRequest
-from app.forests.contract.about import About
-from app.forests.contract.algorithm import Algorithm, Parameters, TwoDatasetAlgorithm
-from app.forests.contract.facts import PublicFacts
-from app.forests.contract.parameters import Parameter, Value, share
+from app.forests.contract.algorithm import (
+    About,
+    Algorithm,
+    Filled,
+    Parameter,
+    Parameters,
+    PublicFacts,
+    TwoDatasetAlgorithm,
+    Value,
+    share,
+)
 from app.forests.data.encoding import Encoding
-from app.forests.trees import leaf_prices, multinomial_price, shapes, tree_parameters, tree_price, utilities
+from app.forests.trees import split_rules, tree_parameters, tree_price
 from app.forests.trees.tree_price import Levels, TreePrice
 from app.privacy.events import Adjacency, Event, Parallel, Part, Sequential
 
@@ -80,7 +87,7 @@ class MultinomialForest(Algorithm):
     )
     read_outs = ("log", "ta", "mv")
     parameters = (
-        *multinomial_price.PARAMETERS,
+        *tree_price.MULTINOMIAL_PARAMETERS,
         Parameter(
             "exploration",
             "number",
@@ -91,11 +98,11 @@ class MultinomialForest(Algorithm):
         ),
     )
 
-    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
         """Fills in the shares of each tree's ε, and the number and depth of trees, from public facts."""
         settled = dict(requested)
-        tree_parameters.settle_structure_share(settled, facts, usual=multinomial_price.USUAL_STRUCTURE_SHARE)
-        settled, warnings = shapes.fill_greedy_sizes(settled, facts)
+        tree_parameters.fill_structure_share(settled, facts, usual=tree_price.USUAL_STRUCTURE_SHARE)
+        settled, warnings = tree_parameters.fill_greedy_sizes(settled, facts)
         if settled["exploration"] == "1" and int(settled["max_depth"]) > 0:
             all_random = "Every split is random (exploration is 1), so what is charged for choosing splits buys nothing"
             warnings = (*warnings, f"{all_random}; see rdt-ta.")
@@ -103,11 +110,11 @@ class MultinomialForest(Algorithm):
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T trees, sequential or on disjoint rows; a tree is the selections of a path, then its leaves."""
-        return multinomial_price.event(parameters, facts)
+        return tree_price.multinomial_event(parameters, facts)
 
     def check(self, event: Event, parameters: Parameters) -> None:
         """See ``Algorithm.check``."""
-        multinomial_price.check(event, parameters)
+        tree_price.check_multinomial_event(event, parameters)
 
 
 class RandomDecisionTrees(Algorithm):
@@ -140,7 +147,7 @@ class RandomDecisionTrees(Algorithm):
         tree_parameters.ASSIGNMENT,
     )
 
-    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
         """Fills in the number and depth of trees from the public size, ε and the schema.
 
         More trees average better, but each has more noise. An average leaf holds about twice as many rows as the scale
@@ -150,18 +157,18 @@ class RandomDecisionTrees(Algorithm):
         settled.setdefault("n_estimators", min(max(round(0.8 * strength**0.35), 3), 64))
         of_a_tree = max(strength / int(settled["n_estimators"]), 1.0)
         depth = min(max(round(math.log2(of_a_tree) - 1), 1), DEEPEST_BY_RULE)
-        return settled, _settle_depth(settled, depth, facts, tables=False)
+        return settled, _fill_depth(settled, depth, facts, tables=False)
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T noisy histograms, sequential or on disjoint rows."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
         per_tree = tree_price.loss_per_tree(parameters, facts.epsilon)
-        parts = (Part(n_trees, leaf_prices.priced(leaf_prices.COUNTS, per_tree, depth, facts)),)
+        parts = (Part(n_trees, tree_price.price_leaves(tree_price.COUNTS, per_tree, depth, facts)),)
         return Parallel("trees", parts) if tree_parameters.is_sharded(parameters) else Sequential(parts)
 
     def check(self, event: Event, parameters: Parameters) -> None:
         """See ``Algorithm.check``."""
-        leaf_prices.require(leaf_prices.COUNTS, tree_price.tree_event(event))
+        tree_price.require_leaves(tree_price.COUNTS, tree_price.tree_event(event))
 
 
 class VotingTrees(RandomDecisionTrees):
@@ -209,11 +216,11 @@ class JagannathanTrees(RandomDecisionTrees):
     read_outs = ("ta", "sum", "mv")
     parameters = (tree_parameters.TEN_TREES, *RandomDecisionTrees.parameters[1:])
 
-    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
         """Fills in the depth: min(⌈d/2⌉, ⌊log2 n⌋ − 1) for d features and the public size n, at least 1."""
         settled, by_features = dict(requested), math.ceil(len(facts.schema.features) / 2)
         depth = max(min(by_features, facts.size.bit_length() - 2), 1)
-        return settled, _settle_depth(settled, depth, facts, tables=False)
+        return settled, _fill_depth(settled, depth, facts, tables=False)
 
 
 class PathForest(Algorithm):
@@ -233,7 +240,7 @@ class PathForest(Algorithm):
         kind, depth = self._leaf(parameters), int(parameters["max_depth"])
         price = TreePrice(
             self._levels(share * per_tree, parameters, facts) if share else (),
-            leaf_prices.priced(kind, (1 - share) * per_tree, depth, facts),
+            tree_price.price_leaves(kind, (1 - share) * per_tree, depth, facts),
         )
         return price.forest_event(n_trees, sharded=sharded)
 
@@ -242,11 +249,11 @@ class PathForest(Algorithm):
         price, is_selected = TreePrice.of(event), self._structure_share(parameters) > 0
         sensitivities = [Fraction(self.range_sensitivity or 0)] if is_selected else []
         price.require(depth=int(parameters["max_depth"]) if is_selected else 0, selections=sensitivities, apart=False)
-        leaf_prices.require(self._leaf(parameters), price.leaves, adjacency=self.adjacency)
+        tree_price.require_leaves(self._leaf(parameters), price.leaves, adjacency=self.adjacency)
 
     def _levels(self, loss: Fraction, parameters: Parameters, facts: PublicFacts) -> Levels:
         """The selection of each level, root first, at ``loss`` in total."""
-        encoding = shapes.encoding_of(facts.schema, parameters["n_bins"], facts.profile)
+        encoding = tree_parameters.encoding_of(facts.schema, parameters["n_bins"], facts.profile)
         losses = tree_price.geometric_losses(loss, int(parameters["max_depth"]), self._level_ratio(parameters))
         return tuple(
             (
@@ -274,7 +281,7 @@ class PathForest(Algorithm):
         return int(parameters["n_estimators"])
 
     def _leaf(self, parameters: Parameters) -> str:
-        return str(parameters.get(leaf_prices.LEAF.name, leaf_prices.COUNTS))
+        return str(parameters.get(tree_price.LEAF.name, tree_price.COUNTS))
 
 
 class LabelledRandomTrees(PathForest):
@@ -319,7 +326,7 @@ class LabelledRandomTrees(PathForest):
         tree_parameters.SHARDED_ASSIGNMENT,
     )
 
-    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
         """Fills in the depth by the paper's rule, from the public features of the schema.
 
         For m numeric features, the rule takes the smallest d for which a path of d random features is expected to leave
@@ -333,10 +340,10 @@ class LabelledRandomTrees(PathForest):
             depth += 1
             untested *= 1 - 1 / n_numbers
         depth = min(max(depth + n_categorical // 2, 1), DEEPEST_BY_RULE)
-        return settled, _settle_depth(settled, depth, facts, tables=False)
+        return settled, _fill_depth(settled, depth, facts, tables=False)
 
     def _leaf(self, parameters: Parameters) -> str:
-        return leaf_prices.LABEL
+        return tree_price.LABEL
 
 
 class MaximalVoteTrees(PathForest):
@@ -360,7 +367,7 @@ class MaximalVoteTrees(PathForest):
         proof="docs/proofs/maxtree.md",
         results="docs/results/papers.md",
     )
-    range_sensitivity = utilities.RANGE_SENSITIVITIES[utilities.MISCOUNT]
+    range_sensitivity = split_rules.RANGE_SENSITIVITIES[split_rules.MISCOUNT]
     read_outs = ("log", "ta", "mv")
     parameters = (
         tree_parameters.N_ESTIMATORS,
@@ -382,11 +389,11 @@ class MaximalVoteTrees(PathForest):
         ),
     )
 
-    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
         """Fills in the shares of each tree's ε, and the number and depth of trees, from public facts."""
         settled = dict(requested)
-        tree_parameters.settle_structure_share(settled, facts, usual="0.5")
-        return shapes.fill_greedy_sizes(settled, facts)
+        tree_parameters.fill_structure_share(settled, facts, usual="0.5")
+        return tree_parameters.fill_greedy_sizes(settled, facts)
 
     def _level_ratio(self, parameters: Parameters) -> Fraction:
         return amounts.parse(parameters["level_ratio"])
@@ -433,7 +440,7 @@ class MedianTrees(PathForest):
         ),
     )
 
-    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
         """Fills in the depth from the public size and ε: about eight rows over ε in a leaf.
 
         The paper sets the depth to the number of features, whatever the size: too deep with many features, too shallow
@@ -443,7 +450,7 @@ class MedianTrees(PathForest):
         paying = [facts] if facts.unlabelled is None else [facts, facts.unlabelled]
         strength = min(part.size * float(part.epsilon) for part in paying) / int(settled["n_estimators"])
         depth = min(max(round(math.log2(max(strength, 1.0))) - 3, 1), DEEPEST_BY_RULE)
-        return settled, _settle_depth(settled, depth, facts, tables=True)
+        return settled, _fill_depth(settled, depth, facts, tables=True)
 
 
 class SemiSupervisedTrees(MedianTrees, TwoDatasetAlgorithm):
@@ -543,19 +550,19 @@ class LabelMedianTrees(PathForest):
         tree_parameters.MAX_DEPTH,
         N_BINS_OF_LABELS,
         tree_parameters.SHARDED_ASSIGNMENT,
-        leaf_prices.LEAF,
+        tree_price.LEAF,
         MIN_ROWS,
         LABELLED_SHARE,
     )
 
-    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
         """Fills in the fewest rows of a node that splits and, from the public size and ε, the depth."""
         settled = dict(requested)
         share = amounts.parse(settled["labelled_share"])
         of_a_leaf = ROWS_OF_A_LEAF * self._n_noisy_trees(settled) / (facts.epsilon * share)
         settled.setdefault("min_rows", min(max(ceil(2 * of_a_leaf), 2), limits.MAX_ROWS_PER_DATASET))
         depth = min(max(ceil(log2(max(float(facts.size / of_a_leaf), 1.0))), 1), DEEPEST_BY_RULE)
-        return settled, _settle_depth(settled, depth, facts, tables=True)
+        return settled, _fill_depth(settled, depth, facts, tables=True)
 
 
 class TransductiveEnsemble(LabelMedianTrees):
@@ -606,7 +613,7 @@ class TransductiveEnsemble(LabelMedianTrees):
         LABELLED_SHARE,
     )
 
-    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
         """Fills in ten and fifty trees, the fewest rows of a node that splits and, from public facts, the depth.
 
         Raises:
@@ -619,14 +626,14 @@ class TransductiveEnsemble(LabelMedianTrees):
         settled.setdefault("n_estimators", min(int(settled["n_teachers"]) + DEFAULT_PUPILS, limits.MAX_TREES))
         if int(settled["n_teachers"]) > int(settled["n_estimators"]):
             raise InvalidRequest.at("/parameters/n_teachers", "too-large", limit=int(settled["n_estimators"]))
-        return super().settle(settled, facts)
+        return super().fill_defaults(settled, facts)
 
     def _n_noisy_trees(self, parameters: Parameters) -> int:
         """The first ensemble's trees: the second costs nothing."""
         return int(parameters["n_teachers"])
 
 
-def _settle_depth(settled: dict[str, Value], depth: int, facts: PublicFacts, *, tables: bool) -> tuple[str, ...]:
-    """Sets ``max_depth`` by a rule on the bins of the plan; see :func:`shapes.settle_depth`."""
-    encoding = shapes.encoding_of(facts.schema, settled["n_bins"], facts.profile)
-    return shapes.settle_depth(settled, depth, encoding, tables=tables)
+def _fill_depth(settled: dict[str, Value], depth: int, facts: PublicFacts, *, tables: bool) -> tuple[str, ...]:
+    """Sets ``max_depth`` by a rule on the bins of the plan; see :func:`tree_parameters.fill_depth`."""
+    encoding = tree_parameters.encoding_of(facts.schema, settled["n_bins"], facts.profile)
+    return tree_parameters.fill_depth(settled, depth, encoding, tables=tables)

@@ -11,22 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.algorithms.nbrt import first_split, temperature
+from app.forests.algorithms.nbrt import boosted_rows, read
 from app.forests.algorithms.nbrt.boosted_rows import BoostedRows, LocalBoostedRows, PartedBoostedRows
-from app.forests.algorithms.nbrt.event_parts import Parts
+from app.forests.algorithms.nbrt.price import Parts
 from app.forests.algorithms.nbrt.random_trees import Trees, joined, no_trees, random_tree
+from app.forests.algorithms.nbrt.read import leaf_scores, start_at_reading, start_scores
 from app.forests.algorithms.nbrt.scales import Scales
-from app.forests.algorithms.nbrt.start_scores import leaf_scores, start_at_reading, start_scores
-from app.forests.bins import quantile_bins
-from app.forests.bins.grow import quantile_cuts
+from app.forests.bins import quantile_bins, releases
 from app.forests.bins.noisy_counts import SCALE_BITS
-from app.forests.contract.forest import Forest
-from app.forests.contract.plan import Plan
-from app.forests.data.coded_rows import TrainingRows
+from app.forests.contract.plan import Forest, Plan
+from app.forests.data.coded_rows import TrainingRows, parts_of
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
-from app.forests.trees.row_parts import parts_of
 
 
 def grow_forest(
@@ -55,7 +52,7 @@ def grow_forest(
         privacy: Dong, Roth and Su 2022.
     """
     parts = Parts.of(plan.event)
-    cuts = quantile_cuts.cuts(parts.bins, schema, rows, randomness, reused=plan.profile)
+    cuts = releases.cuts(parts.bins, schema, rows, randomness, reused=plan.profile)
     encoding = quantile_bins.encoding(schema, cuts)
     boosted = PartedBoostedRows(parts_of(rows, encoding, LocalBoostedRows))
     return Forest(
@@ -142,13 +139,13 @@ def _first_split(
     parts: Parts, encoding: Encoding, rows: BoostedRows, randomness: Randomness, *, depth: int
 ) -> tuple[NDArray[np.int64], Trees, NDArray[np.int32]]:
     """Releases a first split and class counts on its sides: start scores, the first tree and its leaf scores."""
-    utilities = first_split.utilities(encoding, partial(rows.code_counts, n_codes=encoding.n_codes))
+    utilities = boosted_rows.first_split_utilities(encoding, partial(rows.code_counts, n_codes=encoding.n_codes))
     choice = randomness.select_exponential(utilities, inverse_scale=parts.split) if len(utilities) else None
-    tree = first_split.tree(encoding, choice, depth=depth)
+    tree = boosted_rows.first_tree(encoding, choice, depth=depth)
     count = isqrt(parts.start)
-    exact = count * rows.leaf_counts(tree)[first_split.sides(tree.n_leaves)]
+    exact = count * rows.leaf_counts(tree)[boosted_rows.sides_of_first_split(tree.n_leaves)]
     released = exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)
-    start, scores = first_split.scores(released, count, n_leaves=tree.n_leaves)
+    start, scores = boosted_rows.scores_of_first_tree(released, count, n_leaves=tree.n_leaves)
     return start, tree, scores
 
 
@@ -159,7 +156,7 @@ def _temperature(
     count = isqrt(parts.tally)
     exact = count * rows.tally(shift)
     released = exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)
-    return np.array([temperature.fitted(released, count)], dtype=np.int64)
+    return np.array([read.fitted_temperature(released, count)], dtype=np.int64)
 
 
 def _class_counts(plan: Plan, parts: Parts, rows: BoostedRows, randomness: Randomness) -> NDArray[np.int64]:

@@ -7,22 +7,21 @@ is in docs/proofs/nbrt.md, the proof for the bins in docs/proofs/bins.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
+from typing import Final
 
 from app.core import amounts
-from app.forests.algorithms.nbrt import event_parts, temperature
-from app.forests.algorithms.nbrt.event_parts import Parts, trees_alone
+from app.forests.algorithms.nbrt import read
 from app.forests.algorithms.nbrt.read import CALIBRATED, FOR_CLIP, LOGISTIC, MEASURED, NOT_FOR_CLIP
-from app.forests.bins import priced_bins, quantile_bins
+from app.forests.bins import quantile_bins
 from app.forests.bins.noisy_counts import LARGEST_START, VARIANCE, draw_scale, loss_of_unit, mu_squared, noise
-from app.forests.contract.about import About
-from app.forests.contract.algorithm import Algorithm, Parameters
-from app.forests.contract.facts import PublicFacts
-from app.forests.contract.parameters import Parameter, Value, share
+from app.forests.contract.algorithm import About, Algorithm, Filled, Parameter, Parameters, PublicFacts, Value, share
 from app.forests.data.schema import Schema
 from app.forests.kernels.boosting import LARGEST_SQUARED_LENGTH
-from app.forests.trees import shapes, tree_parameters
+from app.forests.trees import tree_parameters
 from app.privacy.accountants import gdp, zcdp
 from app.privacy.calibration import fitted
 from app.privacy.events import (
@@ -110,12 +109,12 @@ class NoiseMatchedBoosting(Algorithm):
     read_outs = (CALIBRATED, LOGISTIC)
     parameters = (_N_ESTIMATORS, tree_parameters.MAX_DEPTH, _BINS_SHARE, _CALIBRATION, _START)
 
-    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
         """Fills in the depth and the start from the public size and the budget."""
         settled = dict(requested)
         strength = facts.size * math.sqrt(mu_squared(facts.budget))
         encoding = quantile_bins.widest_encoding(facts.schema)
-        warnings = shapes.settle_depth(settled, default_depth(strength), encoding, tables=False)
+        warnings = tree_parameters.fill_depth(settled, default_depth(strength), encoding, tables=False)
         is_strong = facts.schema.n_classes == 2 and strength >= WORTH_A_SPLIT
         if facts.profile is not None or int(settled["max_depth"]) == 0 or int(settled["n_estimators"]) == 1:
             warnings = (*warnings, _NO_FIRST_SPLIT) if settled.get("start") == FROM_SPLIT else warnings
@@ -136,11 +135,11 @@ class NoiseMatchedBoosting(Algorithm):
         before = tuple[Part, ...]()
         if facts.profile is None and quantile_bins.private_features(facts.schema):
             part = facts.part(amounts.parse(parameters["bins_share"]))
-            chosen = priced_bins.event(facts.schema, part.epsilon, part.budget)
+            chosen = quantile_bins.price_bins(facts.schema, part.epsilon, part.budget)
             before = (Part(1, chosen),)
             left -= facts.budget.loss(chosen) / loss_of_unit(facts.budget)
         for_tally = TALLY_SHARE * left if parameters["calibration"] == MEASURED else Fraction(0)
-        after = (Part(1, _counts(for_tally, coordinates=2 * temperature.N_BINS)),) if for_tally else ()
+        after = (Part(1, _counts(for_tally, coordinates=2 * read.N_MARGIN_BINS)),) if for_tally else ()
         if facts.profile is not None:
             alone = trees_alone(n_trees, _tree(left - for_tally, n_trees, depth, facts.schema))
             return Sequential((Part(1, alone), *after))
@@ -172,12 +171,12 @@ def _start(parameters: Parameters, facts: PublicFacts, left: Fraction) -> tuple[
     def selection(epsilon: Fraction) -> Event:
         return ExponentialMechanism(
             Adjacency.ADD_REMOVE_ONE,
-            range_sensitivity=Fraction(event_parts.RANGE_SENSITIVITY),
-            inverse_scale=draw_scale(epsilon, event_parts.RANGE_SENSITIVITY),
+            range_sensitivity=Fraction(RANGE_SENSITIVITY),
+            inverse_scale=draw_scale(epsilon, RANGE_SENSITIVITY),
             max_candidates=n_candidates,
         )
 
-    sides = _counts(SIDES_SHARE * left, coordinates=event_parts.N_SIDES * n_classes)
+    sides = _counts(SIDES_SHARE * left, coordinates=N_SIDES * n_classes)
     return (Part(1, fitted(facts.part(share).budget, selection, start=Fraction(1, 10))), Part(1, sides))
 
 
@@ -196,3 +195,83 @@ def _tree(squared: Fraction, n_trees: int, depth: int, schema: Schema) -> Rounde
 def default_depth(strength: float) -> int:
     """The default depth, from public size × μ: every level doubles the number of leaves that share the rows."""
     return min(max(round(0.5 * math.log2(max(strength, 1.0)) - 0.9), _MIN_RULE_DEPTH), _MAX_RULE_DEPTH)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A priced event, taken apart.
+
+    Attributes:
+        bins: the event of private bins, or ``None``.
+        start: squared sensitivity of the class counts, in units of 2^-48 variances; 0 if a profile is reused.
+        tree: squared sensitivity of one tree; 0 if trees have no splits, so that no tree is released.
+        tally: squared sensitivity of the table of margins; 0 if no table is released.
+        split: inverse scale of the selection of a first split; 0 if no split is selected.
+    """
+
+    bins: Event | None
+    start: int
+    tree: int
+    tally: int = 0
+    split: Fraction = Fraction(0)
+
+    @classmethod
+    def of(cls, event: Event) -> Parts:
+        """Reads the event of a plan.
+
+        Raises:
+            UnknownPrivacyEvent: not the event of boosted random trees.
+        """
+        rest = list(event.parts) if isinstance(event, Sequential) else []
+        match rest:
+            case [Part(1, RoundedGaussian() as start)]:
+                return cls(None, _squared_sensitivity(start), 0)
+            case [Part(1, Sequential((Part(_, RoundedGaussian() as tree),))), *after]:
+                return cls(None, 0, _squared_sensitivity(tree), _tally(after))
+        bins = rest.pop(0).event if rest and isinstance(rest[0].event, Sequential) else None
+        if bins is not None:
+            quantile_bins.inverse_scale(bins)
+        split = rest.pop(0).event if rest and isinstance(rest[0].event, ExponentialMechanism) else None
+        match rest:
+            case [Part(1, RoundedGaussian() as start), Part(_, RoundedGaussian() as tree), *after]:
+                squares = _squared_sensitivity(start), _squared_sensitivity(tree), _tally(after)
+                return cls(bins, *squares, _inverse_scale(split))
+        raise UnknownPrivacyEvent("not the event of boosted random trees")
+
+
+def trees_alone(n_trees: int, tree: RoundedGaussian) -> Event:
+    """The event of trees on a reused profile, nested so that it differs from the event of class counts alone."""
+    return Sequential((Part(n_trees, tree),))
+
+
+def _tally(rest: Sequence[Part]) -> int:
+    """Squared sensitivity of the table of margins after the trees; 0 if no table follows."""
+    match rest:
+        case []:
+            return 0
+        case [Part(1, RoundedGaussian() as tally)]:
+            return _squared_sensitivity(tally)
+    raise UnknownPrivacyEvent("not the event of boosted random trees")
+
+
+def _inverse_scale(split: Event | None) -> Fraction:
+    """Inverse scale of the selection of a first split; 0 if no split is selected."""
+    if not isinstance(split, ExponentialMechanism):
+        return Fraction(0)
+    if split.range_sensitivity != RANGE_SENSITIVITY:
+        raise UnknownPrivacyEvent("not the selection of a first split")
+    return split.inverse_scale
+
+
+def _squared_sensitivity(noise: RoundedGaussian) -> int:
+    square = noise.l2_sensitivity_squared
+    if noise.sigma_squared != VARIANCE or square.denominator != 1 or square > LARGEST_START:
+        raise UnknownPrivacyEvent("not noise of boosted random trees")
+    return int(square)
+
+
+RANGE_SENSITIVITY: Final = 1
+"""A row raises the utility ‖left‖₄ + ‖right‖₄, in whole rows, of every split by 0 or 1."""
+
+
+N_SIDES: Final = 2

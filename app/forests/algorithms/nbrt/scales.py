@@ -11,8 +11,7 @@ from math import isqrt
 from typing import Final
 
 from app.forests.bins.noisy_counts import VARIANCE
-from app.forests.kernels.boosting import LARGEST_SQUARED_LENGTH, PROBABILITY_BITS
-from app.forests.kernels.exponential import SCORE_BITS
+from app.forests.kernels.boosting import LARGEST_SQUARED_LENGTH, PROBABILITY_BITS, SCORE_BITS
 from app.privacy.events import UnknownPrivacyEvent
 
 COUNT_SHARE: Final = Fraction(1, 101)

@@ -1,25 +1,40 @@
-"""Grows the reweighted forest: releases bins, then trees, each on rows weighted by the scores of earlier trees."""
+"""Grows the reweighted forest: releases bins, then trees, each on rows weighted by the scores of earlier trees.
 
+A tree has one split per level or one split per node. A selection at the budget of two levels chooses among about M²/2
+sets of M splits. Its error from noise is smaller than the error of two selections of one split each, and it finds
+splits that separate the classes only together.
+"""
+
+from __future__ import annotations
+
+import math
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
-from app.forests.algorithms.rpf import joint_limits, leaf_scores, node_splits
-from app.forests.algorithms.rpf.level_splits import LevelTrees
-from app.forests.algorithms.rpf.node_splits import ReweightedTree
-from app.forests.algorithms.rpf.path_event import events_of
-from app.forests.algorithms.rpf.price import widest_encoding
-from app.forests.algorithms.rpf.read import BY_LEVEL, encoding_of
+from app.forests.algorithms.rpf import price, read
+from app.forests.algorithms.rpf.price import (
+    BY_LEVEL,
+    PathScales,
+    events_of,
+    n_joint_candidates,
+    stages,
+    widest_encoding,
+)
+from app.forests.algorithms.rpf.read import UNREACHED, encoding_of
 from app.forests.algorithms.rpf.reweighted_rows import LocalReweightedRows, PartedReweightedRows, ReweightedRows
-from app.forests.bins.grow import quantile_cuts
-from app.forests.contract.forest import Forest
-from app.forests.contract.plan import Plan
-from app.forests.data.coded_rows import TrainingRows
+from app.forests.bins import releases
+from app.forests.contract.plan import Forest, Plan
+from app.forests.data.coded_rows import TrainingRows, parts_of
+from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Schema
+from app.forests.kernels import fourth_roots
 from app.forests.noise.randomness import Randomness
-from app.forests.trees.row_parts import parts_of
+from app.forests.trees import split_rules, tree_parameters
 
 
 def grow_forest(
@@ -47,18 +62,18 @@ def grow_forest(
         of the utility: Breiman et al. 1984.
     """
     bins, scales = events_of(plan.event)
-    cuts = quantile_cuts.cuts(bins, schema, rows, randomness, reused=plan.profile)
+    cuts = releases.cuts(bins, schema, rows, randomness, reused=plan.profile)
     encoding = encoding_of(plan, schema, cuts)
     weighted = PartedReweightedRows(parts_of(rows, encoding, LocalReweightedRows))
     by_level = plan.parameters["splits"] == BY_LEVEL
-    grow: Callable[[ReweightedRows, Randomness], ReweightedTree] = partial(node_splits.grow, scales, encoding)
+    grow: Callable[[ReweightedRows, Randomness], ReweightedTree] = partial(grow_by_node, scales, encoding)
     if by_level:
         grow = LevelTrees(
             scales,
             encoding,
             depth=int(plan.parameters["max_depth"]),
             at_once=int(plan.parameters["at_once"]),
-            joint_columns=joint_limits.n_columns(widest_encoding(plan.parameters, schema)),
+            joint_columns=price.n_joint_columns(widest_encoding(plan.parameters, schema)),
         ).grow
     trees: list[ReweightedTree] = []
     for _ in range(plan.n_trees):
@@ -66,10 +81,288 @@ def grow_forest(
         trees.append(tree)
         if len(trees) < plan.n_trees:  # weights are not read after the last tree
             weighted.finish_tree(
-                leaf_scores.of_tree(
+                read.scores_of_tree(
                     tree.counts, tree.selections, scales.leaves, is_first=len(trees) == 1, by_level=by_level
                 )
             )
         on_tree_done()
     arrays = {field.name: np.stack([getattr(tree, field.name) for tree in trees]) for field in fields(ReweightedTree)}
     return Forest(plan, {**arrays, "cuts": cuts})
+
+
+class LevelTrees:
+    """Grows trees with one split for all nodes of a level, chosen level by level or two levels at once.
+
+    The utility of a split is the sum of its utilities over the nodes of the level. A row is in one node, so a row
+    changes the sum by no more than it changes one node's utility. A split's gain on all rows is thus compared under the
+    noise of a single selection. From level 1 on, "stop" is a candidate, too; it ends the whole tree. No split is chosen
+    twice. Noise is added to every leaf at the tree's final depth, even if no row can reach the leaf.
+    """
+
+    def __init__(self, scales: PathScales, encoding: Encoding, *, depth: int, at_once: int, joint_columns: int) -> None:
+        """Keeps the public and released facts that all trees share.
+
+        Args:
+            scales: as priced; one inverse scale per selection.
+            encoding: public or released bins.
+            depth: of every tree.
+            at_once: the number of levels whose splits one selection chooses, 1 or 2.
+            joint_columns: number of columns, counted from the first, whose splits compete in joint selections.
+        """
+        self._scales, self._encoding, self._depth = scales, encoding, depth
+        self._stages, self._joint_columns = stages(depth, at_once), joint_columns
+
+    def grow(self, rows: ReweightedRows, randomness: Randomness) -> ReweightedTree:
+        """Selects the splits on the PRIVATE rows, root first; then releases every leaf. One call is one release.
+
+        Args:
+            rows: at the root before the call, in the leaves after it.
+            randomness: source of every draw.
+        """
+        candidates = self._encoding.candidates
+        alive = np.ones(len(candidates), dtype=np.bool_)
+        chosen: list[int] = []
+        n_selections, goes_on = 0, True
+        for n_splits, scale in zip(self._stages, self._scales.levels, strict=True):
+            if not goes_on or not alive.any():
+                break
+            picked = self._select(n_splits, scale, alive, level=len(chosen), rows=rows, randomness=randomness)
+            n_selections += 1
+            goes_on = len(picked) == n_splits
+            for choice in picked:
+                alive[choice] = False
+                self._descend(rows, len(chosen), choice)
+                chosen.append(choice)
+        for level in range(len(chosen), self._depth):
+            self._descend(rows, level, None)
+        selections = np.full(1 << self._depth, UNREACHED, dtype=np.uint8)
+        selections[:: 1 << (self._depth - len(chosen))] = n_selections
+        counts = noisy_weights(self._scales, selections, rows, randomness)
+        padded = [*chosen, *[None] * (self._depth - len(chosen))]
+        per_node = [choice for level, choice in enumerate(padded) for _ in range(1 << level)]
+        return ReweightedTree(*split_rules.splits(candidates, per_node), counts, selections)
+
+    def _descend(self, rows: ReweightedRows, level: int, choice: int | None) -> None:
+        feature, threshold, equals = split_rules.splits(self._encoding.candidates, [choice] * (1 << level))
+        rows.descend(feature=feature, threshold=threshold, equals=equals)
+
+    def _select(
+        self,
+        n_splits: int,
+        scale: Fraction,
+        alive: NDArray[np.bool_],
+        *,
+        level: int,
+        rows: ReweightedRows,
+        randomness: Randomness,
+    ) -> tuple[int, ...]:
+        """The released choice of one selection: one candidate per level, or an empty tuple for "stop".
+
+        If fewer than two splits are left on the columns for joint selections, a single split is chosen.
+        """
+        competing = np.flatnonzero(alive)
+        n_on_columns = price.n_joint_candidates(self._encoding, self._joint_columns)
+        on_columns = competing[competing < n_on_columns]
+        of_splits = handicaps(self._encoding, scale)
+        if 2 == n_splits <= len(on_columns):
+            first, second = np.triu_indices(len(on_columns), 1)
+            sets = np.stack((on_columns[first], on_columns[second]), axis=1)
+            of_two = joint_utilities(rows, self._encoding, self._joint_columns, n_nodes=1 << level)
+            gains = of_two[sets[:, 0], sets[:, 1]]
+        else:
+            sets = competing[:, np.newaxis]
+            splitting, _ = split_utilities(rows, self._encoding, np.arange(1 << level, dtype=np.int32))
+            gains = splitting.sum(axis=0)[competing]
+        utilities = gains - of_splits[sets].sum(axis=1)
+        if level >= FIRST_LEVEL_WITH_STOP:
+            stopping = fourth_roots.norms(rows.leaf_histogram())
+            utilities = np.append(utilities, stopping.sum())
+        choice = randomness.permute_and_flip(utilities, inverse_scale=scale)
+        return tuple(sets[choice].tolist()) if choice < len(gains) else ()
+
+
+def joint_utilities(rows: ReweightedRows, encoding: Encoding, columns: int, *, n_nodes: int) -> NDArray[np.int64]:
+    """The utility of every two splits: the sum of the norms of the four parts of all nodes of the current level.
+
+    Args:
+        rows: PRIVATE.
+        encoding: public or released bins.
+        columns: public; see :func:`n_joint_columns`.
+        n_nodes: of the current level.
+
+    Returns:
+        PRIVATE int64 ``(n_candidates, n_candidates)``: at ``[r, s]`` the utility of candidates r < s; other places are
+        undefined. An added row raises each utility by an integer from 0 to 256.
+    """
+    n_splits = n_joint_candidates(encoding, columns)
+    feature = encoding.candidates.feature[:n_splits]
+    threshold = encoding.candidates.threshold[:n_splits]
+    equals = encoding.candidates.equals[:n_splits]
+    norms = np.zeros((n_splits, n_splits), dtype=np.int64)
+    for one in np.unique(feature).tolist():
+        first = slice(*np.searchsorted(feature, [one, one + 1]).tolist())
+        for others in _blocks(encoding, slice(one, columns), n_nodes):
+            of_others = slice(*np.searchsorted(feature, [others.start, others.stop]).tolist())
+            norms[first, of_others] = fourth_roots.pair_norms(
+                rows.joint_histogram(one, others),
+                first=(threshold[first], equals[first]),
+                n_codes=encoding.n_codes[others],
+                splits=((feature[of_others] - others.start).astype(np.int32), threshold[of_others], equals[of_others]),
+            )
+    return norms
+
+
+def _blocks(encoding: Encoding, others: slice, n_nodes: int) -> list[slice]:
+    """Blocks of columns whose tables against the first column fit in working memory; at least one column per block."""
+    tables = n_nodes * int(encoding.n_codes[others.start])
+    blocks = tree_parameters.blocks(encoding.n_codes[others], cells=tables * encoding.schema.n_classes)
+    return [slice(others.start + block.start, others.start + block.stop) for block in blocks]
+
+
+FIRST_LEVEL_WITH_STOP = 1
+"""The first level at which "stop" is a candidate; the root always splits if its box has a split."""
+
+
+@dataclass(frozen=True)
+class ReweightedTree:
+    """One released tree in heap layout.
+
+    Attributes:
+        feature: int32 ``(2^depth − 1,)``.
+        threshold: uint8 ``(2^depth − 1,)``; ``boxes.NO_SPLIT`` at and below a stopped node, where all rows go left.
+        equals: bool ``(2^depth − 1,)``.
+        counts: int64 ``(2^depth, n_classes)``: noisy weights in units of 1/256; 0 in leaves marked ``UNREACHED``.
+        selections: uint8 ``(2^depth,)``: selections on the path to the leaf, or ``UNREACHED``.
+    """
+
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.uint8]
+    equals: NDArray[np.bool_]
+    counts: NDArray[np.int64]
+    selections: NDArray[np.uint8]
+
+
+def grow_by_node(
+    scales: PathScales, encoding: Encoding, rows: ReweightedRows, randomness: Randomness
+) -> ReweightedTree:
+    """Selects splits level by level on the PRIVATE rows, then releases the noisy weights of every leaf.
+
+    Each open node chooses among the splits of its public box by permute-and-flip on ‖left‖₄ + ‖right‖₄. From level 1
+    on, "stop" is a candidate, too, with utility ‖node‖₄. A node whose box has no split becomes a leaf without a draw.
+
+    Args:
+        scales: as priced.
+        encoding: public or released bins.
+        rows: PRIVATE; at the root before the call, in the leaves after it.
+        randomness: source of every draw.
+
+    Returns:
+        The released tree. One call is one release.
+    """
+    depth, candidates = len(scales.levels), encoding.candidates
+    assert depth == 0 or len(candidates) > 0  # a plan has levels only where the root can split
+    chosen: list[int | None] = []
+    selections = np.full(1 << depth, UNREACHED, dtype=np.uint8)
+    open_boxes = {0: split_rules.root(candidates)}
+    for level, scale in enumerate(scales.levels):
+        for node in [node for node, box in open_boxes.items() if not box.any()]:
+            selections[node << (depth - level)] = level
+            del open_boxes[node]
+        picked = _select(level, scale, encoding, open_boxes, rows=rows, randomness=randomness)
+        below: dict[int, NDArray[np.bool_]] = {}
+        for node, choice in picked.items():
+            if choice is None:
+                selections[node << (depth - level)] = level + 1
+            else:
+                below[2 * node], below[2 * node + 1] = split_rules.children(candidates, open_boxes[node], choice)
+        splits = [picked.get(node) for node in range(1 << level)]
+        feature, threshold, equals = split_rules.splits(candidates, splits)
+        rows.descend(feature=feature, threshold=threshold, equals=equals)
+        chosen += splits
+        open_boxes = below
+    selections[list(open_boxes)] = depth
+    counts = noisy_weights(scales, selections, rows, randomness)
+    return ReweightedTree(*split_rules.splits(candidates, chosen), counts, selections)
+
+
+def _select(
+    level: int,
+    scale: Fraction,
+    encoding: Encoding,
+    open_boxes: dict[int, NDArray[np.bool_]],
+    *,
+    rows: ReweightedRows,
+    randomness: Randomness,
+) -> dict[int, int | None]:
+    """The released choice of every open node: a candidate, or ``None`` to stop."""
+    if not open_boxes:
+        return {}
+    nodes = np.array(list(open_boxes), dtype=np.int32)
+    splitting, stopping = split_utilities(rows, encoding, nodes)
+    splitting -= handicaps(encoding, scale)
+    picked: dict[int, int | None] = {}
+    for (node, box), of_splits, stop in zip(open_boxes.items(), splitting, stopping, strict=True):
+        alive = np.flatnonzero(box)
+        utilities = of_splits[alive] if level < FIRST_LEVEL_WITH_STOP else np.append(of_splits[alive], stop)
+        choice = randomness.permute_and_flip(utilities, inverse_scale=scale)
+        picked[node] = int(alive[choice]) if choice < len(alive) else None
+    return picked
+
+
+def split_utilities(
+    rows: ReweightedRows, encoding: Encoding, nodes: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Utilities of every public candidate, and of stopping, in the given nodes of the current level.
+
+    Returns:
+        PRIVATE int64 ``(n_nodes, n_candidates)`` and ``(n_nodes,)``. An added row raises every utility of its
+        node by an integer from 0 to 256, and no utility of another node.
+    """
+    candidates = encoding.candidates
+    splitting = np.empty((len(nodes), len(candidates)), dtype=np.int64)
+    stopping = np.empty(len(nodes), dtype=np.int64)
+    for block in tree_parameters.feature_blocks(encoding, len(nodes)):
+        histogram = rows.class_histogram(block, nodes)
+        in_block = slice(*np.searchsorted(candidates.feature, [block.start, block.stop]))
+        splitting[:, in_block] = fourth_roots.split_norms(
+            histogram,
+            n_codes=encoding.n_codes[block],
+            splits=(
+                candidates.feature[in_block] - np.int32(block.start),
+                candidates.threshold[in_block],
+                candidates.equals[in_block],
+            ),
+        )
+        stopping[:] = fourth_roots.norms(histogram[:, : int(encoding.n_codes[block.start])].sum(axis=1))
+    return splitting, stopping
+
+
+def handicaps(encoding: Encoding, scale: Fraction) -> NDArray[np.int64]:
+    """The amount subtracted from every candidate's utility before a selection: int64 ``(n_candidates,)``; reads no row.
+
+    If splits on pairs of columns far outnumber splits on single columns, noise alone makes a pair the likely choice.
+    The utility of each split on a pair is lowered by the logarithm of that ratio over the inverse scale. On rows
+    without signal, all splits on pairs together are then about as likely as all splits on single columns.
+
+    Args:
+        encoding: public or released bins.
+        scale: public; inverse scale of the selection.
+    """
+    candidates, n_own = encoding.candidates, len(encoding.edges)
+    is_paired = candidates.feature >= n_own
+    n_paired = int(is_paired.sum())
+    ratio = max(n_paired, 1) / max(len(candidates) - n_paired, 1)
+    return is_paired * np.int64(max(math.log(ratio), 0.0) / float(scale))
+
+
+def noisy_weights(
+    scales: PathScales, selections: NDArray[np.uint8], rows: ReweightedRows, randomness: Randomness
+) -> NDArray[np.int64]:
+    """Releases the weights of every leaf that is not marked ``UNREACHED``; 0 for others. One call is one release."""
+    exact = rows.leaf_histogram()
+    released = np.zeros_like(exact)
+    for n_selections in np.unique(selections[selections != UNREACHED]).tolist():
+        alike = np.flatnonzero(selections == n_selections)
+        shape = (len(alike), exact.shape[1])
+        released[alike] = exact[alike] + randomness.discrete_laplace(shape, inverse_scale=scales.leaves[n_selections])
+    return released

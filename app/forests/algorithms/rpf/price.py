@@ -1,45 +1,254 @@
 """Prices ``rpf``, the reweighted ℓ4 permute-and-flip forest: boosting with row weights of at most one, for pure ε.
 
-The proof is in docs/proofs/rpf.md, the proof for the bins in docs/proofs/bins.md.
+The event is private bins, then trees with the same loss on every path. Public limits bound the sets of two splits, one
+per level, that one selection chooses among. The proof is in docs/proofs/rpf.md, the proof for the bins in
+docs/proofs/bins.md.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import islice
 from math import comb
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from app.core import amounts
 from app.core.errors import InvalidRequest
-from app.forests.algorithms.rpf import joint_limits
-from app.forests.algorithms.rpf.path_event import (
-    L1_SENSITIVITY,
-    RANGE_SENSITIVITY,
-    PathScales,
-    Stage,
-    events_of,
-    stages,
-)
-from app.forests.algorithms.rpf.read import (
-    BY_LEVEL,
-    BY_NODE,
-    NO_PAIRS,
-    PAIRS,
-    PLAIN,
-    TEMPERED,
-)
 from app.forests.bins import quantile_bins
 from app.forests.bins.noisy_counts import draw_scale
-from app.forests.contract.about import About
-from app.forests.contract.algorithm import Algorithm, Parameters
-from app.forests.contract.facts import PublicFacts
-from app.forests.contract.parameters import Parameter, Value, share
-from app.forests.data import pairs
+from app.forests.contract.algorithm import About, Algorithm, Filled, Parameter, Parameters, PublicFacts, Value, share
+from app.forests.data import ordinals
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Schema
-from app.forests.trees import shapes, tree_parameters, tree_price
-from app.privacy.events import Event, Part, Sequential, UnknownPrivacyEvent
+from app.forests.kernels.boosting import UNIT
+from app.forests.trees import tree_parameters, tree_price
+from app.privacy.events import (
+    Adjacency,
+    DiscreteLaplace,
+    Event,
+    Parallel,
+    Part,
+    PermuteAndFlip,
+    Sequential,
+    UnknownPrivacyEvent,
+)
+
+MOST_AT_ONCE: Final = 2
+"""Most levels whose splits one selection chooses; three are no more accurate on most tables (docs/results/rpf.md)."""
+
+MOST_STORED: Final = 3
+"""Most levels that one selection chose in forests of versions before; such forests still predict."""
+
+MAX_WITH_PAIRS: Final = 500
+"""Most public splits, including those on sums and differences, for which joint selections use all columns."""
+
+MAX_CANDIDATES: Final = 1_000
+"""Most public splits that may compete in joint selections."""
+
+MAX_COLUMNS: Final = 64
+"""Most columns for which every two columns are tabulated against each other."""
+
+MAX_WORK: Final = 2**31
+"""Most sets of splits × nodes × classes in a tree's largest selection: bounds the time to evaluate the utilities."""
+
+MAX_FOREST_WORK: Final = 2**35
+"""Most sets of splits × nodes × classes for all trees together: ten to fifteen minutes of one core. The rule for the
+number of trees stays below this limit."""
+
+WORK_PER_ROW: Final = 10_000
+"""Most sets of splits × nodes × classes for all trees, per row of the public size, by :func:`default_at_once`."""
+
+
+def n_joint_columns(widest: Encoding) -> int:
+    """The number of columns, counted from the first of an encoding, whose splits compete in joint selections.
+
+    All columns, or only the declared columns if there are many splits. Splits on sums and differences still compete in
+    selections of a single level.
+
+    Args:
+        widest: public; the encoding with the largest possible number of bins, so that the result depends on the plan
+            only.
+    """
+    return len(widest.n_codes) if len(widest.candidates) <= MAX_WITH_PAIRS else len(widest.edges)
+
+
+def n_joint_candidates(encoding: Encoding, columns: int) -> int:
+    """The number of an encoding's splits on its first ``columns`` columns."""
+    return int(np.searchsorted(encoding.candidates.feature, columns))
+
+
+def is_affordable(widest: Encoding, depth: int) -> bool:
+    """Whether a tree of at least two levels may choose two at once; a function of public facts."""
+    columns = n_joint_columns(widest)
+    return (
+        2 <= n_joint_candidates(widest, columns) <= MAX_CANDIDATES
+        and columns <= MAX_COLUMNS
+        and _work(widest, depth) <= MAX_WORK
+        and _table_cells(widest, depth) <= tree_parameters.MAX_TABLE_CELLS
+    )
+
+
+def most_trees(widest: Encoding, depth: int) -> int:
+    """The most trees that may choose splits jointly if one tree may; most of the work does not depend on the rows."""
+    return MAX_FOREST_WORK // _work(widest, depth)
+
+
+def default_at_once(widest: Encoding, depth: int, *, n_trees: int, size: int) -> int:
+    """The default number of levels per selection, from the declaration, the depth, the trees and the public size.
+
+    Many deep trees on few rows choose one level at a time, because evaluating sets of splits takes the same time for
+    few rows as for many. Such trees have enough budget per selection to find splits one by one.
+    """
+    most_work = min(WORK_PER_ROW * size, MAX_FOREST_WORK)
+    is_cheap = depth >= 2 and is_affordable(widest, depth) and n_trees * _work(widest, depth) <= most_work
+    return 2 if is_cheap else 1
+
+
+def _work(widest: Encoding, depth: int) -> int:
+    """Sets of two splits × nodes × classes in the deepest selection of a tree."""
+    return comb(n_joint_candidates(widest, n_joint_columns(widest)), 2) * widest.schema.n_classes << (depth - 2)
+
+
+def _table_cells(widest: Encoding, depth: int) -> int:
+    """The number of cells of the largest table of two columns, which is in a tree's deepest selection."""
+    n_codes = int(widest.n_codes[: n_joint_columns(widest)].max())
+    return n_codes**2 * widest.schema.n_classes << (depth - 2)
+
+
+RANGE_SENSITIVITY = UNIT
+"""One row raises the utility of every candidate of its node by an integer from 0 to 256."""
+
+L1_SENSITIVITY = UNIT
+"""One row raises one weight of one leaf by at most 256."""
+
+
+class Stage(NamedTuple):
+    """One selection on a path: the public number of splits that it chooses, and the most candidates."""
+
+    n_splits: int
+    max_candidates: int
+
+
+def stages(depth: int, at_once: int) -> tuple[int, ...]:
+    """The number of splits that each selection on a path chooses, root first, with as few selections as possible.
+
+    Numbers differ by at most one; smaller numbers come first. Five levels, two at once, give 1, 2, 2.
+
+    Args:
+        depth: of the tree.
+        at_once: most levels whose splits are chosen by one selection.
+    """
+    n_selections = -(-depth // at_once)
+    return tuple((depth + place) // n_selections for place in range(n_selections))
+
+
+@dataclass(frozen=True)
+class PathScales:
+    """Inverse scales of the draws on a path, in integer units of weight (1/256 row).
+
+    Attributes:
+        levels: inverse scale of each selection, root first; a selection covers one level or several.
+        last: inverse scale of the noise in a leaf at full depth.
+    """
+
+    levels: tuple[Fraction, ...]
+    last: Fraction
+
+    @cached_property
+    def leaves(self) -> tuple[Fraction, ...]:
+        """Inverse scale of the noise in a leaf, by the number of selections on its path, from 0 to all.
+
+        The leaf gets the budget that its path did not spend on selections (lemma L4). Selections and weights have the
+        same sensitivity, so inverse scales add up as losses do, and every path has exactly the same loss.
+        """
+        return tuple(sum(self.levels[spent:], self.last) for spent in range(len(self.levels) + 1))
+
+    def event(self, of_selections: Sequence[Stage], *, n_classes: int, by_level: bool = False) -> Event:
+        """Describes one tree as an event, with every possible end of a path at the same loss.
+
+        Args:
+            of_selections: one stage per inverse scale in :attr:`levels`.
+            n_classes: public number of classes.
+            by_level: whether one selection serves all nodes of a level, instead of one selection per node.
+        """
+        if len(of_selections) != len(self.levels):
+            raise UnknownPrivacyEvent("a selection without a price, or a price without a selection")
+        n_splits = sum(stage.n_splits for stage in of_selections)
+        event: Event = self._leaf(len(self.levels), n_classes << n_splits)
+        for index, stage in reversed(list(enumerate(of_selections))):
+            n_splits -= stage.n_splits
+            selection = PermuteAndFlip(
+                Adjacency.ADD_REMOVE_ONE,
+                range_sensitivity=Fraction(RANGE_SENSITIVITY),
+                inverse_scale=self.levels[index],
+                max_candidates=stage.max_candidates,
+            )
+            n_selections = 1 if by_level else 1 << n_splits
+            event = Sequential((Part(1, Parallel("nodes", (Part(n_selections, selection),))), Part(1, event)))
+            if index > 0:
+                event = Parallel("nodes", (Part(1, self._leaf(index, n_classes << n_splits)), Part(1, event)))
+        return event
+
+    def _leaf(self, n_selections: int, coordinates: int) -> Event:
+        return DiscreteLaplace(
+            Adjacency.ADD_REMOVE_ONE,
+            l1_sensitivity=Fraction(L1_SENSITIVITY),
+            inverse_scale=self.leaves[n_selections],
+            coordinates=coordinates,
+        )
+
+    @classmethod
+    def of(cls, event: Event) -> PathScales:
+        """Reads the scales out of a priced event: the inverse of :meth:`event`.
+
+        Raises:
+            UnknownPrivacyEvent: not the event of a reweighted tree.
+        """
+        levels: list[Fraction] = []
+        while True:
+            match event:
+                case DiscreteLaplace():
+                    return cls(tuple(levels), event.inverse_scale)
+                case Parallel(_, (Part(event=DiscreteLaplace()), Part(event=Sequential() as going_on))):
+                    event = going_on
+                case Sequential(
+                    (Part(event=Parallel(_, (Part(event=PermuteAndFlip() as selection),))), Part(event=deeper))
+                ):
+                    levels.append(selection.inverse_scale)
+                    event = deeper
+                case _:
+                    raise UnknownPrivacyEvent("not the event of a reweighted tree")
+
+
+def events_of(event: Event) -> tuple[Event | None, PathScales]:
+    """The event of the bins, if any were priced, and the scales of the trees.
+
+    Raises:
+        UnknownPrivacyEvent: not the event of a reweighted forest.
+    """
+    match event:
+        case Sequential((Part(event=tree),)):
+            return None, PathScales.of(tree)
+        case Sequential((Part(event=bins), Part(event=tree))):
+            quantile_bins.inverse_scale(bins)
+            return bins, PathScales.of(tree)
+    raise UnknownPrivacyEvent("not the event of a reweighted forest")
+
+
+BY_LEVEL, BY_NODE = "level", "node"
+"""One split for all nodes of a level, or one split per node."""
+
+PAIRS, NO_PAIRS = "ordered", "none"
+"""Splits on columns and on sums and differences of ordered columns, or on columns only."""
+
+TEMPERED, PLAIN = "temperature", "none"
+"""How sums of scores become probabilities: softmax of the sums divided by T^¼, or softmax of the sums."""
 
 _MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 1, 8
 _SHARE_PER_DOUBLING, _MIN_RULE_SHARE = 0.05, 0.3
@@ -77,14 +286,14 @@ _OWN_PARAMETERS = (
         "default 2 where there are few enough sets of two splits for the declared size, if each level has one split. "
         "With many splits, levels and classes, fewer trees may choose two levels at once.",
         minimum=Fraction(1),
-        maximum=Fraction(joint_limits.MOST_AT_ONCE),
-        most_stored=Fraction(joint_limits.MOST_STORED),
+        maximum=Fraction(MOST_AT_ONCE),
+        most_stored=Fraction(MOST_STORED),
     ),
     Parameter(
         "pairs",
         "choice",
         "Also split on sums and differences of every two ordered columns. By default where there are 2 to "
-        f"{pairs.MAX_ORDERED} of them.",
+        f"{ordinals.MAX_ORDERED} of them.",
         choices=(PAIRS, NO_PAIRS),
     ),
     Parameter(
@@ -121,7 +330,7 @@ class ReweightedForest(Algorithm):
     read_outs = ("log",)
     parameters = (tree_parameters.N_ESTIMATORS, tree_parameters.MAX_DEPTH, *_OWN_PARAMETERS)
 
-    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
         """Fills in the number and depth of trees and the shares of ε from the public size, ε and the schema."""
         settled = dict(requested)
         hopeless = facts.size * facts.epsilon < HOPELESS and "max_depth" not in requested
@@ -131,8 +340,8 @@ class ReweightedForest(Algorithm):
         settled.setdefault("pairs", default_pairs(facts.schema))
         depth = 0 if hopeless else default_depth(facts, n_trees, by_level=settled["splits"] == BY_LEVEL)
         widest = widest_encoding(settled, facts.schema)
-        warnings = shapes.settle_depth(settled, depth, widest, tables=True)
-        _settle_at_once(settled, widest, facts)
+        warnings = tree_parameters.fill_depth(settled, depth, widest, tables=True)
+        _fill_at_once(settled, widest, facts)
         return settled, (*warnings, _HOPELESS) if hopeless else warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
@@ -175,12 +384,12 @@ def widest_encoding(parameters: Parameters, schema: Schema) -> Encoding:
     encoding = quantile_bins.widest_encoding(schema)
     if parameters["pairs"] == NO_PAIRS:
         return encoding
-    if len(pairs.ordered(schema)) > pairs.MAX_ORDERED:
+    if len(ordinals.ordered(schema)) > ordinals.MAX_ORDERED:
         raise InvalidRequest.at("/parameters/pairs", "too-large", accepted=[NO_PAIRS])
-    return encoding.paired(pairs.of_schema(schema))
+    return encoding.paired(ordinals.pairs_of_schema(schema))
 
 
-def _settle_at_once(settled: dict[str, Value], widest: Encoding, facts: PublicFacts) -> None:
+def _fill_at_once(settled: dict[str, Value], widest: Encoding, facts: PublicFacts) -> None:
     """Sets ``at_once``: 2 only if each level has one split and the sets of splits are few enough.
 
     Raises:
@@ -190,21 +399,21 @@ def _settle_at_once(settled: dict[str, Value], widest: Encoding, facts: PublicFa
     by_level, depth = settled["splits"] == BY_LEVEL, int(settled["max_depth"])
     n_trees = int(settled["n_estimators"])
     if "at_once" not in settled:
-        by_rule = joint_limits.default(widest, depth, n_trees=n_trees, size=facts.size)
+        by_rule = default_at_once(widest, depth, n_trees=n_trees, size=facts.size)
         settled["at_once"] = by_rule if by_level else 1
     elif settled["at_once"] != 1 and not by_level:
         raise InvalidRequest.at("/parameters/at_once", "not-with-splits-node")
     elif settled["at_once"] != 1 and depth > 1:
-        if not joint_limits.is_affordable(widest, depth):
+        if not is_affordable(widest, depth):
             raise InvalidRequest.at("/parameters/at_once", "too-large", accepted=["1"])
-        if n_trees > (most := joint_limits.most_trees(widest, depth)):
+        if n_trees > (most := most_trees(widest, depth)):
             raise InvalidRequest.at("/parameters/n_estimators", "too-large", limit=most)
 
 
 def _stages(parameters: Parameters, widest: Encoding) -> tuple[Stage, ...]:
     """The stages of a path from public numbers; "stop" counts as a candidate."""
     n_all = len(widest.candidates)
-    n_joint = joint_limits.n_candidates(widest, joint_limits.n_columns(widest))
+    n_joint = n_joint_candidates(widest, n_joint_columns(widest))
     return tuple(
         Stage(n_splits, max(n_all, comb(n_joint, n_splits)) + 1)
         for n_splits in stages(int(parameters["max_depth"]), int(parameters["at_once"]))
@@ -213,7 +422,7 @@ def _stages(parameters: Parameters, widest: Encoding) -> tuple[Stage, ...]:
 
 def default_pairs(schema: Schema) -> str:
     """Pairs if the schema has at least two ordered columns, but not too many to tabulate every pair."""
-    return PAIRS if 2 <= len(pairs.ordered(schema)) <= pairs.MAX_ORDERED else NO_PAIRS
+    return PAIRS if 2 <= len(ordinals.ordered(schema)) <= ordinals.MAX_ORDERED else NO_PAIRS
 
 
 def default_share(facts: PublicFacts, n_trees: int) -> str:

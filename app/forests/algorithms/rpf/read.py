@@ -1,49 +1,50 @@
-"""Validates ``rpf`` forests and reads class probabilities out of their noisy class weights."""
+"""Validates ``rpf`` forests, turns noisy weights into leaf scores and reads class probabilities out of them.
+
+Scores are post-processing of releases (lemma L7).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.algorithms.rpf import leaf_scores
-from app.forests.algorithms.rpf.leaf_scores import UNREACHED
-from app.forests.algorithms.rpf.path_event import events_of, stages
+from app.forests.algorithms.rpf.price import BY_LEVEL, BY_NODE, PAIRS, TEMPERED, events_of, stages
 from app.forests.bins import quantile_bins
-from app.forests.contract import family
-from app.forests.contract.forest import Forest
-from app.forests.contract.plan import Plan
-from app.forests.data import pairs
+from app.forests.contract.plan import (
+    Forest,
+    Layout,
+    Layouts,
+    Plan,
+    Reader,
+    n_leaves_of,
+    split_layouts,
+    splits_are_valid,
+)
+from app.forests.data import ordinals
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Schema
-from app.forests.kernels.exponential import SCORE_BITS
-from app.forests.trees import boxes
-from app.forests.trees.leaf_sums import LeafSums, PooledSums
-
-BY_LEVEL, BY_NODE = "level", "node"
-"""One split for all nodes of a level, or one split per node."""
-
-PAIRS, NO_PAIRS = "ordered", "none"
-"""Splits on columns and on sums and differences of ordered columns, or on columns only."""
-
-
-TEMPERED, PLAIN = "temperature", "none"
-"""How sums of scores become probabilities: softmax of the sums divided by T^¼, or softmax of the sums."""
+from app.forests.kernels.boosting import SCORE_BITS, UNIT
+from app.forests.trees import split_rules
+from app.forests.trees.leaf_read_out import LeafSums, PooledSums
 
 
 class ReweightedFamily:
     """Turns noisy weights into additive scores; probabilities are the softmax of a row's summed scores."""
 
-    def layouts(self, plan: Plan, schema: Schema) -> family.Layouts:
+    def layouts(self, plan: Plan, schema: Schema) -> Layouts:
         """Splits; noisy weights in units of 1/256; selections on the path to every leaf; cuts of private bins."""
-        leaves = (plan.n_trees, family.n_leaves(plan))
+        leaves = (plan.n_trees, n_leaves_of(plan))
         private = len(quantile_bins.private_features(schema))
         return {
-            **family.split_layouts(plan),
-            "counts": family.Layout(np.int64, (*leaves, schema.n_classes)),
-            "selections": family.Layout(np.uint8, leaves),
-            "cuts": family.Layout(np.uint16, (private, quantile_bins.MAX_CUTS)),
+            **split_layouts(plan),
+            "counts": Layout(np.int64, (*leaves, schema.n_classes)),
+            "selections": Layout(np.uint8, leaves),
+            "cuts": Layout(np.uint16, (private, quantile_bins.MAX_CUTS)),
         }
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
@@ -57,13 +58,13 @@ class ReweightedFamily:
         is_legal = np.where(reached, (selections >= fewest) & (selections <= most), selections == UNREACHED)
         return (
             (forest.plan.parameters["splits"] == BY_NODE or _is_by_level(forest))
-            and family.splits_are_valid(forest, schema, n_columns=n_columns)
+            and splits_are_valid(forest, schema, n_columns=n_columns)
             and quantile_bins.is_valid(schema, forest.arrays["cuts"])
             and bool(np.all(is_legal))
             and not forest.arrays["counts"][~reached].any()
         )
 
-    def reader(self, forest: Forest, schema: Schema, read_out: str) -> family.Reader:
+    def reader(self, forest: Forest, schema: Schema, read_out: str) -> Reader:
         """The softmax of summed scores, divided by T^¼ if the plan says so.
 
         Each tree is grown on rows that earlier trees doubt and repeats part of their scores, so the sum of T trees is
@@ -80,7 +81,7 @@ class ReweightedFamily:
         by_level = forest.plan.parameters["splits"] == BY_LEVEL
         trees = zip(forest.arrays["counts"], forest.arrays["selections"], strict=True)
         scored = [
-            leaf_scores.of_tree(counts, selections, scales.leaves, is_first=index == 0, by_level=by_level)
+            scores_of_tree(counts, selections, scales.leaves, is_first=index == 0, by_level=by_level)
             for index, (counts, selections) in enumerate(trees)
         ]
         encoding = encoding_of(forest.plan, schema, forest.arrays["cuts"])
@@ -90,12 +91,12 @@ class ReweightedFamily:
 def encoding_of(plan: Plan, schema: Schema, cuts: NDArray[np.uint16]) -> Encoding:
     """The encoding that a plan's splits refer to: post-processing of released cuts and of the declaration."""
     encoding = quantile_bins.encoding(schema, cuts)
-    return encoding.paired(pairs.of_schema(schema)) if plan.parameters["pairs"] == PAIRS else encoding
+    return encoding.paired(ordinals.pairs_of_schema(schema)) if plan.parameters["pairs"] == PAIRS else encoding
 
 
 def n_pair_columns(plan: Plan, schema: Schema) -> int:
     """The number of columns that a plan adds to the columns of the schema."""
-    return pairs.COLUMNS_PER_PAIR * len(pairs.of_schema(schema)) if plan.parameters["pairs"] == PAIRS else 0
+    return ordinals.COLUMNS_PER_PAIR * len(ordinals.pairs_of_schema(schema)) if plan.parameters["pairs"] == PAIRS else 0
 
 
 def _is_by_level(forest: Forest) -> bool:
@@ -113,7 +114,7 @@ def reached_leaves(forest: Forest) -> tuple[NDArray[np.bool_], NDArray[np.int64]
     Returns:
         bool and int64, both ``(n_trees, 2^depth)``.
     """
-    passes = (forest.arrays["threshold"] == boxes.NO_SPLIT) & ~forest.arrays["equals"]
+    passes = (forest.arrays["threshold"] == split_rules.NO_SPLIT) & ~forest.arrays["equals"]
     reached = np.ones((len(passes), 1), dtype=np.bool_)
     n_splits = np.zeros((len(passes), 1), dtype=np.int64)
     for level in range(forest.depth):
@@ -121,3 +122,80 @@ def reached_leaves(forest: Forest) -> tuple[NDArray[np.bool_], NDArray[np.int64]
         reached = np.stack((reached, reached & splits), axis=2).reshape(len(passes), -1)
         n_splits = np.repeat(n_splits + splits, 2, axis=1)
     return reached, n_splits
+
+
+UNREACHED: Final = 255
+"""Stored instead of the number of selections for a leaf that no row can reach, below a node that stopped early."""
+
+LATER_STEP: Final = 0.8
+"""Factor on the scores of every tree after the first."""
+
+SHRINKAGE: Final = 2.5
+"""Smoothing adds this many standard deviations of a leaf's noise, plus one, as rows of the class prior."""
+
+
+NEIGHBOUR: Final = 0.2
+"""Weight, in a leaf's neighbourhood, of a leaf on the other side of one split; of k splits, its k-th power."""
+
+
+def scores_of_tree(
+    counts: NDArray[np.int64],
+    selections: NDArray[np.uint8],
+    scales: Sequence[Fraction],
+    *,
+    is_first: bool,
+    by_level: bool = False,
+) -> NDArray[np.int32]:
+    """Class scores of one tree's leaves, in units of 2⁻¹⁶.
+
+    A leaf's class proportions are shrunk toward the tree's class prior, or toward the proportions of neighbouring
+    leaves, which are shrunk toward that prior; more noise means more shrinkage. The first tree scores log p. A later
+    tree scores log p − log prior, because it corrects the scores of earlier trees on reweighted rows.
+
+    Args:
+        counts: released noisy weights in units of 1/256, int64 ``(n_leaves, n_classes)``.
+        selections: released; selections on the path to each leaf, uint8 ``(n_leaves,)``, or :data:`UNREACHED`.
+        scales: public; inverse scale of the noise on a leaf's weights, by number of selections.
+        is_first: whether this tree is the first of the forest.
+        by_level: whether all nodes of a level share a split; if so, leaves are shrunk toward their neighbourhood.
+
+    Returns:
+        int32 ``(n_leaves, n_classes)``; the mean over classes is about 0; 0 in leaves that no row can reach.
+    """
+    is_reached = selections != UNREACHED
+    evidence = counts[is_reached] / UNIT
+    noise = np.array([float(1 / (UNIT * scale)) for scale in scales])[selections[is_reached]]
+    prior = np.maximum(evidence.sum(axis=0), 0.0) + np.sqrt(2.0 * np.square(noise).sum())
+    prior /= prior.sum()
+    around = _neighbourhood(evidence, noise, prior) if by_level else prior
+    shares = _shrunk(evidence, np.sqrt(2.0) * noise, around)
+    real = np.log(shares) if is_first else LATER_STEP * (np.log(shares) - np.log(prior))
+    real -= real.mean(axis=1, keepdims=True)
+    scores = np.zeros(counts.shape, dtype=np.int32)
+    scores[is_reached] = np.rint(real * 2**SCORE_BITS)
+    return scores
+
+
+def _neighbourhood(
+    evidence: NDArray[np.float64], noise: NDArray[np.float64], prior: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Class shares around every leaf of a tree with one split per level, float64 ``(n_leaves, n_classes)``.
+
+    Bit k of a leaf's index is its side of one level's split. For each bit, the weights of the leaf with that bit
+    flipped are added, times :data:`NEIGHBOUR`. So a leaf that differs in k bits has weight :data:`NEIGHBOUR` ** k.
+    """
+    spread, n_bits = evidence, len(evidence).bit_length() - 1
+    for bit in range(n_bits):
+        halves = spread.reshape(-1, 2, 1 << bit, evidence.shape[1])
+        spread = (halves + NEIGHBOUR * halves[:, ::-1]).reshape(evidence.shape)
+    deviation = np.sqrt(2.0 * (1.0 + NEIGHBOUR**2) ** n_bits) * noise
+    return _shrunk(spread, deviation, prior)
+
+
+def _shrunk(
+    evidence: NDArray[np.float64], deviation: NDArray[np.float64], prior: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Class shares of leaves, shrunk toward ``prior``; a larger standard deviation of the noise shrinks more."""
+    shares = np.maximum(evidence, 0.0) + (1.0 + SHRINKAGE * deviation[:, np.newaxis]) * prior
+    shares /= shares.sum(axis=1, keepdims=True)
+    return shares

@@ -5,9 +5,9 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data.pairs import Pair, columns
-from app.forests.data.parts import CodedPart, Parts
-from app.forests.kernels import cell_sums, prediction, reweighting, routing
+from app.forests.data.coded_rows import CodedPart, Parts
+from app.forests.data.ordinals import Pair, pair_columns
+from app.forests.kernels import boosting, node_rows
 
 MARGIN = (7, 20)
 """A row has full weight while 1 − p_y, the released trees' doubt in the row's class, is at least 0.35."""
@@ -67,11 +67,11 @@ class LocalReweightedRows:
                 columns fit in memory, otherwise on every use.
         """
         self._y, self._n_codes, self._n_classes = y, n_codes, n_classes
-        self._n_own, self._pairs = len(X), columns(n_codes[: len(X)], pairs)
+        self._n_own, self._pairs = len(X), pair_columns(n_codes[: len(X)], pairs)
         fit = pairs and len(n_codes) <= _SLAB
         self._X = np.concatenate((X, self._pairs.of(X))) if fit else X
         self._sums = np.zeros((len(y), n_classes), dtype=np.int64)
-        self._weight = np.full(len(y), reweighting.UNIT, dtype=np.uint16)
+        self._weight = np.full(len(y), boosting.UNIT, dtype=np.uint16)
         self._node, self._n_nodes = np.zeros(len(y), dtype=np.int32), 1
 
     @classmethod
@@ -108,10 +108,10 @@ class LocalReweightedRows:
         return np.add(onto, np.concatenate(counts, axis=1), out=onto)
 
     def _no_sums(self, features: slice, *slots: int) -> NDArray[np.int64]:
-        return cell_sums.no_sums(*slots, self._n_classes, n_bins=self._n_codes[features])
+        return node_rows.no_sums(*slots, self._n_classes, n_bins=self._n_codes[features])
 
     def _of_columns(self, features: slice, node: NDArray[np.int32], onto: NDArray[np.int64]) -> NDArray[np.int64]:
-        return cell_sums.class_histogram(
+        return node_rows.class_histogram(
             self._columns(features), self._y, node, n_bins=self._n_codes[features], weight=self._weight, onto=onto
         )
 
@@ -125,7 +125,7 @@ class LocalReweightedRows:
         """
         if onto is None:
             onto = self._no_sums(others, self._n_nodes, int(self._n_codes[feature]))
-        return cell_sums.joint_histogram(
+        return node_rows.joint_histogram(
             self._columns(others),
             self._y,
             (self._node, self._columns(slice(feature, feature + 1))[0]),
@@ -140,7 +140,7 @@ class LocalReweightedRows:
         if int(feature.max(initial=0)) >= len(self._X):
             features, inverse = np.unique(feature, return_inverse=True)
             columns, places = self._computed(features), inverse.reshape(feature.shape).astype(np.int32)
-        self._node = routing.descend(columns, self._node, feature=places, threshold=threshold, equals=equals)
+        self._node = node_rows.descend(columns, self._node, feature=places, threshold=threshold, equals=equals)
         self._n_nodes *= 2
 
     def _columns(self, features: slice) -> NDArray[np.uint8]:
@@ -159,14 +159,14 @@ class LocalReweightedRows:
 
     def leaf_histogram(self) -> NDArray[np.int64]:
         """See :class:`ReweightedRows`."""
-        return cell_sums.leaf_histogram(
+        return node_rows.leaf_histogram(
             self._node, self._y, n_leaves=self._n_nodes, n_classes=self._n_classes, weight=self._weight
         )
 
     def finish_tree(self, scores: NDArray[np.int32]) -> None:
         """See :class:`ReweightedRows`."""
-        prediction.add_leaf_scores(self._sums, self._node[np.newaxis], scores[np.newaxis])
-        self._weight = reweighting.weights(self._sums, self._y, margin=MARGIN)
+        node_rows.add_leaf_scores(self._sums, self._node[np.newaxis], scores[np.newaxis])
+        self._weight = boosting.weights(self._sums, self._y, margin=MARGIN)
         self._node, self._n_nodes = np.zeros(len(self._y), dtype=np.int32), 1
 
 

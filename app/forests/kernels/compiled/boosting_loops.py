@@ -1,13 +1,52 @@
-"""Computes gradients and walks trees for boosting in compiled integer loops, with equal bits on every machine.
+"""Computes weights and gradients of rows and walks trees in compiled integer loops, with equal bits on every machine.
 
-Signed quantities are split into a sign and an unsigned magnitude, so that every division rounds toward zero and no
-operation mixes signed and unsigned integers.
+The weight of a row does not depend on other rows. In gradients, signed quantities are split into a sign and an unsigned
+magnitude, so that every division rounds toward zero and no operation mixes signed and unsigned integers.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.compilation.compiler import compiled, compiled_for, integer, read, written
+from app.forests.compiler import compiled, compiled_for, integer, read, written
+from app.forests.kernels import boosting
+
+_SIGNED_FINE_BITS = boosting.FINE_BITS
+_SIGNED_FINE_MASK = 2**boosting.FINE_BITS - 1
+_SIGNED_UNIT_BITS = boosting.UNIT_BITS
+
+
+@compiled_for(
+    read("int64", 2), read("int32", 1), read("int64", 1), read("int64", 1), read("int64", 1), written("uint16", 1)
+)
+def weights(
+    sums: NDArray[np.int64],
+    y: NDArray[np.int32],
+    coarse: NDArray[np.int64],
+    fine: NDArray[np.int64],
+    margin: NDArray[np.int64],
+    result: NDArray[np.uint16],
+) -> None:
+    """Fills ``result`` with min(256, ⌊256 · (1 − p_y) / margin⌋), p the softmax of a row's sums.
+
+    exp(−d / 2¹⁶) is the product of two table entries, both at most 2³¹, shifted back to at most 2³¹. With at most 2¹⁰
+    classes the total is at most 2⁴¹, so no number exceeds 2⁵⁷.
+    """
+    last = coarse.size * fine.size - 1
+    n_classes = sums.shape[1]
+    for i in range(y.size):
+        largest = sums[i, 0]
+        for k in range(1, n_classes):
+            largest = max(largest, sums[i, k])
+        others, of_label = np.int64(0), np.int64(0)
+        for k in range(n_classes):
+            gap = min(largest - sums[i, k], last)
+            share = (coarse[gap >> _SIGNED_FINE_BITS] * fine[gap & _SIGNED_FINE_MASK]) >> _SIGNED_UNIT_BITS
+            if k == y[i]:
+                of_label = share
+            else:
+                others += share
+        result[i] = min(np.int64(256), 256 * others * margin[1] // (margin[0] * (others + of_label)))
+
 
 _SCORE_FINE_BITS = np.uint64(12)
 _FINE_MASK = np.uint64(2**12 - 1)

@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.compilation.compiler import compiled, compiled_for, read, written
+from app.forests.compiler import compiled, compiled_for, read, written
 
 _HALF_BITS = np.uint64(32)
 _LOW_HALF = np.uint64(2**32 - 1)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.compilation.compiler import compiled, compiled_for, integer, pair, read, triple, written
+from app.forests.compiler import compiled, compiled_for, integer, pair, read, triple, written
 
 _FEW_ROWS = 10
 _TREES_TOGETHER = 8
@@ -58,7 +58,7 @@ def _n_below(edges: NDArray[np.float64], value: np.float64) -> int:
 def _code(
     value: np.float64, edges: NDArray[np.float64], highest: np.float64, missing: np.float64, last: np.float64
 ) -> int:
-    """The code of a value; see ``app.forests.kernels.codes.ColumnRule``."""
+    """The code of a value; see ``app.forests.kernels.prediction.ColumnRule``."""
     if np.isnan(value) or value == missing:
         return int(last)
     if edges.size == 0:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data.rows import SanitisedRows
+from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
 from benchmarks.papers.forests.bms_rf_plain.read import PROJECTION, layer_sizes, scaled, shifted
 from benchmarks.papers.forests.contract import PlainForest, PlainPlan

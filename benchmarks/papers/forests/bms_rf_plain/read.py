@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.contract.algorithm import Parameters
-from app.forests.data.rows import SanitisedColumns
+from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.data.schema import Schema
-from app.forests.trees import pooling
+from app.forests.trees import leaf_read_out
 from benchmarks.papers.forests.contract import PlainForest
 from benchmarks.papers.forests.trees.design import Design
 from benchmarks.papers.forests.trees.node_read_out import voting
@@ -23,7 +23,9 @@ PROJECTION = "projection"
 def reader(forest: PlainForest, schema: Schema, read_out: str) -> PlainStackedReader:
     """A reader of shares of votes (``mv``) or of mean shares (``ta``, ``pa``) over all layers."""
     trees = NodeTrees.of(forest.arrays)
-    values = np.concatenate([voting(trees).values if read_out == pooling.VOTE else trees.values, trees.values], axis=1)
+    values = np.concatenate(
+        [voting(trees).values if read_out == leaf_read_out.VOTE else trees.values, trees.values], axis=1
+    )
     sizes = layer_sizes(forest.plan.parameters)
     layers = tuple(
         replace(trees, root=trees.root[end - size : end + 1], values=values)
@@ -60,7 +62,7 @@ class PlainStackedReader:
             if index < len(self.projection):
                 shares = of_layer[:, n_classes:] / (len(layer.root) - 1)
                 seen = shifted(X, shares, self.projection[index], self.shift)
-        return pooling.to_probabilities(sums, pooling.AVERAGE)
+        return leaf_read_out.to_probabilities(sums, leaf_read_out.AVERAGE)
 
 
 def layer_sizes(parameters: Parameters) -> tuple[int, ...]:

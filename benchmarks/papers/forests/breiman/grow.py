@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sklearn.ensemble import RandomForestClassifier
 
-from app.forests.data.rows import SanitisedRows
+from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
 from benchmarks.papers.forests.contract import PlainForest, PlainPlan
 from benchmarks.papers.forests.trees import scikit_trees

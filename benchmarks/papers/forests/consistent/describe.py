@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.forests.contract.parameters import share
+from app.forests.contract.algorithm import share
 from benchmarks.papers.forests import parameters as shared
 from benchmarks.papers.forests.contract import Reference
 

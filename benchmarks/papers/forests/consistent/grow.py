@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from app.forests.contract.algorithm import Parameters
-from app.forests.data.rows import SanitisedRows
+from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
 from benchmarks.papers.forests.contract import PlainForest, PlainPlan
 from benchmarks.papers.forests.loops import split_loops

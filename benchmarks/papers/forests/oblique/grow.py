@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from app.forests.data.rows import SanitisedRows
+from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
 from benchmarks.papers.forests.contract import PlainForest, PlainPlan
 from benchmarks.papers.forests.trees import linear_planes, oblique_trees, plane_rules

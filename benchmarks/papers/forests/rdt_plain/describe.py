@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from app.forests.contract.parameters import Parameter
+from app.forests.contract.algorithm import Parameter
 from benchmarks.papers.forests import parameters as shared
 from benchmarks.papers.forests.contract import Reference
 

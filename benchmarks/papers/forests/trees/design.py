@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data.rows import SanitisedColumns
+from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.data.schema import Feature, Schema
 
 

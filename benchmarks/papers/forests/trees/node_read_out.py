@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.contract.family import Reader
-from app.forests.data.rows import SanitisedColumns
+from app.forests.contract.plan import Reader
+from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.data.schema import Schema
-from app.forests.trees import pooling
+from app.forests.trees import leaf_read_out
 from benchmarks.papers.forests.contract import PlainForest
 from benchmarks.papers.forests.trees.design import Design
 from benchmarks.papers.forests.trees.node_routing import NodeTrees
@@ -19,7 +19,7 @@ from benchmarks.papers.forests.trees.node_routing import NodeTrees
 def reader(forest: PlainForest, schema: Schema, read_out: str) -> Reader:
     """A reader of shares of votes (``mv``) or of mean shares (``ta``, ``pa``)."""
     trees = NodeTrees.of(forest.arrays)
-    return NodeReader(Design.of(schema), voting(trees) if read_out == pooling.VOTE else trees)
+    return NodeReader(Design.of(schema), voting(trees) if read_out == leaf_read_out.VOTE else trees)
 
 
 def voting(trees: NodeTrees) -> NodeTrees:
@@ -37,4 +37,4 @@ class NodeReader:
 
     def __call__(self, columns: SanitisedColumns) -> NDArray[np.float64]:
         """Class probabilities of rows, float64 ``(n_rows, n_classes)``."""
-        return pooling.to_probabilities(self.trees.sums(self.design.matrix(columns)), pooling.AVERAGE)
+        return leaf_read_out.to_probabilities(self.trees.sums(self.design.matrix(columns)), leaf_read_out.AVERAGE)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_iris
 
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Feature, Label, Schema
 from benchmarks.papers.forests import catalogue
 from benchmarks.papers.forests.contract import PlainForest

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data.rows import SanitisedColumns
+from app.forests.data.sanitiser import SanitisedColumns
 from benchmarks.papers.forests import catalogue
 from benchmarks.papers.forests.bms_rf_plain.read import layer_sizes
 from benchmarks.papers.forests.contract import PlainForest

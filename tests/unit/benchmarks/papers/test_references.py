@@ -9,7 +9,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from app.forests import catalogue as private
-from app.forests.data.rows import SanitisedRows
+from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Feature, Label, Schema
 from benchmarks.papers.forests import catalogue
 from benchmarks.papers.forests.trees.design import Design

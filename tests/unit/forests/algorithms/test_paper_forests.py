@@ -8,17 +8,17 @@ import pytest
 
 from app.forests import artifacts, predict
 from app.forests.artifacts import ArtifactInvalid
-from app.forests.contract.forest import Forest
+from app.forests.contract.plan import Forest
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
-from app.forests.kernels import routing
+from app.forests.kernels import node_rows
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import pooling, tree_parameters, tree_price
-from app.forests.trees.grow.in_memory_histograms import LocalHistograms
-from app.forests.trees.utilities import MISCOUNT, miscount, split_utility
+from app.forests.trees import leaf_read_out, tree_parameters, tree_price
+from app.forests.trees.split_rules import MISCOUNT, miscount, split_utility
+from app.forests.trees.tree_histograms import LocalHistograms
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
@@ -52,7 +52,7 @@ def leaf_counts(forest: Forest, mine: np.ndarray | None = None) -> np.ndarray:
     """Class counts of every leaf, by counting the rows that routing sends to it."""
     X = Encoding.of(SCHEMA, int(forest.plan.parameters["n_bins"])).encode(rows().features)
     splits = {name: forest.arrays[name] for name in ("feature", "threshold", "equals")}
-    reached = routing.leaves(X, **splits, depth=forest.depth)
+    reached = node_rows.leaves(X, **splits, depth=forest.depth)
     counted = np.zeros((len(reached), 2**forest.depth, 3), dtype=np.int64)
     for tree, own in enumerate(reached):
         some = np.arange(N_ROWS) if mine is None else np.flatnonzero(mine[tree])
@@ -97,7 +97,7 @@ def test_a_label_forest_survives_serialization_and_votes() -> None:
     probabilities = predict.probabilities(artifact.forest, SCHEMA, rows().features, read_out=None)
     X = Encoding.of(SCHEMA, 32).encode(rows().features)
     splits = {name: forest.arrays[name] for name in ("feature", "threshold", "equals")}
-    votes = np.take_along_axis(forest.arrays["labels"], routing.leaves(X, **splits, depth=3), axis=1)
+    votes = np.take_along_axis(forest.arrays["labels"], node_rows.leaves(X, **splits, depth=3), axis=1)
     shares = np.stack([(votes == label).mean(axis=0) for label in range(3)], axis=1)
 
     assert np.array_equal(artifact.forest.arrays["labels"], forest.arrays["labels"])
@@ -134,11 +134,11 @@ def test_label_and_count_artifacts_are_not_taken_for_each_other() -> None:
 
 def test_summed_counts_weigh_trees_by_their_leaves() -> None:
     counts = np.array([[[6, 0], [0, 0]], [[1, 3], [-2, 1]]], dtype=np.int64)
-    values = pooling.leaf_values(counts, pooling.SUM, noise_scale=1.0)
+    values = leaf_read_out.leaf_values(counts, leaf_read_out.SUM, noise_scale=1.0)
     sums = values[0, 0] + values[1, 0]
 
     assert values[1, 1].tolist() == [0, 1]
-    assert np.allclose(pooling.to_probabilities(sums[None, :], pooling.SUM), [[0.7, 0.3]])
+    assert np.allclose(leaf_read_out.to_probabilities(sums[None, :], leaf_read_out.SUM), [[0.7, 0.3]])
 
 
 def test_parts_for_structure_and_leaves_are_disjoint_and_all() -> None:

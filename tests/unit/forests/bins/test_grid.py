@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests.bins import grid
-from app.forests.bins.grow import quantile_cuts
+from app.forests.bins import quantile_bins, releases
 from app.forests.data import ordinals
 from app.forests.data.schema import Feature
 
@@ -27,28 +26,28 @@ def integer(lower: int, upper: int) -> Feature:
 @settings(max_examples=150, deadline=None)
 def test_edges_ascend_inside_the_bounds_and_are_few(bounds: tuple[float, float]) -> None:
     lower, upper = sorted(bounds)
-    edges = grid.edges(numeric(lower, upper))
+    edges = quantile_bins.grid_edges(numeric(lower, upper))
 
-    assert grid.n_cells(numeric(lower, upper)) <= grid.MAX_CELLS
+    assert quantile_bins.n_cells(numeric(lower, upper)) <= quantile_bins.MAX_CELLS
     assert np.all(np.diff(edges) > 0)
     assert np.all((edges >= lower) & (edges < upper))
 
 
 def test_integer_with_a_short_range_has_a_cell_per_value() -> None:
-    assert grid.edges(integer(-2, 1)).tolist() == [-1.5, -0.5, 0.5]
-    assert grid.n_cells(integer(0, 255)) == 256
-    assert quantile_cuts.cell_counts(integer(-2, 1), np.array([-2.0, 1.0, 1.0, -1.0])).tolist() == [1, 1, 0, 2]
+    assert quantile_bins.grid_edges(integer(-2, 1)).tolist() == [-1.5, -0.5, 0.5]
+    assert quantile_bins.n_cells(integer(0, 255)) == 256
+    assert releases.cell_counts(integer(-2, 1), np.array([-2.0, 1.0, 1.0, -1.0])).tolist() == [1, 1, 0, 2]
 
 
 def test_wide_integer_is_cut_between_integers() -> None:
-    edges = grid.edges(integer(-1_000, 100_000))
+    edges = quantile_bins.grid_edges(integer(-1_000, 100_000))
 
     assert np.all(edges - np.floor(edges) == 0.5)
     assert len(edges) > 256
 
 
 def test_a_grid_has_equal_steps_and_geometric_steps() -> None:
-    edges = grid.edges(numeric(0.0, 1024.0))
+    edges = quantile_bins.grid_edges(numeric(0.0, 1024.0))
 
     assert set(range(4, 1024, 4)) <= set(edges.tolist())
     for k in range(2, 41):
@@ -57,7 +56,7 @@ def test_a_grid_has_equal_steps_and_geometric_steps() -> None:
 
 
 def test_geometric_edges_stand_at_the_bound_that_is_nearer_to_zero() -> None:
-    above, below = grid.edges(numeric(10.0, 11.0)), grid.edges(numeric(-11.0, -10.0))
+    above, below = quantile_bins.grid_edges(numeric(10.0, 11.0)), quantile_bins.grid_edges(numeric(-11.0, -10.0))
 
     assert above[0] - 10.0 == pytest.approx(2**-20)
     assert -10.0 - below[-1] == pytest.approx(2**-20)
@@ -65,7 +64,7 @@ def test_geometric_edges_stand_at_the_bound_that_is_nearer_to_zero() -> None:
 
 
 def test_range_around_zero_is_cut_at_zero_and_on_both_sides() -> None:
-    edges = grid.edges(numeric(-8.0, 2.0))
+    edges = quantile_bins.grid_edges(numeric(-8.0, 2.0))
 
     assert 0.0 in edges
     for bound in (-8.0, 2.0):
@@ -73,20 +72,20 @@ def test_range_around_zero_is_cut_at_zero_and_on_both_sides() -> None:
 
 
 def test_single_value_has_a_single_cell() -> None:
-    assert grid.n_cells(numeric(3.25, 3.25)) == 1
-    assert quantile_cuts.cell_counts(numeric(3.25, 3.25), np.full(5, 3.25)).tolist() == [5]
+    assert quantile_bins.n_cells(numeric(3.25, 3.25)) == 1
+    assert releases.cell_counts(numeric(3.25, 3.25), np.full(5, 3.25)).tolist() == [5]
 
 
 def test_extreme_bounds_do_not_overflow() -> None:
     for lower, upper in [(-1.7e308, 1.7e308), (0.0, 5e-324), (1e308, 1.7e308)]:
-        edges = grid.edges(numeric(lower, upper))
+        edges = quantile_bins.grid_edges(numeric(lower, upper))
         assert np.all(np.isfinite(edges))
         assert np.all(np.diff(edges) > 0)
 
 
 def test_edges_cannot_be_changed_by_a_reader() -> None:
     with pytest.raises(ValueError, match="read-only"):
-        grid.edges(numeric(0, 1))[0] = 7.0
+        quantile_bins.grid_edges(numeric(0, 1))[0] = 7.0
 
 
 @given(values=st.lists(st.floats(-3, 5, allow_nan=False), max_size=30), cut=st.integers(0, 30))
@@ -94,19 +93,19 @@ def test_edges_cannot_be_changed_by_a_reader() -> None:
 def test_counts_of_parts_add_up_and_missing_values_are_left_out(values: list[float], cut: int) -> None:
     feature = numeric(-3.0, 5.0, missing=True)
     column = np.array([*values, math.nan, math.nan])
-    whole = quantile_cuts.cell_counts(feature, column)
+    whole = releases.cell_counts(feature, column)
 
     assert whole.sum() == len(values)
     assert np.array_equal(
-        whole, quantile_cuts.cell_counts(feature, column[:cut]) + quantile_cuts.cell_counts(feature, column[cut:])
+        whole, releases.cell_counts(feature, column[:cut]) + releases.cell_counts(feature, column[cut:])
     )
 
 
 def test_value_on_an_edge_belongs_to_the_cell_below() -> None:
     feature = numeric(0.0, 256.0)
-    edge = grid.edges(feature)[100]
+    edge = quantile_bins.grid_edges(feature)[100]
     cells = [
-        int(quantile_cuts.cell_counts(feature, np.array([value])).argmax()) for value in (edge, np.nextafter(edge, 999))
+        int(releases.cell_counts(feature, np.array([value])).argmax()) for value in (edge, np.nextafter(edge, 999))
     ]
 
     assert cells == [100, 101]
@@ -116,6 +115,6 @@ def test_ordered_categories_are_integers() -> None:
     grades = Feature("grade", "categorical", categories=tuple("abc"), ordered=True, missing=True)
     column = np.array([0, 2, 3, 4], dtype=np.int32)  # a, c, OTHER, MISSING
 
-    assert grid.edges(grades).tolist() == [0.5, 1.5]
+    assert quantile_bins.grid_edges(grades).tolist() == [0.5, 1.5]
     assert np.array_equal(ordinals.numbers(grades, column), [0.0, 2.0, 2.0, math.nan], equal_nan=True)
-    assert quantile_cuts.cell_counts(grades, column).tolist() == [1, 0, 2]
+    assert releases.cell_counts(grades, column).tolist() == [1, 0, 2]

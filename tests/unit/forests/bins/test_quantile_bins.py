@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests.bins import quantile_bins
-from app.forests.bins.grow import quantile_cuts
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.bins import quantile_bins, releases
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.accountants import pure
@@ -50,10 +49,10 @@ MIXED = schema(
 
 def release(of: Schema, epsilon: int, columns: list[np.ndarray]) -> np.ndarray:
     private = quantile_bins.private_features(of)
-    return quantile_cuts.release(
+    return releases.release_cuts(
         of,
         quantile_bins.event(of, Fraction(epsilon)),
-        cell_counts=lambda index: quantile_cuts.cell_counts(of.features[index], columns[private.index(index)]),
+        cell_counts=lambda index: releases.cell_counts(of.features[index], columns[private.index(index)]),
         randomness=SystemRandomness(),
     )
 
@@ -135,7 +134,7 @@ def test_a_cut_is_selected_by_the_rows_on_both_sides_within_its_interval(
     event = quantile_bins.event(of, Fraction(2), selection=kind, n_levels=n_levels)
     rows = SanitisedRows(SanitisedColumns(tuple(columns), 300), np.zeros(300, np.int32), np.zeros((300, 16), np.uint8))
     chooser, expected = Chooser(), list[tuple[str, Fraction, list[int], int]]()
-    cuts = quantile_cuts.cuts(event, of, rows, chooser)  # type: ignore[arg-type]
+    cuts = releases.cuts(event, of, rows, chooser)  # type: ignore[arg-type]
     for row, (index, n_cells) in enumerate(((0, 151), (2, 141))):
         values, intervals, released = columns[index], [(0, n_cells)], list[int]()
         for _ in range(n_levels):

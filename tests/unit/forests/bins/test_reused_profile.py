@@ -9,15 +9,15 @@ import pytest
 
 from app.core.errors import InvalidRequest
 from app.forests import artifacts, predict
+from app.forests import profile as profile_price
+from app.forests import profile_release as profile_grow
 from app.forests.algorithms.bms_rf.read import StackedFamily
-from app.forests.bins.reused_profile import ReusedProfile
+from app.forests.bins.quantile_bins import ReusedProfile
 from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan, public_facts, read
-from app.forests.profile import grow as profile_grow
-from app.forests.profile import price as profile_price
 from app.privacy.calibration import AccountRequest, Budget
 from app.privacy.events import Adjacency
 from tests.support.schemas import schema_of

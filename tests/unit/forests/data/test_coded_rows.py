@@ -5,11 +5,10 @@ import weakref
 import numpy as np
 import pytest
 
-from app.forests.bins import quantile_bins
-from app.forests.bins.grow import quantile_cuts
+from app.forests.bins import quantile_bins, releases
 from app.forests.data.coded_rows import CodedBlock, CodedColumns, is_wide
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedColumns
+from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.data.schema import Feature, Label, Schema
 from tests.support.wide_codes import wide_codes
 
@@ -97,7 +96,7 @@ def test_counts_of_cells_are_those_of_the_values() -> None:
     rows = values(500)
     features = coded(GRID, rows, 100)
     for index in quantile_bins.private_features(SCHEMA):
-        counts = quantile_cuts.cell_counts(FEATURES[index], rows.columns[index])
+        counts = releases.cell_counts(FEATURES[index], rows.columns[index])
         np.testing.assert_array_equal(features.counts(index)[: len(counts)], counts)
 
 

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from app.core.errors import GrovekeeperError
-from app.forests.data.request_rows import RequestRows
-from app.forests.data.rows import SanitisedColumns, SanitisedTable
-from app.forests.data.sanitiser import sanitise_prediction_rows
+from app.forests.data.sanitiser import RequestRows, SanitisedColumns, SanitisedTable, sanitise_prediction_rows
 from app.forests.data.schema import Feature, Label, Schema
 
 SCHEMA = Schema(

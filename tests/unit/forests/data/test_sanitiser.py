@@ -7,8 +7,9 @@ import pytest
 
 from app.core import limits
 from app.core.errors import FieldProblem, InvalidRequest
-from app.forests.data.request_cells import JsonCells, NumberCells
 from app.forests.data.sanitiser import (
+    JsonCells,
+    NumberCells,
     count_out_of_bounds,
     has_known_label,
     sanitise_codes,

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core import limits
-from app.forests.kernels import cell_sums, fourth_roots, reweighting
+from app.forests.kernels import boosting, fourth_roots, node_rows
 
-LARGEST = limits.MAX_ROWS_PER_DATASET * reweighting.UNIT
+LARGEST = limits.MAX_ROWS_PER_DATASET * boosting.UNIT
 weight_vectors = st.integers(0, 38).flatmap(lambda bits: st.lists(st.integers(0, 2**bits), min_size=1, max_size=2))
 
 
@@ -80,8 +80,8 @@ def test_split_norms_are_the_norms_of_both_sides() -> None:
     X = np.stack([generator.integers(0, n, n_rows).astype(np.uint8) for n in n_codes])
     y, slot = (generator.integers(0, n, n_rows).astype(np.int32) for n in (3, 2))
     own = generator.integers(0, 257, n_rows).astype(np.uint16)
-    histogram = cell_sums.class_histogram(
-        X, y, slot, n_bins=n_codes, weight=own, onto=cell_sums.no_sums(2, 3, n_bins=n_codes)
+    histogram = node_rows.class_histogram(
+        X, y, slot, n_bins=n_codes, weight=own, onto=node_rows.no_sums(2, 3, n_bins=n_codes)
     )
     splits = (
         np.array([0, 0, 0, 2, 2], dtype=np.int32),
@@ -176,7 +176,7 @@ def test_arguments_that_would_break_the_loops_of_pairs_are_refused() -> None:
 
 
 def weight(sums: list[int], y: int) -> int:
-    return int(reweighting.weights(np.array([sums]), np.array([y], dtype=np.int32), margin=(7, 20))[0])
+    return int(boosting.weights(np.array([sums]), np.array([y], dtype=np.int32), margin=(7, 20))[0])
 
 
 def test_doubt_of_at_least_the_margin_keeps_the_whole_weight() -> None:
@@ -212,17 +212,17 @@ def test_the_weight_of_a_row_does_not_depend_on_other_rows() -> None:
     generator = np.random.default_rng(9)
     sums = generator.integers(-300_000, 300_000, (200, 4))
     y = generator.integers(0, 4, 200).astype(np.int32)
-    alone = np.concatenate([reweighting.weights(sums[i : i + 1], y[i : i + 1], margin=(7, 20)) for i in range(200)])
+    alone = np.concatenate([boosting.weights(sums[i : i + 1], y[i : i + 1], margin=(7, 20)) for i in range(200)])
     order = generator.permutation(200)
 
-    assert np.array_equal(reweighting.weights(sums, y, margin=(7, 20)), alone)
-    assert np.array_equal(reweighting.weights(sums[order], y[order], margin=(7, 20)), alone[order])
-    assert np.array_equal(reweighting.weights(np.asfortranarray(sums), y, margin=(7, 20)), alone)
+    assert np.array_equal(boosting.weights(sums, y, margin=(7, 20)), alone)
+    assert np.array_equal(boosting.weights(sums[order], y[order], margin=(7, 20)), alone[order])
+    assert np.array_equal(boosting.weights(np.asfortranarray(sums), y, margin=(7, 20)), alone)
 
 
 def test_exponential_table_is_exact_to_its_unit() -> None:
     """The product form of the exponential stays within two units of 2⁻³¹ of the real value."""
-    coarse, fine = reweighting._exponentials()
+    coarse, fine = boosting._exponentials()
     with localcontext() as context:
         context.prec = 40
         for gap in (0, 1, 255, 256, 257, 65_535, 65_536, 1_000_003):

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.forests.compilation import code_cache
-from app.forests.kernels import boosting, cell_sums, prediction, reweighting, routing
-from app.forests.kernels.codes import BLOCK, CodeTables, ColumnRule
-from app.forests.kernels.compiled import cell_sum_loops
+from app.forests import code_cache
+from app.forests.kernels import boosting, node_rows, prediction
+from app.forests.kernels.compiled import node_row_loops
+from app.forests.kernels.prediction import BLOCK, CodeTables, ColumnRule
 
 # --- oracles ------------------------------------------------------------------------------------------------------
 
@@ -42,7 +42,7 @@ def _class_histogram(
 
 
 def _weights(rng: np.random.Generator, n_rows: int) -> NDArray[np.uint16]:
-    return rng.integers(0, reweighting.UNIT + 1, n_rows, dtype=np.uint16)
+    return rng.integers(0, boosting.UNIT + 1, n_rows, dtype=np.uint16)
 
 
 def _leaf(row: NDArray[np.uint8], forest: dict[str, Any], tree: int) -> int:
@@ -78,7 +78,7 @@ def _sums(X: NDArray[np.uint8], forest: Mapping[str, Any], values: NDArray[np.fl
 
 def _counted(*rows: NDArray[Any], n_bins: NDArray[np.int32], shape: tuple[int, int], **named: Any) -> NDArray[np.int64]:
     """The histogram of some rows."""
-    return cell_sums.class_histogram(*rows, n_bins=n_bins, onto=cell_sums.no_sums(*shape, n_bins=n_bins), **named)
+    return node_rows.class_histogram(*rows, n_bins=n_bins, onto=node_rows.no_sums(*shape, n_bins=n_bins), **named)
 
 
 def _counted_by(arguments: dict[str, Any]) -> NDArray[np.int64]:
@@ -118,7 +118,7 @@ def test_class_histogram_adds_up_every_row(
 
 def test_class_histogram_over_more_rows_than_a_block_and_many_features() -> None:
     rng = np.random.default_rng(1)
-    n_rows, n_features = 2 * cell_sum_loops._BLOCK_ROWS + 5, 3
+    n_rows, n_features = 2 * node_row_loops._SUMMED_AT_ONCE + 5, 3
     X = rng.integers(0, 4, (n_features, n_rows), dtype=np.uint8)
     y = rng.integers(0, 2, n_rows, dtype=np.int32)
     node = rng.integers(-1, 3, n_rows, dtype=np.int32)
@@ -139,22 +139,22 @@ def test_a_joint_histogram_tells_rows_apart_by_a_column(is_weighted: bool) -> No
     X, own = rng.integers(0, 5, (3, 400), dtype=np.uint8), rng.integers(0, 4, 400, dtype=np.uint8)
     y, node = rng.integers(0, 2, 400, dtype=np.int32), rng.integers(-1, 3, 400, dtype=np.int32)
     bins, weight = np.full(3, 5, dtype=np.int32), _weights(rng, 400) if is_weighted else None
-    histogram = cell_sums.joint_histogram(
-        X, y, (node, own), n_bins=bins, weight=weight, onto=cell_sums.no_sums(3, 4, 2, n_bins=bins)
+    histogram = node_rows.joint_histogram(
+        X, y, (node, own), n_bins=bins, weight=weight, onto=node_rows.no_sums(3, 4, 2, n_bins=bins)
     )
     apart = np.where(node < 0, -1, node * 4 + own).astype(np.int32)
     expected = _class_histogram(X, y, apart, n_bins=bins, shape=(12, 2), weight=weight)
     np.testing.assert_array_equal(histogram, expected.reshape(3, 4, 15, 2))
     with pytest.raises(ValueError, match="out of range"):
-        cell_sums.joint_histogram(X, y, (node, own), n_bins=bins, onto=cell_sums.no_sums(3, 3, 2, n_bins=bins))
+        node_rows.joint_histogram(X, y, (node, own), n_bins=bins, onto=node_rows.no_sums(3, 3, 2, n_bins=bins))
 
 
 def test_sums_above_32_bits_do_not_wrap() -> None:
     rows = (np.zeros((1, 3), dtype=np.uint8), np.zeros(3, dtype=np.int32), np.zeros(3, dtype=np.int32))
-    weight = np.full(3, reweighting.UNIT, dtype=np.uint16)
+    weight = np.full(3, boosting.UNIT, dtype=np.uint16)
     onto = np.full((1, 1, 1), 2**32 - 1, dtype=np.int64)
-    assert cell_sums.class_histogram(*rows, n_bins=np.ones(1, dtype=np.int32), weight=weight, onto=onto) is onto
-    assert onto.tolist() == [[[2**32 - 1 + 3 * reweighting.UNIT]]]
+    assert node_rows.class_histogram(*rows, n_bins=np.ones(1, dtype=np.int32), weight=weight, onto=onto) is onto
+    assert onto.tolist() == [[[2**32 - 1 + 3 * boosting.UNIT]]]
 
 
 def test_sums_of_the_largest_weights_and_gradients_of_many_rows_do_not_wrap() -> None:
@@ -168,13 +168,13 @@ def test_sums_of_the_largest_weights_and_gradients_of_many_rows_do_not_wrap() ->
         (weight, 2**16 - 1),
     ):  # weights above a row's unit, so that few rows are enough
         counts, sums = np.zeros((2, 1), dtype=np.int64), np.zeros(3, dtype=np.int64)
-        cell_sum_loops.leaf_histogram(cell, cell, own, counts)
+        node_row_loops.leaf_histogram(cell, cell, own, counts)
         assert counts.tolist() == [[n_rows * of_row], [0]]
-        assert cell_sum_loops.class_histogram(X, (cell, cell), (no_codes, own), bins, (1, 1, 1, of_row), sums)
+        assert node_row_loops.class_histogram(X, (cell, cell), (no_codes, own), bins, (1, 1, 1, of_row), sums)
         assert sums.tolist() == [n_rows * of_row] * 3
     for gradient in (largest, -largest):
         gradients = np.full((n_rows, 2), gradient, dtype=np.int32)
-        sums = cell_sums.leaf_gradients(cell, gradients, count=largest, n_leaves=1)
+        sums = node_rows.leaf_gradients(cell, gradients, count=largest, n_leaves=1)
         assert sums.tolist() == [[n_rows * gradient, n_rows * gradient, n_rows * largest]]
 
 
@@ -207,7 +207,7 @@ def test_leaf_histogram_adds_up_every_row(
     expected = np.zeros((n_leaves, n_classes), dtype=np.int64)
     weight = _weights(rng, n_rows) if is_weighted else None
     np.add.at(expected, (leaf[leaf >= 0], y[leaf >= 0]), 1 if weight is None else weight[leaf >= 0])
-    histogram = cell_sums.leaf_histogram(leaf, y, n_leaves=n_leaves, n_classes=n_classes, weight=weight)
+    histogram = node_rows.leaf_histogram(leaf, y, n_leaves=n_leaves, n_classes=n_classes, weight=weight)
     assert histogram.dtype == np.int64
     np.testing.assert_array_equal(histogram, expected)
 
@@ -228,7 +228,7 @@ def test_descend_goes_right_above_the_threshold_or_off_the_category(
     equals = rng.random(n_nodes) < 0.5
     x, t = X[feature[node], np.arange(n_rows)], threshold[node]
     expected = np.where(node < 0, -1, 2 * node + np.where(equals[node], x != t, x > t))
-    result = routing.descend(X, node, feature=feature, threshold=threshold, equals=equals)
+    result = node_rows.descend(X, node, feature=feature, threshold=threshold, equals=equals)
     assert result.dtype == np.int32
     np.testing.assert_array_equal(result, expected)
 
@@ -238,7 +238,7 @@ def test_every_bin_against_every_threshold() -> None:
     node = np.zeros(256, dtype=np.int32)
     for equals in (False, True):
         for threshold in range(256):
-            result = routing.descend(
+            result = node_rows.descend(
                 bins[np.newaxis],
                 node,
                 feature=np.zeros(1, dtype=np.int32),
@@ -254,7 +254,7 @@ def test_leaves_are_those_of_a_walk(seed: int, n_rows: int, n_trees: int, depth:
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 6, (4, n_rows), dtype=np.uint8)
     forest = _forest(rng, n_trees=n_trees, depth=depth, n_features=4, n_bins=6)
-    leaves = routing.leaves(X, **forest)
+    leaves = node_rows.leaves(X, **forest)
     assert (leaves.dtype, leaves.shape) == (np.int32, (n_trees, n_rows))
     expected = [[_leaf(X[:, i], forest, tree) for i in range(n_rows)] for tree in range(n_trees)]
     np.testing.assert_array_equal(leaves, np.array(expected, dtype=np.int32).reshape(n_trees, n_rows))
@@ -264,13 +264,13 @@ def test_leaves_agree_with_descending_level_by_level() -> None:
     rng = np.random.default_rng(3)
     X = rng.integers(0, 6, (5, 3_000), dtype=np.uint8)
     forest = _forest(rng, n_trees=2, depth=5, n_features=5, n_bins=6)
-    leaves = routing.leaves(X, **forest)
+    leaves = node_rows.leaves(X, **forest)
     for tree in range(2):
         node = np.zeros(3_000, dtype=np.int32)
         for level in range(5):
             here = slice(2**level - 1, 2 ** (level + 1) - 1)
             splits = {name: forest[name][tree, here] for name in ("feature", "threshold", "equals")}
-            node = routing.descend(X, node, **splits)
+            node = node_rows.descend(X, node, **splits)
         np.testing.assert_array_equal(leaves[tree], node)
 
 
@@ -367,7 +367,7 @@ def test_two_thousand_features_and_the_deepest_trees() -> None:
     rng = np.random.default_rng(5)
     X = rng.integers(0, 256, (600, 2_000), dtype=np.uint8)
     forest = _forest(rng, n_trees=2, depth=12, n_features=2_000, n_bins=256)
-    reached = routing.leaves(np.ascontiguousarray(X.T), **forest)
+    reached = node_rows.leaves(np.ascontiguousarray(X.T), **forest)
     np.testing.assert_array_equal(reached[1, :20], [_leaf(X[i], forest, 1) for i in range(20)])
     values = rng.integers(0, 100, (2, 2**12, 2)).astype(np.float64)
     expected = values[0, reached[0]] + values[1, reached[1]]
@@ -419,7 +419,7 @@ def _histogram_arguments() -> dict[str, Any]:
         ("n_bins", np.array([0, 1], dtype=np.int32)),
         ("n_bins", np.array([257, 1], dtype=np.int32)),
         ("shape", (2, 2**31)),
-        ("weight", np.array([0, 0, 0, reweighting.UNIT + 1], dtype=np.uint16)),
+        ("weight", np.array([0, 0, 0, boosting.UNIT + 1], dtype=np.uint16)),
         ("weight", np.zeros(3, dtype=np.uint16)),
         ("weight", np.zeros(4, dtype=np.int64)),
     ],
@@ -434,7 +434,7 @@ def test_a_histogram_refuses_what_it_cannot_index(name: str, value: object) -> N
 @pytest.mark.parametrize(("leaf", "y"), [([2], [0]), ([-2], [0]), ([0], [3]), ([0], [-1]), ([0, 0], [0])])
 def test_a_leaf_histogram_refuses_what_it_cannot_index(leaf: list[int], y: list[int]) -> None:
     with pytest.raises(ValueError, match=r"leaf|y"):
-        cell_sums.leaf_histogram(np.array(leaf, dtype=np.int32), np.array(y, dtype=np.int32), n_leaves=2, n_classes=3)
+        node_rows.leaf_histogram(np.array(leaf, dtype=np.int32), np.array(y, dtype=np.int32), n_leaves=2, n_classes=3)
 
 
 @pytest.mark.parametrize("feature", [-1, 5, 2**31 - 1, -(2**31)])
@@ -446,7 +446,7 @@ def test_a_forest_that_asks_for_an_unknown_feature_is_refused(feature: int) -> N
     with pytest.raises(ValueError, match="feature"):
         _packed(forest, np.zeros((3, 4, 2)), 5)
     with pytest.raises(ValueError, match="feature"):
-        routing.leaves(np.ascontiguousarray(X.T), **forest)
+        node_rows.leaves(np.ascontiguousarray(X.T), **forest)
 
 
 def test_a_forest_of_another_shape_is_refused() -> None:
@@ -470,7 +470,7 @@ def test_a_forest_of_another_shape_is_refused() -> None:
     with pytest.raises(ValueError, match="X"):
         prediction.sum_leaf_values(X, _packed(forest, values, 5))
     with pytest.raises(ValueError, match="node"):
-        routing.descend(
+        node_rows.descend(
             X, np.array([0, 0, 0, 0, 3], dtype=np.int32),
             feature=np.zeros(3, dtype=np.int32), threshold=np.zeros(3, dtype=np.uint8), equals=np.zeros(3, dtype=bool),
         )  # fmt: skip
@@ -490,9 +490,11 @@ def test_no_message_contains_a_private_value() -> None:
 def test_the_api_loads_neither_the_compiler_nor_growth() -> None:
     code = (
         "import sys, app.api.main\n"
-        "from app.forests.kernels import boosting, cell_sums, fourth_roots, prediction, reweighting, routing\n"
+        "from app.forests.kernels import boosting, fourth_roots, node_rows, prediction\n"
         "assert 'numba' not in sys.modules\n"
-        "assert not [name for name in sys.modules if name.startswith('app.forests.noise') or name.endswith('.grow')]"
+        "growth = ('.grow', '.medians', '.releases', '_release', '.tree_growth', '.tree_histograms', '.remote')\n"
+        "loaded = [name for name in sys.modules if name.startswith('app.forests')]\n"
+        "assert not [name for name in loaded if name.startswith('app.forests.noise') or name.endswith(growth)]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

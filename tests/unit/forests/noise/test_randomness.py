@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.forests.noise.exact import ExactSampler
-from app.forests.noise.keystream import Keystream
-from app.forests.noise.randomness import SystemRandomness
-from app.forests.noise.tape import MAX_BUFFER_WORDS, BrokenWordSource, Tape
+from app.forests.noise.randomness import ExactSampler, SystemRandomness
+from app.forests.noise.tape import MAX_BUFFER_WORDS, BrokenWordSource, Keystream, Tape
 from tests.privacy.laws import PseudoWords, assert_law
 
 QUANTUM = Fraction(1, 2**32)

@@ -8,17 +8,16 @@ import pytest
 
 from app.core.errors import InvalidRequest
 from app.forests import artifacts, predict
-from app.forests.algorithms.bms_rf import grow, layers, read, stacked_features, votes
-from app.forests.contract.forest import Forest
-from app.forests.contract.plan import Plan
+from app.forests.algorithms.bms_rf import grow, layers, read
+from app.forests.contract.plan import Forest, Plan
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.grow import grow as grow_forest
-from app.forests.kernels import routing
+from app.forests.kernels import node_rows
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees.grow import assignment, greedy
-from app.forests.trees.grow.greedy import SplitRule
+from app.forests.trees import tree_growth, tree_histograms
+from app.forests.trees.tree_growth import SplitRule
 from app.privacy.events import Adjacency, DiscreteLaplace, Event, Parallel, Part, Sequential, UnknownPrivacyEvent
 from tests.support.schemas import schema_of
 
@@ -136,7 +135,7 @@ def test_layers_are_read_from_the_event_of_their_parameters_and_from_no_other(
 
 
 def test_columns_between_layers_are_whole_numbers_with_room_for_the_shift() -> None:
-    stacked = stacked_features.stacked_schema(SCHEMA, 1_000)
+    stacked = layers.stacked_schema(SCHEMA, 1_000)
 
     assert [feature.type for feature in stacked.features] == ["integer"] * 4 + ["categorical"]
     assert [(feature.lower, feature.upper) for feature in stacked.features[:4]] == [
@@ -166,7 +165,7 @@ def test_votes_move_numbers_and_ordered_categories_and_nothing_else() -> None:
     weights = np.zeros((3, 5), dtype=np.uint16)
     weights[:, 0] = [32_768, 16_384, 0]
     weights[:, 3] = 65_535
-    shifted = stacked_features.add_votes(SCHEMA, columns, said, weights=weights, shift=32_768)
+    shifted = layers.add_votes(SCHEMA, columns, said, weights=weights, shift=32_768)
 
     assert shifted.columns[0].tolist() == [16_384, 32_768 + 4_096, 65_536]
     assert np.isnan(shifted.columns[1][0])
@@ -181,19 +180,17 @@ def test_no_votes_carry_a_row_over_its_bounds() -> None:
     columns = rows().features
     said = np.tile(np.array([[65_536, 0, 0]]), (N_ROWS, 1))
     weights = np.full((3, 5), 65_535, dtype=np.uint16)
-    shifted = stacked_features.add_votes(SCHEMA, columns, said, weights=weights, shift=65_536)
-    for feature, column in zip(
-        stacked_features.stacked_schema(SCHEMA, 65_536).features[:4], shifted.columns, strict=False
-    ):
+    shifted = layers.add_votes(SCHEMA, columns, said, weights=weights, shift=65_536)
+    for feature, column in zip(layers.stacked_schema(SCHEMA, 65_536).features[:4], shifted.columns, strict=False):
         assert np.all((column >= feature.lower) & (column <= feature.upper))
 
 
 def test_leaves_vote_by_their_shares_and_undecided_ones_for_all_alike() -> None:
     counts = np.array([[[3, 1], [-2, -5]], [[-1, 2], [2**62, -(2**62)]]], dtype=np.int64)
-    result = votes.of_leaves({"counts": counts}, 2)
+    result = layers.of_leaves({"counts": counts}, 2)
 
     assert result.tolist() == [[[24_576, 8_192], [16_384, 16_384]], [[0, 32_768], [32_768, 0]]]
-    labels = votes.of_leaves({"labels": np.array([[1, 0]], dtype=np.int32)}, 2)
+    labels = layers.of_leaves({"labels": np.array([[1, 0]], dtype=np.int32)}, 2)
     assert labels.tolist() == [[[0, 65_536], [65_536, 0]]]
 
 
@@ -226,7 +223,7 @@ def test_prediction_sees_the_rows_that_growth_saw(monkeypatch: pytest.MonkeyPatc
     assert sizes == [N_ROWS] * 3 if where == "sequential" else sum(sizes) == N_ROWS and min(sizes) > 80
     for layer, (_, mine) in zip(reader.layers, seen, strict=True):
         splits = {name: layer.arrays[name] for name in ("feature", "threshold", "equals")}
-        leaves = routing.leaves(layer.encoding.encode(mine.features), **splits, depth=3)
+        leaves = node_rows.leaves(layer.encoding.encode(mine.features), **splits, depth=3)
         for tree, reached in enumerate(leaves):
             counted = np.zeros((8, 3), dtype=np.int64)
             np.add.at(counted, (reached, mine.y), 1)
@@ -263,27 +260,27 @@ def test_dropout_keeps_a_share_and_at_least_one_split() -> None:
     alive, randomness = np.arange(len(candidates)), SystemRandomness()
     few = SplitRule("gini", kept_features=Fraction(1, 100), kept_splits=Fraction(1, 100))
     half = SplitRule("gini", kept_features=Fraction(1, 2), kept_splits=Fraction(1, 2))
-    drawn = [greedy.surviving(candidates, alive, half, randomness) for _ in range(2_000)]
+    drawn = [tree_growth.surviving(candidates, alive, half, randomness) for _ in range(2_000)]
 
-    assert greedy.surviving(candidates, alive, SplitRule("gini"), randomness) is alive
+    assert tree_growth.surviving(candidates, alive, SplitRule("gini"), randomness) is alive
     assert np.mean([len(subset) for subset in drawn]) == pytest.approx(len(alive) / 4, rel=0.15)
     assert all(len(subset) and np.all(np.diff(subset) > 0) for subset in drawn)
-    single = [greedy.surviving(candidates, alive, few, randomness) for _ in range(500)]
+    single = [tree_growth.surviving(candidates, alive, few, randomness) for _ in range(500)]
     assert min(len(subset) for subset in single) == 1
     assert set(candidates.feature[np.concatenate(single)].tolist()) == set(range(5))
-    assert len(greedy.surviving(candidates, alive[:0], few, randomness)) == 0
+    assert len(tree_growth.surviving(candidates, alive[:0], few, randomness)) == 0
 
 
 def test_parted_rows_of_a_tree_are_hashed_once_for_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tree on a shard hashes only the rows of its shard, not all rows."""
     queries: list[int] = []
-    honest = assignment.structure_rows
+    honest = tree_histograms.structure_rows
 
     def counting(key: bytes, row_ids: np.ndarray, *, tree: int, share: Fraction) -> np.ndarray:
         queries.append(len(row_ids))
         return honest(key, row_ids, tree=tree, share=share)
 
-    monkeypatch.setattr(assignment, "structure_rows", counting)
+    monkeypatch.setattr(tree_histograms, "structure_rows", counting)
     settled = plan(
         PlanRequest("mrf", {"n_estimators": 8, "assignment": "sharded", "se": "hash"}, Fraction(1), N_ROWS), SCHEMA
     )

@@ -9,13 +9,11 @@ import numba
 import numpy as np
 import pytest
 
+from app.forests.algorithms.nbrt.read import leaf_scores, start_scores
 from app.forests.algorithms.nbrt.scales import Scales, clip_of
-from app.forests.algorithms.nbrt.start_scores import leaf_scores, start_scores
 from app.forests.bins.noisy_counts import SCALE_BITS, VARIANCE
-from app.forests.kernels import boosting as kernels
-from app.forests.kernels import cell_sums, exponential, prediction
-from app.forests.kernels.compiled import boosting_loops as loops
-from app.forests.kernels.compiled import cell_sum_loops, routing_loops, weight_loops
+from app.forests.kernels import boosting, node_rows
+from app.forests.kernels.compiled import boosting_loops, node_row_loops
 from app.privacy.events import UnknownPrivacyEvent
 
 TWO, THREE, MANY = 2, 3, 26
@@ -29,7 +27,7 @@ def scales_of(n_classes: int, *, mu_squared: str = "0.05", n_trees: int = 400) -
 
 
 def test_the_table_is_the_exponential_function_to_nearest() -> None:
-    coarse, fine = exponential.tables()
+    coarse, fine = boosting.tables()
     for table, steps_per_unit in ((coarse, 16), (fine, 65_536)):
         exact = np.exp(-np.arange(len(table)) / steps_per_unit) * 2.0**31
         assert np.all(np.abs(table - exact) < 0.500_01)
@@ -38,7 +36,7 @@ def test_the_table_is_the_exponential_function_to_nearest() -> None:
 
 
 def test_the_tables_cannot_be_written_to() -> None:
-    for table in exponential.tables():
+    for table in boosting.tables():
         with pytest.raises(ValueError, match="read-only"):
             table[0] = 1
 
@@ -47,7 +45,7 @@ def test_the_tables_cannot_be_written_to() -> None:
 
 
 def test_scales_of_a_length_that_no_tree_has_are_refused() -> None:
-    largest = kernels.LARGEST_SQUARED_LENGTH
+    largest = boosting.LARGEST_SQUARED_LENGTH
     for priced in (1, largest):
         assert Scales.of(priced, n_trees=1, n_classes=2).squared_length <= priced
     for priced in (0, largest + 1):
@@ -56,7 +54,7 @@ def test_scales_of_a_length_that_no_tree_has_are_refused() -> None:
 
 
 @pytest.mark.parametrize("n_classes", [TWO, THREE, MANY])
-@pytest.mark.parametrize("priced", [101, 10_000, 2**33 + 12_345, kernels.LARGEST_SQUARED_LENGTH])
+@pytest.mark.parametrize("priced", [101, 10_000, 2**33 + 12_345, boosting.LARGEST_SQUARED_LENGTH])
 def test_scales_use_up_what_was_priced_and_no_more(priced: int, n_classes: int) -> None:
     scales = Scales.of(priced, n_trees=400, n_classes=n_classes)
 
@@ -101,7 +99,7 @@ def test_gradients_are_those_of_the_softmax_clipped(n_classes: int) -> None:
     scales = scales_of(n_classes, mu_squared="1")
     scores = (rng.normal(0, 3, (600, scales.n_scores)) * 2**16).astype(np.int64)
     y = rng.integers(0, n_classes, 600, dtype=np.int32)
-    gradients = kernels.gradients(scores, y, scales)
+    gradients = boosting.gradients(scores, y, scales)
     exact = [_exact_gradient(row, int(label), scales, n_classes) for row, label in zip(scores.tolist(), y, strict=True)]
 
     assert np.all(np.abs(gradients - np.array(exact)) < 2 + scales.length * n_classes * 2.0**-22)
@@ -116,7 +114,7 @@ def test_hostile_scores_stay_inside_the_norm(n_classes: int) -> None:
     extremes = [0, 1, -1, 2**16, -(2**16), 22 * 2**16 - 1, 22 * 2**16, 2**40, -(2**40), 2**61, -(2**61)]
     grids = np.array(np.meshgrid(*[extremes] * scales.n_scores)).reshape(scales.n_scores, -1).T
     for label in range(n_classes):
-        gradients = kernels.gradients(
+        gradients = boosting.gradients(
             np.ascontiguousarray(grids, dtype=np.int64), np.full(len(grids), label, dtype=np.int32), scales
         )
         assert np.square(gradients.astype(object)).sum(axis=1).max() <= scales.squared_length
@@ -130,17 +128,17 @@ def test_a_contribution_that_would_be_too_long_is_dropped() -> None:
         scores = np.zeros((2, fitting.n_scores), dtype=np.int64)
         scores[1, 0] = 4 * 2**16
         y = np.array([0, 0 if n_classes == THREE else 1], dtype=np.int32)
-        gradients = kernels.gradients(scores, y, tight)
+        gradients = boosting.gradients(scores, y, tight)
         assert not gradients[0].any()  # an uncertain row: a gradient of the largest length
         assert gradients[1].any()  # a row that is nearly certain: a short gradient
-        assert kernels.gradients(scores, y, fitting)[0].any()
+        assert boosting.gradients(scores, y, fitting)[0].any()
 
 
 def test_certain_rows_contribute_nothing_and_signs_are_right() -> None:
     scales = scales_of(TWO)
     scores = np.array([[30 * 2**16], [30 * 2**16], [-30 * 2**16], [0], [0]], dtype=np.int64)
     y = np.array([1, 0, 0, 1, 0], dtype=np.int32)
-    gradients = kernels.gradients(scores, y, scales)[:, 0].tolist()
+    gradients = boosting.gradients(scores, y, scales)[:, 0].tolist()
     assert gradients[0] == 0
     assert gradients[2] == 0
     assert gradients[1] == -gradients[3] == gradients[4]
@@ -151,7 +149,7 @@ def test_certain_rows_contribute_nothing_and_signs_are_right() -> None:
     "square", [1, 2, 3, 4, 2**20, 2**24 - 1, 2**46 + 1, (2**24 + 3) ** 2, (2**24 + 3) ** 2 + 1, 2**49]
 )
 def test_square_roots_are_rounded_up_exactly(square: int) -> None:
-    result = int(loops._root_up(np.uint64(square)))
+    result = int(boosting_loops._root_up(np.uint64(square)))
     assert (result - 1) ** 2 < square <= result**2
 
 
@@ -200,9 +198,9 @@ def test_sums_over_parts_of_the_rows_add_up() -> None:
     rng = np.random.default_rng(3)
     leaf = rng.integers(0, 8, 333, dtype=np.int32)
     gradients = rng.integers(-(2**20), 2**20, (333, 3), dtype=np.int32)
-    whole = cell_sums.leaf_gradients(leaf, gradients, count=17, n_leaves=8)
+    whole = node_rows.leaf_gradients(leaf, gradients, count=17, n_leaves=8)
     parts = [
-        cell_sums.leaf_gradients(leaf[own], gradients[own], count=17, n_leaves=8)
+        node_rows.leaf_gradients(leaf[own], gradients[own], count=17, n_leaves=8)
         for own in np.array_split(rng.permutation(333), 4)
     ]
     assert np.array_equal(sum(parts), whole)
@@ -218,7 +216,7 @@ def test_rows_reach_the_leaves_that_the_masks_say(depth: int, n_rows: int) -> No
     X = rng.integers(0, 256, (n_rows, 5), dtype=np.uint8)
     feature = rng.integers(0, 5, (n_trees, n_nodes), dtype=np.int32)
     right = rng.integers(0, 2**64, (n_trees, n_nodes, 4), dtype=np.uint64)
-    leaves = kernels.leaves(X, feature=feature, right=right, depth=depth)
+    leaves = boosting.leaves(X, feature=feature, right=right, depth=depth)
     for tree in range(n_trees):
         for i, row in enumerate(X.tolist()):
             node = 0
@@ -232,40 +230,40 @@ def test_scores_of_all_trees_are_added_in_place() -> None:
     scores = np.arange(6, dtype=np.int64).reshape(3, 2)
     leaf = np.array([[[1, 2], [3, 4]], [[10, 20], [30, 40]]], dtype=np.int32)
     reached = np.array([[0, 1, 1], [1, 0, 1]], dtype=np.int32)
-    prediction.add_leaf_scores(scores, reached, leaf)
+    node_rows.add_leaf_scores(scores, reached, leaf)
     assert scores.tolist() == [[31, 43], [15, 27], [37, 49]]
     for copied in (scores.astype(np.int32), np.asfortranarray(scores), scores[:2]):
         with pytest.raises(ValueError, match="scores must be"):
-            prediction.add_leaf_scores(copied, reached, leaf)
+            node_rows.add_leaf_scores(copied, reached, leaf)
 
 
 def test_indices_outside_an_array_are_refused() -> None:
     scales = scales_of(THREE)
     scores = np.zeros((2, 3), dtype=np.int64)
     with pytest.raises(ValueError, match="range"):
-        kernels.gradients(scores, np.array([0, 3], dtype=np.int32), scales)
+        boosting.gradients(scores, np.array([0, 3], dtype=np.int32), scales)
     with pytest.raises(ValueError, match="int64"):
-        kernels.gradients(scores.astype(np.float64), np.zeros(2, dtype=np.int32), scales)
+        boosting.gradients(scores.astype(np.float64), np.zeros(2, dtype=np.int32), scales)
     with pytest.raises(ValueError, match="range"):
-        cell_sums.leaf_gradients(np.full(2, 4, dtype=np.int32), np.zeros((2, 1), dtype=np.int32), count=1, n_leaves=4)
+        node_rows.leaf_gradients(np.full(2, 4, dtype=np.int32), np.zeros((2, 1), dtype=np.int32), count=1, n_leaves=4)
     with pytest.raises(ValueError, match="range"):
-        kernels.leaves(
+        boosting.leaves(
             np.zeros((1, 2), dtype=np.uint8),
             feature=np.full((1, 1), 2, dtype=np.int32),
             right=np.zeros((1, 1, 4), dtype=np.uint64),
             depth=1,
         )
     with pytest.raises(ValueError, match="range"):
-        prediction.add_leaf_scores(scores, np.full((1, 2), 2, dtype=np.int32), np.zeros((1, 2, 3), dtype=np.int32))
+        node_rows.add_leaf_scores(scores, np.full((1, 2), 2, dtype=np.int32), np.zeros((1, 2, 3), dtype=np.int32))
 
 
 def test_no_float_in_the_compiled_loops() -> None:
-    public = {name: value for name, value in vars(loops).items() if hasattr(value, "signatures") and name[0] != "_"}
-    assert set(public) == {"gradients_of_two", "gradients_of_many", "leaves"}
-    for loop in (*public.values(), cell_sum_loops.leaf_gradients, routing_loops.add_leaf_scores, weight_loops.weights):
+    compiled = [loop for name, loop in vars(boosting_loops).items() if hasattr(loop, "signatures") and name[0] != "_"]
+    assert {loop.__name__ for loop in compiled} == {"gradients_of_two", "gradients_of_many", "leaves", "weights"}
+    for loop in (*compiled, node_row_loops.leaf_gradients, node_row_loops.add_leaf_scores):
         (types,) = loop.signatures
         fresh = numba.njit(loop.py_func)
         fresh.compile(types)
         match = re.search(r"\b(half|float|double|fp128|sitofp|uitofp|fptosi|fptoui)\b", fresh.inspect_llvm(types))
         assert match is None, f"{loop.__name__} computes with floats: {match}"
-    assert "float" not in inspect.getsource(loops).replace("No float anywhere", "")
+    assert "float" not in inspect.getsource(boosting_loops).replace("No float anywhere", "")

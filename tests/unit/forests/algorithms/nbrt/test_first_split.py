@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from app.forests.algorithms.nbrt import first_split
+from app.forests.algorithms.nbrt import boosted_rows
 from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
 from app.forests.data.encoding import Encoding
 from app.forests.kernels import boosting as kernels
@@ -42,7 +42,7 @@ def goes_right(encoding: Encoding, X: np.ndarray, choice: int) -> np.ndarray:
 
 def utilities_of(encoding: Encoding, X: np.ndarray, y: np.ndarray) -> np.ndarray:
     rows = LocalBoostedRows(X, y, n_classes=encoding.schema.n_classes)
-    return first_split.utilities(encoding, partial(rows.code_counts, n_codes=encoding.n_codes))
+    return boosted_rows.first_split_utilities(encoding, partial(rows.code_counts, n_codes=encoding.n_codes))
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -63,7 +63,7 @@ def test_utilities_are_the_same_however_many_features_are_tabulated_at_once(monk
     whole = utilities_of(encoding, X, y)
     assert len(whole) == len(encoding.candidates)
     for block in (1, 3):
-        monkeypatch.setattr(first_split, "_BLOCK", block)
+        monkeypatch.setattr(boosted_rows, "_BLOCK", block)
         assert np.array_equal(utilities_of(encoding, X, y), whole)
 
 
@@ -83,15 +83,15 @@ def test_every_choice_divides_the_rows_as_its_candidate_defines() -> None:
     X, _ = rows_of(encoding, 80, seed=2)
     for choice in range(len(encoding.candidates)):
         for depth in (1, 3):
-            tree = first_split.tree(encoding, choice, depth=depth)
+            tree = boosted_rows.first_tree(encoding, choice, depth=depth)
             (reached,) = kernels.leaves(X, feature=tree.feature, right=tree.right, depth=depth)
-            left, right = first_split.sides(tree.n_leaves)
+            left, right = boosted_rows.sides_of_first_split(tree.n_leaves)
             assert np.array_equal(reached, np.where(goes_right(encoding, X, choice), right, left))
 
 
 def test_without_a_choice_all_rows_are_on_one_side() -> None:
     encoding = encoding_of()
-    tree = first_split.tree(encoding, None, depth=2)
+    tree = boosted_rows.first_tree(encoding, None, depth=2)
     X, _ = rows_of(encoding, 20, seed=3)
     assert not kernels.leaves(X, feature=tree.feature, right=tree.right, depth=2).any()
     assert tree.n_leaves == 4
@@ -100,7 +100,7 @@ def test_without_a_choice_all_rows_are_on_one_side() -> None:
 def test_leaf_counts_are_those_of_the_tree() -> None:
     encoding = encoding_of(3)
     X, y = rows_of(encoding, 50, seed=4)
-    tree = first_split.tree(encoding, 2, depth=2)
+    tree = boosted_rows.first_tree(encoding, 2, depth=2)
     right = goes_right(encoding, X, 2)
     result = LocalBoostedRows(X, y, n_classes=3).leaf_counts(tree)
     assert result[[0, 2]].tolist() == [np.bincount(y[side], minlength=3).tolist() for side in (~right, right)]
@@ -111,7 +111,7 @@ def test_leaf_counts_are_those_of_the_tree() -> None:
 def test_sides_go_three_quarters_of_the_way_to_their_own_proportions(n_classes: int) -> None:
     counts = np.array([[900, 100, 40], [200, 800, 90]])[:, :n_classes]
     count = 2**30  # noise of 1/64 row
-    start, found = first_split.scores(counts * count, count, n_leaves=4)
+    start, found = boosted_rows.scores_of_first_tree(counts * count, count, n_leaves=4)
 
     def logs(weights: np.ndarray) -> np.ndarray:
         own = np.log(weights)
@@ -130,6 +130,6 @@ def test_sides_go_three_quarters_of_the_way_to_their_own_proportions(n_classes: 
 def test_no_release_scores_above_the_limit() -> None:
     large = 2**61
     for released in ([[large, -large], [-large, large]], [[-large, -large], [-large, -large]], [[0, 0], [large, 0]]):
-        start, found = first_split.scores(np.array(released, dtype=np.int64), 1, n_leaves=2)
+        start, found = boosted_rows.scores_of_first_tree(np.array(released, dtype=np.int64), 1, n_leaves=2)
         assert np.abs(found).max() <= 3 * UNIT
         assert np.abs(start).max() <= 64 * UNIT

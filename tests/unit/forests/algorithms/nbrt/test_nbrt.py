@@ -10,14 +10,13 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from app.core.errors import InvalidRequest
 from app.forests import artifacts, planning, predict
 from app.forests.algorithms.nbrt import price
-from app.forests.algorithms.nbrt.event_parts import Parts
+from app.forests.algorithms.nbrt.price import Parts
 from app.forests.algorithms.nbrt.read import calibrated, probabilities
 from app.forests.artifacts import ArtifactInvalid
 from app.forests.bins import quantile_bins
 from app.forests.bins.noisy_counts import VARIANCE
-from app.forests.contract.forest import Forest
-from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.contract.plan import Forest, Plan
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness

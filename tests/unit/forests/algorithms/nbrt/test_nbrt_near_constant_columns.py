@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests import predict
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from app.core.errors import InvalidRequest
 from app.forests import artifacts, planning, predict
-from app.forests.algorithms.rpf.leaf_scores import UNREACHED
-from app.forests.algorithms.rpf.level_splits import LevelTrees
-from app.forests.algorithms.rpf.path_event import events_of, stages
+from app.forests.algorithms.rpf.grow import LevelTrees
+from app.forests.algorithms.rpf.price import events_of, stages
+from app.forests.algorithms.rpf.read import UNREACHED
 from app.forests.algorithms.rpf.reweighted_rows import LocalReweightedRows
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanInvalid
-from app.forests.trees import boxes
+from app.forests.trees import split_rules
 from app.privacy.accountants import pure
 from app.privacy.events import Adjacency
 from app.verifier import events as verifier
@@ -178,4 +178,4 @@ def test_bins_that_leave_one_split_end_the_tree_after_it() -> None:
     tree = trees.grow(held, SystemRandomness())
 
     assert tree.selections.tolist() == [1, UNREACHED, 1, UNREACHED]
-    assert tree.threshold.tolist() == [0, boxes.NO_SPLIT, boxes.NO_SPLIT]
+    assert tree.threshold.tolist() == [0, split_rules.NO_SPLIT, split_rules.NO_SPLIT]

@@ -6,7 +6,7 @@ import pytest
 
 from app.core import limits
 from app.core.errors import FieldProblem, InvalidRequest
-from app.forests.algorithms.rpf import joint_limits
+from app.forests.algorithms.rpf import price
 from app.forests.bins import quantile_bins
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
@@ -79,6 +79,6 @@ def test_no_rule_of_the_mechanism_is_held_up(n_features: int, n_classes: int, de
     """The rule's largest number of trees never turns off two levels at once where a single tree may use it."""
     widest = quantile_bins.widest_encoding(with_numbers(n_features, n_classes))
 
-    assert joint_limits.is_affordable(widest, depth)
-    assert joint_limits.most_trees(widest, depth) >= tree_parameters.MAX_RULE_TREES
-    assert joint_limits.MAX_FOREST_WORK >= tree_parameters.MAX_RULE_TREES * joint_limits.MAX_WORK
+    assert price.is_affordable(widest, depth)
+    assert price.most_trees(widest, depth) >= tree_parameters.MAX_RULE_TREES
+    assert price.MAX_FOREST_WORK >= tree_parameters.MAX_RULE_TREES * price.MAX_WORK

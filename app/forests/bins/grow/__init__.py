@@ -1,1 +1,0 @@
-"""Releases bins and noisy counts of PRIVATE rows."""

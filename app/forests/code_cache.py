@@ -1,0 +1,61 @@
+"""Chooses the folder in which Numba caches compiled code between processes.
+
+The folder is inside the package if the package is writable (Numba's default), else in the user's cache folder, else a
+temporary folder of the process. It is never in the service's home: with a fresh home, everything would be compiled
+again.
+
+Numba stores its index as a pickle, so anybody who can write to the folder can run code in this process. A folder that
+another user owns or may write to is therefore not used.
+"""
+
+import atexit
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+from typing import Final
+
+VARIABLE: Final = "NUMBA_CACHE_DIR"
+
+_PACKAGE: Final = Path(__file__).resolve().parent
+
+
+def choose() -> None:
+    """Sets ``NUMBA_CACHE_DIR`` for this process and its children, unless the operator set it or the default works."""
+    if os.environ.get(VARIABLE) or _writable(_PACKAGE):
+        return
+    os.environ[VARIABLE] = str(_user_folder() or _temporary_folder())
+
+
+def folder() -> str:
+    """Where this process finds compiled code, after :func:`choose`."""
+    return os.environ.get(VARIABLE) or str(_PACKAGE)
+
+
+def _writable(package: Path) -> bool:
+    """Whether ``__pycache__`` can be written in every folder with compiled functions."""
+    for folder in (package / "kernels" / "compiled", package / "noise"):
+        cache = folder / "__pycache__"
+        if not os.access(cache if cache.is_dir() else folder, os.W_OK | os.X_OK):
+            return False
+    return True
+
+
+def _user_folder() -> Path | None:
+    """``$XDG_CACHE_HOME/grovekeeper/numba`` or ``~/.cache/grovekeeper/numba``; ``None`` if others can write to it."""
+    try:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = base / "grovekeeper" / "numba"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.lstat()
+    except (OSError, RuntimeError):
+        return None
+    is_safe = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+    return folder if is_safe and not stat.S_IMODE(status.st_mode) & 0o077 else None
+
+
+def _temporary_folder() -> Path:
+    folder = tempfile.mkdtemp(prefix="grovekeeper-numba-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)

@@ -1,1 +1,0 @@
-"""Compiles loops with Numba and chooses the folder of the compiled code."""

@@ -1,1 +1,0 @@
-"""Prices, releases and reads private evaluations of released models."""

@@ -1,1 +1,0 @@
-"""Prices, releases and reads profiles of datasets, which later jobs reuse at no privacy cost."""

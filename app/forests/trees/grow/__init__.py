@@ -1,1 +1,0 @@
-"""Grows trees on PRIVATE rows, by steps that several algorithms share."""

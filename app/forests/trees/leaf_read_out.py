@@ -1,0 +1,250 @@
+"""Reads out forests with noisy counts or one label per leaf: post-processing of releases (lemma L7).
+
+Released counts become leaf values; the values of the leaves that a row reaches are added up, and the sums become
+probabilities. A label is one vote.
+
+==========  =====================================================================================================
+read-out    a row's class probabilities, from the leaves it reaches in each tree
+==========  =====================================================================================================
+``mv``      share of trees whose leaf has its largest noisy count at the class
+``ta``      mean over trees of θ_c = max(ñ_c, 0) / Σ, uniform where no count is positive
+``pa``      probabilities as for ``ta``; a label is drawn from them instead of being the most probable class
+``sum``     share of the class in the sum over trees of max(ñ_c, 0)
+``log``     geometric mean over trees of θ shrunk toward the forest's class proportions, normalised
+==========  =====================================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.contract.plan import Forest, Layout, Layouts, Plan, n_leaves_of, split_layouts, splits_are_valid
+from app.forests.data.encoding import Encoding
+from app.forests.data.sanitiser import SanitisedColumns, SanitisedTable
+from app.forests.data.schema import Schema
+from app.forests.kernels import prediction as kernels
+from app.forests.kernels.prediction import normalised, softmax
+from app.forests.trees import split_rules, tree_parameters, tree_price
+from app.forests.trees.tree_price import leaves_of
+
+VOTE, AVERAGE, DRAW, SUM, LOGARITHMIC = "mv", "ta", "pa", "sum", "log"
+
+SHRINKAGE = 1.0
+"""Rows of pseudo-evidence per unit of noise scale under ``log``; results are flat between 1 and 7."""
+
+
+def leaf_values(counts: NDArray[np.int64], read_out: str, *, noise_scale: float) -> NDArray[np.float64]:
+    """The values of leaves, which prediction sums over the leaves that a row reaches.
+
+    Args:
+        counts: int64 ``(n_trees, n_leaves, n_classes)``, released.
+        read_out: see above.
+        noise_scale: 1 / inverse scale of the counts' noise; public.
+
+    Returns:
+        float64, of the same shape.
+    """
+    evidence = counts.astype(np.float64)
+    values: NDArray[np.float64]
+    if read_out == VOTE:
+        values = np.eye(counts.shape[-1])[evidence.argmax(axis=-1)]
+    elif read_out == LOGARITHMIC:
+        prior = class_proportions(evidence, noise_scale)
+        values = np.log(normalised(np.maximum(evidence, 0.0) + SHRINKAGE * noise_scale * prior))
+    elif read_out == SUM:
+        return np.maximum(evidence, 0.0)  # whole numbers, so sums are exact in any order
+    else:
+        values = normalised(np.maximum(evidence, 0.0))
+    values /= len(counts)
+    return values
+
+
+def to_probabilities(sums: NDArray[np.float64], read_out: str) -> NDArray[np.float64]:
+    """Class probabilities of rows from the sums of their leaves' values; rows sum to 1."""
+    return softmax(sums) if read_out == LOGARITHMIC else normalised(sums)
+
+
+def class_proportions(evidence: NDArray[np.float64], noise_scale: float) -> NDArray[np.float64]:
+    """Class proportions of the whole forest, from its noisy counts; never zero.
+
+    The sum over all cells of a class carries noise of standard deviation √(2 · cells) · scale. One standard deviation
+    is added to every class, so that noise does not exclude a rare class.
+    """
+    n_cells = evidence.shape[0] * evidence.shape[1]
+    return normalised(np.maximum(evidence.sum(axis=(0, 1)), 0.0) + np.sqrt(2.0 * n_cells) * noise_scale)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedForest:
+    """Trees prepared for prediction, which read only the columns that splits use.
+
+    Attributes:
+        encoding: the bins of these columns.
+        features: the features of the whole schema that the encoding needs.
+        trees: over the encoding's columns.
+    """
+
+    encoding: Encoding
+    features: tuple[int, ...]
+    trees: kernels.PackedTrees
+
+    @classmethod
+    def of(
+        cls,
+        encoding: Encoding,
+        feature: NDArray[np.int32],
+        pack: Callable[[NDArray[np.int32], int], kernels.PackedTrees],
+    ) -> PackedForest:
+        """Prepares trees.
+
+        Args:
+            encoding: the bins of the whole schema.
+            feature: the column of every split.
+            pack: makes trees from the columns of splits in a smaller encoding, and its number of columns.
+        """
+        used, position = np.unique(feature, return_inverse=True)
+        smaller, features, number = encoding.of_columns(used)
+        column = number[position].reshape(feature.shape).astype(np.int32)
+        return cls(smaller, tuple(features.tolist()), pack(column, len(smaller.n_codes)))
+
+    @cached_property
+    def _rows_of_table(self) -> NDArray[np.int64] | slice:
+        """The rows of a table with the features that the trees use."""
+        first = slice(len(self.features))
+        is_first = self.features == tuple(range(len(self.features)))
+        return first if is_first else np.array(self.features, dtype=np.int64)
+
+    def sums(self, columns: SanitisedColumns) -> NDArray[np.float64]:
+        """Sums of leaf values of rows, float64 ``(n_rows, n_outputs)``."""
+        if isinstance(columns, SanitisedTable) and not self.encoding.pairs:
+            return kernels.sum_leaf_values_of_table(
+                columns.table[self._rows_of_table], self.encoding.tables, self.trees
+            )
+        used = tuple(columns.columns[feature] for feature in self.features)
+        if self.encoding.pairs:
+            codes = self.encoding.encode_all(SanitisedColumns(used, columns.n_rows))
+            return kernels.sum_leaf_values(codes, self.trees)
+        return kernels.sum_leaf_values_of(used, columns.n_rows, self.encoding.tables, self.trees)
+
+
+@dataclass(frozen=True, eq=False)
+class LeafSums:
+    """A forest prepared for prediction.
+
+    Attributes:
+        encoding: the bins that thresholds refer to.
+        arrays: released; ``feature``, ``threshold`` and ``equals`` of every node.
+        values: value of each leaf, float64 ``(n_trees, 2^depth, n_outputs)``.
+    """
+
+    encoding: Encoding
+    arrays: Mapping[str, NDArray[Any]]
+    values: NDArray[np.float64]
+
+    def of(self, columns: SanitisedColumns) -> NDArray[np.float64]:
+        """Sums of rows, float64 ``(n_rows, n_outputs)``, each added up in the order of the trees."""
+        return self.packed.sums(columns)
+
+    @cached_property
+    def packed(self) -> PackedForest:
+        """The trees in the form that prediction reads."""
+        feature, threshold, equals = (self.arrays[name] for name in ("feature", "threshold", "equals"))
+        splits = equals | (threshold != split_rules.NO_SPLIT)
+        return PackedForest.of(
+            self.encoding,
+            np.where(splits, feature, feature[splits][:1]) if splits.any() else feature,
+            lambda column, n_columns: kernels.PackedTrees.of_thresholds(
+                column, threshold, equals, values=self.values, n_features=n_columns
+            ),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PooledSums:
+    """A reader that turns the leaf sum of a row into class probabilities.
+
+    Attributes:
+        sums: the forest prepared for prediction.
+        read_out: rule from sums to probabilities; see ``app.forests.trees.leaf_read_out``.
+    """
+
+    sums: LeafSums
+    read_out: str
+
+    def __call__(self, columns: SanitisedColumns) -> NDArray[np.float64]:
+        """Class probabilities of rows, float64 ``(n_rows, n_classes)``."""
+        return to_probabilities(self.sums.of(columns), self.read_out)
+
+
+class CountFamily:
+    """Noisy counts of leaves, pooled over trees by ``app.forests.trees.leaf_read_out``."""
+
+    def layouts(self, plan: Plan, schema: Schema) -> Layouts:
+        """Splits, and ``counts``: int64 ``(n_trees, 2^depth, n_classes)``."""
+        shape = (plan.n_trees, n_leaves_of(plan), schema.n_classes)
+        return {**split_layouts(plan), "counts": Layout(np.int64, shape)}
+
+    def is_valid(self, forest: Forest, schema: Schema) -> bool:
+        """Whether the splits are valid. Counts need no check: any integer can be a noisy count."""
+        return splits_are_valid(forest, schema)
+
+    def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
+        """A reader that normalises sums of leaf values."""
+        noise_scale = tree_price.noise_scale(leaves_of(forest.plan.event))
+        sums = LeafSums(
+            tree_parameters.encoding_of(schema, forest.plan.parameters["n_bins"], forest.plan.profile),
+            forest.arrays,
+            leaf_values(forest.arrays["counts"], read_out, noise_scale=noise_scale),
+        )
+        return PooledSums(sums, read_out)
+
+
+class LabelFamily:
+    """One released label per leaf; a row's probabilities are the shares of trees that vote for each class.
+
+    A label carries one vote and no count, so every read-out is the share of votes.
+    """
+
+    def layouts(self, plan: Plan, schema: Schema) -> Layouts:
+        """Splits, and ``labels``: int32 ``(n_trees, 2^depth)``."""
+        return {**split_layouts(plan), "labels": Layout(np.int32, (plan.n_trees, n_leaves_of(plan)))}
+
+    def is_valid(self, forest: Forest, schema: Schema) -> bool:
+        """Whether splits and labels are those of the schema."""
+        labels = forest.arrays["labels"]
+        return splits_are_valid(forest, schema) and bool(np.all((labels >= 0) & (labels < schema.n_classes)))
+
+    def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
+        """A reader that returns shares of votes."""
+        sums = LeafSums(
+            tree_parameters.encoding_of(schema, forest.plan.parameters["n_bins"], forest.plan.profile),
+            forest.arrays,
+            np.eye(schema.n_classes)[forest.arrays["labels"]] / forest.plan.n_trees,
+        )
+        return PooledSums(sums, VOTE)
+
+
+class ChosenLeafFamily:
+    """Leaves that release labels where the plan's parameter ``leaf`` is ``label``, and counts otherwise."""
+
+    def of(self, plan: Plan) -> CountFamily | LabelFamily:
+        """The family that the plan's parameter ``leaf`` chooses."""
+        return LabelFamily() if plan.parameters["leaf"] == "label" else CountFamily()
+
+    def layouts(self, plan: Plan, schema: Schema) -> Layouts:
+        """The layouts of the chosen kind of leaf."""
+        return self.of(plan).layouts(plan, schema)
+
+    def is_valid(self, forest: Forest, schema: Schema) -> bool:
+        """Whether the forest is valid for the chosen kind of leaf."""
+        return self.of(forest.plan).is_valid(forest, schema)
+
+    def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
+        """The reader of the chosen kind of leaf."""
+        return self.of(forest.plan).reader(forest, schema, read_out)

@@ -1,0 +1,370 @@
+"""Grows forests of independent trees on PRIVATE rows: the splits of each tree, then noisy counts or a label per leaf.
+
+The splits of a complete tree are drawn at random without rows, or chosen level by level, for example by private
+selections among public candidates with a utility of the class counts. Leaves are released when all splits are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core import amounts
+from app.forests.bins import noisy_counts, releases
+from app.forests.contract.algorithm import Parameters
+from app.forests.contract.plan import Forest, Plan
+from app.forests.data.coded_rows import TrainingRows, parts_of
+from app.forests.data.encoding import Candidates, Encoding
+from app.forests.data.schema import Schema
+from app.forests.noise.randomness import Randomness
+from app.forests.trees import split_rules, tree_parameters
+from app.forests.trees.tree_histograms import Assignment, LocalHistograms, PartedHistograms, TreeHistograms
+from app.forests.trees.tree_parameters import HASH, SHARDED
+from app.forests.trees.tree_price import Selection, TreePrice, label_selection
+from app.privacy.events import Event, PermuteAndFlip
+
+
+class GrowTree(Protocol):
+    """Growth of one tree that uses no release of another tree."""
+
+    def __call__(
+        self,
+        event: Event,
+        parameters: Parameters,
+        /,
+        *,
+        encoding: Encoding,
+        rows: TreeHistograms,
+        randomness: Randomness,
+    ) -> ReleasedTree:
+        """Grows and releases one tree on the PRIVATE histograms of its rows; one call is one release."""
+
+
+def grow_trees(
+    grow_tree: GrowTree,
+    plan: Plan,
+    *,
+    schema: Schema,
+    rows: TrainingRows,
+    randomness: Randomness,
+    on_tree_done: Callable[[], None],
+) -> Forest:
+    """Releases the trees of a plan. One call is one release, at the loss of ``plan.event``.
+
+    Args:
+        grow_tree: of the algorithm.
+        plan: the priced plan.
+        schema: public.
+        rows: PRIVATE.
+        randomness: source of every draw.
+        on_tree_done: called after each tree.
+    """
+    encoding = tree_parameters.encoding_of(schema, plan.parameters["n_bins"], plan.profile)
+    assigned = _assignment(plan, randomness)
+    histograms = PartedHistograms(parts_of(rows, encoding, LocalHistograms, assigned))
+    trees = (
+        grow_tree(plan.event, plan.parameters, encoding=encoding, rows=histograms.of_tree(index), randomness=randomness)
+        for index in range(plan.n_trees)
+    )
+    return forest_of(plan, trees, on_tree_done=on_tree_done)
+
+
+def _assignment(plan: Plan, randomness: Randomness) -> Assignment:
+    """The rows of each tree: all rows, or one shard; in one part, or divided in two by another keyed hash."""
+    sharded, apart = plan.parameters["assignment"] == SHARDED, plan.parameters.get("se") == HASH
+    return Assignment.drawn(
+        randomness,
+        n_shards=plan.n_trees if sharded else 0,
+        structure_share=amounts.parse(plan.parameters["structure_rows"]) if apart else Fraction(0),
+    )
+
+
+Splits: TypeAlias = tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.bool_]]
+"""Feature, threshold and equality of the nodes of a tree, in heap order."""
+
+Choose: TypeAlias = Callable[[int, list[NDArray[np.bool_]]], list[int | None]]
+"""Maps a level and the public boxes of its nodes to one released candidate per node; ``None`` sends every row left."""
+
+
+def grow_levels(candidates: Candidates, depth: int, rows: TreeHistograms, choose: Choose) -> Splits:
+    """Chooses the split of every node level by level, also of empty nodes, and moves the PRIVATE rows down.
+
+    Args:
+        candidates: public.
+        depth: public; the only stopping rule.
+        rows: PRIVATE, at the root; at the leaves on return.
+        choose: called once per level, root first; its result is a release.
+    """
+    chosen: list[int | None] = []
+    level_boxes = [split_rules.root(candidates)]
+    for level in range(depth):
+        picked = choose(level, level_boxes)
+        feature, threshold, equals = split_rules.splits(candidates, picked)
+        rows.descend(feature=feature, threshold=threshold, equals=equals)
+        pairs = zip(level_boxes, picked, strict=True)
+        level_boxes = [child for box, choice in pairs for child in split_rules.children(candidates, box, choice)]
+        chosen += picked
+    return split_rules.splits(candidates, chosen)
+
+
+def drop_rows(rows: TreeHistograms, splits: Splits) -> None:
+    """Moves PRIVATE rows from the root to the leaves of a complete tree."""
+    feature, threshold, equals = splits
+    for level in range((len(feature) + 1).bit_length() - 1):
+        nodes = slice(2**level - 1, 2 ** (level + 1) - 1)
+        rows.descend(feature=feature[nodes], threshold=threshold[nodes], equals=equals[nodes])
+
+
+def random_structure(candidates: Candidates, depth: int, randomness: Randomness) -> Splits:
+    """Draws a complete random tree: in every box a uniform feature among those with a split, then a uniform split.
+
+    Reads no row. Works depth first, so that memory holds only one path of boxes.
+    """
+    chosen: list[int | None] = [None] * (2**depth - 1)
+    pending = [(0, split_rules.root(candidates))] if chosen else []
+    while pending:
+        node, box = pending.pop()
+        choice = random_split(candidates, box, randomness)
+        chosen[node] = choice
+        if choice is not None and 2 * node + 2 < len(chosen):
+            left, right = split_rules.children(candidates, box, choice)
+            pending += [(2 * node + 2, right), (2 * node + 1, left)]
+    return split_rules.splits(candidates, chosen)
+
+
+def random_split(candidates: Candidates, box: NDArray[np.bool_], randomness: Randomness) -> int | None:
+    """Draws a uniform feature among those with a split in the box, then a uniform split; ``None`` without a split."""
+    alive = np.flatnonzero(box)
+    if len(alive) == 0:
+        return None
+    groups = by_feature(candidates, alive)
+    feature_splits = groups[randomness.uniform(len(groups))]
+    return int(feature_splits[randomness.uniform(len(feature_splits))])
+
+
+def by_feature(candidates: Candidates, alive: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Ascending indices of candidates, cut where the feature changes; at least one index."""
+    feature = candidates.feature[alive]  # ascending, so the splits of a feature are adjacent
+    return np.split(alive, np.flatnonzero(feature[1:] != feature[:-1]) + 1)
+
+
+def select(selection: Selection, utilities: NDArray[np.int64], randomness: Randomness) -> int:
+    """The index of the selected candidate; one call is one release at the price of ``selection``.
+
+    Args:
+        selection: as priced.
+        utilities: PRIVATE int64 ``(n_candidates,)``, at least one; the candidates are public or follow from releases.
+        randomness: source of the draw.
+    """
+    if isinstance(selection, PermuteAndFlip):
+        return randomness.permute_and_flip(utilities, inverse_scale=selection.inverse_scale)
+    return randomness.select_exponential(utilities, inverse_scale=selection.inverse_scale)
+
+
+@dataclass(frozen=True)
+class SplitRule:
+    """How a node chooses among the splits of its public box.
+
+    Attributes:
+        utility: name of the cost that a good split lowers.
+        exploration: public probability of a random split instead, whose law does not depend on rows. Such a mixture
+            costs no budget (lemma L0).
+        kept_features: public probability that a node keeps a feature; see :func:`surviving`.
+        kept_splits: public probability that a node keeps a split of a kept feature.
+    """
+
+    utility: str
+    exploration: Fraction = Fraction(0)
+    kept_features: Fraction = Fraction(1)
+    kept_splits: Fraction = Fraction(1)
+
+
+def grow_greedy_tree(
+    event: Event, rule: SplitRule, *, encoding: Encoding, rows: TreeHistograms, randomness: Randomness
+) -> ReleasedTree:
+    """Selects splits level by level on the PRIVATE rows, then releases the leaves: one release.
+
+    Args:
+        event: the priced event, which holds every noise scale.
+        rule: public.
+        encoding: public bins and candidates.
+        rows: PRIVATE rows of this tree, each row once.
+        randomness: source of all draws.
+    """
+    price = TreePrice.of(event)
+
+    def choose(level: int, level_boxes: list[NDArray[np.bool_]]) -> list[int | None]:
+        selections = price.levels[level]
+        return choose_level(selections, rule, encoding, rows, level_boxes=level_boxes, randomness=randomness)
+
+    splits = grow_levels(encoding.candidates, len(price.levels), rows, choose)
+    return release_leaves(splits, price.leaves, rows, randomness)
+
+
+def choose_level(
+    selections: tuple[Selection, ...],
+    rule: SplitRule,
+    encoding: Encoding,
+    rows: TreeHistograms,
+    *,
+    level_boxes: list[NDArray[np.bool_]],
+    randomness: Randomness,
+) -> list[int | None]:
+    """Releases the split of every node of a level.
+
+    Args:
+        selections: the selections of a node, as priced: of a split, or of a feature and then of its split.
+        rule: public.
+        encoding: public.
+        rows: PRIVATE, in the nodes of the level.
+        level_boxes: public; the candidates of every node.
+        randomness: source of the draws.
+    """
+    utility = split_utilities(rows, encoding, n_nodes=len(level_boxes), utility=rule.utility)
+    picked: list[int | None] = []
+    for box, scores in zip(level_boxes, utility, strict=True):
+        if rule.exploration > 0 and box.any() and randomness.bernoulli(rule.exploration):
+            picked.append(random_split(encoding.candidates, box, randomness))
+        else:
+            alive = surviving(encoding.candidates, np.flatnonzero(box), rule, randomness)
+            picked.append(_select(selections, encoding.candidates, alive, scores, randomness))
+    return picked
+
+
+def surviving(
+    candidates: Candidates, alive: NDArray[np.int64], rule: SplitRule, randomness: Randomness
+) -> NDArray[np.int64]:
+    """Bernoulli dropout: the candidates of a node's selection.
+
+    An independent draw keeps or drops each feature, then each split of a kept feature. If all features are dropped, one
+    feature is drawn uniformly; if all splits of a kept feature are dropped, one split is drawn uniformly. The draws are
+    public and do not depend on rows, so the kept splits are public candidates. At least one split is kept if the box
+    has a split.
+
+    Args:
+        candidates: public.
+        alive: ascending indices of the splits of the node's public box.
+        rule: public.
+        randomness: source of the draws; unused where everything is kept.
+    """
+    if len(alive) == 0 or rule.kept_features == rule.kept_splits == 1:
+        return alive
+    groups = by_feature(candidates, alive)
+    kept_groups = [groups[place] for place in _places(len(groups), rule.kept_features, randomness)]
+    return np.concatenate([group[_places(len(group), rule.kept_splits, randomness)] for group in kept_groups])
+
+
+def _places(n_members: int, share: Fraction, randomness: Randomness) -> list[int]:
+    """Bernoulli sample of the indices below ``n_members``; a single uniform index where the sample is empty."""
+    places = [place for place in range(n_members) if share == 1 or randomness.bernoulli(share)]
+    return places or [randomness.uniform(n_members)]
+
+
+def _select(
+    selections: tuple[Selection, ...],
+    candidates: Candidates,
+    alive: NDArray[np.int64],
+    scores: NDArray[np.int64],
+    randomness: Randomness,
+) -> int | None:
+    if len(alive) == 0:
+        return None
+    if len(selections) == 1:
+        return int(alive[select(selections[0], scores[alive], randomness)])
+    of_feature, of_split = selections
+    groups = by_feature(candidates, alive)
+    best = np.array([scores[group].max() for group in groups], dtype=np.int64)
+    feature_splits = groups[select(of_feature, best, randomness)]
+    return int(feature_splits[select(of_split, scores[feature_splits], randomness)])
+
+
+def split_utilities(
+    rows: TreeHistograms, encoding: Encoding, *, n_nodes: int, utility: str = split_rules.GINI
+) -> NDArray[np.int64]:
+    """Utility of every public candidate in every node of the current level.
+
+    Returns:
+        PRIVATE int64 ``(n_nodes, n_candidates)``; larger is better.
+    """
+    candidates = encoding.candidates
+    scores = np.empty((n_nodes, len(candidates)), dtype=np.int64)
+    for block in tree_parameters.feature_blocks(encoding, n_nodes):
+        histogram = rows.class_histogram(block)
+        end = 0
+        for feature in range(block.start, block.stop):
+            begin, end = end, end + int(encoding.n_codes[feature])
+            of_feature = slice(*np.searchsorted(candidates.feature, [feature, feature + 1]))
+            codes = candidates.threshold[of_feature]
+            if len(codes) == 0:
+                continue
+            counts = histogram[:, begin:end]
+            total = counts.sum(axis=1, keepdims=True)
+            side = counts if candidates.equals[of_feature][0] else counts.cumsum(axis=1)
+            scores[:, of_feature] = split_rules.split_utility(side[:, codes], total - side[:, codes], utility)
+    return scores
+
+
+def release_leaves(splits: Splits, event: Event, rows: TreeHistograms, randomness: Randomness) -> ReleasedTree:
+    """Releases the leaves of a tree whose splits were released, on PRIVATE rows that lie in its leaves.
+
+    Every leaf is released, whether a row reaches it or not: an empty leaf's label is uniform, its counts are noise.
+
+    Args:
+        splits: released; feature, threshold and equality of every node.
+        event: of the leaves, as priced.
+        rows: PRIVATE.
+        randomness: source of the draws.
+    """
+    exact = rows.leaf_histogram()
+    label = label_selection(event)
+    if label is not None:
+        drawn = [select(label, counts, randomness) for counts in exact]
+        return LabelTree(*splits, np.array(drawn, dtype=np.int32))
+    return Tree(*splits, noisy_counts.in_whole_rows(releases.release_counts(exact, event, randomness), event))
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One released tree in heap layout; shapes as in ``Forest`` without the leading axis."""
+
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.uint8]
+    equals: NDArray[np.bool_]
+    counts: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LabelTree:
+    """One released tree in heap layout whose leaves released a label each; ``labels`` is int32 ``(2^depth,)``."""
+
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.uint8]
+    equals: NDArray[np.bool_]
+    labels: NDArray[np.int32]
+
+
+ReleasedTree: TypeAlias = Tree | LabelTree
+
+
+def forest_of(plan: Plan, trees: Iterable[ReleasedTree], *, on_tree_done: Callable[[], None]) -> Forest:
+    """The released arrays of all trees, each with a leading axis for the trees.
+
+    Args:
+        plan: the priced plan.
+        trees: ``plan.n_trees`` trees, each released when the iterable yields it.
+        on_tree_done: called after each tree.
+    """
+    arrays: dict[str, NDArray[Any]] = {}
+    for index, tree in enumerate(trees):
+        for field in fields(tree):
+            released = getattr(tree, field.name)
+            if index == 0:
+                arrays[field.name] = np.empty((plan.n_trees, *released.shape), dtype=released.dtype)
+            arrays[field.name][index] = released
+        on_tree_done()
+    return Forest(plan, arrays)
