@@ -161,7 +161,7 @@ def test_bins_that_are_not_priced_are_those_of_a_profile_or_none_and_read_no_row
     reused = np.array([[3, 40, *[quantile_bins.NO_CUT] * 13]], dtype=np.uint16)
     profile = SimpleNamespace(cut_array=reused)
     nothing: Any = None
-    cuts_of = partial(quantile_cuts.cuts, None, of, nothing, chooser)  # type: ignore[arg-type]
+    cuts_of = partial(releases.cuts, None, of, nothing, chooser)  # type: ignore[arg-type]
     assert np.array_equal(cuts_of(), quantile_bins.no_cuts(of))
     assert np.array_equal(cuts_of(reused=profile), reused)  # type: ignore[arg-type]
     assert not chooser.selected
