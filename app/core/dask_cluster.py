@@ -1,15 +1,10 @@
 """Defines the address of a Dask cluster and the rules of its connections: mutual TLS beyond this machine."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from distributed.security import Security
 
 TLS, TCP = "tls", "tcp"
 
@@ -63,19 +58,6 @@ class DaskCluster:
             raise ValueError("an address with TLS needs three files, and an address without TLS none")
         if address.scheme == TCP and not is_loopback(address.hostname):
             raise ValueError("beyond this machine, a scheduler needs TLS")
-
-    def security(self) -> Security:
-        """Certificates in Dask's form. With TLS, every connection is encrypted, and both ends show a certificate."""
-        from distributed.security import Security
-
-        if self.ca_file is None:
-            return Security(require_encryption=False)
-        certificate = {
-            f"tls_{role}_{kind}": str(path)
-            for role in ("scheduler", "worker", "client")
-            for kind, path in (("cert", self.cert_file), ("key", self.key_file))
-        }
-        return Security(require_encryption=True, tls_ca_file=str(self.ca_file), **certificate)
 
     def to_json(self) -> dict[str, Any]:
         """For the child of a job."""

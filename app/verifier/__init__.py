@@ -10,6 +10,6 @@ Reading order:
 * an entry of a dataset and its price: ``dataset_export``, ``events``, ``conversions``, ``prices``
 * the account of a dataset: ``joint_cells``, ``dataset_replay``
 * a population: ``population_export``, ``population_replay``; compared with its members: ``member_comparison``
-* signatures: ``checkpoints``, ``merkle_tree``, ``proofs``
+* signatures: ``checkpoints``, ``ed25519``, ``merkle_tree``, ``proofs``
 * output: ``result_text``, ``main``
 """

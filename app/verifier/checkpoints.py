@@ -93,29 +93,21 @@ def _signatures(lines: str, public_key: bytes) -> list[bytes]:
 
 
 def _holds(public_key: bytes, signature: bytes, text: bytes) -> bool:
-    # Imported here: exports without checkpoints need only the standard library.
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from app.verifier import ed25519  # exports without checkpoints need only the standard library
 
-    try:
-        Ed25519PublicKey.from_public_bytes(public_key).verify(signature, text)
-    except (InvalidSignature, ValueError):
-        return False
-    return True
+    return ed25519.holds(public_key, signature, text)
 
 
 def _from_pem(content: bytes) -> bytes:
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from app.verifier import ed25519
 
     try:
-        key = serialization.load_pem_public_key(content)
-    except (ValueError, UnsupportedAlgorithm) as error:
+        key = ed25519.raw_key(content)
+    except ValueError as error:
         raise NotAKey("it holds no public key in PEM") from error
-    if not isinstance(key, Ed25519PublicKey):
+    if key is None:
         raise NotAKey("it holds no Ed25519 public key")
-    return _ED25519 + key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    return _ED25519 + key
 
 
 def _decoded(text: str) -> bytes:

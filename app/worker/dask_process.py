@@ -24,6 +24,7 @@ from app.core.dask_cluster import CONFIG, DaskCluster
 from app.core.logging import configure
 from app.core.memory import forbid_core_dumps, return_large_blocks
 from app.services.releases import shard_tasks
+from app.services.releases.dask_fleet import security_of
 
 _LOOK_S = 0.5
 _log = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ async def run_scheduler(cluster: DaskCluster) -> bool:
             host=address.hostname,
             port=address.port or 0,
             local_directory=folder,
-            security=cluster.security(),
+            security=security_of(cluster),
             dashboard=False,
         )
         async with scheduler:
@@ -108,7 +109,7 @@ async def run_worker(cluster: DaskCluster, *, host: str | None, memory_limit: st
             nthreads=1,
             memory_limit=memory_limit,
             local_directory=folder,
-            security=cluster.security(),
+            security=security_of(cluster),
             worker_class=QuietWorker,
             plugins=(RowsKept(store),),
         )

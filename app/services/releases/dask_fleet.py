@@ -18,6 +18,7 @@ from typing import Any, Final, Self
 import dask
 import numpy as np
 from distributed import Client, Future
+from distributed.security import Security
 from numpy.typing import NDArray
 
 from app.core.dask_cluster import CONFIG, DaskCluster
@@ -63,7 +64,7 @@ class Connection:
     def to(cls, cluster: DaskCluster, job_id: str) -> Iterator[Self]:
         """Connects to the scheduler of a cluster."""
         with dask.config.set(CONFIG):
-            client = Client(cluster.scheduler, security=cluster.security())
+            client = Client(cluster.scheduler, security=security_of(cluster))
             try:
                 yield cls(client, cluster.deadline_s, job_id)
             finally:
@@ -210,3 +211,15 @@ class DaskFleet:
 
     def _ends_at(self) -> float:
         return time.monotonic() + self._deadline_s
+
+
+def security_of(cluster: DaskCluster) -> Security:
+    """Certificates in Dask's form. With TLS, every connection is encrypted, and both ends show a certificate."""
+    if cluster.ca_file is None:
+        return Security(require_encryption=False)
+    certificate = {
+        f"tls_{role}_{kind}": str(path)
+        for role in ("scheduler", "worker", "client")
+        for kind, path in (("cert", cluster.cert_file), ("key", cluster.key_file))
+    }
+    return Security(require_encryption=True, tls_ca_file=str(cluster.ca_file), **certificate)

@@ -7,6 +7,7 @@ import pytest
 from app.core.dask_cluster import DaskCluster
 from app.core.errors import InstallationError
 from app.core.settings import Settings
+from app.services.releases.dask_fleet import security_of
 
 FILES = {f"GROVEKEEPER_DASK_{kind}_FILE": f"/run/secrets/{kind}.pem" for kind in ("CA", "CERT", "KEY")}
 
@@ -19,7 +20,7 @@ def cluster(address: str, **files: str) -> DaskCluster | None:
 def test_plain_tcp_is_accepted_on_loopback(host: str) -> None:
     found = cluster(f"tcp://{host}:8786")
     assert found is not None
-    assert not found.security().require_encryption
+    assert not security_of(found).require_encryption
 
 
 @pytest.mark.parametrize("host", ["10.0.0.5", "0.0.0.0", "[::]", "scheduler", "localhost.example", "128.0.0.1"])
@@ -32,7 +33,7 @@ def test_tls_encrypts_and_shows_a_certificate_in_every_role() -> None:
     found = cluster("tls://10.0.0.5:8786", **FILES)
     assert found is not None
     assert found.ca_file == Path("/run/secrets/CA.pem")
-    security = found.security()
+    security = security_of(found)
     assert security.require_encryption
     for role in ("scheduler", "worker", "client"):
         of_role = security.get_tls_config_for_role(role)
