@@ -1,17 +1,20 @@
-"""Checks the hash chain of an account, alike for every kind of entry.
+"""Checks the hash chain of an account, alike for every kind of entry, and the states that entries state.
 
 The sequence is 1, 2, 3 … without gaps; ``previous_hash`` is the hash of the entry before; ``hash`` is that of the
 entry's content; times never decrease; the first entry, and no other, opens the account; at the size of every checkpoint
 the Merkle root is the signed one.
+
+An entry of the kind ``state`` states the state after the entries before it. A service that starts reads the newest such
+entry instead of the entries before it, so a wrong one would admit too much.
 """
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.verifier import canonical_json
+from app.verifier import canonical_json, json_fields
 from app.verifier.canonical_json import Json
 from app.verifier.checkpoints import ORIGIN, Checkpoint
 from app.verifier.merkle_tree import GrowingTree, leaf
@@ -137,3 +140,23 @@ def check_reason(details: Json) -> None:
         raise Broken("an entry of kind cap gives its reason in its details, and nothing else")
     if not details["reason"]:
         raise Broken("an entry of kind cap gives no reason")
+
+
+def check_stated_state(entry: Link, actual: Mapping[str, "str | Json | Sequence[Json]"]) -> None:
+    """Compares a stated state with the recomputed one; the order of listed objects does not matter.
+
+    Raises:
+        Malformed: the entry does not state a state, or states an amount besides.
+        Broken: the two states differ.
+    """
+    if entry.amount:
+        raise json_fields.Malformed("an entry of kind state has an amount")
+    fields = json_fields.fields(entry.details, {"state"}, "the details of a state")["state"]
+    stated = json_fields.fields(fields, set(actual), "the state")
+    for name, value in actual.items():
+        if _sorted(stated[name]) != _sorted(value):
+            raise Broken(f"the stated {name} differs from that of the entries before")
+
+
+def _sorted(value: "Json | Sequence[Json]") -> list[bytes]:
+    return sorted(map(canonical_json.dumps, value)) if isinstance(value, list) else [canonical_json.dumps(value)]  # type: ignore[arg-type]

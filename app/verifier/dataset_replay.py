@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from app.verifier import amounts, canonical_json, json_fields, prices, stated_state
+from app.verifier import amounts, canonical_json, json_fields, prices
 from app.verifier.canonical_json import Json
-from app.verifier.chain import Broken, Chain, Link, check_open, check_reason, check_repeated
+from app.verifier.chain import Broken, Chain, Link, check_open, check_reason, check_repeated, check_stated_state
 from app.verifier.checkpoints import Checkpoint
 from app.verifier.dataset_export import (
     BOUND_FIELDS,
@@ -177,7 +177,7 @@ class Account:
             case "cap":
                 self._change_cap(entry)
             case "state":
-                stated_state.check(entry, self._state())
+                check_stated_state(entry, self._state())
             case "reserve":
                 self._reserve(entry)
             case _:

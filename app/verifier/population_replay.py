@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.verifier import json_fields, stated_state
+from app.verifier import json_fields
 from app.verifier.canonical_json import Json
-from app.verifier.chain import Broken, Chain, Link, check_open, check_reason, check_repeated
+from app.verifier.chain import Broken, Chain, Link, check_open, check_reason, check_repeated, check_stated_state
 from app.verifier.checkpoints import Checkpoint
 from app.verifier.export_lines import Reading, check_logs
 from app.verifier.json_fields import Malformed
@@ -146,7 +146,7 @@ class PopulationAccount:
                 assert isinstance(entry.member, Joined), "an entry of kind join has a member"
                 self._join(entry.member, entry)
             case "state":
-                stated_state.check(entry, self._state())
+                check_stated_state(entry, self._state())
             case _:
                 assert entry.member is not None, "an entry of kind load has a member"
                 assert before is not None, "the first entry is no load"
