@@ -24,7 +24,7 @@ from app.forests.planning import PlanRequest, plan
 from app.forests.trees import split_rules, tree_parameters
 from app.privacy.events import Event, Parallel, Part, PermuteAndFlip, Sequential
 from tests.privacy.plain_walks import N_ROWS, SCHEMA, UNIVERSE, Split, goes_left, leaf_of, rows, split_at, splits_of
-from tests.privacy.test_recorded_draws import leaves
+from tests.privacy.recorder import leaves
 
 N_TREES = 20
 

@@ -22,7 +22,7 @@ from app.forests.grow import grow
 from app.forests.trees import split_rules, tree_histograms, tree_parameters
 from app.privacy.events import ExponentialMechanism, PermuteAndFlip
 from tests.privacy.plain_walks import SCHEMA, UNIVERSE, Split, goes_left, leaf_of, rows, split_at, splits_of
-from tests.privacy.test_recorded_draws import leaves
+from tests.privacy.recorder import leaves
 from tests.support.plans import request_for
 
 DEPTH, N_TREES, N_FORESTS = 3, 3, 4
