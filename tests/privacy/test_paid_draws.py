@@ -258,6 +258,41 @@ def test_an_event_of_disjoint_trees_does_not_pay_for_trees_on_all_rows() -> None
         planning.require_priced(on_all_rows, SCHEMA)
 
 
+def test_a_draw_that_is_paid_for_is_drawn_as_it_was_paid() -> None:
+    seen: list[tuple[str, Any]] = []
+
+    class Source:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *arguments, **named: seen.append((name, (*arguments, *named.values())))
+
+    scale, adjacency = Fraction(3, 8), Adjacency.ADD_REMOVE_ONE
+    event = Sequential(
+        (
+            Part(1, PermuteAndFlip(adjacency, Fraction(1), scale, 2)),
+            Part(1, ExponentialMechanism(adjacency, Fraction(1), 2 * scale, 2)),
+            Part(2, DiscreteLaplace(adjacency, Fraction(1), 3 * scale, 3)),
+            Part(2, RoundedGaussian(adjacency, Fraction(1), Fraction(4**20), 3)),
+        )
+    )
+    paid = PaidRandomness(Source(), event)  # type: ignore[arg-type]
+    utilities = np.array([4, 7])
+    paid.permute_and_flip(utilities, inverse_scale=scale)
+    paid.select_exponential(utilities, inverse_scale=2 * scale)
+    paid.discrete_laplace((2, 3), inverse_scale=3 * scale)
+    paid.rounded_gaussian((3, 2), scale_bits=20)
+    paid.uniform(5)
+    paid.bernoulli(scale)
+    assert not paid.left
+    assert seen == [
+        ("permute_and_flip", (utilities, scale)),
+        ("select_exponential", (utilities, 2 * scale)),
+        ("discrete_laplace", ((2, 3), 3 * scale)),
+        ("rounded_gaussian", ((3, 2), 20)),
+        ("uniform", (5,)),
+        ("bernoulli", (scale,)),
+    ]
+
+
 def test_nothing_is_drawn_before_the_draw_is_paid_for() -> None:
     drawn: list[str] = []
 
