@@ -26,8 +26,10 @@ from app.privacy.calibration import budget_of
 from app.privacy.events import (
     Adjacency,
     DiscreteLaplace,
+    ExponentialMechanism,
     Parallel,
     Part,
+    PermuteAndFlip,
     RoundedGaussian,
     Sequential,
     UnknownPrivacyEvent,
