@@ -17,8 +17,7 @@ from app.db.database import Database, database_file, parse_url
 from app.ledger.checkpoints import Signer
 from app.services.installation import Installation, refuse_unfinished_restore
 from app.services.keys import create_admin, ensure_first_admin
-from app.services.ledger.heads import Heads, replace_signer
-from app.services.storage_keys import rewrap_data_keys
+from app.services.ledger.heads import Heads, replace_signer, rewrap_data_keys
 
 
 def prepare(settings: Settings) -> None:

@@ -171,7 +171,7 @@ def leased(session: Session, claim: Claim) -> JobRow:
     """Locks and reads a job, if the claim's lease still holds.
 
     Raises:
-        LeaseLost: another worker has the job, or it was cancelled or settled.
+        LeaseLost: another worker has the job, or it was cancelled or ended.
     """
     row = locked(session, claim.job_id)
     if row.lease_token != claim.token:
@@ -269,8 +269,8 @@ def overdue(
     unanswered = (JobRow.state == JobState.WAITING.value) & (JobRow.submitted_at < asked_since)
     unclaimed = _is_free(closed) & (JobRow.submitted_at < queued_since) & (JobRow.waits_since < queued_since)
     reasons = (or_(lost, unanswered), unclaimed)
-    settled = union_all(*(select(JobRow.id, JobRow.submitted_at).where(reason) for reason in reasons)).subquery()
-    return list(session.execute(select(settled.c.id).order_by(settled.c.submitted_at).limit(limit)).scalars())
+    overdue_jobs = union_all(*(select(JobRow.id, JobRow.submitted_at).where(reason) for reason in reasons)).subquery()
+    return list(session.execute(select(overdue_jobs.c.id).order_by(overdue_jobs.c.submitted_at).limit(limit)).scalars())
 
 
 def job(session: Session, job_id: str) -> JobRow:

@@ -18,7 +18,7 @@ from app.privacy.composition.numbering import Boxes, Numbering, Table, table
 
 
 @dataclass(frozen=True)
-class Request:
+class AskedAmount:
     """An amount that a job asks of one account.
 
     Attributes:
@@ -127,7 +127,7 @@ class AccountState:
         """Whether an amount is known to fit into every joint cell."""
         return self.bound is not None and self.bound.load + amount <= self.cap
 
-    def reserved(self, scope: Scope, amount: int, tightest: CellBalance | None) -> "AccountState":
+    def with_reservation(self, scope: Scope, amount: int, tightest: CellBalance | None) -> "AccountState":
         """The state with one more reservation.
 
         Args:
@@ -275,7 +275,7 @@ class Budgets:
     accounts: Mapping[str, AccountState]
     populations: Sequence[Population]
 
-    def room(self, request: Request) -> Room:
+    def room(self, request: AskedAmount) -> Room:
         """The room for a request alone."""
         return self.room_at(request.account_id, self.accounts[request.account_id].tightest(request.scope))
 
@@ -291,16 +291,16 @@ class Budgets:
         """The population that an account belongs to."""
         return next((population for population in self.populations if account_id in population.members), None)
 
-    def reserved(self, requests: Sequence[Request]) -> "Budgets":
+    def with_reservations(self, requests: Sequence[AskedAmount]) -> "Budgets":
         """The budgets with some more reservations, admissible or not."""
         budgets = self
         for request in requests:
             budgets, _ = budgets.with_reservation(request, budgets.room(request))
         return budgets
 
-    def with_reservation(self, request: Request, room: Room) -> "tuple[Budgets, CellBalance | None]":
+    def with_reservation(self, request: AskedAmount, room: Room) -> "tuple[Budgets, CellBalance | None]":
         """The budgets with one more reservation; for a population's member also its tightest joint cell afterwards."""
-        account = self.accounts[request.account_id].reserved(request.scope, request.amount, room.tightest)
+        account = self.accounts[request.account_id].with_reservation(request.scope, request.amount, room.tightest)
         if room.population is None:
             return self._with(request.account_id, account), None
         accounts = {**self.accounts, request.account_id: account}
@@ -312,13 +312,13 @@ class Budgets:
         populations = [changed if population.id == changed.id else population for population in self.populations]
         return Budgets(accounts, populations), whole
 
-    def bounded(self, request: Request) -> "Budgets":
+    def bounded(self, request: AskedAmount) -> "Budgets":
         """The budgets with a tight bound of an account, where a loose bound does not show that a request fits."""
         account = self.accounts[request.account_id]
         bounded = account.bounded(request.scope, request.amount)
         return self if bounded is account else self._with(request.account_id, bounded)
 
-    def has_room_everywhere(self, request: Request) -> bool:
+    def has_room_everywhere(self, request: AskedAmount) -> bool:
         """Whether an account's bound shows that a request fits.
 
         A member of a population needs its tightest joint cell, because an entry of the population states the load.
@@ -326,9 +326,9 @@ class Budgets:
         is_member = self.population_of(request.account_id) is not None
         return not is_member and self.accounts[request.account_id].is_room_everywhere(request.amount)
 
-    def with_amount(self, request: Request) -> "Budgets":
+    def with_amount(self, request: AskedAmount) -> "Budgets":
         """The budgets with one more reservation, for which :meth:`has_room_everywhere`."""
-        account = self.accounts[request.account_id].reserved(request.scope, request.amount, None)
+        account = self.accounts[request.account_id].with_reservation(request.scope, request.amount, None)
         return self._with(request.account_id, account)
 
     def _with(self, account_id: str, account: AccountState) -> "Budgets":
@@ -367,7 +367,7 @@ class Refused:
     fits: int
 
 
-def admit(budgets: Budgets, requests: Sequence[Request]) -> tuple[Budgets, Admitted | Refused]:
+def admit(budgets: Budgets, requests: Sequence[AskedAmount]) -> tuple[Budgets, Admitted | Refused]:
     """Judges one job, and returns the budgets after it: a refused job changes nothing, one without requests fits."""
     before, placed = budgets, []
     for position in sorted(range(len(requests)), key=lambda at: requests[at].account_id):
@@ -384,7 +384,7 @@ def admit(budgets: Budgets, requests: Sequence[Request]) -> tuple[Budgets, Admit
     return budgets, tuple(placed)
 
 
-def rooms(budgets: Budgets, requests: Sequence[Request]) -> list[Room]:
+def rooms(budgets: Budgets, requests: Sequence[AskedAmount]) -> list[Room]:
     """The room for every request of a job if the job's other requests are admitted.
 
     A job is admitted if and only if each request fits its room, since no joint cell lies in two requests of one job.
@@ -392,6 +392,6 @@ def rooms(budgets: Budgets, requests: Sequence[Request]) -> list[Room]:
     return [_room_beside(budgets, requests, at) for at in range(len(requests))]
 
 
-def _room_beside(budgets: Budgets, requests: Sequence[Request], position: int) -> Room:
+def _room_beside(budgets: Budgets, requests: Sequence[AskedAmount], position: int) -> Room:
     others = [*requests[:position], *requests[position + 1 :]]
-    return budgets.reserved(others).room(requests[position])
+    return budgets.with_reservations(others).room(requests[position])

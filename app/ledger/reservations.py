@@ -35,7 +35,7 @@ from app.core.errors import (
 from app.db.database import insert_rows
 from app.db.locks import lock_rows, sent_together
 from app.ledger import admission, chain, populations, rules, statements, tables
-from app.ledger.admission import Admitted, Budgets, Population, Refused, Request
+from app.ledger.admission import Admitted, AskedAmount, Budgets, Population, Refused
 from app.ledger.chain import CellDelta, NewEntry
 from app.ledger.rules import Allowance, RulesInForce, rules_of
 from app.ledger.statements import Limit
@@ -45,7 +45,7 @@ from app.privacy.accountants import amount_text, zcdp
 
 
 @dataclass(frozen=True)
-class NewReservation(Request):
+class NewReservation(AskedAmount):
     """One priced part of a job: its amount on one account, and the content of its entries.
 
     Attributes:

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from app.db.database import transaction_time
 from app.ledger import tables
-from app.ledger.admission import Request
+from app.ledger.admission import AskedAmount
 from app.ledger.tables import ReservationRow, RulesRow
 
 
@@ -146,7 +146,7 @@ def loosens(before: Rules, after: Rules) -> bool:
     )
 
 
-def room_beside(allowances: Mapping[str, Allowance], requests: Sequence[Request], position: int) -> int | None:
+def room_beside(allowances: Mapping[str, Allowance], requests: Sequence[AskedAmount], position: int) -> int | None:
     """The largest amount of one request of a job that the rules admit if the job's other requests keep their amounts.
 
     Args:
@@ -163,7 +163,7 @@ def room_beside(allowances: Mapping[str, Allowance], requests: Sequence[Request]
     return max(allowance.room - total_on(requests, requests[position].account_id) + requests[position].amount, 0)
 
 
-def total_on(requests: Sequence[Request], account_id: str) -> int:
+def total_on(requests: Sequence[AskedAmount], account_id: str) -> int:
     """The amount of a job on an account."""
     return sum(request.amount for request in requests if request.account_id == account_id)
 
@@ -240,7 +240,7 @@ class RulesInForce:
             for account_id, rules in self._rules.items()
         }
 
-    def above_approval(self, requests: Sequence[Request], key: str) -> dict[str, int]:
+    def above_approval(self, requests: Sequence[AskedAmount], key: str) -> dict[str, int]:
         """The accounts on which a job takes a key above what it may spend without an approval, and by how much."""
         excess = {
             account_id: self._spent[account_id].usage(key).since_approval

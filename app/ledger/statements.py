@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.core import amounts, limits
 from app.ledger import admission, chain, populations, tables
-from app.ledger.admission import Budgets, CellBalance, Population, Request, Room
+from app.ledger.admission import AskedAmount, Budgets, CellBalance, Population, Room
 from app.ledger.chain import CellDelta
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow
 from app.privacy import accountants
@@ -139,24 +139,24 @@ def balance(session: Session, account_id: str, scope: Scope | None = None) -> Ba
     """The tightest joint cell of an account, or of a scope of it."""
     row = tables.account(session, account_id)
     budgets = _standing(session, [row])
-    return _balance(row, budgets, budgets.room(Request(account_id, 0, scope or {})))
+    return _balance(row, budgets, budgets.room(AskedAmount(account_id, 0, scope or {})))
 
 
 def balances(session: Session, account_ids: Sequence[str]) -> dict[str, Balance]:
     """The tightest joint cell of each of several accounts, in a fixed number of queries."""
     rows = tables.accounts(session, account_ids)
     budgets = _standing(session, rows)
-    return {row.id: _balance(row, budgets, budgets.room(Request(row.id, 0, {}))) for row in rows}
+    return {row.id: _balance(row, budgets, budgets.room(AskedAmount(row.id, 0, {}))) for row in rows}
 
 
 def balance_of_new(row: AccountRow, cap: int, population: Population | None) -> Balance:
     """The balance that an account which is not open yet would have, as a member of a population or of none."""
     account = chain.State(row.id, cap=cap, highest_cap=cap, facts=chain.facts_of(row)).budget
     budgets = Budgets({row.id: account}, [] if population is None else [population])
-    return _balance(row, budgets, budgets.room(Request(row.id, 0, {})))
+    return _balance(row, budgets, budgets.room(AskedAmount(row.id, 0, {})))
 
 
-def balances_of_job(session: Session, parts: Sequence[Request]) -> list[Balance]:
+def balances_of_job(session: Session, parts: Sequence[AskedAmount]) -> list[Balance]:
     """The balance of every part of a job, with the room that is left for it where the other parts get their amounts.
 
     Parts on members of one population add up in the population. A job is admitted if and only if each part fits its

@@ -225,7 +225,7 @@ class Supervisor:
         """Stores progress, extends the lease and notices a cancellation, in one transaction when it is due.
 
         If the database is unreachable, the child continues, because the charge is spent, and the next report tries
-        again. The lease token fences a job that another process settled meanwhile.
+        again. The lease token fences a job that another process ended meanwhile.
         """
         waited = time.monotonic() - self._written_at
         trees_done = self._trees_to_show()

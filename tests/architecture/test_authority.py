@@ -20,7 +20,7 @@ OF_THE_SERVICE = {
     # the installation's signing key, at the first start and by the operator's command
     ("app/services/ledger/heads.py", "_pin"),
     # the operator's command that replaces the storage key
-    ("app/services/storage_keys.py", "rewrap_data_keys"),
+    ("app/services/ledger/heads.py", "rewrap_data_keys"),
     # workers; charge_job reads the authority of the submitter
     ("app/services/execution/run_job.py", "claim_next"),
     ("app/services/execution/run_job.py", "charge_job"),

@@ -11,7 +11,7 @@ from app.core import stamps
 from app.core.errors import BudgetExceeded
 from app.ledger import accounts, populations, statements
 from app.ledger import reservations as ledger
-from app.ledger.admission import Request
+from app.ledger.admission import AskedAmount
 from app.ledger.populations import NewPopulation
 from app.privacy.composition import Partitions
 from app.services.installation import Installation
@@ -45,7 +45,7 @@ Asked = tuple[str, dict[str, tuple[int, ...]], int]
 
 
 def _rooms(session: Session, *requested: Asked) -> list[int]:
-    parts = [Request(name, amount, scope) for name, scope, amount in requested]
+    parts = [AskedAmount(name, amount, scope) for name, scope, amount in requested]
     return [balance.room for balance in statements.balances_of_job(session, parts)]
 
 

@@ -26,7 +26,7 @@ from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
 from app.services.installation import PRIVATE_NAMES, Installation
 from app.services.jobs.task import JobTask
-from app.services.storage_keys import confirm_storage_keys, rewrap_data_keys
+from app.services.ledger.heads import confirm_storage_keys, rewrap_data_keys
 from tests.support import people
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.job_kinds import claimed, must_not_run, submitted_and_claimed

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.ledger import admission
-from app.ledger.admission import AccountState, Admitted, Bound, Budgets, MemberTotal, Population, Refused, Request
+from app.ledger.admission import AccountState, Admitted, AskedAmount, Bound, Budgets, MemberTotal, Population, Refused
 from app.ledger.tables import digest_of
 from app.privacy.composition import HashPartition, Partitions, Scope
 from app.privacy.composition.numbering import Numbering
@@ -21,7 +21,7 @@ scopes = st.fixed_dictionaries(
     {}, optional={name: st.sets(st.integers(0, size - 1), min_size=1) for name, size in SIZES.items()}
 ).map(lambda cells: {name: tuple(sorted(listed)) for name, listed in sorted(cells.items())})
 amounts = st.integers(1, 6)
-jobs = st.lists(st.builds(Request, st.sampled_from(ACCOUNTS), amounts, scopes), max_size=3)
+jobs = st.lists(st.builds(AskedAmount, st.sampled_from(ACCOUNTS), amounts, scopes), max_size=3)
 
 
 @dataclass
@@ -33,7 +33,7 @@ class World:
     population_cap: int
     members: frozenset[str]
     bounds: Mapping[str, str]
-    reserved: list[Request] = field(default_factory=list)
+    reserved: list[AskedAmount] = field(default_factory=list)
 
     def load(self, account_id: str, cell: Mapping[str, int]) -> int:
         on_account = [(request.amount, request.scope) for request in self.reserved if request.account_id == account_id]
@@ -44,7 +44,7 @@ class World:
         cells = product(*(scope.get(name, range(size)) for name, size in SIZES.items()))
         return max(self.load(account_id, dict(zip(SIZES, cell, strict=True))) for cell in cells)
 
-    def room(self, request: Request) -> int:
+    def room(self, request: AskedAmount) -> int:
         """The largest amount that fits, in every joint cell and, for a member, in the sum of the members' loads."""
         load = self.largest(request.account_id, request.scope)
         room = self.caps[request.account_id] - load
@@ -54,7 +54,7 @@ class World:
             room = min(room, self.population_cap - others - load) if together <= self.population_cap else 0
         return max(room, 0)
 
-    def fits(self, requests: Sequence[Request], position: int) -> int:
+    def fits(self, requests: Sequence[AskedAmount], position: int) -> int:
         """The room of a request beside the other requests of its job."""
         before = list(self.reserved)
         self.reserved += [request for at, request in enumerate(requests) if at != position]
@@ -62,7 +62,7 @@ class World:
         self.reserved = before
         return room
 
-    def admit(self, requests: Sequence[Request]) -> tuple[int, int] | None:
+    def admit(self, requests: Sequence[AskedAmount]) -> tuple[int, int] | None:
         """``None`` if the job is admitted; otherwise the position of the refused request and the amount that fits."""
         before = list(self.reserved)
         for position in sorted(range(len(requests)), key=lambda at: requests[at].account_id):
@@ -96,7 +96,7 @@ class World:
         return Budgets(accounts, [Population("pop", "patients", self.population_cap, members)] if members else [])
 
 
-def admitted(budgets: Budgets, batch: Sequence[Sequence[Request]]) -> list[Admitted | Refused]:
+def admitted(budgets: Budgets, batch: Sequence[Sequence[AskedAmount]]) -> list[Admitted | Refused]:
     """Judges jobs in order, each after the jobs before it."""
     decisions = []
     for requests in batch:
@@ -119,7 +119,7 @@ worlds = st.builds(
 
 @settings(max_examples=500, deadline=None)
 @given(world=worlds, batch=st.lists(jobs, max_size=6))
-def test_a_batch_of_jobs_is_admitted_as_by_brute_force(world: World, batch: list[list[Request]]) -> None:
+def test_a_batch_of_jobs_is_admitted_as_by_brute_force(world: World, batch: list[list[AskedAmount]]) -> None:
     decisions = admitted(world.budgets(), batch)
     assert len(decisions) == len(batch)
     for requests, decision in zip(batch, decisions, strict=True):
@@ -139,8 +139,10 @@ def test_a_batch_of_jobs_is_admitted_as_by_brute_force(world: World, batch: list
 
 
 @settings(max_examples=500, deadline=None)
-@given(world=worlds, requests=st.lists(st.builds(Request, st.just("ds_3"), amounts, scopes), min_size=6, max_size=20))
-def test_a_bound_of_the_loads_changes_no_decision(world: World, requests: list[Request]) -> None:
+@given(
+    world=worlds, requests=st.lists(st.builds(AskedAmount, st.just("ds_3"), amounts, scopes), min_size=6, max_size=20)
+)
+def test_a_bound_of_the_loads_changes_no_decision(world: World, requests: list[AskedAmount]) -> None:
     """Most requests fit by the bound alone, and the tightest cell decides about the others."""
     world = replace(world, members=frozenset(), caps={**world.caps, "ds_3": 12 + world.caps["ds_3"]})
     budgets = world.budgets()
@@ -154,7 +156,7 @@ def test_a_bound_of_the_loads_changes_no_decision(world: World, requests: list[R
 
 @settings(max_examples=500, deadline=None)
 @given(world=worlds, batch=st.lists(jobs, max_size=4))
-def test_a_batch_is_admitted_as_its_jobs_one_after_another(world: World, batch: list[list[Request]]) -> None:
+def test_a_batch_is_admitted_as_its_jobs_one_after_another(world: World, batch: list[list[AskedAmount]]) -> None:
     """A refused job does not affect the other jobs of the batch."""
     together = admitted(world.budgets(), batch)
     budgets = world.budgets()
@@ -162,14 +164,14 @@ def test_a_batch_is_admitted_as_its_jobs_one_after_another(world: World, batch: 
         _, alone = admission.admit(budgets, requests)
         assert isinstance(alone, Refused) is isinstance(decision, Refused)
         if not isinstance(alone, Refused):
-            budgets = budgets.reserved(requests)
+            budgets = budgets.with_reservations(requests)
 
 
 @settings(max_examples=500, deadline=None)
 @given(world=worlds, requested=st.tuples(amounts, amounts), scope=scopes)
 def test_a_job_is_admitted_if_each_part_fits_its_room(world: World, requested: tuple[int, int], scope: Scope) -> None:
     """Quote and admission agree."""
-    requests = [Request("ds_1", requested[0], scope), Request("ds_2", requested[1], {})]
+    requests = [AskedAmount("ds_1", requested[0], scope), AskedAmount("ds_2", requested[1], {})]
     rooms = admission.rooms(world.budgets(), requests)
     assert [room.amount for room in rooms] == [world.fits(requests, at) for at in range(2)]
     fits = all(request.amount <= room.amount for request, room in zip(requests, rooms, strict=True))

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.ledger.admission import Request
+from app.ledger.admission import AskedAmount
 from app.ledger.rules import Allowance, Quota, Rules, Usage, loosens, room_beside
 
 KEYS = ("a", "b", "c")
@@ -92,7 +92,7 @@ def test_an_allowance_admits_what_each_rule_admits(rules: Rules, key: str, usage
 
 @given(room=st.integers(0, 20), parts=st.lists(st.tuples(st.sampled_from(["ds_1", "ds_2"]), amounts), min_size=1))
 def test_parts_of_a_job_on_one_account_add_up(room: int, parts: list[tuple[str, int]]) -> None:
-    requests = [Request(account_id, amount, {}) for account_id, amount in parts]
+    requests = [AskedAmount(account_id, amount, {}) for account_id, amount in parts]
     allowances = {"ds_1": Allowance(is_frozen=False, is_due=False, room=room, room_without_approval=None)}
     for position, request in enumerate(requests):
         ruled = room_beside(allowances, requests, position)

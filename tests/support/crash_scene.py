@@ -35,9 +35,8 @@ from app.services.installation import Installation
 from app.services.ledger import history
 from app.services.ledger.balances import change_cap
 from app.services.ledger.external import charge_external
-from app.services.ledger.heads import open_signer
+from app.services.ledger.heads import confirm_storage_keys, open_signer
 from app.services.spending.training import submit_training
-from app.services.storage_keys import confirm_storage_keys
 from app.verifier.dataset_replay import Summary, verify
 from app.wire.datasets import DatasetIn
 from app.wire.ledger import CapIn, ExternalIn

@@ -32,14 +32,14 @@ Factor: TypeAlias = tuple[tuple[int, ...], Table]
 
 
 @dataclass(frozen=True)
-class Order:
+class EliminationOrder:
     """An order of elimination and its work: the number of table entries and of added amounts."""
 
     variables: tuple[int, ...]
     work: int
 
 
-def plan(sizes: Sequence[int], volumes: Mapping[tuple[int, ...], int], *, last: int | None = None) -> Order:
+def plan(sizes: Sequence[int], volumes: Mapping[tuple[int, ...], int], *, last: int | None = None) -> EliminationOrder:
     """Finds the cheapest order by dynamic programming over sets of eliminated variables.
 
     The result is the optimum, because the work of the optimum never falls when amounts on boxes are added. The work
@@ -50,7 +50,7 @@ def plan(sizes: Sequence[int], volumes: Mapping[tuple[int, ...], int], *, last: 
         volumes: for each set of coupled variables, the number of amounts to add.
         last: the variable to eliminate last, if any.
     """
-    best: dict[int, Order] = {0: Order((), 0)}
+    best: dict[int, EliminationOrder] = {0: EliminationOrder((), 0)}
     for done in range(2 ** len(sizes) - 1):
         if done not in best:
             continue
@@ -62,7 +62,7 @@ def plan(sizes: Sequence[int], volumes: Mapping[tuple[int, ...], int], *, last: 
             work = so_far.work + _work(variable, done, sizes=sizes, volumes=volumes)
             reached = done | 1 << variable
             if reached not in best or work < best[reached].work:
-                best[reached] = Order((*so_far.variables, variable), work)
+                best[reached] = EliminationOrder((*so_far.variables, variable), work)
     return best[2 ** len(sizes) - 1]
 
 
@@ -360,7 +360,7 @@ class _Group:
                 widened[name] += self._lists[name].sums(coupled.amounts[is_narrowest], coupled.lists[is_narrowest, at])
         return widened
 
-    def _affordable(self, *, last: int | None) -> Order | None:
+    def _affordable(self, *, last: int | None) -> EliminationOrder | None:
         """The cheapest order, or ``None`` above the limit of work. The work never falls when a box is added."""
         volumes = {self._variables(coupled): coupled.volume(self._covers_of(coupled)) for coupled in self._coupled}
         order = plan([len(self._best[name]) for name in self.names], volumes, last=last)
@@ -373,7 +373,7 @@ class _Group:
         """Whether each list covers each class; a list covers a class wholly or not at all."""
         return [self._covers[name] for name in coupled.names]
 
-    def _elimination(self, order: Order) -> tuple[Elimination, int]:
+    def _elimination(self, order: EliminationOrder) -> tuple[Elimination, int]:
         """Runs the elimination on amounts times ``scale``, minus a rank below ``scale`` that breaks ties.
 
         The rank of a combination is its place in canonical order, so the maximum is unique and is the first of equals.

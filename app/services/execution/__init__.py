@@ -1,1 +1,1 @@
-"""Charges, runs and settles jobs of every kind."""
+"""Charges, runs and ends jobs of every kind."""

@@ -1,6 +1,6 @@
-"""Settles jobs of dead workers and expired jobs, and removes files that no database row refers to (the sweeper).
+"""Ends jobs of dead workers and expired jobs, and removes files that no database row refers to (the sweeper).
 
-Each job is settled in its own transaction, which first reads the job again under its lock, because the job's worker
+Each job is ended in its own transaction, which first reads the job again under its lock, because the job's worker
 may have resumed.
 """
 
@@ -33,7 +33,7 @@ STALE_ARTIFACT = timedelta(hours=24)
 
 
 def expire_jobs(installation: Installation) -> int:
-    """Settles every job whose lease ran out or that waited for too long.
+    """Ends or requeues every job whose lease ran out or that waited for too long.
 
     Claimed but not charged: back to the queue. Charged: failed, reason ``lost``, the charge stays. Queued for longer
     than the limit, or waiting for an approval for longer than its limit: failed, reason ``expired``, and its
@@ -43,21 +43,21 @@ def expire_jobs(installation: Installation) -> int:
     dead worker would keep its job for as long as the clock was ahead. A worker that lives extends the lease again.
 
     Returns:
-        Number of jobs settled.
+        Number of jobs that were ended or requeued.
     """
     database, ttl = installation.database, timedelta(seconds=installation.settings.lease_ttl_s)
     with database.read() as session:
         at = database.now(session)
         closed = rules.closed_accounts(session, at=at) | catalog.closing_ids(session)
         overdue = queue.overdue(session, at=at, ttl_s=ttl.total_seconds(), closed=closed)
-    settled = 0
+    n_ended = 0
     for job_id in overdue:
         with suppress(BalanceMismatch), database.write() as session:  # other accounts' jobs go on
             row, at = queue.locked(session, job_id), database.now(session)
             if row.lease_until is not None:
                 row.lease_until = min(row.lease_until, at + ttl)
-            settled += _settle(session, row, at=at, closed=closed)
-    return settled
+            n_ended += _end_overdue(session, row, at=at, closed=closed)
+    return n_ended
 
 
 def tidy_jobs(installation: Installation) -> None:
@@ -116,7 +116,7 @@ def tidy_artifacts(installation: Installation) -> None:
         installation.store.remove(digest)
 
 
-def _settle(session: Session, row: JobRow, *, at: datetime, closed: Collection[str]) -> bool:
+def _end_overdue(session: Session, row: JobRow, *, at: datetime, closed: Collection[str]) -> bool:
     can_start = all(part.dataset not in closed for part in row.parts)
     waited_too_long = can_start and row.waits_since < at - timedelta(seconds=limits.MAX_QUEUE_S)
     if row.state == JobState.RUNNING and row.lease_until is not None and row.lease_until < at:

@@ -1,9 +1,12 @@
-"""Writes signed heads outside the database after every commit, and compares them before a process serves requests.
+"""Compares what stands outside the database with it before a process serves requests: heads, keys, records of erasures.
 
-The signing key is opened here, its public key pinned in the database, and a lost key replaced. The records of erasures
-stand beside the heads. The control chain names every erasure, so a record of a dataset or an upload that is missing is
-written again. Whoever changes files beside the heads can take records away and cannot make any: what nobody signed is
-believed only where the control chain says that it happened, as in records of versions that signed none.
+Signed heads are written outside the database after every commit. The signing key is opened here, its public key pinned
+in the database, and a lost key replaced. The storage keys must be those that wrapped the data keys of the datasets.
+
+The records of erasures stand beside the heads. The control chain names every erasure, so a record of a dataset or an
+upload that is missing is written again. Whoever changes files beside the heads can take records away and cannot make
+any: what nobody signed is believed only where the control chain says that it happened, as in records of versions that
+signed none.
 """
 
 import json
@@ -17,19 +20,19 @@ from pathlib import Path
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from app.core import stamps
+from app.core import files, stamps
 from app.core.errors import InstallationError, LedgerRewound
+from app.core.sealed_files import StorageKeys
 from app.core.settings import Settings
 from app.core.stores import Store
-from app.datasets import erasure_log
+from app.datasets import catalog, erasure_log
 from app.datasets.erasure_log import UNIT, ErasureLog
 from app.db import revisions
 from app.db.database import Database, transaction_time
 from app.ledger import checkpoints, control, tables
 from app.ledger.checkpoints import Checkpoint, HeadFolder, Log, Signer, has_any
 from app.ledger.tables import EntryKind
-from app.services.installation import Installation
-from app.services.storage_keys import confirm_storage_keys
+from app.services.installation import Installation, read_storage_keys, storage_key_file
 
 PUBLISH_INTERVAL_S = 1.0
 """Seconds between two searches for accounts that grew."""
@@ -385,3 +388,42 @@ def checkpoint_of(session: Session, account_id: str, size: int) -> Checkpoint:
     """A checkpoint, with the present time, of an account's first ``size`` entries."""
     at = stamps.to_text(transaction_time(session))
     return Checkpoint(account_id, size, Log(session, account_id).root(size), at)
+
+
+def confirm_storage_keys(installation: Installation) -> None:
+    """Checks that this process can read every data key in the database. Makes a key at the first start.
+
+    A key is made in the home if no setting names one and the database has no data key. If several processes make one at
+    once, they share the key of the first. Where machines share a store, no key is made: each would make another one.
+
+    Raises:
+        InstallationError: a storage key is missing or cannot be read.
+        Unavailable: the database does not answer.
+    """
+    with installation.database.read() as session:
+        wrapped = catalog.wrapped_keys(session)
+    settings, file = installation.settings, storage_key_file(installation.settings)
+    if settings.storage_key is None and settings.store is None and not wrapped and not file.exists():
+        files.write(file, StorageKeys.new_text().encode(), existing="keep")
+    installation.storage_keys.require(wrapped)
+
+
+def rewrap_data_keys(settings: Settings, database: Database) -> tuple[str, int]:
+    """Wraps every data key with the newest storage key, in one transaction, so that older keys can be removed.
+
+    Processes may serve meanwhile, if they were started with the newest key. A repeated call changes nothing.
+
+    Returns:
+        The id of the newest key, and the number of datasets whose keys were wrapped.
+
+    Raises:
+        InstallationError: a storage key is missing; nothing was changed.
+    """
+    keys = read_storage_keys(settings)
+    with database.write() as session:
+        n_wrapped = catalog.wrap_keys_anew(session, keys)
+        if n_wrapped:
+            actor, kind = control.OPERATOR, EntryKind.STORAGE_KEY_CHANGED
+            control.record(session, kind, actor=actor, storage_key=keys.newest_id)
+    database.forget_deleted()
+    return keys.newest_id, n_wrapped

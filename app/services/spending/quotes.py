@@ -17,7 +17,7 @@ from app.core import amounts
 from app.forests import catalogue
 from app.forests.expected_accuracy import DELTA, Band, Comparison, Run, runs
 from app.ledger import rules, statements
-from app.ledger.admission import Request
+from app.ledger.admission import AskedAmount
 from app.privacy import accountants, guarantees, receipts
 from app.services.spending.spend import PricedPart
 from app.wire.spending import ExpectedAccuracyOut, ExpectedAurocOut, RecoveredBandOut, RecoveredOut
@@ -90,7 +90,7 @@ class PartQuote:
 
 def quote_parts(session: Session, principal: Principal, parts: Sequence[PricedPart]) -> list[PartQuote]:
     """Quotes a job's parts for a key. Datasets of one population share its cap, so all parts are judged together."""
-    requests = [Request(part.dataset.id, part.amount, part.charged_scope) for part in parts]
+    requests = [AskedAmount(part.dataset.id, part.amount, part.charged_scope) for part in parts]
     balances = statements.balances_of_job(session, requests)
     allowances = rules.allowances(session, {part.dataset.id for part in parts}, principal.key_id)
     quotes = []

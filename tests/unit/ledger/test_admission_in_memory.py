@@ -9,13 +9,13 @@ import pytest
 from app.ledger import admission
 from app.ledger.admission import (
     AccountState,
+    AskedAmount,
     Bound,
     Budgets,
     CellBalance,
     MemberTotal,
     Population,
     Refused,
-    Request,
 )
 from app.ledger.tables import digest_of
 from app.privacy.composition import HashPartition, Partitions, Scope
@@ -40,7 +40,7 @@ class Model:
     caps: dict[str, int]
     population_caps: dict[str, int]
     entries: dict[str, list[tuple[Scope, int, int]]]
-    waiting: list[Request] = field(default_factory=list)
+    waiting: list[AskedAmount] = field(default_factory=list)
 
     @classmethod
     def drawn(cls, chance: random.Random) -> "Model":
@@ -61,7 +61,7 @@ class Model:
     def largest(self, account_id: str, scope: Scope) -> int:
         return max(sum(self.at(account_id, cell)) for cell in CELLS if covers(scope, cell))
 
-    def room(self, request: Request) -> int:
+    def room(self, request: AskedAmount) -> int:
         load = self.largest(request.account_id, request.scope)
         room = self.caps[request.account_id] - load
         for name, members in POPULATIONS.items():
@@ -73,7 +73,7 @@ class Model:
                 room = min(room, self.population_caps[name] - others - load)
         return max(room, 0)
 
-    def room_beside(self, requests: list[Request], position: int) -> int:
+    def room_beside(self, requests: list[AskedAmount], position: int) -> int:
         before = {account_id: list(entries) for account_id, entries in self.entries.items()}
         for request in [*requests[:position], *requests[position + 1 :]]:
             self.entries[request.account_id].append((request.scope, 0, request.amount))
@@ -81,7 +81,7 @@ class Model:
         self.entries = before
         return room
 
-    def admit(self, requests: list[Request]) -> int | None:
+    def admit(self, requests: list[AskedAmount]) -> int | None:
         """The position of the first request that does not fit; ``None`` if the job is admitted."""
         before = {account_id: list(entries) for account_id, entries in self.entries.items()}
         for position in sorted(range(len(requests)), key=lambda at: requests[at].account_id):
@@ -166,7 +166,7 @@ def test_a_walk_of_jobs_is_judged_as_by_brute_force(walk: int) -> None:
     for _ in range(25):
         # No joint cell lies in two requests of one job, so that one account pays for one request.
         payers = chance.sample(ACCOUNTS, chance.randint(0, 3))
-        requests = [Request(account_id, chance.randint(1, 5), _scope(chance)) for account_id in payers]
+        requests = [AskedAmount(account_id, chance.randint(1, 5), _scope(chance)) for account_id in payers]
         positions = range(len(requests))
         assert [room.amount for room in admission.rooms(budgets, requests)] == [
             model.room_beside(requests, position) for position in positions
@@ -198,10 +198,10 @@ def test_a_request_that_a_loose_bound_does_not_admit_is_judged_by_the_tightest_c
         scopes.add(digest_of(scope), scope)
     totals = {digest_of(scope): (5, 0) for scope in disjoint}
     loose = Budgets({"ds": AccountState(10, 10, PARTITIONS, scopes, totals, Bound(10, is_tight=False))}, [])
-    budgets, decision = admission.admit(loose, [Request("ds", 5, {"b": (0,)})])
+    budgets, decision = admission.admit(loose, [AskedAmount("ds", 5, {"b": (0,)})])
     assert not isinstance(decision, Refused)
     assert budgets.accounts["ds"].bound == Bound(10, is_tight=False)
-    budgets, decision = admission.admit(budgets, [Request("ds", 1, {"b": (0,)})])
+    budgets, decision = admission.admit(budgets, [AskedAmount("ds", 1, {"b": (0,)})])
     assert isinstance(decision, Refused)
 
 
