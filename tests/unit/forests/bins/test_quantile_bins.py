@@ -154,6 +154,7 @@ def test_a_cut_is_selected_by_the_rows_on_both_sides_within_its_interval(
         assert cuts[row].tolist() == sorted(released) + [quantile_bins.NO_CUT] * (cuts.shape[1] - len(released))
     assert chooser.selected == expected
     assert len(cuts) == 2
+    assert quantile_bins.selection_of(event).max_candidates == max(len(own) for _, _, own, _ in expected) == 150
 
 
 def test_bins_that_are_not_priced_are_those_of_a_profile_or_none_and_read_no_row() -> None:
