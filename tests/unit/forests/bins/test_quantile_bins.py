@@ -1,5 +1,6 @@
 """Quantile bins: the columns that are binned without a price, and the properties of private cuts."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -67,6 +68,26 @@ def test_free_bins_come_from_the_declaration() -> None:
     # 32 values; 32 groups and MISSING; nothing was cut; nothing; 150 and OTHER; 32 and OTHER; 32 groups and MISSING; …
     assert encoding.n_codes.tolist() == [32, 33, 1, 1, 151, 33, 33, 1, 1]
     assert np.array_equal(encoding.edges[0], np.arange(31) + 0.5)
+
+
+@pytest.mark.parametrize(
+    ("n_values", "cuts"),
+    [
+        (31, range(1, 31)),
+        (32, range(1, 32)),
+        (33, [group * 33 // 32 for group in range(1, 32)]),
+        (128, range(4, 128, 4)),
+        (129, None),
+    ],
+)
+def test_up_to_128_whole_numbers_are_parted_by_the_declaration_into_up_to_32_bins(
+    n_values: int, cuts: Sequence[int] | None
+) -> None:
+    of = schema({"type": "integer", "lower": 0, "upper": n_values - 1})
+    free = quantile_bins._free_cuts(of.features[0])
+
+    assert (None if free is None else list(free)) == (None if cuts is None else list(cuts))
+    assert quantile_bins.private_features(of) == (() if cuts is not None else (0,))
 
 
 def test_widest_encoding_is_never_passed() -> None:
