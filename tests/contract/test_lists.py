@@ -9,8 +9,8 @@ from sqlalchemy import event
 
 from app.core.errors import InvalidRequest
 from app.jobs.queue import JobFilter
-from app.ledger import chain
-from app.privacy.composition import Partitions, Scope, joint_loads
+from app.ledger import admission, chain
+from app.privacy.composition import Partitions, Scope
 from app.privacy.composition.joint_loads import Loads
 from app.privacy.composition.numbering import Boxes
 from app.registry import releases as stored
@@ -89,7 +89,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[Scope]:
             scopes.append(inside)
             super().__init__(partitions, boxes, inside=inside)
 
-    monkeypatch.setattr(joint_loads, "Loads", CountedLoads)
+    monkeypatch.setattr(admission, "Loads", CountedLoads)
     return scopes
 
 
