@@ -139,14 +139,9 @@ def algorithm(slug: str) -> Algorithm:
     Raises:
         InvalidRequest: no algorithm has this slug.
     """
-    known = BY_SLUG.get(slug)
-    if known is None:
-        raise _unknown()
-    return known
-
-
-def _unknown() -> InvalidRequest:
-    return InvalidRequest.at("/algorithm", "unknown", accepted=(AUTO.slug, *BY_SLUG))
+    if slug not in BY_SLUG:
+        raise InvalidRequest.at("/algorithm", "unknown", accepted=(AUTO.slug, *BY_SLUG))
+    return BY_SLUG[slug]
 
 
 def family(slug: str) -> Family:
@@ -155,10 +150,7 @@ def family(slug: str) -> Family:
     Raises:
         InvalidRequest: no algorithm has this slug.
     """
-    known = _FAMILIES.get(slug)
-    if known is None:
-        raise _unknown()
-    return known
+    return _FAMILIES[algorithm(slug).slug]
 
 
 @cache

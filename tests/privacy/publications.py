@@ -9,9 +9,8 @@ from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from app.forests import evaluation as evaluation_price
-from app.forests import evaluation_release as evaluation_grow
+from app.forests import evaluation_release, profile_release
 from app.forests import profile as profile_price
-from app.forests import profile_release as profile_grow
 from app.forests.contract.plan import Forest
 from app.forests.grow import grow
 from app.forests.planning import PlanRequest, plan, public_facts
@@ -222,7 +221,7 @@ def _release_law(planned: evaluation_price.EvaluationPlan, models: History, rows
     read = [(_forests[model], TWO_SPLITS) for model in models]
 
     def run(randomness: EnumeratingRandomness) -> Hashable:
-        evaluation = evaluation_grow.release(planned, read, rows_of(rows), randomness)  # type: ignore[arg-type]
+        evaluation = evaluation_release.release(planned, read, rows_of(rows), randomness)  # type: ignore[arg-type]
         return evaluation.best, tuple((name, table.tobytes()) for name, table in sorted(evaluation.tables.items()))
 
     return output_law(run)
@@ -233,7 +232,7 @@ def _profile_law(account: Account, rows: tuple[tuple[int, Record], ...], size_sh
     planned = profile_price.plan({"size_share": size_share, "class_share": "0.25"}, _facts(account))
 
     def run(randomness: EnumeratingRandomness) -> Hashable:
-        profile = profile_grow.release(planned, TWO_SPLITS, rows_of(dict(rows)), randomness)  # type: ignore[arg-type]
+        profile = profile_release.release(planned, TWO_SPLITS, rows_of(dict(rows)), randomness)  # type: ignore[arg-type]
         return profile.cuts.tobytes(), profile.class_counts.tobytes(), profile.size
 
     return output_law(run)

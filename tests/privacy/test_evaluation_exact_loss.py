@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from app.forests import evaluation as evaluation_price
-from app.forests import evaluation as evaluation_read
-from app.forests import evaluation_release as evaluation_grow
+from app.forests import evaluation_release
 from app.forests.bins import releases
 from app.forests.contract.algorithm import PublicFacts
 from app.forests.evaluation import EvaluationPlan
@@ -26,7 +25,7 @@ from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, ou
 from tests.privacy.test_delta_accounts import share_of_curve
 from tests.privacy.universe import EMPTY, RECORDS, TWO_SPLITS, Dataset, multisets, rows_of
 
-Models = list[evaluation_grow.Model]
+Models = list[evaluation_release.Model]
 
 
 def facts(epsilon: str, accountant: str = "pure") -> PublicFacts:
@@ -39,25 +38,25 @@ def facts(epsilon: str, accountant: str = "pure") -> PublicFacts:
 def models() -> Models:
     """Three released forests, each right on other records; their predictions are arbitrary."""
     job_plan = plan(PlanRequest("rdt-ta", {"n_estimators": 1, "max_depth": 1}, Fraction(1), None), TWO_SPLITS)
-    results: dict[tuple[int, ...], evaluation_grow.Model] = {}
+    results: dict[tuple[int, ...], evaluation_release.Model] = {}
     while len(results) < 3:  # random forests include three different ones within a few draws
         forest = grow(job_plan, TWO_SPLITS, rows_of(EMPTY), SystemRandomness(), on_tree_done=lambda: None)
         model = (forest, TWO_SPLITS)
-        results.setdefault(tuple(evaluation_grow._correct(model, rows_of({1: record})) for record in RECORDS), model)
+        results.setdefault(tuple(evaluation_release._correct(model, rows_of({1: record})) for record in RECORDS), model)
     return list(results.values())
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shrinks the blocks, so that datasets of three rows need two blocks."""
-    monkeypatch.setattr(evaluation_grow, "BLOCK_ROWS", 2)
+    monkeypatch.setattr(evaluation_release, "BLOCK_ROWS", 2)
 
 
 def law(planned: EvaluationPlan, models: Models, dataset: Dataset) -> dict[object, float]:
     rows = rows_of(dataset)
 
     def run(randomness: EnumeratingRandomness) -> object:
-        evaluation = evaluation_grow.release(planned, models, rows, randomness)  # type: ignore[arg-type]
+        evaluation = evaluation_release.release(planned, models, rows, randomness)  # type: ignore[arg-type]
         return evaluation.best, tuple((name, table.tobytes()) for name, table in sorted(evaluation.tables.items()))
 
     return output_law(run)  # type: ignore[return-value, arg-type]
@@ -115,15 +114,15 @@ def test_every_evaluation_can_come_from_every_dataset(models: Models) -> None:
 def test_a_row_moves_every_model_up_by_at_most_one(models: Models) -> None:
     for record in RECORDS:
         for dataset in multisets(2):
-            before = [evaluation_grow._correct(model, rows_of(dataset)) for model in models]
-            after = [evaluation_grow._correct(model, rows_of({**dataset, 9: record})) for model in models]
+            before = [evaluation_release._correct(model, rows_of(dataset)) for model in models]
+            after = [evaluation_release._correct(model, rows_of({**dataset, 9: record})) for model in models]
             assert {new - old for new, old in zip(after, before, strict=True)} <= {0, 1}
 
 
 def test_one_cell_per_row_and_cells_do_not_depend_on_other_rows(models: Models) -> None:
     planned = evaluation_price.plan_tables(["confusion", "auroc"], facts("1"), score_bins=4)
     for released in planned.releases:
-        exact = partial(evaluation_grow._exact, released, planned, models[0])
+        exact = partial(evaluation_release._exact, released, planned, models[0])
         alone = {record: exact(rows_of({0: record})) for record in RECORDS}
         for records in itertools.product(RECORDS, repeat=3):
             together = exact(rows_of(dict(enumerate(records))))
@@ -132,13 +131,13 @@ def test_one_cell_per_row_and_cells_do_not_depend_on_other_rows(models: Models) 
 
 def test_counting_in_two_cells_is_seen(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     """The flaw: correct and total counts, both with the noise of a single count."""
-    honest = evaluation_grow._exact
+    honest = evaluation_release._exact
 
     def correct_and_total(*arguments: Any) -> np.ndarray:
         correct, incorrect = honest(*arguments)
         return np.array([correct, correct + incorrect])
 
-    monkeypatch.setattr(evaluation_grow, "_exact", correct_and_total)
+    monkeypatch.setattr(evaluation_release, "_exact", correct_and_total)
     planned = evaluation_price.plan_tables(["accuracy"], facts("1"), score_bins=2)
     assert worst(planned, models[:1], n_rows=2) > claim(planned) + 0.5
 
@@ -152,9 +151,9 @@ def test_the_winners_exact_accuracy_is_an_infinite_loss(models: Models, monkeypa
 def test_the_best_without_noise_is_an_infinite_loss(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     def always_the_same_class(forest: object, *_: object, **__: object) -> np.ndarray:
         own = next(number for number, model in enumerate(models) if model[0] is forest)
-        return np.eye(2)[[own % 2] * evaluation_grow.BLOCK_ROWS]
+        return np.eye(2)[[own % 2] * evaluation_release.BLOCK_ROWS]
 
-    monkeypatch.setattr(evaluation_grow, "probabilities", always_the_same_class)
+    monkeypatch.setattr(evaluation_release, "probabilities", always_the_same_class)
     planned = evaluation_price.plan_best(2, facts("1"), winner_accuracy=False)
     assert worst(planned, models[:2]) <= claim(planned) + TOLERANCE
     monkeypatch.setattr(tree_growth, "select", lambda event, utilities, randomness: int(utilities.argmax()))
@@ -166,5 +165,5 @@ def test_no_rows_can_make_an_evaluation_fail(n_rows: int, models: Models) -> Non
     rows = rows_of(dict.fromkeys(range(n_rows), RECORDS[0]))
     for metrics in (["accuracy"], ["confusion", "auroc"]):
         planned = evaluation_price.plan_tables(metrics, facts("1"), score_bins=7)
-        evaluation = evaluation_grow.release(planned, models[:1], rows, SystemRandomness())
-        assert evaluation_read.Evaluation.from_json(evaluation.to_json()).to_json() == evaluation.to_json()
+        evaluation = evaluation_release.release(planned, models[:1], rows, SystemRandomness())
+        assert evaluation_price.Evaluation.from_json(evaluation.to_json()).to_json() == evaluation.to_json()

@@ -8,9 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits
 
-from app.forests import planning
-from app.forests import profile as profile_price
-from app.forests import profile_release as profile_grow
+from app.forests import planning, profile, profile_release
 from app.forests.algorithms.nbrt import boosted_rows, read
 from app.forests.algorithms.nbrt import boosted_rows as rows_module
 from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
@@ -119,7 +117,7 @@ def test_a_whole_job_on_one_transcript(accountant: str, with_profile: bool) -> N
     every = np.ones(30, dtype=np.bool_)
     if with_profile:
         facts = planning.public_facts(request, schema, Adjacency.ADD_REMOVE_ONE)
-        released = profile_grow.release(profile_price.plan({}, facts), schema, rows_of(every), SystemRandomness())
+        released = profile_release.release(profile.plan({}, facts), schema, rows_of(every), SystemRandomness())
         request = replace(request, profile=released.reused("pf_a"))
     plan = planning.plan(request, schema)
 

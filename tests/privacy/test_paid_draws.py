@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.forests import catalogue, planning
-from app.forests import evaluation_release as evaluation_growth
+from app.forests import catalogue, evaluation_release, planning, profile_release
 from app.forests import grow as growth
 from app.forests import profile as profile_price
-from app.forests import profile_release as profile_growth
 from app.forests.bins import noisy_counts
 from app.forests.bins.quantile_bins import ReusedProfile
 from app.forests.contract.plan import Forest, Plan
@@ -81,7 +79,7 @@ def delta_of(accountant: str) -> Fraction | None:
 @pytest.fixture(scope="module")
 def profile() -> ReusedProfile:
     plan = profile_price.plan({}, facts("pure"))
-    return profile_growth.release(plan, SCHEMA, rows_of(3_000), SystemRandomness()).reused("pf_a")
+    return profile_release.release(plan, SCHEMA, rows_of(3_000), SystemRandomness()).reused("pf_a")
 
 
 @pytest.fixture
@@ -93,7 +91,7 @@ def payments(monkeypatch: pytest.MonkeyPatch) -> list[PaidRandomness]:
         made.append(PaidRandomness(*arguments))
         return made[-1]
 
-    for module in (growth, profile_growth, evaluation_growth):
+    for module in (growth, profile_release, evaluation_release):
         monkeypatch.setattr(module, "PaidRandomness", make)
     return made
 
@@ -128,15 +126,15 @@ def test_profiles_and_evaluations_draw_everything_that_their_events_pay_for(
         (growth.grow(flat, SCHEMA, replace(rows, y=label * rows.y), SystemRandomness(), on_tree_done=int), SCHEMA)
         for label in (0, 1)
     ]
-    assert [evaluation_growth._correct(model, rows) for model in models] == [0, 1_000]
+    assert [evaluation_release._correct(model, rows) for model in models] == [0, 1_000]
     payments.clear()
-    profile_growth.release(
+    profile_release.release(
         profile_price.plan({"size_share": "0.1"}, facts(accountant)), SCHEMA, rows, SystemRandomness()
     )
     tables = plan_tables(["accuracy", "auroc"], facts(accountant), score_bins=4)
-    evaluation_growth.release(tables, models[:1], rows, SystemRandomness())
+    evaluation_release.release(tables, models[:1], rows, SystemRandomness())
     best = plan_best(2, facts(accountant), winner_accuracy=True)
-    evaluation_growth.release(best, models, rows, SystemRandomness())
+    evaluation_release.release(best, models, rows, SystemRandomness())
     assert [payment.left.total() for payment in payments] == [0, 0, 0]
 
 
@@ -193,7 +191,7 @@ class Careless(PaidRandomness):
 
 def draws_until_refused(monkeypatch: pytest.MonkeyPatch, release: Callable[[], object]) -> list[int]:
     """Draws of a job, and of the same job that spends more on its first, second, … draw and is stopped each time."""
-    for module in (growth, profile_growth, evaluation_growth):
+    for module in (growth, profile_release, evaluation_release):
         monkeypatch.setattr(module, "PaidRandomness", Careless)
     monkeypatch.setattr(Careless, "n_draws", 0)
     release()
@@ -230,9 +228,9 @@ def test_a_profile_or_an_evaluation_that_spends_more_on_any_single_draw_stops_be
     tables = plan_tables(["accuracy", "auroc"], facts(accountant), score_bins=4)
     best = plan_best(2, facts(accountant), winner_accuracy=True)
     for release in (
-        lambda: profile_growth.release(shares, SCHEMA, rows, SystemRandomness()),
-        lambda: evaluation_growth.release(tables, models[:1], rows, SystemRandomness()),
-        lambda: evaluation_growth.release(best, models, rows, SystemRandomness()),
+        lambda: profile_release.release(shares, SCHEMA, rows, SystemRandomness()),
+        lambda: evaluation_release.release(tables, models[:1], rows, SystemRandomness()),
+        lambda: evaluation_release.release(best, models, rows, SystemRandomness()),
     ):
         whole, *stopped = draws_until_refused(monkeypatch, release)
         assert stopped == list(range(1, len(stopped) + 1))
@@ -327,17 +325,17 @@ def test_tables_count_the_answers_of_the_chosen_model() -> None:
         (growth.grow(flat, SCHEMA, replace(ones, y=label * ones.y), SystemRandomness(), on_tree_done=int), SCHEMA)
         for label in (0, 1)
     ]
-    best = evaluation_growth.release(plan_best(2, facts("pure"), winner_accuracy=True), models, ones, Noiseless())
+    best = evaluation_release.release(plan_best(2, facts("pure"), winner_accuracy=True), models, ones, Noiseless())
     assert best.best == 1
     assert [table.tolist() for table in best.tables.values()] == [[1_000, 0]]
-    wrong = evaluation_growth.release(
+    wrong = evaluation_release.release(
         plan_tables(["accuracy"], facts("pure"), score_bins=8), models[:1], ones, Noiseless()
     )
     assert [table.tolist() for table in wrong.tables.values()] == [[0, 1_000]]
 
     boosted = grown(planned("nbrt", "gdp"))
     auroc = plan_tables(["auroc"], facts("pure"), score_bins=8)
-    released = evaluation_growth.release(auroc, [(boosted, SCHEMA)], rows, Noiseless())
+    released = evaluation_release.release(auroc, [(boosted, SCHEMA)], rows, Noiseless())
     scores = probabilities(boosted, SCHEMA, rows.features, read_out="logistic")[:, 1]
     cells = rows.y * 8 + np.minimum((scores * 8).astype(np.int64), 7)
     assert [table.tolist() for table in released.tables.values()] == [np.bincount(cells, minlength=16).tolist()]

@@ -8,9 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import planning
-from app.forests import profile as profile_price
-from app.forests import profile_release as profile_grow
+from app.forests import planning, profile, profile_release
 from app.forests.bins import quantile_bins, releases
 from app.forests.bins.quantile_bins import ReusedProfile
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
@@ -40,7 +38,7 @@ def no_free_bins(monkeypatch: pytest.MonkeyPatch) -> None:
 def planned(epsilon: str = "1", **parameters: str) -> ProfilePlan:
     body = {"bins": "4", "class_share": "0.5", **parameters}
     request = PlanRequest("profile", body, Fraction(epsilon), None)
-    return profile_price.plan(body, public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE))
+    return profile.plan(body, public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE))
 
 
 def private_rows(rows: Rows) -> SanitisedRows:
@@ -53,7 +51,7 @@ def law(plan: ProfilePlan, rows: Rows) -> dict[object, float]:
     private = private_rows(rows)
 
     def run(randomness: EnumeratingRandomness) -> object:
-        released = profile_grow.release(plan, SCHEMA, private, randomness)  # type: ignore[arg-type]
+        released = profile_release.release(plan, SCHEMA, private, randomness)  # type: ignore[arg-type]
         return released.cuts.tobytes(), released.class_counts.tobytes(), released.size
 
     return output_law(run, window=(0, 2))  # type: ignore[arg-type]

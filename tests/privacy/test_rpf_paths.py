@@ -27,6 +27,8 @@ from tests.privacy.plain_walks import N_ROWS, SCHEMA, UNIVERSE, Split, goes_left
 from tests.privacy.recorder import leaves
 
 N_TREES = 20
+BLOCKS = (1, 2**22)
+"""Cells of a block of features: blocks of one feature, or one block."""
 
 
 class Chooser:
@@ -111,9 +113,7 @@ def test_a_path_with_a_split_for_each_node_spends_the_budget_of_the_event(
     settled = planned(max_depth=depth, splits="node")
     _, scales = events_of(settled.event)
     for seed in range(N_TREES):
-        monkeypatch.setattr(
-            tree_parameters, "BLOCK_CELLS", (1, 2**22)[seed % 2]
-        )  # features in one block, or in one each
+        monkeypatch.setattr(tree_parameters, "BLOCK_CELLS", BLOCKS[seed % 2])
         chooser = Chooser(scales, seed)
         tree = grown(settled, chooser)
         spent, selected = walked(tree, depth)
@@ -130,6 +130,7 @@ def test_a_path_with_a_split_for_each_level_spends_the_budget_of_the_event(
     settled = planned(max_depth=depth, at_once=at_once)
     _, scales = events_of(settled.event)
     for seed in range(N_TREES):
+        monkeypatch.setattr(tree_parameters, "BLOCK_CELLS", BLOCKS[seed % 2])
         chooser = Chooser(scales, seed)
         tree = grown(settled, chooser)
         chosen = [split_at(tree, (1 << level) - 1) for level in range(depth)]

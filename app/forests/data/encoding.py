@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data import ordinals as pairing
+from app.forests.data import ordinals
 from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.data.schema import Feature, Schema
 from app.forests.kernels.prediction import CodeSums, CodeTables, ColumnRule
@@ -99,7 +99,7 @@ class Encoding:
     schema: Schema
     edges: tuple[NDArray[np.float64] | None, ...]
     n_codes: NDArray[np.int32]
-    pairs: tuple[pairing.Pair, ...] = ()
+    pairs: tuple[ordinals.Pair, ...] = ()
 
     @classmethod
     def of(cls, schema: Schema, n_bins: int) -> "Encoding":
@@ -125,10 +125,10 @@ class Encoding:
         ]
         return cls(schema, edges, np.array(n_codes, dtype=np.int32))
 
-    def paired(self, pairs: tuple[pairing.Pair, ...]) -> "Encoding":
+    def paired(self, pairs: tuple[ordinals.Pair, ...]) -> "Encoding":
         """This encoding with the columns of some pairs of features after the features."""
         return replace(
-            self, n_codes=np.concatenate((self.n_codes, pairing.n_pair_codes(self.n_codes, pairs))), pairs=pairs
+            self, n_codes=np.concatenate((self.n_codes, ordinals.n_pair_codes(self.n_codes, pairs))), pairs=pairs
         )
 
     @property
@@ -165,7 +165,7 @@ class Encoding:
 
     @cached_property
     def _pair_columns(self) -> CodeSums:
-        return pairing.pair_columns(self.n_own_codes, self.pairs)
+        return ordinals.pair_columns(self.n_own_codes, self.pairs)
 
     def of_columns(self, columns: NDArray[np.integer]) -> tuple["Encoding", NDArray[np.int64], NDArray[np.int64]]:
         """The part of this encoding that some columns need.
@@ -179,7 +179,7 @@ class Encoding:
         """
         n_features = len(self.edges)
         own, paired = columns[columns < n_features], columns[columns >= n_features] - n_features
-        chosen = sorted({self.pairs[pair] for pair in (paired // pairing.COLUMNS_PER_PAIR).tolist()})
+        chosen = sorted({self.pairs[pair] for pair in (paired // ordinals.COLUMNS_PER_PAIR).tolist()})
         features = sorted({*own.tolist(), *(feature for pair in chosen for feature in pair)})
         place = {feature: position for position, feature in enumerate(features)}
         smaller = Encoding.with_edges(
@@ -188,9 +188,9 @@ class Encoding:
         ).paired(tuple((place[first], place[second]) for first, second in chosen))
         numbers = dict(place)
         for position, pair in enumerate(chosen):
-            for part in range(pairing.COLUMNS_PER_PAIR):
-                original = n_features + pairing.COLUMNS_PER_PAIR * self.pairs.index(pair) + part
-                numbers[original] = len(features) + pairing.COLUMNS_PER_PAIR * position + part
+            for part in range(ordinals.COLUMNS_PER_PAIR):
+                original = n_features + ordinals.COLUMNS_PER_PAIR * self.pairs.index(pair) + part
+                numbers[original] = len(features) + ordinals.COLUMNS_PER_PAIR * position + part
         return (
             smaller,
             np.array(features, dtype=np.int64),

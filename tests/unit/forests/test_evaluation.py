@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests import catalogue, metrics
+from app.forests import catalogue, evaluation_release, metrics, profile
 from app.forests import evaluation as evaluation_price
-from app.forests import evaluation_release as evaluation_grow
-from app.forests import profile as profile_price
 from app.forests.bins import noisy_counts, releases
 from app.forests.contract.algorithm import PublicFacts
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
@@ -45,7 +43,7 @@ def rows_of(n_rows: int, *, wrong: float = 0.1) -> SanitisedRows:
 
 
 @pytest.fixture(scope="module")
-def model() -> evaluation_grow.Model:
+def model() -> evaluation_release.Model:
     job_plan = plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": 2}, Fraction(50), 5_000), SCHEMA)
     return grow(job_plan, SCHEMA, rows_of(5_000), SystemRandomness(), on_tree_done=lambda: None), SCHEMA
 
@@ -70,7 +68,7 @@ def test_a_price_that_the_rows_of_a_unit_do_not_divide_is_used_up_too(
     for event in (
         evaluation_price.plan_tables(["accuracy"], public, score_bins=2).event,
         evaluation_price.plan_best(3, public, winner_accuracy=True).event,
-        profile_price.plan({}, public).event,
+        profile.plan({}, public).event,
     ):
         assert 0.999 * requested < max_rows * pure.loss(event, adjacency=adjacency) <= requested
 
@@ -88,11 +86,11 @@ def test_a_choice_uses_the_price_up_however_many_models_there_are(
 
 @pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
 def test_released_numbers_are_near_the_exact_ones(
-    accountant: str, delta: Fraction | None, model: evaluation_grow.Model
+    accountant: str, delta: Fraction | None, model: evaluation_release.Model
 ) -> None:
     rows = rows_of(4_000)
     planned = evaluation_price.plan_tables(["confusion", "auroc"], facts(accountant, delta), score_bins=64)
-    evaluation = evaluation_grow.release(planned, [model], rows, SystemRandomness())
+    evaluation = evaluation_release.release(planned, [model], rows, SystemRandomness())
     shares = probabilities(model[0], SCHEMA, rows.features, read_out=None)
     exact = float((shares.argmax(axis=1) == rows.y).mean())
     estimate = metrics.accuracy(evaluation)
@@ -191,18 +189,18 @@ def test_empty_tables_say_nothing() -> None:
     assert area.estimate is None
 
 
-def test_the_better_model_is_chosen_at_a_generous_price(model: evaluation_grow.Model) -> None:
+def test_the_better_model_is_chosen_at_a_generous_price(model: evaluation_release.Model) -> None:
     flipped = rows_of(5_000, wrong=0.9)
     job_plan = plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": 2}, Fraction(50), 5_000), SCHEMA)
     bad = grow(job_plan, SCHEMA, flipped, SystemRandomness(), on_tree_done=lambda: None), SCHEMA
     for accountant, delta in ACCOUNTS:
         planned = evaluation_price.plan_best(3, facts(accountant, delta, "1"), winner_accuracy=False)
-        evaluation = evaluation_grow.release(planned, [bad, model, bad], rows_of(3_000), SystemRandomness())
+        evaluation = evaluation_release.release(planned, [bad, model, bad], rows_of(3_000), SystemRandomness())
         assert evaluation.best == 1
 
 
 def test_scores_fall_into_equal_bins_of_which_the_last_holds_one(
-    model: evaluation_grow.Model, monkeypatch: pytest.MonkeyPatch
+    model: evaluation_release.Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A score s is in bin ⌊s · n⌋; a score of 1 is in the last bin."""
     scores = np.array([0.0, 0.2499, 0.25, 0.4999, 0.5, 0.7501, 1.0])
@@ -212,12 +210,12 @@ def test_scores_fall_into_equal_bins_of_which_the_last_holds_one(
         np.zeros((len(scores), 16), np.uint8),
     )
     monkeypatch.setattr(
-        evaluation_grow,
+        evaluation_release,
         "probabilities",
         lambda *given, **_: np.stack([1 - given[2].columns[0], given[2].columns[0]], axis=1),
     )
     planned = evaluation_price.plan_tables(["auroc"], facts("pure", None, "1000"), score_bins=4)
-    released = evaluation_grow.release(planned, [model], rows, SystemRandomness())
+    released = evaluation_release.release(planned, [model], rows, SystemRandomness())
 
     assert released.in_rows("auroc").tolist() == [2, 2, 1, 2, 0, 0, 0, 0]
 

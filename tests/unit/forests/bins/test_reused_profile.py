@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests import artifacts, predict
+from app.forests import artifacts, predict, profile_release
 from app.forests import profile as profile_price
-from app.forests import profile_release as profile_grow
 from app.forests.algorithms.bms_rf.read import StackedFamily
 from app.forests.bins.quantile_bins import ReusedProfile
 from app.forests.contract.plan import Plan
@@ -44,7 +43,7 @@ def rows_of(n_rows: int = 2_000) -> SanitisedRows:
 @pytest.fixture(scope="module")
 def released() -> ReusedProfile:
     facts = public_facts(PlanRequest("profile", {}, Fraction(5), None), SCHEMA, Adjacency.ADD_REMOVE_ONE)
-    return profile_grow.release(profile_price.plan({}, facts), SCHEMA, rows_of(), SystemRandomness()).reused("pf_a")
+    return profile_release.release(profile_price.plan({}, facts), SCHEMA, rows_of(), SystemRandomness()).reused("pf_a")
 
 
 def planned(

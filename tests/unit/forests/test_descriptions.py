@@ -8,7 +8,7 @@ import pytest
 from app.forests import catalogue
 from app.forests.expected_accuracy import at_epsilon_one
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 OURS = ["auto", "rpf", "nbrt"]
 TOLERANCE = 2.0
 """Points by which a newly measured table may differ before the number in the description must change."""
