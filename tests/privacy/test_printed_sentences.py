@@ -267,7 +267,8 @@ def test_the_total_of_a_receipt_is_conditional_too(account: Account) -> None:
 def test_nothing_else_is_printed_as_a_guarantee() -> None:
     """The templates depend on this module's parameters alone, and no other function prints a guarantee.
 
-    ``right_guesses`` is the number in the sentence of ``odds_of_charge``, held by ``tests/unit/privacy/test_guarantees.py``.
+    ``right_guesses`` is the number in the sentence of ``odds_of_charge``; ``tests/unit/privacy/test_guarantees.py``
+    compares it with exact laws.
     """
     public = {name for name, each in vars(guarantees).items() if callable(each) and not name.startswith("_")}
     own = {name for name in public if getattr(vars(guarantees)[name], "__module__", "") == guarantees.__name__}
