@@ -153,11 +153,11 @@ def _unknown(note: str) -> ExpectedAccuracyOut:
 
 
 def _sentence(band: Band) -> str:
-    """What a person may expect, on the condition of two numbers that a quote does not know of the rows."""
+    """What a person may expect: a share first, since a quote knows neither of the accuracies that it lies between."""
     sentences = [
-        f"Expect about {_percent(band.accuracy)} if always answering the commonest class gives "
-        f"{_percent(band.majority)} and a forest without privacy {_percent(band.forest)}, as in the middle of "
-        f"{len(band.tables)} similar public tables."
+        f"Expect about {round(100 * band.middle)} % of what a forest without privacy gains over always answering the "
+        f"commonest class, the middle of {len(band.tables)} similar public tables: {_percent(band.accuracy)} right "
+        f"where these two are {_percent(band.forest)} and {_percent(band.majority)} right."
     ]
     if band.without_gain:
         n_tables = len(band.tables) + len(band.without_gain)
