@@ -15,7 +15,7 @@ import safetensors
 from safetensors import numpy as tensors
 
 from app.core.errors import GrovekeeperError
-from app.forests import catalogue, planning
+from app.forests import catalogue
 from app.forests.bins import quantile_bins
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.schema import Schema
@@ -82,14 +82,14 @@ def loads(data: bytes) -> Artifact:
     try:
         arrays = tensors.load(data)
         metadata = _metadata(data)
-        plan = planning.read(metadata["plan"])
+        plan = catalogue.read_plan(metadata["plan"])
         schema = Schema.from_json(cast(Mapping[str, object], metadata["schema"]))
         if schema.to_json() != metadata["schema"]:
             raise ArtifactInvalid
+        forest = Forest(plan, arrays)
+        _check(forest, schema)
     except _UNREADABLE as error:
         raise ArtifactInvalid from error
-    forest = Forest(plan, arrays)
-    _check(forest, schema)
     return Artifact(forest, schema, plan, metadata)
 
 

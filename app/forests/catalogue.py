@@ -11,7 +11,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-from app.core.errors import InvalidRequest
+from app.core.errors import GrovekeeperError, InvalidRequest
 from app.forests import expected_accuracy
 from app.forests.algorithms.bms_rf.price import StackedForest
 from app.forests.algorithms.bms_rf.read import StackedFamily
@@ -34,7 +34,7 @@ from app.forests.algorithms.rpf.price import ReweightedForest
 from app.forests.algorithms.rpf.read import ReweightedFamily
 from app.forests.bins.noisy_counts import mu_squared
 from app.forests.contract.algorithm import About, Algorithm, Described, PublicFacts, TwoDatasetAlgorithm
-from app.forests.contract.plan import Family
+from app.forests.contract.plan import Family, Plan, PlanInvalid
 from app.forests.trees.leaf_read_out import ChosenLeafFamily, CountFamily, LabelFamily
 from app.privacy.accountants import pure
 
@@ -151,6 +151,26 @@ def family(slug: str) -> Family:
         InvalidRequest: no algorithm has this slug.
     """
     return _FAMILIES[algorithm(slug).slug]
+
+
+def read_plan(value: object) -> Plan:
+    """Inverse of ``Plan.to_json``. Checks every field but the event, since a plan may come from an untrusted artifact.
+
+    Whoever spends by a stored plan calls ``app.forests.planning.require_priced``; whoever reads a forest, its family.
+
+    Raises:
+        PlanInvalid: not a plan of an algorithm of this service.
+    """
+    try:
+        match value:
+            case {"algorithm": str(slug)}:
+                mechanism = algorithm(slug)
+                plan = Plan.from_json(value, mechanism.parameters)
+                if isinstance(mechanism, TwoDatasetAlgorithm) is (plan.unlabelled is not None):
+                    return plan
+    except (GrovekeeperError, ArithmeticError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise PlanInvalid from error
+    raise PlanInvalid
 
 
 @cache

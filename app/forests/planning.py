@@ -15,12 +15,10 @@ from app.forests.contract.algorithm import (
     TwoDatasetAlgorithm,
     Value,
     read_all,
-    read_stored,
     without_effect,
 )
-from app.forests.contract.plan import Plan, UnlabelledPlan
+from app.forests.contract.plan import Plan, PlanInvalid, UnlabelledPlan
 from app.forests.data.schema import Schema
-from app.privacy import events
 from app.privacy.accountants import pure
 from app.privacy.calibration import AccountRequest, budget_of, fitted
 from app.privacy.events import Adjacency, Event, EventCostsMore
@@ -41,13 +39,6 @@ _TWO_STEPS = (
     "This account protects labels, and the algorithm is proven for a row that is added or removed. A changed label is "
     "both at once, so the algorithm runs at half of the ε (a quarter of the ρ or μ²) that is charged."
 )
-
-
-class PlanInvalid(GrovekeeperError):
-    """A stored plan that :func:`plan` does not produce."""
-
-    def __str__(self) -> str:
-        return "not a plan of a known form"
 
 
 @dataclass(frozen=True)
@@ -188,23 +179,12 @@ def public_facts(request: PlanRequest | AccountRequest, schema: Schema, adjacenc
     )
 
 
-def read(value: object) -> Plan:
-    """Inverse of ``Plan.to_json``. Checks every field, since a plan may come from an untrusted artifact.
-
-    Raises:
-        PlanInvalid: the plan is not one that :func:`plan` can make.
-    """
-    try:
-        return _read(value)
-    except (GrovekeeperError, ArithmeticError, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise PlanInvalid from error
-
-
 def require_priced(plan: Plan, schema: Schema) -> None:
     """Prices the parameters of a stored plan again, and compares the events.
 
     Raises:
-        PlanInvalid: the parameters cost other events than those of the plan, or this version grows no forest by them.
+        PlanInvalid: the parameters cost other events than those of the plan, the events cost more than the plan's
+            amount, or this version grows no forest by these parameters.
     """
     try:
         mechanism, second = catalogue.algorithm(plan.algorithm), plan.unlabelled
@@ -218,9 +198,10 @@ def require_priced(plan: Plan, schema: Schema) -> None:
         facts = _facts_for(mechanism, request, schema)  # the size decides about parameters only, which are settled
         event = _event(mechanism, partial(mechanism.event, plan.parameters), facts)
         is_same = event == plan.event and _unlabelled_plan(mechanism, plan.parameters, facts, of_second) == second
+        is_paid_for = is_same and _is_paid_for(plan)
     except (GrovekeeperError, ArithmeticError, KeyError, TypeError, ValueError) as error:
         raise PlanInvalid from error
-    if not is_same:
+    if not is_paid_for:
         raise PlanInvalid
 
 
@@ -229,75 +210,6 @@ def _event(mechanism: Algorithm, event_of: Callable[[PublicFacts], Event], facts
     if facts.budget.accountant == pure.NAME or pure.NAME not in mechanism.accountants:
         return event_of(facts)
     return fitted(facts.budget, lambda strength: event_of(replace(facts, epsilon=strength)), start=facts.epsilon)
-
-
-def _read(value: object) -> Plan:
-    match value:
-        case {
-            "algorithm": str(algorithm),
-            "parameters": dict(asked),
-            "epsilon": str(epsilon),
-            "n_trees": int(n_trees),
-            "event": event,
-            "warnings": [*warnings],
-            **more,
-        } if all(isinstance(warning, str) for warning in warnings):
-            known = catalogue.algorithm(algorithm).parameters
-            read = Plan(
-                algorithm,
-                read_stored(known, asked),
-                Fraction(epsilon),
-                n_trees,
-                events.from_json(event),
-                tuple(warnings),
-                str(more.get("accountant", pure.NAME)),
-                Fraction(str(more["delta"])) if "delta" in more else None,
-                Adjacency(str(more.get("adjacency", Adjacency.ADD_REMOVE_ONE))),
-                int(str(more.get("max_rows", 1))),
-                ReusedProfile.from_json(more["profile"]) if "profile" in more else None,
-                _read_unlabelled(more["unlabelled"]) if "unlabelled" in more else None,
-            )
-            if read.to_json() == value and _is_consistent(read):
-                return read
-    raise PlanInvalid
-
-
-def _read_unlabelled(value: object) -> UnlabelledPlan:
-    match value:
-        case {
-            "event": event,
-            "epsilon": str(epsilon),
-            "accountant": str(accountant),
-            "delta": str() | None as delta,
-            "adjacency": str(adjacency),
-            "max_rows": int(max_rows),
-        }:
-            return UnlabelledPlan(
-                events.from_json(event),
-                Fraction(epsilon),
-                accountant,
-                None if delta is None else Fraction(delta),
-                Adjacency(adjacency),
-                max_rows,
-            )
-    raise PlanInvalid
-
-
-def _is_consistent(read: Plan) -> bool:
-    mechanism = catalogue.algorithm(read.algorithm)
-    mechanism.check(read.event, read.parameters)  # raises unless the event has the algorithm's form
-    if isinstance(mechanism, TwoDatasetAlgorithm) is (read.unlabelled is None):
-        return False
-    if read.unlabelled is not None:
-        assert isinstance(mechanism, TwoDatasetAlgorithm)
-        mechanism.check_structure(read.unlabelled.event, read.parameters)
-    return (
-        type(read.n_trees) is int
-        and read.n_trees == read.parameters["n_estimators"]
-        and read.max_rows >= 1
-        and set(read.parameters) == {parameter.name for parameter in catalogue.algorithm(read.algorithm).parameters}
-        and _is_paid_for(read)
-    )
 
 
 def _is_paid_for(plan: Plan) -> bool:

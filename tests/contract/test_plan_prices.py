@@ -5,14 +5,15 @@ from fractions import Fraction
 import pytest
 
 from app.core.errors import AccountantMismatch, AdjacencyMismatch
-from app.forests import catalogue, planning
-from app.forests.contract.plan import Plan, UnlabelledPlan
+from app.forests import catalogue
+from app.forests.contract.plan import Plan, PlanInvalid, UnlabelledPlan
 from app.forests.planning import plan
 from app.privacy import accountants, receipts
 from app.privacy.events import Adjacency
 from app.verifier import events as verifier
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
+from tests.support.stored_plans import read_priced
 
 DELTA = Fraction(1, 10**6)
 SCHEMA = schema_of(
@@ -70,7 +71,7 @@ def test_event_is_covered_by_the_price_and_uses_most_of_it(
         loss = unit.loss(part.event, adjacency=adjacency)
         assert limit * Fraction(99, 100) < loss <= limit
         assert verifier.total(part.event.to_json(), adjacency=adjacency.value, accountant=accountant) <= limit
-    assert planning.read(job_plan.to_json()) == job_plan
+    assert catalogue.read_plan(job_plan.to_json()) == job_plan
     assert any("A changed label is both" in warning for warning in job_plan.warnings) is (adjacency is not native(slug))
     receipt = receipts.in_words(job_plan.event, accountant=accountant, adjacency=job_plan.adjacency)
     assert unit.SYMBOL in receipt.splitlines()[-1]
@@ -93,9 +94,9 @@ def test_price_is_that_of_a_whole_unit(slug: str, accountant: str, adjacency: Ad
     loss = unit.loss(job_plan.event, adjacency=adjacency)
     assert limit * Fraction(98, 100) < times * loss <= limit
     assert times * verifier.total(job_plan.event.to_json(), adjacency=adjacency.value, accountant=accountant) <= limit
-    assert planning.read(job_plan.to_json()) == job_plan
-    with pytest.raises(planning.PlanInvalid):
-        planning.read({**job_plan.to_json(), "max_rows": max_rows + 1})
+    assert catalogue.read_plan(job_plan.to_json()) == job_plan
+    with pytest.raises(PlanInvalid):
+        read_priced({**job_plan.to_json(), "max_rows": max_rows + 1}, SCHEMA)
     words = receipts.in_words(job_plan.event, accountant=accountant, adjacency=adjacency, max_rows=max_rows)
     reported = words.splitlines()[-1]
     assert reported.startswith(f"For all of the at most {max_rows} rows of one unit together: {unit.SYMBOL} ")

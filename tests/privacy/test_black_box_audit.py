@@ -15,7 +15,7 @@ from app.forests.contract.plan import Forest, Plan
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.trees import tree_price
+from app.forests.trees import leaf_read_out, tree_price
 from app.forests.trees.tree_price import TreePrice
 from tests.privacy.laws import ALPHA
 from tests.privacy.universe import EMPTY, RECORDS, TWO_SPLITS, Dataset, planned, rows_of
@@ -64,7 +64,7 @@ def test_runs_of_a_correct_forest_prove_almost_the_charge_of_its_counts_and_no_m
     slug: str, depth: int, epsilon: str
 ) -> None:
     plan = planned(slug, TWO_SPLITS, epsilon, max_depth=depth)
-    charged = float(tree_price.leaves_of(plan.event).inverse_scale)
+    charged = float(leaf_read_out.leaves_of(plan.event).inverse_scale)
     proved = lower_bound_on_loss(plan, ONE_ROW, EMPTY, someone_of_class_one)
 
     assert charged == pytest.approx(1.0)

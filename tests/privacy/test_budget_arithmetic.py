@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.errors import InvalidRequest
-from app.forests import catalogue, planning
+from app.forests import catalogue
 from app.forests.bins.noisy_counts import LARGEST_INVERSE_SCALE
 from app.forests.contract.plan import Plan
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import tree_parameters, tree_price
+from app.forests.trees import leaf_read_out, tree_parameters
 from app.forests.trees.split_rules import GINI_RANGE_SENSITIVITY
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.accountants import pure
@@ -91,7 +91,7 @@ def test_event_costs_at_most_what_was_asked_and_almost_all_of_it(
     assert capped or epsilon - loss <= slack
     assert all(draw.inverse_scale > 0 and (draw.inverse_scale / QUANTUM).denominator == 1 for draw in draws)
     assert settled.epsilon == epsilon
-    assert planning.read(settled.to_json()) == settled
+    assert catalogue.read_plan(settled.to_json()) == settled
 
 
 @given(epsilon=budgets, depth=st.integers(1, 8), n_trees=st.integers(1, 9))
@@ -101,7 +101,7 @@ def test_mrf_path_adds_up_to_the_price_of_a_tree(epsilon: Fraction, depth: int, 
     settled = plan(PlanRequest("mrf", parameters, epsilon, 1_000), SCHEMA)
     levels = TreePrice.of(settled.event).levels
     path = sum(GINI_RANGE_SENSITIVITY * selection.inverse_scale for level in levels for selection in level)
-    tree = path + tree_price.leaves_of(settled.event).inverse_scale
+    tree = path + leaf_read_out.leaves_of(settled.event).inverse_scale
 
     assert n_trees * tree == pure.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE)
     assert len(levels) == settled.parameters["max_depth"]

@@ -14,14 +14,15 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
+from app.forests import catalogue, planning
 from app.forests.bins import noisy_counts
-from app.forests.contract.plan import Forest, Plan
+from app.forests.contract.plan import Forest, Plan, PlanInvalid
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import PlanInvalid, PlanRequest, plan, read
-from app.forests.trees import tree_growth, tree_price
+from app.forests.planning import PlanRequest, plan
+from app.forests.trees import leaf_read_out, tree_growth
 from app.forests.trees.tree_histograms import LocalHistograms, is_structure_row
 from app.forests.trees.tree_price import TreePrice
 from app.privacy import accountants
@@ -41,6 +42,7 @@ from tests.privacy.universe import (
     multisets,
     rows_of,
 )
+from tests.support.stored_plans import read_priced
 
 Law: TypeAlias = Mapping[Hashable, float]
 DELTA = Fraction(1, 10**6)
@@ -230,7 +232,7 @@ def test_pure_accounts_and_budgets_too_small_for_integers_keep_laplace_noise() -
 def test_leaves_of_an_empty_dataset_carry_normal_noise_of_the_stated_deviation(slug: str) -> None:
     """T13 on a gdp account: mean and deviation of all released counts, each within 6.5 standard errors."""
     settled = planned(slug, "gdp", "1", n_estimators=64, max_depth=2, **SEQUENTIAL)
-    leaf_event = tree_price.leaves_of(settled.event)
+    leaf_event = leaf_read_out.leaves_of(settled.event)
     forest = grow(settled, TWO_SPLITS, rows_of(EMPTY), SystemRandomness(), on_tree_done=lambda: None)
     counts, deviation = forest.arrays["counts"], noisy_counts.noise_sd(leaf_event)
     n = counts.size
@@ -245,7 +247,7 @@ def test_leaves_of_an_empty_dataset_carry_normal_noise_of_the_stated_deviation(s
 def test_a_row_moves_the_released_count_of_its_leaf_alone_by_what_was_charged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without noise: the query is unit · count, and unit² is the squared sensitivity in the event."""
     settled = planned("rdt-ta", "gdp", "1", max_depth=0)
-    leaf_event = tree_price.leaves_of(settled.event)
+    leaf_event = leaf_read_out.leaves_of(settled.event)
     queries: list[np.ndarray] = []
     honest = noisy_counts.in_whole_rows
     monkeypatch.setattr(
@@ -292,30 +294,30 @@ def test_a_row_that_counts_twice_breaks_the_curve(monkeypatch: pytest.MonkeyPatc
 
 def test_released_counts_are_whole_rows_read_with_their_own_noise() -> None:
     settled = planned("rdt-ta", "gdp", "1", n_estimators=3)
-    leaf_event = tree_price.leaves_of(settled.event)
+    leaf_event = leaf_read_out.leaves_of(settled.event)
     laplace = DiscreteLaplace(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1, 4), 8)
     unit = noisy_counts.per_row(leaf_event)
     near = np.array([0, unit // 2 - 1, unit // 2 + 1, -unit, 5 * unit - unit // 3])
 
     assert noisy_counts.in_whole_rows(near, leaf_event).tolist() == [0, 0, 1, -1, 5]
     assert noisy_counts.in_whole_rows(near, laplace).tolist() == near.tolist()
-    assert tree_price.noise_scale(laplace) == 4.0
-    assert tree_price.noise_scale(leaf_event) == pytest.approx(noisy_counts.noise_sd(leaf_event) / math.sqrt(2))
+    assert leaf_read_out.noise_scale(laplace) == 4.0
+    assert leaf_read_out.noise_scale(leaf_event) == pytest.approx(noisy_counts.noise_sd(leaf_event) / math.sqrt(2))
 
 
 def test_a_stored_plan_with_normal_noise_on_a_pure_account_is_refused() -> None:
     """Also a plan whose leaves have another unit than the events of this code."""
     settled = planned("rdt-ta", "gdp", "1")
-    assert read(settled.to_json()) == settled
+    assert read_priced(settled.to_json(), TWO_SPLITS) == settled
     stored = settled.to_json()
     pure_account = {name: value for name, value in stored.items() if name not in ("accountant", "delta")}
     with pytest.raises(PlanInvalid):
-        read(pure_account)
+        read_priced(pure_account, TWO_SPLITS)
     part = settled.event.parts[0]
     for square in (Fraction(2), Fraction(0), part.event.l2_sensitivity_squared - 1):
         odd = replace(part, event=replace(part.event, l2_sensitivity_squared=square))
         with pytest.raises(PlanInvalid):
-            read(replace(settled, event=replace(settled.event, parts=(odd,))).to_json())
+            planning.require_priced(replace(settled, event=replace(settled.event, parts=(odd,))), TWO_SPLITS)
 
 
 def test_artifacts_with_laplace_counts_of_an_account_with_a_delta_stay_readable() -> None:
@@ -324,7 +326,8 @@ def test_artifacts_with_laplace_counts_of_an_account_with_a_delta_stay_readable(
     part = settled.event.parts[0]
     laplace = DiscreteLaplace(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1, 64), part.event.coordinates)
     stored = replace(settled, event=replace(settled.event, parts=(replace(part, event=laplace),)))
-    forest = grow(read(stored.to_json()), TWO_SPLITS, rows_of(EMPTY), SystemRandomness(), on_tree_done=lambda: None)
+    read = catalogue.read_plan(stored.to_json())
+    forest = grow(read, TWO_SPLITS, rows_of(EMPTY), SystemRandomness(), on_tree_done=lambda: None)
 
     assert isinstance(forest, Forest)
     assert forest.arrays["counts"].shape == (1, 2, 2)

@@ -15,7 +15,7 @@ from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import plan
-from app.forests.trees.tree_price import leaves_of
+from app.forests.trees.leaf_read_out import leaves_of
 from app.privacy.events import Adjacency
 from tests.privacy.laws import SIGNIFICANCE
 from tests.support.plans import request_for

@@ -14,7 +14,7 @@ from app.forests import grow as growth
 from app.forests import profile as profile_price
 from app.forests.bins import noisy_counts
 from app.forests.bins.quantile_bins import ReusedProfile
-from app.forests.contract.plan import Forest, Plan
+from app.forests.contract.plan import Forest, Plan, PlanInvalid
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.evaluation import plan_best, plan_tables
 from app.forests.noise.paid import PaidRandomness, UnpaidDraw
@@ -144,7 +144,7 @@ def test_a_plan_whose_parameters_grow_more_trees_than_its_event_prices_stops(slu
     more = replace(plan, n_trees=19, parameters={**plan.parameters, trees: 19})
     with pytest.raises((UnpaidDraw, UnknownPrivacyEvent)):  # the second one where growth reads the number of trees, too
         grown(more)
-    with pytest.raises(planning.PlanInvalid):
+    with pytest.raises(PlanInvalid):
         planning.require_priced(more, SCHEMA)
 
 
@@ -162,7 +162,7 @@ def test_an_event_that_prices_one_tree_pays_for_no_second_tree(slug: str, accoun
     assert cut.event != plan.event
     with pytest.raises((UnpaidDraw, UnknownPrivacyEvent)):
         grown(cut)
-    with pytest.raises(planning.PlanInvalid):
+    with pytest.raises(PlanInvalid):
         planning.require_priced(cut, SCHEMA)
 
 
@@ -243,10 +243,10 @@ def test_a_stored_plan_costs_what_its_parameters_cost(
     profile: ReusedProfile, slug: str, accountant: str, depth: int
 ) -> None:
     plan = planned(slug, accountant, max_depth=depth) if slug != "bms-rf" else planned(slug, accountant)
-    planning.require_priced(planning.read(plan.to_json()), SCHEMA)
+    planning.require_priced(catalogue.read_plan(plan.to_json()), SCHEMA)
     if catalogue.algorithm(slug).reuses_profiles:
         with_profile = planned(slug, accountant, profile, max_depth=depth)
-        planning.require_priced(planning.read(with_profile.to_json()), SCHEMA)
+        planning.require_priced(catalogue.read_plan(with_profile.to_json()), SCHEMA)
 
 
 def test_an_event_of_disjoint_trees_does_not_pay_for_trees_on_all_rows() -> None:
@@ -254,7 +254,7 @@ def test_an_event_of_disjoint_trees_does_not_pay_for_trees_on_all_rows() -> None
     assert isinstance(plan.event, Parallel)
     on_all_rows = replace(plan, parameters={**plan.parameters, "assignment": "sequential"})
     planning.require_priced(plan, SCHEMA)
-    with pytest.raises(planning.PlanInvalid):
+    with pytest.raises(PlanInvalid):
         planning.require_priced(on_all_rows, SCHEMA)
 
 

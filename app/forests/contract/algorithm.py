@@ -300,14 +300,6 @@ class Algorithm(Described, ABC):
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """The event of growth, which costs at most ``facts.epsilon``, or ``facts.budget`` where a δ is needed."""
 
-    @abstractmethod
-    def check(self, event: Event, parameters: Parameters) -> None:
-        """Checks that growth and prediction can read the event of a stored plan.
-
-        Raises:
-            UnknownPrivacyEvent: the event is not one that :meth:`event` makes for these parameters.
-        """
-
 
 class TwoDatasetAlgorithm(Algorithm):
     """Learns from two datasets about different people; the account of each dataset pays for the part on its rows.
@@ -319,7 +311,3 @@ class TwoDatasetAlgorithm(Algorithm):
     @abstractmethod
     def structure_event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """The event that the unlabelled dataset pays for, priced by the facts of that dataset."""
-
-    @abstractmethod
-    def check_structure(self, event: Event, parameters: Parameters) -> None:
-        """Like :meth:`check`, for the event of the unlabelled dataset."""

@@ -5,7 +5,7 @@ The plan is priced before any row is read. The artifact codec and prediction use
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol, TypeAlias
@@ -13,12 +13,23 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.errors import GrovekeeperError
+from app.forests.bins import quantile_bins
 from app.forests.bins.quantile_bins import ReusedProfile
-from app.forests.contract.algorithm import Value
+from app.forests.contract.algorithm import Parameter, Value, read_stored
+from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.data.schema import Schema
+from app.privacy import events
 from app.privacy.accountants import pure
 from app.privacy.events import Adjacency, Event
+
+
+class PlanInvalid(GrovekeeperError):
+    """A stored plan that ``app.forests.planning.plan`` does not make."""
+
+    def __str__(self) -> str:
+        return "not a plan of a known form"
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,32 @@ class UnlabelledPlan:
             "adjacency": self.adjacency.value,
             "max_rows": self.max_rows,
         }
+
+    @classmethod
+    def from_json(cls, value: object) -> UnlabelledPlan:
+        """Inverse of :meth:`to_json`.
+
+        Raises:
+            PlanInvalid: a field is missing or of another type.
+        """
+        match value:
+            case {
+                "event": event,
+                "epsilon": str(epsilon),
+                "accountant": str(accountant),
+                "delta": str() | None as delta,
+                "adjacency": str(adjacency),
+                "max_rows": int(max_rows),
+            }:
+                return cls(
+                    events.from_json(event),
+                    Fraction(epsilon),
+                    accountant,
+                    None if delta is None else Fraction(delta),
+                    Adjacency(adjacency),
+                    max_rows,
+                )
+        raise PlanInvalid
 
 
 @dataclass(frozen=True)
@@ -76,6 +113,44 @@ class Plan:
     max_rows: int = 1
     profile: ReusedProfile | None = None
     unlabelled: UnlabelledPlan | None = None
+
+    @classmethod
+    def from_json(cls, value: object, known: Sequence[Parameter]) -> Plan:
+        """Inverse of :meth:`to_json`, for an algorithm with these parameters. The event may be of any form.
+
+        Raises:
+            PlanInvalid: a field is missing, of another type or illegal, or the plan has other fields or parameters.
+        """
+        match value:
+            case {
+                "algorithm": str(algorithm),
+                "parameters": dict(stored),
+                "epsilon": str(epsilon),
+                "n_trees": int(n_trees),
+                "event": event,
+                "warnings": [*warnings],
+                **more,
+            } if all(isinstance(warning, str) for warning in warnings):
+                parameters = read_stored(known, stored)
+                read = cls(
+                    algorithm,
+                    parameters,
+                    Fraction(epsilon),
+                    n_trees,
+                    events.from_json(event),
+                    tuple(warnings),
+                    str(more.get("accountant", pure.NAME)),
+                    Fraction(str(more["delta"])) if "delta" in more else None,
+                    Adjacency(str(more.get("adjacency", Adjacency.ADD_REMOVE_ONE))),
+                    int(str(more.get("max_rows", 1))),
+                    ReusedProfile.from_json(more["profile"]) if "profile" in more else None,
+                    UnlabelledPlan.from_json(more["unlabelled"]) if "unlabelled" in more else None,
+                )
+                is_whole = parameters.keys() == {parameter.name for parameter in known} and read.max_rows >= 1
+                is_sized = type(n_trees) is int and n_trees == parameters["n_estimators"]
+                if is_whole and is_sized and read.to_json() == value:
+                    return read
+        raise PlanInvalid
 
     def to_json(self) -> dict[str, object]:
         """Exact: budgets as fraction text in lowest terms. The accountant and δ are present only with a δ, the
@@ -151,7 +226,11 @@ class Family(Protocol):
         """The layout of every released array, by name; an artifact holds these arrays and its metadata."""
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
-        """Whether arrays of the right layout have legal values. A reader relies on this check."""
+        """Whether arrays of the right layout have legal values. A reader relies on this check.
+
+        Raises:
+            UnknownPrivacyEvent: the plan's event does not say the noise that a reader needs.
+        """
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> Reader:
         """A reader for one read-out, with everything precomputed that does not depend on the rows.
@@ -165,6 +244,19 @@ def split_layouts(plan: Plan) -> Layouts:
     """The arrays of complete binary trees with one feature and one threshold per node."""
     nodes = (plan.n_trees, n_leaves_of(plan) - 1)
     return {"feature": Layout(np.int32, nodes), "threshold": Layout(np.uint8, nodes), "equals": Layout(np.bool_, nodes)}
+
+
+def encoding_of(schema: Schema, n_bins: Value, profile: ReusedProfile | None) -> Encoding:
+    """The bins that splits refer to; planning, growth and prediction all use this function.
+
+    Args:
+        schema: public.
+        n_bins: public bins per numeric feature, where no profile is reused.
+        profile: an earlier release, whose cuts are public.
+    """
+    if profile is None:
+        return Encoding.of(schema, int(n_bins))
+    return quantile_bins.encoding(schema, profile.cut_array)
 
 
 def n_leaves_of(plan: Plan) -> int:

@@ -16,6 +16,7 @@ read-out    a row's class probabilities, from the leaves it reaches in each tree
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,14 +25,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.contract.plan import Forest, Layout, Layouts, Plan, n_leaves_of, split_layouts, splits_are_valid
+from app.forests.bins import noisy_counts
+from app.forests.contract.plan import (
+    Forest,
+    Layout,
+    Layouts,
+    Plan,
+    encoding_of,
+    n_leaves_of,
+    split_layouts,
+    splits_are_valid,
+)
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedTable
 from app.forests.data.schema import Schema
 from app.forests.kernels import prediction as kernels
 from app.forests.kernels.prediction import normalised, softmax
-from app.forests.trees import split_rules, tree_parameters, tree_price
-from app.forests.trees.tree_price import leaves_of
+from app.forests.trees import split_rules
+from app.privacy.events import DiscreteLaplace, Event, Parallel, Part, Sequential, UnknownPrivacyEvent
 
 VOTE, AVERAGE, DRAW, SUM, LOGARITHMIC = "mv", "ta", "pa", "sum", "log"
 
@@ -78,6 +89,30 @@ def class_proportions(evidence: NDArray[np.float64], noise_scale: float) -> NDAr
     """
     n_cells = evidence.shape[0] * evidence.shape[1]
     return normalised(np.maximum(evidence.sum(axis=(0, 1)), 0.0) + np.sqrt(2.0 * n_cells) * noise_scale)
+
+
+def leaves_of(forest: Event) -> Event:
+    """The event of the leaves of one tree, taken from a forest's event.
+
+    Raises:
+        UnknownPrivacyEvent: the event is not one of a forest.
+    """
+    match forest:
+        case Sequential((Part(event=tree),)) | Parallel(_, (Part(event=tree),)):
+            return tree.parts[-1].event if isinstance(tree, Sequential | Parallel) and tree.parts else tree
+    raise UnknownPrivacyEvent("not the event of a forest")
+
+
+def noise_scale(leaves: Event) -> float:
+    """Scale, in rows, of the noise on leaf counts; public. For normal noise: the Laplace scale of equal deviation.
+
+    Raises:
+        UnknownPrivacyEvent: the event is not one of leaf counts.
+    """
+    if isinstance(leaves, DiscreteLaplace) and leaves.inverse_scale > 0:
+        return float(1 / leaves.inverse_scale)
+    noisy_counts.per_row(leaves)
+    return noisy_counts.noise_sd(leaves) / math.sqrt(2.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,15 +227,15 @@ class CountFamily:
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
         """Whether the splits are valid. Counts need no check: any integer can be a noisy count."""
-        return splits_are_valid(forest, schema)
+        return noise_scale(leaves_of(forest.plan.event)) > 0 and splits_are_valid(forest, schema)
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
         """A reader that normalises sums of leaf values."""
-        noise_scale = tree_price.noise_scale(leaves_of(forest.plan.event))
+        of_noise = noise_scale(leaves_of(forest.plan.event))
         sums = LeafSums(
-            tree_parameters.encoding_of(schema, forest.plan.parameters["n_bins"], forest.plan.profile),
+            encoding_of(schema, forest.plan.parameters["n_bins"], forest.plan.profile),
             forest.arrays,
-            leaf_values(forest.arrays["counts"], read_out, noise_scale=noise_scale),
+            leaf_values(forest.arrays["counts"], read_out, noise_scale=of_noise),
         )
         return PooledSums(sums, read_out)
 
@@ -223,7 +258,7 @@ class LabelFamily:
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
         """A reader that returns shares of votes."""
         sums = LeafSums(
-            tree_parameters.encoding_of(schema, forest.plan.parameters["n_bins"], forest.plan.profile),
+            encoding_of(schema, forest.plan.parameters["n_bins"], forest.plan.profile),
             forest.arrays,
             np.eye(schema.n_classes)[forest.arrays["labels"]] / forest.plan.n_trees,
         )

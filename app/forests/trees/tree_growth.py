@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from app.core import amounts
 from app.forests.bins import noisy_counts, releases
 from app.forests.contract.algorithm import Parameters
-from app.forests.contract.plan import Forest, Plan
+from app.forests.contract.plan import Forest, Plan, encoding_of
 from app.forests.data.coded_rows import TrainingRows, parts_of
 from app.forests.data.encoding import Candidates, Encoding
 from app.forests.data.schema import Schema
@@ -64,7 +64,7 @@ def grow_trees(
         randomness: source of every draw.
         on_tree_done: called after each tree.
     """
-    encoding = tree_parameters.encoding_of(schema, plan.parameters["n_bins"], plan.profile)
+    encoding = encoding_of(schema, plan.parameters["n_bins"], plan.profile)
     assigned = _assignment(plan, randomness)
     histograms = PartedHistograms(parts_of(rows, encoding, LocalHistograms, assigned))
     trees = (

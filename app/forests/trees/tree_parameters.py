@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 
 from app.core import amounts, limits
 from app.core.errors import InvalidRequest
-from app.forests.bins import quantile_bins
-from app.forests.bins.quantile_bins import ReusedProfile
 from app.forests.contract.algorithm import Filled, Parameter, PublicFacts, Value
+from app.forests.contract.plan import encoding_of
 from app.forests.data.encoding import MAX_BINS, Encoding
-from app.forests.data.schema import Schema
 from app.privacy.accountants import pure
 
 SEQUENTIAL, SHARDED = "sequential", "sharded"
@@ -196,19 +194,6 @@ def blocks(n_codes: NDArray[np.int32], *, cells: int) -> list[slice]:
             start, n_cells = feature, 0
         n_cells += int(n_feature_cells)
     return [*slices, slice(start, len(n_codes))]
-
-
-def encoding_of(schema: Schema, n_bins: Value, profile: ReusedProfile | None) -> Encoding:
-    """The bins that splits refer to; planning, growth and prediction all use this function.
-
-    Args:
-        schema: public.
-        n_bins: public bins per numeric feature, where no profile is reused.
-        profile: an earlier release, whose cuts are public.
-    """
-    if profile is None:
-        return Encoding.of(schema, int(n_bins))
-    return quantile_bins.encoding(schema, profile.cut_array)
 
 
 def fill_greedy_sizes(requested: dict[str, Value], facts: PublicFacts) -> Filled:

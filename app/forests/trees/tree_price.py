@@ -8,7 +8,6 @@ noisy counts of every class, or one label.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,19 +19,18 @@ from app.core import amounts
 from app.forests.bins import noisy_counts
 from app.forests.bins.noisy_counts import SENSITIVITIES, draw_scale
 from app.forests.contract.algorithm import Parameter, Parameters, PublicFacts, Value, share
+from app.forests.contract.plan import encoding_of
 from app.forests.data.encoding import Encoding
 from app.forests.trees import split_rules, tree_parameters
 from app.forests.trees.tree_parameters import is_sharded
 from app.privacy.accountants import pure
 from app.privacy.events import (
-    Adjacency,
     DiscreteLaplace,
     Event,
     ExponentialMechanism,
     Parallel,
     Part,
     PermuteAndFlip,
-    RoundedGaussian,
     Sequential,
     UnknownPrivacyEvent,
 )
@@ -86,16 +84,6 @@ def tree_event(event: Event) -> Event:
     raise UnknownPrivacyEvent("not an event of like parts")
 
 
-def leaves_of(event: Event) -> Event:
-    """The event of the leaves of one tree, taken from a forest's event.
-
-    Raises:
-        UnknownPrivacyEvent: the event is not one of a forest.
-    """
-    tree = tree_event(event)
-    return tree.parts[-1].event if isinstance(tree, Sequential | Parallel) and tree.parts else tree
-
-
 Levels: TypeAlias = tuple[tuple[Selection, ...], ...]
 """For each level, root first, the selections of one node in order."""
 
@@ -143,21 +131,6 @@ class TreePrice:
                 return cls(_read(levels), leaves)
         raise UnknownPrivacyEvent("not the event of a forest of trees")
 
-    def require(self, *, depth: int, selections: Sequence[Fraction], apart: bool) -> None:
-        """Checks the shape of a price that was read from a stored event.
-
-        Args:
-            depth: number of levels of the tree.
-            selections: range sensitivity of each selection of a node, in order.
-            apart: see the attribute.
-
-        Raises:
-            UnknownPrivacyEvent: the price has another shape.
-        """
-        require_levels(self.levels, depth, selections)
-        if self.apart is not apart:
-            raise UnknownPrivacyEvent("not the event of these parameters")
-
 
 def structure_event(levels: Levels, n_trees: int, *, sharded: bool) -> Event:
     """The event of ``n_trees`` trees without leaves: sequential on the same rows, or parallel on disjoint rows."""
@@ -174,14 +147,6 @@ def levels_of(forest: Event) -> Levels:
     if isinstance(tree, Sequential):
         return _read(tree.parts)
     raise UnknownPrivacyEvent("not the event of the structure of trees")
-
-
-def require_levels(levels: Levels, depth: int, selections: Sequence[Fraction]) -> None:
-    """Checks the shape of levels that were read from a stored event; see :meth:`TreePrice.require`."""
-    sensitivities = [[selection.range_sensitivity for selection in level] for level in levels]
-    scales = [selection.inverse_scale for level in levels for selection in level]
-    if sensitivities != [list(selections)] * depth or not all(scales):
-        raise UnknownPrivacyEvent("not the event of these parameters")
 
 
 def _forest(tree: Event, n_trees: int, *, sharded: bool) -> Event:
@@ -247,36 +212,6 @@ def price_leaves(kind: str, loss: Fraction, depth: int, facts: PublicFacts) -> E
         coordinates=n_classes << depth,
     )
     return noisy_counts.at_price_of(laplace, facts.budget)
-
-
-def noise_scale(event: Event) -> float:
-    """Scale, in rows, of the noise on leaf counts; public. For normal noise: the Laplace scale of equal deviation.
-
-    Raises:
-        UnknownPrivacyEvent: the event is not one of leaf counts.
-    """
-    if isinstance(event, DiscreteLaplace) and event.inverse_scale > 0:
-        return float(1 / event.inverse_scale)
-    noisy_counts.per_row(event)
-    return noisy_counts.noise_sd(event) / math.sqrt(2.0)
-
-
-def require_leaves(kind: str, event: Event, *, adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE) -> None:
-    """Checks that a stored event is one that :func:`price_leaves` makes for this kind of leaf.
-
-    Raises:
-        UnknownPrivacyEvent: the event is a different one.
-    """
-    label = label_selection(event)
-    if kind == LABEL and label is not None:
-        stated, sensitivity, scale = label.adjacency, label.range_sensitivity, label.inverse_scale
-        known = sensitivity == SENSITIVITIES[adjacency] and scale > 0
-    elif kind == COUNTS and isinstance(event, DiscreteLaplace | RoundedGaussian):
-        stated, known = event.adjacency, noisy_counts.per_row(event) > 0
-    else:
-        raise UnknownPrivacyEvent("not the event of such leaves")
-    if stated is not adjacency or not known:
-        raise UnknownPrivacyEvent("not the event of such leaves")
 
 
 def label_selection(event: Event) -> Selection | None:
@@ -360,23 +295,10 @@ def multinomial_event(parameters: Parameters, facts: PublicFacts) -> Event:
     per_tree = loss_per_tree(parameters, facts.epsilon)
     share = tree_parameters.structure_share(parameters)
     for_levels, for_leaves = (per_tree, per_tree) if apart else (share * per_tree, (1 - share) * per_tree)
-    encoding = tree_parameters.encoding_of(facts.schema, parameters["n_bins"], facts.profile)
+    encoding = encoding_of(facts.schema, parameters["n_bins"], facts.profile)
     price = TreePrice(
         tuple(_node(loss, parameters, encoding, facts) for loss in level_losses(for_levels, depth)),
         price_leaves(str(parameters["leaf"]), for_leaves, depth, facts),
         apart=apart,
     )
     return price.forest_event(n_trees, sharded=tree_parameters.is_sharded(parameters))
-
-
-def check_multinomial_event(event: Event, parameters: Parameters) -> None:
-    """See ``Algorithm.check``."""
-    price = TreePrice.of(event)
-    sensitivity = Fraction(split_rules.RANGE_SENSITIVITIES[str(parameters["utility"])])
-    n_selections = 1 if parameters["selection"] == JOINT else 2
-    price.require(
-        depth=int(parameters["max_depth"]),
-        selections=[sensitivity] * n_selections,
-        apart=parameters["se"] == tree_parameters.HASH,
-    )
-    require_leaves(str(parameters["leaf"]), price.leaves)

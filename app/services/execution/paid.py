@@ -6,7 +6,8 @@ from sqlalchemy.orm import Session
 
 from app.core.errors import GrovekeeperError
 from app.datasets import catalog
-from app.forests import planning
+from app.forests import catalogue, planning
+from app.forests.contract.plan import PlanInvalid
 from app.forests.data.schema import Schema
 from app.jobs.tables import JobPart, JobRow
 from app.ledger import statements, tables
@@ -46,8 +47,8 @@ def require_paid(session: Session, row: JobRow) -> None:
 
 def _require_priced(stored_plan: object, schema: Schema) -> None:
     try:
-        planning.require_priced(planning.read(stored_plan), schema)
-    except planning.PlanInvalid:
+        planning.require_priced(catalogue.read_plan(stored_plan), schema)
+    except PlanInvalid:
         raise TaskNotPaid from None
 
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import Protocol
 
 from app.datasets import private_rows
-from app.forests import artifacts, catalogue, only_answer, planning
+from app.forests import artifacts, catalogue, only_answer
 from app.forests.bins import quantile_bins
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.coded_rows import CodeRequest, TrainingRows
@@ -53,7 +53,7 @@ def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
     after its charge fails and stays charged.
     """
     schema = Schema.from_json(task.parts[0].schema)
-    plan = planning.read(task.work["plan"])
+    plan = catalogue.read_plan(task.work["plan"])
     with ExitStack() as stack:
         forest = _grow(plan, schema, task.parts, _reader(task, stack), on_tree_done=on_tree_done)
     expected_rows = task.metadata.get("expected_rows")

@@ -11,15 +11,16 @@ import pytest
 from app.core import limits
 from app.core.errors import AccountantMismatch, AdjacencyMismatch, InvalidRequest
 from app.forests import catalogue, planning
-from app.forests.contract.plan import Plan
+from app.forests.contract.plan import Plan, PlanInvalid
 from app.forests.data.schema import Schema
-from app.forests.planning import PlanInvalid, PlanRequest, plan
+from app.forests.planning import PlanRequest, plan
 from app.forests.trees import tree_parameters
 from app.privacy.accountants import pure
 from app.privacy.calibration import budget_of, price_of
 from app.privacy.events import Adjacency, Event, EventCostsMore, Part, Sequential
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
+from tests.support.stored_plans import read_priced
 
 
 def wide(n_features: int = 3, n_classes: int = 2) -> Schema:
@@ -212,7 +213,7 @@ def test_plan_survives_json(slug: str, assignment: str) -> None:
     body = {"assignment": assignment} if "assignment" in known else {}
     settled = plan(request(slug, body, Fraction(1, 3), None), wide())
 
-    assert planning.read(settled.to_json()) == settled
+    assert read_priced(settled.to_json(), wide()) == settled
 
 
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
@@ -224,10 +225,10 @@ def test_accounts_with_a_delta_are_used_up_and_survive_json(slug: str, accountan
 
     assert budget.covers(settled.event)
     assert budget.loss(settled.event) > Fraction(99, 100) * budget.limit
-    assert planning.read(settled.to_json()) == settled
+    assert read_priced(settled.to_json(), wide()) == settled
     cheaper = {**settled.to_json(), "epsilon": "9/10"}
     with pytest.raises(PlanInvalid):
-        planning.read(cheaper)
+        read_priced(cheaper, wide())
 
 
 @pytest.mark.parametrize(
@@ -288,7 +289,7 @@ def _with(**changes: object) -> Callable[[dict[str, Any]], object]:
 )
 def test_plan_that_this_code_cannot_have_made_is_refused(break_it: Callable[[dict[str, Any]], object]) -> None:
     with pytest.raises(PlanInvalid):
-        planning.read(break_it(planned(n_estimators=3, structure_share="0.5").to_json()))
+        read_priced(break_it(planned(n_estimators=3, structure_share="0.5").to_json()), wide())
 
 
 @pytest.mark.parametrize("pays", ["the first account", "the second account"])
@@ -313,7 +314,7 @@ def test_an_event_above_the_amount_is_never_planned(
         plan(asked, wide())
     twice = {"type": "sequential/1", "parts": [{"times": 2, "event": stored["event"]}]}
     with pytest.raises(PlanInvalid):
-        planning.read({**stored, "event": twice})
+        read_priced({**stored, "event": twice}, wide())
 
 
 def test_a_stored_plan_for_two_datasets_is_read_and_priced_as_a_whole() -> None:
@@ -332,12 +333,10 @@ def test_a_stored_plan_for_two_datasets_is_read_and_priced_as_a_whole() -> None:
     ):
         with pytest.raises(PlanInvalid):
             planning.require_priced(other, schema)
-        with pytest.raises(PlanInvalid):
-            planning.read(other.to_json())
     shallow = planned("sspe-1", schema, n_estimators=3, max_depth=1)
     assert shallow.unlabelled is not None
     with pytest.raises(PlanInvalid):
-        planning.read(replace(settled, unlabelled=shallow.unlabelled).to_json())
+        planning.require_priced(replace(settled, unlabelled=shallow.unlabelled), schema)
 
 
 def test_a_second_dataset_is_required_by_those_that_learn_from_two_and_by_no_other() -> None:
@@ -372,15 +371,17 @@ def test_a_stored_plan_states_every_parameter(slug: str) -> None:
     parameters: dict[str, object] = dict(stored["parameters"])
     for absent in parameters:
         with pytest.raises(PlanInvalid):
-            planning.read({**stored, "parameters": {name: own for name, own in parameters.items() if name != absent}})
+            catalogue.read_plan(
+                {**stored, "parameters": {name: own for name, own in parameters.items() if name != absent}}
+            )
 
 
 def test_true_is_not_a_number_of_trees() -> None:
     stored = planned(n_estimators=1).to_json()
 
-    assert planning.read(stored).n_trees == 1
+    assert catalogue.read_plan(stored).n_trees == 1
     with pytest.raises(PlanInvalid):
-        planning.read({**stored, "n_trees": True})
+        catalogue.read_plan({**stored, "n_trees": True})
 
 
 def test_algorithms_are_described_with_ranges_and_defaults() -> None:
@@ -436,7 +437,7 @@ def test_a_stored_plan_of_another_adjacency_than_its_event_is_none() -> None:
         {**stored, "adjacency": "x"},
     ):
         with pytest.raises(PlanInvalid):
-            planning.read(broken)
+            read_priced(broken, wide())
 
 
 @pytest.mark.parametrize(("slug", "usual"), [("mrf", "0.6"), ("maxtree", "0.5"), ("bms-rf", "0.6")])

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from app.core import amounts
 from app.forests.algorithms.bms_rf import layers, read
 from app.forests.contract.algorithm import Parameters
-from app.forests.contract.plan import Forest, Plan
+from app.forests.contract.plan import Forest, Plan, encoding_of
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
-from app.forests.trees import tree_growth, tree_histograms, tree_parameters
+from app.forests.trees import tree_growth, tree_histograms
 from app.forests.trees.leaf_read_out import LeafSums
 from app.forests.trees.tree_growth import ReleasedTree, grow_trees
 from app.forests.trees.tree_histograms import TreeHistograms
@@ -103,7 +103,7 @@ def votes_of(layer: Forest, schema: Schema, columns: SanitisedColumns) -> NDArra
         schema: public; schema of the layer's rows.
         columns: PRIVATE, or a caller's rows to predict; columns of ``schema``.
     """
-    encoding = tree_parameters.encoding_of(schema, layer.plan.parameters["n_bins"], layer.plan.profile)
+    encoding = encoding_of(schema, layer.plan.parameters["n_bins"], layer.plan.profile)
     values = layers.of_leaves(layer.arrays, schema.n_classes).astype(np.float64)
     return LeafSums(encoding, layer.arrays, values).of(columns).astype(np.int64)  # sums of whole numbers, exact
 

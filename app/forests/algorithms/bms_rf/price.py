@@ -22,6 +22,7 @@ from app.forests.contract.algorithm import (
     Value,
     share,
 )
+from app.forests.contract.plan import encoding_of
 from app.forests.data.encoding import Encoding
 from app.forests.trees import tree_parameters, tree_price
 from app.privacy.events import Event
@@ -104,7 +105,7 @@ class StackedForest(Algorithm):
         if int(settled["n_layers"]) > n_trees:
             raise InvalidRequest.at(f"{POINTER}/n_layers", "more-than-trees", limit=n_trees)
         depth = tree_parameters.default_depth(facts, n_trees)
-        first = tree_parameters.encoding_of(facts.schema, settled["n_bins"], facts.profile)
+        first = encoding_of(facts.schema, settled["n_bins"], facts.profile)
         for schema in layers.schemas(facts.schema, settled)[1:2]:
             # Histograms of later layers must fit in memory, too. Later layers never make the trees deeper.
             encoding = Encoding.of(schema, int(settled["n_bins"]))
@@ -127,8 +128,3 @@ class StackedForest(Algorithm):
             for size, schema, profile in layer_facts
         )
         return layers.joined(events, disjoint=disjoint)
-
-    def check(self, event: Event, parameters: Parameters) -> None:
-        """See ``Algorithm.check``."""
-        for layer in layers.events(event, parameters):
-            tree_price.check_multinomial_event(layer, parameters)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,24 +29,29 @@ class StackedFamily:
         return {**_TREES.layouts(plan, schema), PROJECTION: Layout(np.uint16, shape)}
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
-        """Whether the trees are valid; every projection weight is valid."""
-        return _TREES.is_valid(forest, schema)
+        """Whether the trees of every layer are valid; every projection weight is valid."""
+        return all(_TREES.is_valid(layer, layer_schema) for layer, layer_schema in _layers(forest, schema))
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> StackedSums:
         """Pools the trees of all layers with equal weight."""
-        parameters, pooled = forest.plan.parameters, list[PooledSums]()
-        layer_plans = zip(layers.plans(forest.plan), layers.schemas(schema, parameters), strict=True)
-        for plan, layer_schema in layer_plans:
-            first = sum(len(layer.sums.values) for layer in pooled)
-            arrays = layer_arrays(forest.arrays, slice(first, first + plan.n_trees))
-            pooled.append(_TREES.reader(Forest(plan, arrays), layer_schema, read_out))
+        pooled = [_TREES.reader(layer, layer_schema, read_out) for layer, layer_schema in _layers(forest, schema)]
         return StackedSums(
             schema,
             tuple(_weighed(layer, forest.plan.n_trees) for layer in pooled),
             forest.arrays[PROJECTION],
-            layers.largest_shift(parameters),
+            layers.largest_shift(forest.plan.parameters),
             pooled[0].read_out,
         )
+
+
+def _layers(forest: Forest, schema: Schema) -> Iterator[tuple[Forest, Schema]]:
+    """The forest of each layer with the schema of its rows, first layer first."""
+    first = 0
+    for plan, layer_schema in zip(
+        layers.plans(forest.plan), layers.schemas(schema, forest.plan.parameters), strict=True
+    ):
+        yield Forest(plan, layer_arrays(forest.arrays, slice(first, first + plan.n_trees))), layer_schema
+        first += plan.n_trees
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from app.core import amounts
 from app.forests.algorithms.literature import medians
 from app.forests.contract.algorithm import Parameters
-from app.forests.contract.plan import Forest, Plan
+from app.forests.contract.plan import Forest, Plan, encoding_of
 from app.forests.data.coded_rows import TrainingRows, parts_of
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
@@ -181,7 +181,7 @@ def grow_from_both(
     """
     if plan.unlabelled is None:
         raise UnknownPrivacyEvent("the event of the second dataset is missing")
-    encoding = tree_parameters.encoding_of(schema, plan.parameters["n_bins"], plan.profile)
+    encoding = encoding_of(schema, plan.parameters["n_bins"], plan.profile)
     levels, leaf_event = tree_price.levels_of(plan.unlabelled.event), TreePrice.of(plan.event).leaves
     n_shards = plan.n_trees if tree_parameters.is_sharded(plan.parameters) else 0
     assigned = Assignment.drawn(randomness, n_shards=n_shards)
@@ -307,7 +307,7 @@ def labels_of(plan: Plan, trees: list[Tree], encoding: Encoding, features: Sanit
     """
     arrays = {name: np.stack([getattr(tree, name) for tree in trees]) for name in ("feature", "threshold", "equals")}
     counts = np.stack([tree.counts for tree in trees])
-    noise_scale = tree_price.noise_scale(tree_price.leaves_of(plan.event))
+    noise_scale = leaf_read_out.noise_scale(leaf_read_out.leaves_of(plan.event))
     values = leaf_read_out.leaf_values(counts, leaf_read_out.LOGARITHMIC, noise_scale=noise_scale)
     labels: NDArray[np.int32] = LeafSums(encoding, arrays, values).of(features).argmax(axis=1).astype(np.int32)
     return labels

@@ -38,6 +38,7 @@ from app.forests.contract.algorithm import (
     Value,
     share,
 )
+from app.forests.contract.plan import encoding_of
 from app.forests.data.encoding import Encoding
 from app.forests.trees import split_rules, tree_parameters, tree_price
 from app.forests.trees.tree_price import Levels, TreePrice
@@ -112,10 +113,6 @@ class MultinomialForest(Algorithm):
         """T trees, sequential or on disjoint rows; a tree is the selections of a path, then its leaves."""
         return tree_price.multinomial_event(parameters, facts)
 
-    def check(self, event: Event, parameters: Parameters) -> None:
-        """See ``Algorithm.check``."""
-        tree_price.check_multinomial_event(event, parameters)
-
 
 class RandomDecisionTrees(Algorithm):
     """Trees drawn from public randomness, with noise on every (leaf, class) count of every tree.
@@ -165,10 +162,6 @@ class RandomDecisionTrees(Algorithm):
         per_tree = tree_price.loss_per_tree(parameters, facts.epsilon)
         parts = (Part(n_trees, tree_price.price_leaves(tree_price.COUNTS, per_tree, depth, facts)),)
         return Parallel("trees", parts) if tree_parameters.is_sharded(parameters) else Sequential(parts)
-
-    def check(self, event: Event, parameters: Parameters) -> None:
-        """See ``Algorithm.check``."""
-        tree_price.require_leaves(tree_price.COUNTS, tree_price.tree_event(event))
 
 
 class VotingTrees(RandomDecisionTrees):
@@ -244,16 +237,9 @@ class PathForest(Algorithm):
         )
         return price.forest_event(n_trees, sharded=sharded)
 
-    def check(self, event: Event, parameters: Parameters) -> None:
-        """See ``Algorithm.check``."""
-        price, is_selected = TreePrice.of(event), self._structure_share(parameters) > 0
-        sensitivities = [Fraction(self.range_sensitivity or 0)] if is_selected else []
-        price.require(depth=int(parameters["max_depth"]) if is_selected else 0, selections=sensitivities, apart=False)
-        tree_price.require_leaves(self._leaf(parameters), price.leaves, adjacency=self.adjacency)
-
     def _levels(self, loss: Fraction, parameters: Parameters, facts: PublicFacts) -> Levels:
         """The selection of each level, root first, at ``loss`` in total."""
-        encoding = tree_parameters.encoding_of(facts.schema, parameters["n_bins"], facts.profile)
+        encoding = encoding_of(facts.schema, parameters["n_bins"], facts.profile)
         losses = tree_price.geometric_losses(loss, int(parameters["max_depth"]), self._level_ratio(parameters))
         return tuple(
             (
@@ -484,11 +470,6 @@ class SemiSupervisedTrees(MedianTrees, TwoDatasetAlgorithm):
         n_trees, sharded = int(parameters["n_estimators"]), tree_parameters.is_sharded(parameters)
         return tree_price.structure_event(levels, n_trees, sharded=sharded)
 
-    def check_structure(self, event: Event, parameters: Parameters) -> None:
-        """See ``TwoDatasetAlgorithm.check_structure``."""
-        levels = tree_price.levels_of(event)
-        tree_price.require_levels(levels, int(parameters["max_depth"]), [Fraction(MEDIAN_RANGE_SENSITIVITY)])
-
     def _structure_share(self, parameters: Parameters) -> Fraction:
         """None of the labelled dataset's ε, which pays for leaves alone."""
         return Fraction(0)
@@ -635,5 +616,5 @@ class TransductiveEnsemble(LabelMedianTrees):
 
 def _fill_depth(settled: dict[str, Value], depth: int, facts: PublicFacts, *, tables: bool) -> tuple[str, ...]:
     """Sets ``max_depth`` by a rule on the bins of the plan; see :func:`tree_parameters.fill_depth`."""
-    encoding = tree_parameters.encoding_of(facts.schema, settled["n_bins"], facts.profile)
+    encoding = encoding_of(facts.schema, settled["n_bins"], facts.profile)
     return tree_parameters.fill_depth(settled, depth, encoding, tables=tables)

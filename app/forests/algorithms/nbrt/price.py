@@ -149,16 +149,6 @@ class NoiseMatchedBoosting(Algorithm):
         tree = _tree(left - squares - for_tally, n_random, depth, facts.schema)
         return Sequential((*before, *start, Part(n_random, tree), *after))
 
-    def check(self, event: Event, parameters: Parameters) -> None:
-        """Checks that growth can read its scales out of the event."""
-        parts = Parts.of(event)
-        has_splits = int(parameters["max_depth"]) > 0
-        has_tally = has_splits and parameters["calibration"] == MEASURED
-        is_whole = (parts.tree > 0) == has_splits and (parts.tally > 0) == has_tally
-        is_whole = is_whole and (parts.split > 0) == (parameters["start"] == FROM_SPLIT)
-        if not is_whole or parts.tree > LARGEST_SQUARED_LENGTH:
-            raise UnknownPrivacyEvent("not the event of boosted random trees")
-
 
 def _start(parameters: Parameters, facts: PublicFacts, left: Fraction) -> tuple[Part, ...]:
     """Class counts, or the selection of a split and class counts on its sides, as shares of the μ² after the bins."""

@@ -368,12 +368,6 @@ class ReweightedForest(Algorithm):
         tree = scales.event(of_selections, n_classes=facts.schema.n_classes, by_level=by_level)
         return Sequential((*bins, Part(n_trees, tree)))
 
-    def check(self, event: Event, parameters: Parameters) -> None:
-        """See ``Algorithm.check``."""
-        _, scales = events_of(event)
-        if len(scales.levels) != len(stages(int(parameters["max_depth"]), int(parameters["at_once"]))):
-            raise UnknownPrivacyEvent("not the event of a forest of this depth")
-
 
 def widest_encoding(parameters: Parameters, schema: Schema) -> Encoding:
     """The encoding with the largest possible number of bins and columns.

@@ -55,9 +55,11 @@ class ReweightedFamily:
         at_once = stages(forest.depth, int(forest.plan.parameters["at_once"]))
         fewest = np.searchsorted(np.cumsum((0, *at_once)), n_splits)
         most = np.minimum(fewest + 1, len(at_once))
+        _, scales = events_of(forest.plan.event)
         is_legal = np.where(reached, (selections >= fewest) & (selections <= most), selections == UNREACHED)
         return (
-            (forest.plan.parameters["splits"] == BY_NODE or _is_by_level(forest))
+            len(scales.levels) == len(at_once)
+            and (forest.plan.parameters["splits"] == BY_NODE or _is_by_level(forest))
             and splits_are_valid(forest, schema, n_columns=n_columns)
             and quantile_bins.is_valid(schema, forest.arrays["cuts"])
             and bool(np.all(is_legal))

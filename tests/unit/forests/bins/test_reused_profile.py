@@ -12,11 +12,12 @@ from app.forests import artifacts, predict, profile_release
 from app.forests import profile as profile_price
 from app.forests.algorithms.bms_rf.read import StackedFamily
 from app.forests.bins.quantile_bins import ReusedProfile
+from app.forests.catalogue import read_plan
 from app.forests.contract.plan import Plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import PlanRequest, plan, public_facts, read
+from app.forests.planning import PlanRequest, plan, public_facts
 from app.privacy.calibration import AccountRequest, Budget
 from app.privacy.events import Adjacency
 from tests.support.schemas import schema_of
@@ -62,7 +63,7 @@ def test_all_of_the_price_goes_to_the_trees(
     request = PlanRequest(slug, {}, Fraction(5), None, accountant, delta)
     budget: Budget = public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE).budget
     assert 0.999 * budget.limit < budget.loss(reusing.event) <= budget.limit
-    assert read(reusing.to_json()) == reusing
+    assert read_plan(reusing.to_json()) == reusing
     assert "profile" not in alone.to_json(), "without one nothing changes"
 
 
@@ -182,4 +183,4 @@ def test_an_algorithm_that_has_no_use_for_bins_refuses_a_profile(released: Reuse
 def test_a_plan_with_a_foreign_profile_is_refused(released: ReusedProfile, changes: dict[str, Any]) -> None:
     value = planned("rpf", "pure", None, released).to_json()
     with pytest.raises(Exception, match="not a plan"):
-        read({**value, "profile": {**released.to_json(), **changes}})
+        read_plan({**value, "profile": {**released.to_json(), **changes}})

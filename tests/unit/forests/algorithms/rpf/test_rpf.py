@@ -20,12 +20,12 @@ from app.forests.algorithms.rpf.price import PathScales, Stage, events_of
 from app.forests.algorithms.rpf.read import UNREACHED, reached_leaves
 from app.forests.artifacts import ArtifactInvalid
 from app.forests.bins import quantile_bins
-from app.forests.contract.plan import Forest
+from app.forests.contract.plan import Forest, PlanInvalid
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import PlanInvalid, PlanRequest, plan
+from app.forests.planning import PlanRequest, plan
 from app.forests.trees import split_rules
 from app.privacy import receipts
 from app.privacy.accountants import pure
@@ -119,8 +119,8 @@ def test_foreign_events_are_refused() -> None:
     stored = planned(max_depth=3, n_estimators=2, at_once=1)
     other = planned(max_depth=2, n_estimators=2, at_once=1)
     with pytest.raises(PlanInvalid):
-        planning.read(replace(stored, event=other.event).to_json())
-    assert planning.read(stored.to_json()) == stored
+        planning.require_priced(replace(stored, event=other.event), SCHEMA)
+    assert catalogue.read_plan(stored.to_json()) == stored
 
 
 def test_forest_learns_and_says_what_it_learnt() -> None:

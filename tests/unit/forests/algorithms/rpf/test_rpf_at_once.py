@@ -11,23 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.errors import InvalidRequest
-from app.forests import artifacts, planning, predict
+from app.forests import artifacts, catalogue, planning, predict
 from app.forests.algorithms.rpf.grow import LevelTrees
 from app.forests.algorithms.rpf.price import events_of, stages
 from app.forests.algorithms.rpf.read import UNREACHED
 from app.forests.algorithms.rpf.reweighted_rows import LocalReweightedRows
+from app.forests.contract.plan import PlanInvalid
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import PlanInvalid
 from app.forests.trees import split_rules
 from app.privacy.accountants import pure
 from app.privacy.events import Adjacency
 from app.verifier import events as verifier
 from tests.support.reweighted import SCHEMA, planned
 from tests.support.schemas import schema_of
+from tests.support.stored_plans import read_priced
 
 
 @given(depth=st.integers(0, 20), at_once=st.integers(1, 5))
@@ -78,7 +79,7 @@ def test_forests_of_three_levels_at_once_still_predict() -> None:
 def test_a_stored_plan_of_three_levels_at_once_is_read_and_not_priced_again() -> None:
     read = artifacts.loads(old_artifact())
 
-    assert planning.read(read.plan.to_json()) == read.plan
+    assert catalogue.read_plan(read.plan.to_json()) == read.plan
     with pytest.raises(PlanInvalid):  # so that a job that was queued before the upgrade fails without a charge
         planning.require_priced(read.plan, read.schema)
 
@@ -101,9 +102,9 @@ def test_event_of_one_level_at_a_time_is_not_one_of_two_levels() -> None:
     job_plan = planned(max_depth=4, at_once=1)
     stored = job_plan.to_json()
 
-    assert planning.read(stored) == job_plan
+    assert catalogue.read_plan(stored) == job_plan
     with pytest.raises(PlanInvalid):  # an event of four selections does not match two
-        planning.read({**stored, "parameters": {**job_plan.parameters, "at_once": 2}})
+        read_priced({**stored, "parameters": {**job_plan.parameters, "at_once": 2}}, SCHEMA)
 
 
 @pytest.mark.parametrize(
