@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from app.core import limits
-from app.forests import artifacts
-from app.forests.artifacts import Artifact
+from app.forests import released_forest
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_prediction_columns
 from app.forests.data.schema import Feature, Label, Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
+from app.forests.released_forest import Artifact
 from app.services import arrow_tables
 from app.services.predict import PredictingModel, PredictionForm
 
@@ -59,7 +59,7 @@ def grown(schema: Schema) -> Artifact:
     y = (columns.columns[0] + columns.columns[1] > 1).astype(np.int32)
     rows = SanitisedRows(columns, y, np.zeros((n_rows, 16), dtype=np.uint8))
     forest = grow(planned, schema, rows, SystemRandomness(), on_tree_done=lambda: None)
-    return artifacts.loads(artifacts.dumps(forest, {"schema": schema.to_json()}))
+    return released_forest.loads(released_forest.dumps(forest, {"schema": schema.to_json()}))
 
 
 def stream_of(table: pa.Table) -> bytes:

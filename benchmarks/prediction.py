@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime
 from sklearn.ensemble import RandomForestClassifier
 
-from app.forests import artifacts, predict
+from app.forests import released_forest
 from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.data.schema import Feature, Label, Schema
@@ -25,7 +25,7 @@ _SCHEMA = Schema(
 )
 
 
-def random_forest(n_trees: int, depth: int) -> artifacts.Artifact:
+def random_forest(n_trees: int, depth: int) -> released_forest.Artifact:
     """An artifact with random splits and counts."""
     rng = np.random.default_rng(0)
     planned = plan(PlanRequest("mrf", {"n_estimators": n_trees, "max_depth": depth}, Fraction(1), None), _SCHEMA)
@@ -36,7 +36,7 @@ def random_forest(n_trees: int, depth: int) -> artifacts.Artifact:
         "equals": np.zeros(nodes, dtype=np.bool_),
         "counts": rng.integers(0, 100, (n_trees, 2**depth, 2)),
     }
-    return artifacts.loads(artifacts.dumps(Forest(planned, arrays), {"schema": _SCHEMA.to_json()}))
+    return released_forest.loads(released_forest.dumps(Forest(planned, arrays), {"schema": _SCHEMA.to_json()}))
 
 
 def compare_forests(n_trees: int, depth: int, n_rows: int) -> None:
@@ -53,7 +53,7 @@ def compare_forests(n_trees: int, depth: int, n_rows: int) -> None:
     floats = values.astype(np.float32)
 
     def ours() -> object:
-        return predict.probabilities(artifact.forest, _SCHEMA, columns, read_out=None)
+        return released_forest.probabilities(artifact.forest, _SCHEMA, columns, read_out=None)
 
     name = f"{n_rows:,} rows, {n_trees} trees of depth {depth}"
     compare(f"{name}; scikit-learn predict_proba", ours, lambda: peer.predict_proba(floats))

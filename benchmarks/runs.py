@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from app.forests import artifacts, catalogue, predict
+from app.forests import catalogue, released_forest
 from app.forests.catalogue import Auto
 from app.forests.contract.algorithm import Algorithm, TwoDatasetAlgorithm
 from app.forests.contract.plan import Forest, Plan
@@ -196,15 +196,15 @@ def predictions(dataset: Dataset, task: Task, train: NDArray[np.int64], test: ND
             raise ValueError(f"a leaf of {task.slug} on {task.dataset} has no rows")
         return Predictions(None, shares, shares.argmax(axis=1).astype(np.int32), time.perf_counter() - began)
     training_plan = plan(task.request(dataset.public_size), dataset.schema)
-    artifact = artifacts.loads(artifact_of(dataset, training_plan, train))
-    probabilities = predict.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
-    labels = predict.labels(artifact.forest, artifact.schema, columns, probabilities, read_out=None)
+    artifact = released_forest.loads(artifact_of(dataset, training_plan, train))
+    probabilities = released_forest.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
+    labels = released_forest.labels(artifact.forest, artifact.schema, columns, probabilities, read_out=None)
     return Predictions(artifact.forest, probabilities, labels, time.perf_counter() - began)
 
 
 def artifact_of(dataset: Dataset, training_plan: Plan, train: NDArray[np.int64]) -> bytes:
     """Grows a plan on the training rows and returns the bytes that a client would download."""
-    return artifacts.dumps(_grown(dataset, training_plan, train), {"schema": dataset.schema.to_json()})
+    return released_forest.dumps(_grown(dataset, training_plan, train), {"schema": dataset.schema.to_json()})
 
 
 def _grown(dataset: Dataset, training_plan: Plan, train: NDArray[np.int64]) -> Forest:

@@ -83,7 +83,7 @@ MAX_JSON_MEMBERS = 64
 MAX_PREDICTION_BODY_BYTES = 16 * 1024 * 1024
 """Bytes of a prediction request."""
 MAX_PREDICTION_BODY_NODES = 2_100_000
-"""Values and names of members in a prediction request, for the widest models; fewer by :func:`prediction_nodes`."""
+"""Values and names of members in a prediction request, for the widest models; see ``services.predict.max_nodes``."""
 MAX_PREDICTION_ROWS = 10_000
 """Rows of a prediction request."""
 MAX_PREDICTION_CELLS = 1_000_000
@@ -383,18 +383,3 @@ CHILD_TIMEOUT_S = 24 * 3_600
 """Seconds that a job may run."""
 CHILD_EXIT_S = 30
 """Seconds that a worker waits for the exit of a child process that closed its output."""
-
-
-def prediction_rows(n_features: int) -> int:
-    """Rows of a prediction request for a model of so many features."""
-    return min(MAX_PREDICTION_ROWS, MAX_PREDICTION_CELLS // max(n_features, 1))
-
-
-def prediction_nodes(n_features: int) -> int:
-    """Values and names of members in a prediction request for a model of so many features: those of its rows."""
-    return min(MAX_PREDICTION_BODY_NODES, (prediction_rows(n_features) + 1) * (2 * n_features + 1) + 64)
-
-
-def inference_nodes(n_features: int) -> int:
-    """Values and names of members in an Open Inference request: those of its cells, and 16 of each tensor."""
-    return min(MAX_PREDICTION_BODY_NODES, 2 * (prediction_rows(n_features) + 8) * n_features + 64)

@@ -14,7 +14,7 @@ from app.forests.data.schema import Schema
 from app.forests.evaluation import AUROC, BEST, CONFUSION, Evaluation, EvaluationInvalid, EvaluationPlan
 from app.forests.noise.paid import PaidRandomness
 from app.forests.noise.randomness import Randomness
-from app.forests.predict import probabilities
+from app.forests.released_forest import probabilities
 from app.forests.trees import tree_growth
 from app.privacy.events import ExponentialMechanism, PermuteAndFlip, UnknownPrivacyEvent
 

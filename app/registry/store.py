@@ -14,8 +14,8 @@ from cachetools import LRUCache
 from app.core import limits
 from app.core.errors import Unavailable
 from app.core.stores import Store
-from app.forests import artifacts
-from app.forests.artifacts import Artifact
+from app.forests import released_forest
+from app.forests.released_forest import Artifact
 
 FOLDER = "artifacts"
 _ENDING = ".safetensors"
@@ -114,7 +114,7 @@ class ArtifactCache:
             return loaded
 
         data = self._store.get(digest)
-        artifact = artifacts.loads(data)
+        artifact = released_forest.loads(data)
         with self._lock:
             self._loaded[digest] = artifact, _memory(data)
         return artifact

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from app.core import limits
 from app.core.arrow_arrays import Number, are_valid, elements, floats, has_numbers, has_text
 from app.core.errors import FieldProblem, InvalidRequest, MalformedRequest, TooLarge
-from app.forests.data.sanitiser import column_pointer
+from app.forests.data.sanitiser import column_pointer, max_rows
 from app.forests.data.schema import Feature
 
 _READ_OUT = b"read_out"
@@ -112,7 +112,7 @@ class ArrowCells:
 
 
 def read(body: bytes, features: Collection[str]) -> ArrowTable:
-    """Reads a stream with at most ``limits.prediction_rows`` rows.
+    """Reads a stream with at most ``app.forests.data.sanitiser.max_rows`` rows.
 
     Args:
         body: of a request, of any content.
@@ -129,7 +129,7 @@ def read(body: bytes, features: Collection[str]) -> ArrowTable:
         with pa_ipc.open_stream(pa.py_buffer(body), options=pa_ipc.IpcReadOptions(use_threads=False)) as stream:
             schema: pa.Schema = stream.schema
             _check_columns(schema, features)
-            batches = _checked(stream, len(schema), max_rows=limits.prediction_rows(len(features)))
+            batches = _checked(stream, len(schema), max_rows=max_rows(len(features)))
             columns = [ArrowCells(kind, [it.column(i) for it in batches]) for i, kind in enumerate(schema.types)]
             read_out = (schema.metadata or {}).get(_READ_OUT, b"").decode("utf-8") or None
             return ArrowTable(dict(zip(schema.names, columns, strict=True)), read_out)

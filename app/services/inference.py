@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from app.access.grants import Principal
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, NotFound, TooLarge
-from app.forests.data.sanitiser import JsonCells, NumberCells, sanitise_prediction_columns
+from app.forests.data.sanitiser import JsonCells, NumberCells, max_rows, sanitise_prediction_columns
 from app.forests.data.schema import Feature, Schema
 from app.services.installation import Installation
 from app.services.predict import Predicted, PredictingModel, predicting_model
@@ -161,15 +161,20 @@ def read_request(
     """
     text, rest = _parts(body, json_lengths)
     request = _decoded(text, n_features)
-    max_rows = limits.prediction_rows(n_features)
+    most_rows = max_rows(n_features)
     columns: dict[str, Cells] = {}
     for index, tensor in enumerate(request.inputs):
-        columns[tensor.name], rest = _cells(tensor, rest, max_rows=max_rows, at=f"/inputs/{index}")
+        columns[tensor.name], rest = _cells(tensor, rest, max_rows=most_rows, at=f"/inputs/{index}")
     if len(columns) < len(request.inputs):
         raise InvalidRequest.at("/inputs", "not-distinct")
     if rest:
         raise MalformedRequest("the body has more bytes than its tensors")
     return request, columns
+
+
+def _max_nodes(n_features: int) -> int:
+    """Most values and names of members in the JSON of a request: those of its cells, and 16 of each tensor."""
+    return min(limits.MAX_PREDICTION_BODY_NODES, 2 * (max_rows(n_features) + 8) * n_features + 64)
 
 
 def _parts(body: bytes, json_lengths: Sequence[str]) -> tuple[bytes, memoryview]:
@@ -182,7 +187,7 @@ def _parts(body: bytes, json_lengths: Sequence[str]) -> tuple[bytes, memoryview]
 
 
 def _decoded(text: bytes, n_features: int) -> InferenceRequest:
-    json_text.check_nodes(text, limits.inference_nodes(n_features))
+    json_text.check_nodes(text, _max_nodes(n_features))
     try:
         value = json_text.loads(text)
     except (ValueError, RecursionError):

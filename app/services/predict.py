@@ -21,13 +21,18 @@ from app.access import grants
 from app.access.grants import PREDICT, Principal, Role
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, NotFound, TooLarge
-from app.forests import predict as forests
-from app.forests.artifacts import Artifact
-from app.forests.data.sanitiser import JsonCells, SanitisedColumns, sanitise_prediction_columns
+from app.forests import released_forest as forests
+from app.forests.data.sanitiser import JsonCells, SanitisedColumns, max_rows, sanitise_prediction_columns
 from app.forests.data.schema import Schema
+from app.forests.released_forest import Artifact
 from app.registry import models
 from app.registry.tables import ModelRow
 from app.services.installation import Installation
+
+
+def max_nodes(n_features: int) -> int:
+    """Most values and names of members in a request for a model of so many features: those of its rows."""
+    return min(limits.MAX_PREDICTION_BODY_NODES, (max_rows(n_features) + 1) * (2 * n_features + 1) + 64)
 
 
 class PredictionForm(StrEnum):
@@ -237,8 +242,8 @@ def decode(body: bytes, n_features: int) -> PredictBody:
 
     Rows and columns are built one by one: while the decoder builds values, no other thread of the process runs.
     """
-    json_text.check_nodes(body, limits.prediction_nodes(n_features))
-    most_rows = limits.prediction_rows(n_features)
+    json_text.check_nodes(body, max_nodes(n_features))
+    most_rows = max_rows(n_features)
     try:
         outline = _outlines.decode(body)
         if len(outline.rows or ()) > most_rows:

@@ -12,7 +12,7 @@ from app.core import stamps
 from app.core.errors import LeaseLost, NotFound, Unavailable
 from app.core.processes import Stop
 from app.datasets import private_rows
-from app.forests import predict as forests
+from app.forests import released_forest as forests
 from app.jobs import queue
 from app.registry import models as registered
 from app.registry import releases

@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from app.forests import artifacts, predict
+from app.forests import released_forest
 from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_prediction_rows
 from app.forests.data.schema import Feature
@@ -34,7 +34,7 @@ def _forest(slug: str) -> Forest:
 @cache
 def seeds() -> tuple[bytes, ...]:
     metadata = {"schema": _SCHEMA.to_json(), "guarantee": {"text": "ε = 1"}, "receipt": "words"}
-    return tuple(artifacts.dumps(_forest(slug), metadata) for slug in ("mrf", "rdt-pa"))
+    return tuple(released_forest.dumps(_forest(slug), metadata) for slug in ("mrf", "rdt-pa"))
 
 
 def seeds_in_parts() -> tuple[bytes, ...]:
@@ -59,21 +59,21 @@ def run_parts(data: bytes) -> bool:
 def run(data: bytes) -> bool:
     """An artifact is refused, or it predicts finite probabilities that add up to 1, and is written and read again."""
     try:
-        artifact = artifacts.loads(data)
-    except artifacts.ArtifactInvalid:
+        artifact = released_forest.loads(data)
+    except released_forest.ArtifactInvalid:
         return False
     rows = [
         {feature.name: cell for feature in artifact.schema.features for cell in [_cell(feature, n)]} for n in range(3)
     ]
     columns = sanitise_prediction_rows(artifact.schema, rows)
-    probabilities = predict.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
+    probabilities = released_forest.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
     assert probabilities.shape == (3, artifact.schema.n_classes)
     assert np.isfinite(probabilities).all()
     assert np.allclose(probabilities.sum(axis=1), 1)
-    codes = predict.labels(artifact.forest, artifact.schema, columns, probabilities, read_out=None)
+    codes = released_forest.labels(artifact.forest, artifact.schema, columns, probabilities, read_out=None)
     assert ((codes >= 0) & (codes < artifact.schema.n_classes)).all()
     json.dumps(artifact.metadata, ensure_ascii=False, allow_nan=False).encode()
-    again = artifacts.loads(artifacts.dumps(artifact.forest, {"schema": artifact.schema.to_json()}))
+    again = released_forest.loads(released_forest.dumps(artifact.forest, {"schema": artifact.schema.to_json()}))
     assert again.plan == artifact.plan
     assert again.schema == artifact.schema
     return True

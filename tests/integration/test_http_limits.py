@@ -16,6 +16,7 @@ import pytest
 from app.core import limits
 from app.core.errors import GrovekeeperError
 from app.core.stores import Directory
+from app.services import predict
 from tests.support.server import CSV, Server, csv_rows, declaration, new_idempotency_key, training
 
 AS_JSON = {"Content-Type": "application/json"}
@@ -77,7 +78,7 @@ def test_a_json_body_fits_its_limit_exactly(server: Server, monkeypatch: pytest.
 def test_a_body_of_too_many_values_is_refused_before_one_is_built(
     server: Server, model: str, path: str, kind: str, body: dict[str, Any]
 ) -> None:
-    limit = limits.prediction_nodes(3) if kind == "PREDICTION" else getattr(limits, f"MAX_{kind}_BODY_NODES")
+    limit = predict.max_nodes(3) if kind == "PREDICTION" else getattr(limits, f"MAX_{kind}_BODY_NODES")
     before, started = server.footprint(), time.process_time()
     content = json.dumps(body).replace("[]", f"[{'1,' * limit}1]", 1)
     answer = server.admin.http.post(path.format(model=model), content=content, headers=AS_JSON)

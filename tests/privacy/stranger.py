@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 
-from app.forests import artifacts, predict
+from app.forests import released_forest
 from app.forests.data.sanitiser import SanitisedColumns
 
 N_QUESTIONS = 250_000
@@ -26,9 +26,9 @@ def questions() -> SanitisedColumns:
     return SanitisedColumns(columns, N_QUESTIONS)
 
 
-def digest(artifact: artifacts.Artifact) -> str:
+def digest(artifact: released_forest.Artifact) -> str:
     """SHA-256 of the probabilities that an artifact's forest gives for :func:`questions`."""
-    answers = predict.probabilities(artifact.forest, artifact.schema, questions(), read_out=None)
+    answers = released_forest.probabilities(artifact.forest, artifact.schema, questions(), read_out=None)
     return hashlib.sha256(answers.tobytes()).hexdigest()
 
 
@@ -46,7 +46,7 @@ def _main() -> None:
         raise AssertionError(loaded)
     sys.meta_path.insert(0, _NoData())
     for line in sys.stdin:
-        artifact = artifacts.loads(bytes.fromhex(json.loads(line)))
+        artifact = released_forest.loads(bytes.fromhex(json.loads(line)))
         print(*(digest(artifact) for _ in range(4)), flush=True)
 
 

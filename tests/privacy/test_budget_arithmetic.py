@@ -134,7 +134,7 @@ def test_price_is_known_without_compiled_code() -> None:
     import subprocess
     import sys
 
-    program = "import sys; import app.forests.planning, app.forests.artifacts; print('numba' in sys.modules)"
+    program = "import sys; import app.forests.planning, app.forests.released_forest; print('numba' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert re.fullmatch(r"False\s*", answer.stdout)

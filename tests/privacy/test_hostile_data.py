@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from app.forests import artifacts, predict
+from app.forests import released_forest
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_codes, sanitise_numbers
 from app.forests.data.schema import Schema
@@ -107,8 +107,8 @@ def test_any_rows_give_a_model_of_the_planned_shape(
     forest = grown(settled, rows_from(records, ids))
 
     assert shape(forest) == shape(empty)
-    artifact = artifacts.loads(artifacts.dumps(forest, {"schema": SCHEMA.to_json()}))
-    probabilities = predict.probabilities(
+    artifact = released_forest.loads(released_forest.dumps(forest, {"schema": SCHEMA.to_json()}))
+    probabilities = released_forest.probabilities(
         artifact.forest, artifact.schema, rows_from(records, ids).features, read_out=None
     )
     assert probabilities.shape == (len(records), 3)
@@ -131,7 +131,7 @@ def test_schema_without_any_split_still_trains() -> None:
     for slug in ("mrf", "rdt-ta", "maxtree", "rdt-jagannathan", "spe", "srt", "bms-rf", "sspe-2", "pte"):
         settled = planned(slug, {}, schema)
         forest = grow(settled, schema, rows, SystemRandomness(), on_tree_done=lambda: None)
-        probabilities = predict.probabilities(forest, schema, columns, read_out=None)
+        probabilities = released_forest.probabilities(forest, schema, columns, read_out=None)
 
         assert settled.parameters["max_depth"] == 0
         assert settled.warnings == ("The public schema allows no split: every row lies in one leaf.",)

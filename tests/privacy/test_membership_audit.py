@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from app.forests import artifacts, catalogue, predict
-from app.forests.artifacts import Artifact
+from app.forests import catalogue, released_forest
 from app.forests.contract.plan import Plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
+from app.forests.released_forest import Artifact
 from app.forests.trees import tree_price
 from app.privacy.accountants import gdp
 from app.privacy.events import Adjacency, Part, RoundedGaussian, Sequential
@@ -57,12 +57,12 @@ CANARY_ALONE = SanitisedColumns((np.array([CANARY[0]]), np.array([CANARY[1]], dt
 
 def artifact(settled: Plan, *, with_canary: bool) -> Artifact:
     forest = grow(settled, SCHEMA, rows(with_canary=with_canary), SystemRandomness(), on_tree_done=lambda: None)
-    return artifacts.loads(artifacts.dumps(forest, {"schema": SCHEMA.to_json()}))
+    return released_forest.loads(released_forest.dumps(forest, {"schema": SCHEMA.to_json()}))
 
 
 def score(grown: Artifact) -> float:
     """The model's probability of the canary's class at the canary's features."""
-    return float(predict.probabilities(grown.forest, grown.schema, CANARY_ALONE, read_out=None)[0, 1])
+    return float(released_forest.probabilities(grown.forest, grown.schema, CANARY_ALONE, read_out=None)[0, 1])
 
 
 def attacked(

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import predict
+from app.forests import released_forest
 from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.grow import grow
@@ -36,8 +36,8 @@ def train(slug: str, epsilon: str, **parameters: object) -> Forest:
 
 def accuracy(forest: Forest) -> float:
     data = rows()
-    probabilities = predict.probabilities(forest, SCHEMA, data.features, read_out=None)
-    return float(np.mean(predict.labels(forest, SCHEMA, data.features, probabilities, read_out=None) == data.y))
+    probabilities = released_forest.probabilities(forest, SCHEMA, data.features, read_out=None)
+    return float(np.mean(released_forest.labels(forest, SCHEMA, data.features, probabilities, read_out=None) == data.y))
 
 
 @pytest.mark.parametrize("slug", ["mrf", "rdt-ta", "maxtree", "rdt-jagannathan", "spe", "srt"])
@@ -72,16 +72,18 @@ def test_guessing_the_class_of_a_single_row_succeeds_at_most_as_often_as_epsilon
 
 def test_asking_again_gives_the_same_probabilities() -> None:
     forest, features = train("rdt-pa", "1"), rows().features
-    first = predict.probabilities(forest, SCHEMA, features, read_out="pa")
+    first = released_forest.probabilities(forest, SCHEMA, features, read_out="pa")
     for _ in range(20):
-        assert np.array_equal(predict.probabilities(forest, SCHEMA, features, read_out="pa"), first)
+        assert np.array_equal(released_forest.probabilities(forest, SCHEMA, features, read_out="pa"), first)
 
 
 def test_drawn_labels_follow_the_published_probabilities() -> None:
     """``pa`` draws from released numbers only, so any number of predictions costs no budget."""
     forest, features = train("rdt-pa", "0.2", n_estimators=1), rows().features
-    probabilities = predict.probabilities(forest, SCHEMA, features, read_out=None)
-    drawn = np.stack([predict.labels(forest, SCHEMA, features, probabilities, read_out=None) for _ in range(30)])
+    probabilities = released_forest.probabilities(forest, SCHEMA, features, read_out=None)
+    drawn = np.stack(
+        [released_forest.labels(forest, SCHEMA, features, probabilities, read_out=None) for _ in range(30)]
+    )
     share = drawn.mean(axis=0)
 
     assert not np.array_equal(drawn[0], drawn[1])

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import artifacts, catalogue, predict
+from app.forests import catalogue, released_forest
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
@@ -38,7 +38,7 @@ def artifact_of(slug: str) -> bytes:
     )
     others = None if settled.unlabelled is None else rows
     forest = grow(settled, SCHEMA, rows, SystemRandomness(), on_tree_done=lambda: None, unlabelled=others)
-    return artifacts.dumps(forest, {"schema": SCHEMA.to_json()})
+    return released_forest.dumps(forest, {"schema": SCHEMA.to_json()})
 
 
 @pytest.fixture(scope="module")
@@ -51,25 +51,28 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[obj
 def test_a_process_without_data_gives_the_same_million_answers(slug: str, stranger: Callable[[object], str]) -> None:
     """Another process has the artifact alone, and may import no module that reads rows or a database."""
     data = artifact_of(slug)
-    assert stranger(data.hex()).split() == [digest(artifacts.loads(data))] * 4
+    assert stranger(data.hex()).split() == [digest(released_forest.loads(data))] * 4
 
 
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
 def test_the_questions_reach_several_leaves(slug: str) -> None:
-    loaded = artifacts.loads(artifact_of(slug))
-    assert len(np.unique(predict.probabilities(loaded.forest, loaded.schema, questions(), read_out=None), axis=0)) > 5
+    loaded = released_forest.loads(artifact_of(slug))
+    assert (
+        len(np.unique(released_forest.probabilities(loaded.forest, loaded.schema, questions(), read_out=None), axis=0))
+        > 5
+    )
 
 
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
 def test_an_answer_does_not_depend_on_the_questions_before_it(slug: str) -> None:
-    loaded = artifacts.loads(artifact_of(slug))
+    loaded = released_forest.loads(artifact_of(slug))
     requested = questions()
     some = SanitisedColumns(tuple(column[:200] for column in requested.columns), 200)
-    first = predict.probabilities(loaded.forest, loaded.schema, some, read_out=None)
-    predict.probabilities(loaded.forest, loaded.schema, requested, read_out=None)
+    first = released_forest.probabilities(loaded.forest, loaded.schema, some, read_out=None)
+    released_forest.probabilities(loaded.forest, loaded.schema, requested, read_out=None)
 
     one_by_one = [
-        predict.probabilities(
+        released_forest.probabilities(
             loaded.forest,
             loaded.schema,
             SanitisedColumns(tuple(column[row : row + 1] for column in some.columns), 1),
@@ -78,4 +81,4 @@ def test_an_answer_does_not_depend_on_the_questions_before_it(slug: str) -> None
         for row in reversed(range(200))
     ]
     assert np.array_equal(np.array(one_by_one[::-1]), first)
-    assert np.array_equal(predict.probabilities(loaded.forest, loaded.schema, some, read_out=None), first)
+    assert np.array_equal(released_forest.probabilities(loaded.forest, loaded.schema, some, read_out=None), first)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests import artifacts, predict
+from app.forests import released_forest
 from app.forests.algorithms.rpf.price import events_of
 from app.forests.algorithms.rpf.read import UNREACHED
 from app.forests.contract.plan import Plan
@@ -41,14 +41,14 @@ def test_any_rows_give_a_model_of_the_planned_shape(parameters: dict, records: l
     records = [record for record in records if record[-1] >= 0]  # the reader drops rows with an unknown label
     ids = np.zeros((len(records), 16), dtype=np.uint8)
     forest = grown(settled, rows_from(records, ids))
-    data = artifacts.dumps(forest, {"schema": SCHEMA.to_json()})
-    artifact = artifacts.loads(data)
-    probabilities = predict.probabilities(
+    data = released_forest.dumps(forest, {"schema": SCHEMA.to_json()})
+    artifact = released_forest.loads(data)
+    probabilities = released_forest.probabilities(
         artifact.forest, artifact.schema, rows_from(records, ids).features, read_out=None
     )
 
     assert shape(forest) == shape(grown(settled, rows_from([], ids[:0])))
-    assert artifacts.dumps(artifact.forest, artifact.metadata) == data
+    assert released_forest.dumps(artifact.forest, artifact.metadata) == data
     assert probabilities.shape == (len(records), 3)
     assert np.all(np.isfinite(probabilities))
     assert np.allclose(probabilities.sum(axis=1), 1.0)
@@ -57,7 +57,7 @@ def test_any_rows_give_a_model_of_the_planned_shape(parameters: dict, records: l
 def test_one_class_only_is_learnt() -> None:
     records = [(0.0, 3.0, 7, 2.5, 0, 1)] * 2_000
     forest = grown(planned({}, size=2_000), rows_from(records, np.zeros((2_000, 16), dtype=np.uint8)))
-    probabilities = predict.probabilities(
+    probabilities = released_forest.probabilities(
         forest, SCHEMA, rows_from(records[:1], np.zeros((1, 16), np.uint8)).features, read_out=None
     )
 

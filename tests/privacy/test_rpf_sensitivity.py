@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from app.forests.algorithms.rpf import grow
 from app.forests.algorithms.rpf.grow import split_utilities
 from app.forests.algorithms.rpf.reweighted_rows import LocalReweightedRows
-from app.forests.data import ordinals
-from app.forests.data.encoding import Encoding
+from app.forests.data.encoding import Encoding, pairs_of_schema
 from app.forests.kernels.boosting import UNIT
 from tests.support.schemas import schema_of
 
@@ -19,7 +18,7 @@ SCHEMA = schema_of(
     {"name": "grade", "type": "categorical", "categories": ["low", "middle", "high"], "ordered": True},
     classes=["x", "y", "z"],
 )
-ENCODING = Encoding.of(SCHEMA, 5).paired(ordinals.pairs_of_schema(SCHEMA))
+ENCODING = Encoding.of(SCHEMA, 5).paired(pairs_of_schema(SCHEMA))
 N_FEATURES = len(SCHEMA.features)
 SPLITS = [(0, 2, False), (1, 0, True), (1, 3, True), (4, 5, False)]
 

@@ -229,7 +229,6 @@ def _fork_wrapped_children(point: str, journal: Path, database_url: str) -> None
 def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> None:
     """Runs the product's child with wrapped functions."""
     from app.datasets import private_rows
-    from app.forests import artifacts
     from app.services.releases import release as service
     from app.worker import child
 
@@ -256,7 +255,7 @@ def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> 
     places: dict[str, Callable[[], None]] = {
         "child-began": lambda: before(service, "grow_forest", kill),
         "rows-opened": lambda: after(private_rows, "read", kill),
-        "artifact-not-written": lambda: after(artifacts, "dumps", kill),
+        "artifact-not-written": lambda: after(released_forest, "dumps", kill),
         "artifact-written": lambda: after(service, "grow_forest", kill),
         ABANDONED: lambda: after(private_rows, "read", abandon),
         SLOW: lambda: after(private_rows, "read", lambda _: _wait_for(released(journal))),

@@ -25,9 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.errors import InvalidRequest
-from app.forests.data import ordinals
-from app.forests.data.encoding import Encoding, public_edges
-from app.forests.data.ordinals import as_number
+from app.forests.data.encoding import Encoding, as_number, public_edges
 from app.forests.data.schema import Feature, Schema
 from app.privacy.accountants import pure
 from app.privacy.calibration import Budget, fitted
@@ -245,7 +243,7 @@ def _free_cuts(feature: Feature) -> Sequence[int] | None:
     cells = n_cells(feature)
     if cells <= _FREE_CELLS:
         return range(1, cells)
-    if ordinals.as_number(feature).type == "integer" and cells <= _GROUPED_CELLS:
+    if as_number(feature).type == "integer" and cells <= _GROUPED_CELLS:
         return [group * cells // _FREE_CELLS for group in range(1, _FREE_CELLS)]
     return None
 

@@ -18,7 +18,7 @@ from app.forests.bins.quantile_bins import (
     selection_of,
 )
 from app.forests.data.coded_rows import TrainingRows
-from app.forests.data.ordinals import numbers
+from app.forests.data.encoding import to_numbers
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Feature, Schema
 from app.forests.noise.randomness import Randomness
@@ -126,7 +126,7 @@ def cell_counts(feature: Feature, column: NDArray[np.float64] | NDArray[np.int32
     Returns:
         PRIVATE int64 ``(n_cells,)``. Counts of parts of the rows add up to the counts of all.
     """
-    values = numbers(feature, column)
+    values = to_numbers(feature, column)
     present = values[~np.isnan(values)]
     cells = np.searchsorted(grid_edges(feature), present, side="left")
     return np.bincount(cells, minlength=n_cells(feature)).astype(np.int64)

@@ -3,19 +3,25 @@
 Every function depends on the schema and public or released numbers alone, so the code of a row depends on no other row:
 the map is record-wise (lemma L6, docs/proofs/lemmas.md). Edges of public bins are exact fractions of the declared
 bounds, each rounded to the nearest double in the last step, so that they are equal on every machine.
+
+Binned sums and differences of two ordered columns give oblique splits without any further release. The bins of both
+columns of a pair are mapped to places 0 … m − 1, where m is the larger number of bins but at most :data:`MAX_PLACES`.
+The sum and the difference are then columns of 2m − 1 codes.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from itertools import combinations
 from math import floor
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data import ordinals
 from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.data.schema import Feature, Schema
 from app.forests.kernels.prediction import CodeSums, CodeTables, ColumnRule
@@ -93,16 +99,16 @@ class Encoding:
             feature with one code per category. Ordered categories with edges are grouped like the integers 0, 1, 2, ….
         n_codes: int32 ``(n_columns,)``: codes of column f are ``0 … n_codes[f] − 1``, at most 256, except in the public
             grid. Columns are the features, then the columns of the pairs.
-        pairs: pairs of features whose sums and differences are further columns; see ``app.forests.data.ordinals``.
+        pairs: pairs of features whose sums and differences are further columns; see ``app.forests.data.encoding``.
     """
 
     schema: Schema
     edges: tuple[NDArray[np.float64] | None, ...]
     n_codes: NDArray[np.int32]
-    pairs: tuple[ordinals.Pair, ...] = ()
+    pairs: tuple[Pair, ...] = ()
 
     @classmethod
-    def of(cls, schema: Schema, n_bins: int) -> "Encoding":
+    def of(cls, schema: Schema, n_bins: int) -> Encoding:
         """The bins of ``schema`` with at most ``n_bins`` bins per number; MISSING takes one more.
 
         Args:
@@ -113,7 +119,7 @@ class Encoding:
         return cls.with_edges(schema, tuple(_edges(feature, n_bins) for feature in schema.features))
 
     @classmethod
-    def with_edges(cls, schema: Schema, edges: tuple[NDArray[np.float64] | None, ...]) -> "Encoding":
+    def with_edges(cls, schema: Schema, edges: tuple[NDArray[np.float64] | None, ...]) -> Encoding:
         """The bins between given edges, which are public or released.
 
         Args:
@@ -125,11 +131,9 @@ class Encoding:
         ]
         return cls(schema, edges, np.array(n_codes, dtype=np.int32))
 
-    def paired(self, pairs: tuple[ordinals.Pair, ...]) -> "Encoding":
+    def paired(self, pairs: tuple[Pair, ...]) -> Encoding:
         """This encoding with the columns of some pairs of features after the features."""
-        return replace(
-            self, n_codes=np.concatenate((self.n_codes, ordinals.n_pair_codes(self.n_codes, pairs))), pairs=pairs
-        )
+        return replace(self, n_codes=np.concatenate((self.n_codes, n_pair_codes(self.n_codes, pairs))), pairs=pairs)
 
     @property
     def n_own_codes(self) -> NDArray[np.int32]:
@@ -165,9 +169,9 @@ class Encoding:
 
     @cached_property
     def _pair_columns(self) -> CodeSums:
-        return ordinals.pair_columns(self.n_own_codes, self.pairs)
+        return pair_columns(self.n_own_codes, self.pairs)
 
-    def of_columns(self, columns: NDArray[np.integer]) -> tuple["Encoding", NDArray[np.int64], NDArray[np.int64]]:
+    def of_columns(self, columns: NDArray[np.integer]) -> tuple[Encoding, NDArray[np.int64], NDArray[np.int64]]:
         """The part of this encoding that some columns need.
 
         Args:
@@ -179,7 +183,7 @@ class Encoding:
         """
         n_features = len(self.edges)
         own, paired = columns[columns < n_features], columns[columns >= n_features] - n_features
-        chosen = sorted({self.pairs[pair] for pair in (paired // ordinals.COLUMNS_PER_PAIR).tolist()})
+        chosen = sorted({self.pairs[pair] for pair in (paired // COLUMNS_PER_PAIR).tolist()})
         features = sorted({*own.tolist(), *(feature for pair in chosen for feature in pair)})
         place = {feature: position for position, feature in enumerate(features)}
         smaller = Encoding.with_edges(
@@ -188,9 +192,9 @@ class Encoding:
         ).paired(tuple((place[first], place[second]) for first, second in chosen))
         numbers = dict(place)
         for position, pair in enumerate(chosen):
-            for part in range(ordinals.COLUMNS_PER_PAIR):
-                original = n_features + ordinals.COLUMNS_PER_PAIR * self.pairs.index(pair) + part
-                numbers[original] = len(features) + ordinals.COLUMNS_PER_PAIR * position + part
+            for part in range(COLUMNS_PER_PAIR):
+                original = n_features + COLUMNS_PER_PAIR * self.pairs.index(pair) + part
+                numbers[original] = len(features) + COLUMNS_PER_PAIR * position + part
         return (
             smaller,
             np.array(features, dtype=np.int64),
@@ -280,3 +284,93 @@ def _halving(low: int, high: int, step: int) -> tuple[int, int]:
     if high <= 0:
         return high * power - (high - low), power
     return (low if step % 2 else high), 2 ** (step // 2 + FIRST_HALVING)
+
+
+def as_number(feature: Feature) -> Feature:
+    """The numeric feature by which the grid represents a number or an ordered category."""
+    if not feature.is_categorical:
+        return feature
+    assert feature.ordered
+    top = float(len(feature.categories) - 1)
+    return Feature(feature.name, "integer", lower=0.0, upper=top, missing=feature.missing)
+
+
+def to_numbers(feature: Feature, column: NDArray[np.float64] | NDArray[np.int32]) -> NDArray[np.float64]:
+    """A sanitised column as numbers: OTHER counts as the highest category, MISSING is NaN. Record-wise (lemma L6).
+
+    Args:
+        feature: public.
+        column: PRIVATE, or a caller's; float64 numbers, or int32 codes of ordered categories.
+    """
+    if not feature.is_categorical:
+        return column.astype(np.float64, copy=False)
+    codes = np.minimum(column, len(feature.categories) - 1).astype(np.float64)
+    codes[column == feature.missing_code] = np.nan
+    return codes
+
+
+_EVERY_CODE: Final = np.arange(256, dtype=np.uint8)
+
+Pair: TypeAlias = tuple[int, int]
+"""Two features, by index."""
+
+MAX_ORDERED: Final = 32
+"""Ordered columns of a schema whose pairs are tabulated: at most 496 pairs, 992 columns."""
+
+MAX_PLACES: Final = 32
+
+COLUMNS_PER_PAIR: Final = 2
+"""The sum, then the difference of the two features."""
+
+
+def pairs_of_schema(schema: Schema) -> tuple[Pair, ...]:
+    """Every pair of numbers and ordered categories, in the order of the declaration."""
+    return tuple(combinations(ordered_columns(schema), 2))
+
+
+def ordered_columns(schema: Schema) -> list[int]:
+    """Indices of the ordered columns that have a split."""
+    return [index for index, feature in enumerate(schema.features) if _is_ordered(feature)]
+
+
+def _is_ordered(feature: Feature) -> bool:
+    if feature.is_categorical:
+        return feature.ordered and len(feature.categories) > 1
+    return feature.lower < feature.upper
+
+
+def n_pair_codes(n_feature_codes: NDArray[np.int32], pairs: Sequence[Pair]) -> NDArray[np.int32]:
+    """Number of codes of each column of pairs, int32 ``(2 · n_pairs,)``, from the numbers of the features."""
+    sizes = [2 * n_places(n_feature_codes, pair) - 1 for pair in pairs]
+    return np.repeat(np.array(sizes, dtype=np.int32), COLUMNS_PER_PAIR)
+
+
+def n_places(n_feature_codes: NDArray[np.int32], pair: Pair) -> int:
+    """Number of places that both columns of a pair are mapped to."""
+    return min(int(max(n_feature_codes[pair[0]], n_feature_codes[pair[1]])), MAX_PLACES)
+
+
+def pair_columns(n_feature_codes: NDArray[np.int32], pairs: Sequence[Pair]) -> CodeSums:
+    """The columns of pairs, as sums of two tabulated codes.
+
+    Args:
+        n_feature_codes: public or released; codes per feature, int32 ``(n_features,)``.
+        pairs: public.
+
+    Returns:
+        For every pair the sum, then the difference, of uint8 codes ``(n_features, n_rows)``.
+    """
+    features, tables = list[Pair](), list[NDArray[np.int32]]()
+    for pair in pairs:
+        common = n_places(n_feature_codes, pair)
+        own = (int(n_feature_codes[feature]) for feature in pair)
+        first, second = (to_places(np.minimum(_EVERY_CODE, n - 1), n, common) for n in own)
+        features += [pair] * COLUMNS_PER_PAIR
+        tables += [np.stack((first, second)), np.stack((first, common - 1 - second))]
+    return CodeSums(features, tables)
+
+
+def to_places(codes: NDArray[np.uint8], n_own: int, common: int) -> NDArray[np.int32]:
+    """Codes mapped to ``common`` places: the place that contains the middle of the bin."""
+    wide = codes.astype(np.int32)
+    return wide if n_own == common else (2 * wide + 1) * common // (2 * n_own)

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import AttributeProto, GraphProto, TensorProto, helper, numpy_helper
 
-from app.forests.data import ordinals
-from app.forests.data.encoding import Encoding
+from app.forests.data.encoding import COLUMNS_PER_PAIR, Encoding, as_number, n_places, to_numbers, to_places
 from app.forests.data.schema import Feature, Schema
 
 TREES_DOMAIN = "ai.onnx.ml"
@@ -137,7 +136,7 @@ class Columns:
 
 def _cuts(feature: Feature, edges: NDArray[np.float64]) -> NDArray[np.float64]:
     """The cuts of a numeric feature, including the cut below the bin of MISSING."""
-    return np.append(edges, ordinals.as_number(feature).upper) if feature.missing else edges
+    return np.append(edges, as_number(feature).upper) if feature.missing else edges
 
 
 def add_values(graph: Graph, encoding: Encoding, columns: Columns | None = None) -> str:
@@ -156,7 +155,7 @@ def add_values(graph: Graph, encoding: Encoding, columns: Columns | None = None)
 
 
 class _Pairs:
-    """Adds sums and differences of the places of two columns, as in ``app.forests.data.ordinals``, in whole doubles."""
+    """Adds sums and differences of the places of two columns, as in ``app.forests.data.encoding``, in whole doubles."""
 
     def __init__(self, graph: Graph, encoding: Encoding, columns: Columns, matrix: str) -> None:
         self._graph, self._encoding, self._columns, self._matrix = graph, encoding, columns, matrix
@@ -166,9 +165,9 @@ class _Pairs:
         """Adds the used columns of pairs, each double ``(n_rows, 1)``."""
         graph, encoding, sums = self._graph, self._encoding, list[str]()
         for index in self._columns.used:
-            which, is_difference = divmod(index - len(encoding.edges), ordinals.COLUMNS_PER_PAIR)
+            which, is_difference = divmod(index - len(encoding.edges), COLUMNS_PER_PAIR)
             pair = encoding.pairs[which]
-            common = ordinals.n_places(encoding.n_own_codes, pair)
+            common = n_places(encoding.n_own_codes, pair)
             first, second = (self._places(feature, common) for feature in pair)
             if is_difference:
                 second = graph.add("Sub", graph.constant(np.array(common - 1.0)), second)
@@ -184,7 +183,7 @@ class _Pairs:
             cuts = graph.constant(self._columns.cuts[[feature], : n_own - 1])
             is_above = graph.add("Cast", graph.add("Greater", value, cuts), to=TensorProto.DOUBLE)
             code = graph.add("ReduceSum", is_above, graph.constant(np.array([1], dtype=np.int64)), keepdims=1)
-            of_code = ordinals.places(np.arange(n_own, dtype=np.uint8), n_own, common).astype(np.float64)
+            of_code = to_places(np.arange(n_own, dtype=np.uint8), n_own, common).astype(np.float64)
             whole = graph.add("Cast", code, to=TensorProto.INT64)
             self._known[feature, common] = graph.add("Gather", graph.constant(of_code), whole)
         return self._known[feature, common]
@@ -217,7 +216,7 @@ def _codes(graph: Graph, encoding: Encoding, index: int) -> str:
     if encoding.edges[index] is None:
         values = np.minimum(codes, encoding.n_codes[index] - 1) + float(FIRST_CODE)
     else:
-        values = ordinals.numbers(feature, codes)
+        values = to_numbers(feature, codes)
         values[feature.missing_code] = math.inf
     return add_encoder(graph, feature, values)
 

@@ -12,13 +12,13 @@ from app.core.errors import InvalidRequest, NotSupported
 from app.forests import catalogue
 from app.forests.algorithms.bms_rf.read import StackedSums
 from app.forests.algorithms.nbrt.read import BoostedScores
-from app.forests.artifacts import Artifact
 from app.forests.contract.plan import Forest
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Feature, Schema
 from app.forests.kernels.boosting import SCORE_BITS
 from app.forests.onnx import columns, trees
 from app.forests.onnx.columns import TREES_DOMAIN, Columns, Graph
+from app.forests.released_forest import Artifact
 from app.forests.trees import leaf_read_out
 from app.forests.trees.leaf_read_out import LeafSums, PooledSums
 

@@ -23,7 +23,7 @@ from app.forests.algorithms.bms_rf import layers
 from app.forests.algorithms.bms_rf.read import StackedSums
 from app.forests.algorithms.nbrt.read import CALIBRATED, LOGISTIC, TIE_BREAK
 from app.forests.algorithms.nbrt.scales import clip_of
-from app.forests.data import ordinals
+from app.forests.data.encoding import to_numbers
 from app.forests.data.schema import Feature, Schema
 from app.forests.onnx import columns
 from app.forests.onnx.columns import FIRST_CODE, TREES_DOMAIN, Columns, Graph
@@ -280,7 +280,7 @@ def _ticks_of_codes(feature: Feature) -> NDArray[np.float64]:
     codes = np.arange(len(feature.categories) + 2, dtype=np.int32)
     assert layers.origin(feature) == 0
     steps = layers.ticks(feature, codes)
-    steps[np.isnan(ordinals.numbers(feature, codes))] = math.inf
+    steps[np.isnan(to_numbers(feature, codes))] = math.inf
     return steps
 
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import Protocol
 
 from app.datasets import private_rows
-from app.forests import artifacts, catalogue, only_answer
+from app.forests import catalogue, only_answer, released_forest
 from app.forests.bins import quantile_bins
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.coded_rows import CodeRequest, TrainingRows
@@ -59,7 +59,7 @@ def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
     expected_rows = task.metadata.get("expected_rows")
     judged = {"only_answer": only_answer.stated(forest, schema, expected_rows)}  # post-processing, for cards and quotes
     # Not the task's schema: the database stores its 1e18 as an integer, which RFC 8785 refuses.
-    data = artifacts.dumps(forest, {**task.metadata, **judged, "schema": schema.to_json()})
+    data = released_forest.dumps(forest, {**task.metadata, **judged, "schema": schema.to_json()})
     task.write_output(data)
 
 
@@ -118,7 +118,7 @@ def release_evaluation(task: JobTask) -> None:
     """
     [part] = task.parts
     schema = Schema.from_json(part.schema)
-    evaluated = [artifacts.loads(task.input_path(model["digest"]).read_bytes()) for model in task.work["models"]]
+    evaluated = [released_forest.loads(task.input_path(model["digest"]).read_bytes()) for model in task.work["models"]]
     models = [(artifact.forest, artifact.schema) for artifact in evaluated]
     plan, partitions = EvaluationPlan.from_json(task.work["plan"]), Partitions.from_json(part.partitions)
     rows = private_rows.read(part.files, schema=schema, partitions=partitions, scope=part.scope)

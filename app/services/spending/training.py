@@ -12,7 +12,7 @@ from app.access.idempotency import Answer, IdempotentRequest
 from app.core import stamps
 from app.core.errors import InvalidRequest
 from app.datasets import catalog
-from app.forests import artifacts, catalogue
+from app.forests import catalogue, released_forest
 from app.forests.bins.quantile_bins import ReusedProfile
 from app.forests.contract.plan import Plan
 from app.forests.planning import PlanRequest, plan
@@ -276,8 +276,8 @@ class TrainKind:
     def keep(self, installation: Installation, task: JobTask, data: bytes) -> StoredArtifact:
         """See :class:`app.services.jobs.kinds.JobKind`."""
         try:
-            artifacts.loads(data)
-        except artifacts.ArtifactInvalid:
+            released_forest.loads(data)
+        except released_forest.ArtifactInvalid:
             raise OutputInvalid from None
         return StoredArtifact(installation.store.put(data), len(data))
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from app.core import limits
+from app.forests.data.sanitiser import max_rows
 from app.services import arrow_tables
 from grovekeeper_client import models
 from grovekeeper_client.models import predict_columns, predict_rows, predict_table
@@ -53,7 +54,7 @@ def test_wide_rows_stay_below_the_limit_of_cells() -> None:
     wide = {"n": list(range(7_000)), **{f"c{n}": [None] * 7_000 for n in range(999)}}
     predict_columns(client, "md_1", wide, n_rows=7_000)  # type: ignore[arg-type]
     assert sum(client.sizes) == 7_000
-    assert max(client.sizes) == limits.prediction_rows(1_000)
+    assert max(client.sizes) == max_rows(1_000)
 
 
 def test_long_cells_stay_below_the_limit_of_bytes() -> None:

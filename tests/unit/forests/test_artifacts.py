@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import numpy as tensors
 
-from app.forests import artifacts, predict
-from app.forests.artifacts import ArtifactInvalid
+from app.forests import released_forest
 from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
+from app.forests.released_forest import ArtifactInvalid
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
@@ -48,7 +48,7 @@ METADATA = {"schema": SCHEMA.to_json(), "guarantee": {"text": "ε = 1"}, "receip
 @pytest.mark.parametrize("depth", [0, 3])
 def test_an_artifact_survives_serialization(slug: str, depth: int) -> None:
     grown = forest(slug, max_depth=depth)
-    artifact = artifacts.loads(artifacts.dumps(grown, METADATA))
+    artifact = released_forest.loads(released_forest.dumps(grown, METADATA))
 
     for name in ("feature", "threshold", "equals", "counts"):
         before, after = grown.arrays[name], artifact.forest.arrays[name]
@@ -63,38 +63,40 @@ def test_bytes_are_a_function_of_forest_and_metadata() -> None:
     grown = forest()
     backwards = dict(reversed(METADATA.items()))
 
-    assert artifacts.dumps(grown, METADATA) == artifacts.dumps(grown, backwards)
-    again = artifacts.loads(artifacts.dumps(grown, METADATA))
-    assert artifacts.dumps(again.forest, again.metadata) == artifacts.dumps(grown, METADATA)
+    assert released_forest.dumps(grown, METADATA) == released_forest.dumps(grown, backwards)
+    again = released_forest.loads(released_forest.dumps(grown, METADATA))
+    assert released_forest.dumps(again.forest, again.metadata) == released_forest.dumps(grown, METADATA)
 
 
 @pytest.mark.parametrize("slug", ["mrf", "rdt-ta"])
 def test_number_of_bytes_does_not_depend_on_rows(slug: str) -> None:
-    assert len(artifacts.dumps(forest(slug, 0), METADATA)) == len(artifacts.dumps(forest(slug, 500), METADATA))
+    assert len(released_forest.dumps(forest(slug, 0), METADATA)) == len(
+        released_forest.dumps(forest(slug, 500), METADATA)
+    )
 
 
 def test_only_public_things_are_stored() -> None:
     grown = forest(assignment="sharded")
-    data = artifacts.dumps(grown, METADATA)
+    data = released_forest.dumps(grown, METADATA)
 
     assert set(tensors.load(data)) == {"feature", "threshold", "equals", "counts"}
-    assert set(artifacts.loads(data).metadata) == {"format", "schema", "plan", "guarantee", "receipt"}
+    assert set(released_forest.loads(data).metadata) == {"format", "schema", "plan", "guarantee", "receipt"}
     assert set(grown.__dataclass_fields__) == {"plan", "arrays"}
 
 
 def test_loaded_forest_predicts_like_the_grown_one() -> None:
     grown = forest()
-    loaded = artifacts.loads(artifacts.dumps(grown, METADATA))
+    loaded = released_forest.loads(released_forest.dumps(grown, METADATA))
     columns = SanitisedColumns((np.array([np.nan, 0.1, -1e300]), np.array([3, 0, 2], dtype=np.int32)), 3)
 
     assert np.array_equal(
-        predict.probabilities(grown, SCHEMA, columns, read_out=None),
-        predict.probabilities(loaded.forest, loaded.schema, columns, read_out=None),
+        released_forest.probabilities(grown, SCHEMA, columns, read_out=None),
+        released_forest.probabilities(loaded.forest, loaded.schema, columns, read_out=None),
     )
 
 
 def rewritten(change: Callable[[dict[str, Any], dict[str, np.ndarray]], object]) -> bytes:
-    data = artifacts.dumps(forest(), METADATA)
+    data = released_forest.dumps(forest(), METADATA)
     arrays = tensors.load(data)
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     metadata = json.loads(header["__metadata__"]["grovekeeper"])
@@ -141,27 +143,27 @@ BROKEN: dict[str, Callable[[dict[str, Any], dict[str, np.ndarray]], object]] = {
 @pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN.keys())
 def test_artifact_that_could_mislead_prediction_is_refused(change: Callable[..., object]) -> None:
     with pytest.raises(ArtifactInvalid):
-        artifacts.loads(rewritten(change))
+        released_forest.loads(rewritten(change))
 
 
 def test_unchanged_rewriting_is_accepted() -> None:
-    assert artifacts.loads(rewritten(lambda metadata, arrays: None)).schema == SCHEMA
+    assert released_forest.loads(rewritten(lambda metadata, arrays: None)).schema == SCHEMA
 
 
 def test_foreign_bytes_are_refused() -> None:
-    data = artifacts.dumps(forest(), METADATA)
+    data = released_forest.dumps(forest(), METADATA)
     plain = tensors.save({"counts": np.zeros(3)})
     other = tensors.save({"counts": np.zeros(3)}, metadata={"grovekeeper": "[]"})
     nested = tensors.save({"counts": np.zeros(3)}, metadata={"grovekeeper": "[" * 100_000})
     for broken in (nested, b"", data[:-1], data[:100], data + b"\0", b"\x80\x04N.", b"PK\x03\x04" + data, plain, other):
         with pytest.raises(ArtifactInvalid) as refused:
-            artifacts.loads(broken)
+            released_forest.loads(broken)
         assert str(refused.value) == "the bytes are not a valid model artifact"
 
 
 @cache
 def sample() -> bytes:
-    return artifacts.dumps(forest(), METADATA)
+    return released_forest.dumps(forest(), METADATA)
 
 
 @given(data=st.data())
@@ -172,9 +174,9 @@ def test_damaged_bytes_are_refused_or_still_safe(data: st.DataObject) -> None:
         original[data.draw(st.integers(0, len(original) - 1))] = data.draw(st.integers(0, 255))
     columns = SanitisedColumns((np.array([0.0, np.nan]), np.array([1, 3], dtype=np.int32)), 2)
     try:
-        artifact = artifacts.loads(bytes(original))
+        artifact = released_forest.loads(bytes(original))
     except ArtifactInvalid:
         return
-    probabilities = predict.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
+    probabilities = released_forest.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
     assert probabilities.shape == (2, 3)
     assert np.all(np.isfinite(probabilities))

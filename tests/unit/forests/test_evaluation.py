@@ -17,7 +17,7 @@ from app.forests.evaluation import Evaluation, EvaluationInvalid, EvaluationPlan
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan, public_facts
-from app.forests.predict import probabilities
+from app.forests.released_forest import probabilities
 from app.privacy.accountants import pure
 from app.privacy.events import Adjacency
 from tests.support.schemas import schema_of

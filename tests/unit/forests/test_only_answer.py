@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import predict
+from app.forests import released_forest
 from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.only_answer import noise_in_rows, only_answer
@@ -41,8 +41,8 @@ def _forest(counts: list[list[list[int]]], *, slug: str = "rdt-ta", threshold: i
 
 
 def _answers(forest: Forest) -> set[str]:
-    shares = predict.probabilities(forest, SCHEMA, ROWS, read_out=None)
-    codes = predict.labels(forest, SCHEMA, ROWS, shares, read_out=None)
+    shares = released_forest.probabilities(forest, SCHEMA, ROWS, read_out=None)
+    codes = released_forest.labels(forest, SCHEMA, ROWS, shares, read_out=None)
     return {SCHEMA.label.classes[code] for code in codes}
 
 

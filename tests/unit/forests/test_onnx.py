@@ -14,8 +14,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from app.core.errors import InvalidRequest, NotSupported
-from app.forests import artifacts, catalogue, predict
-from app.forests.artifacts import Artifact
+from app.forests import catalogue, released_forest
 from app.forests.bins import quantile_bins
 from app.forests.contract.plan import Forest, Reader
 from app.forests.data.encoding import Encoding
@@ -25,6 +24,7 @@ from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.onnx import model
 from app.forests.planning import plan
+from app.forests.released_forest import Artifact
 from app.forests.trees import leaf_read_out
 from app.forests.trees.leaf_read_out import CountFamily
 from tests.support.plans import request_for
@@ -104,7 +104,7 @@ def artifact(slug: str, n_classes: int = 2, depth: int = 6, n_trees: int = 20) -
     unlabelled = None if settled.unlabelled is None else rows
     forest = grow(settled, own, rows, SystemRandomness(), on_tree_done=lambda: None, unlabelled=unlabelled)
     facts = {"schema": own.to_json(), "guarantee": {"text": "ε = 200"}, "receipt": "words"}
-    return artifacts.loads(artifacts.dumps(forest, facts))
+    return released_forest.loads(released_forest.dumps(forest, facts))
 
 
 def exported(artifact: Artifact, read_out: str | None = None) -> bytes:
@@ -119,7 +119,7 @@ def session(data: bytes) -> onnxruntime.InferenceSession:
 
 def ours(artifact: Artifact, raw: dict[str, np.ndarray], read_out: str | None = None) -> np.ndarray:
     columns = sanitised(artifact.schema, raw)
-    return predict.probabilities(artifact.forest, artifact.schema, columns, read_out=read_out)
+    return released_forest.probabilities(artifact.forest, artifact.schema, columns, read_out=read_out)
 
 
 SLUGS = [slug for slug, mechanism in catalogue.BY_SLUG.items() if mechanism.read_outs]
@@ -232,7 +232,7 @@ def test_guarantee_receipt_and_schema_travel_with_the_model(slug: str) -> None:
 
 def test_same_artifact_gives_the_same_bytes() -> None:
     grown = artifact("rpf")
-    again = artifacts.loads(artifacts.dumps(grown.forest, grown.metadata))
+    again = released_forest.loads(released_forest.dumps(grown.forest, grown.metadata))
 
     assert exported(grown) == exported(again)
     assert exported(grown) != exported(artifact("mrf"))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests import predict
+from app.forests import released_forest
 from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.planning import PlanRequest, plan
@@ -33,7 +33,7 @@ def forest(slug: str, counts: np.ndarray = COUNTS) -> Forest:
 
 
 def found(slug: str, read_out: str | None = None) -> np.ndarray:
-    return predict.probabilities(forest(slug), SCHEMA, ROWS, read_out=read_out)
+    return released_forest.probabilities(forest(slug), SCHEMA, ROWS, read_out=read_out)
 
 
 def test_threshold_averaging_is_the_mean_of_clamped_proportions() -> None:
@@ -76,7 +76,7 @@ def test_read_out_that_the_model_does_not_offer_is_refused(slug: str, read_out: 
 
 
 def labels(slug: str, probabilities: np.ndarray, read_out: str | None = None, **coins: object) -> list[int]:
-    drawn = predict.labels(forest(slug), SCHEMA, ROWS, probabilities, read_out=read_out, **coins)
+    drawn = released_forest.labels(forest(slug), SCHEMA, ROWS, probabilities, read_out=read_out, **coins)
     assert drawn.dtype == np.int32
     return drawn.tolist()
 
@@ -107,28 +107,28 @@ def test_class_without_any_probability_is_never_drawn() -> None:
 
 def test_a_forest_is_prepared_for_its_default_read_out_and_schema() -> None:
     model = forest("mrf")
-    assert not predict.is_prepared(model, SCHEMA)
-    predict.probabilities(model, SCHEMA, ROWS, read_out="ta")
-    assert not predict.is_prepared(model, SCHEMA), "packed for another read-out alone"
-    predict.prepare(model, SCHEMA)
-    assert predict.is_prepared(model, SCHEMA)
+    assert not released_forest.is_prepared(model, SCHEMA)
+    released_forest.probabilities(model, SCHEMA, ROWS, read_out="ta")
+    assert not released_forest.is_prepared(model, SCHEMA), "packed for another read-out alone"
+    released_forest.prepare(model, SCHEMA)
+    assert released_forest.is_prepared(model, SCHEMA)
     other = replace(SCHEMA, features=(replace(SCHEMA.features[0], upper=2.0),))
-    assert not predict.is_prepared(model, other)
+    assert not released_forest.is_prepared(model, other)
 
 
 def test_no_rows_have_no_predictions() -> None:
     none = SanitisedColumns((np.empty(0),), 0)
     for slug in ("mrf", "rdt-pa"):
-        probabilities = predict.probabilities(forest(slug), SCHEMA, none, read_out=None)
+        probabilities = released_forest.probabilities(forest(slug), SCHEMA, none, read_out=None)
 
         assert probabilities.shape == (0, 2)
-        assert predict.labels(forest(slug), SCHEMA, none, probabilities, read_out=None).shape == (0,)
+        assert released_forest.labels(forest(slug), SCHEMA, none, probabilities, read_out=None).shape == (0,)
 
 
 def test_extreme_counts_stay_finite() -> None:
     extreme = np.array([[[2**62, -(2**62)], [0, 0]], [[-(2**62), -(2**62)], [2**62, 2**62]]], dtype=np.int64)
     for slug in ("mrf", "rdt-ta", "rdt-mv"):
-        values = predict.probabilities(forest(slug, extreme), SCHEMA, ROWS, read_out=None)
+        values = released_forest.probabilities(forest(slug, extreme), SCHEMA, ROWS, read_out=None)
 
         assert np.all(np.isfinite(values))
         assert values.sum(axis=1) == pytest.approx(1.0)
@@ -137,10 +137,10 @@ def test_extreme_counts_stay_finite() -> None:
 def test_forests_do_not_share_cached_readers() -> None:
     one = forest("rdt-ta")
     other = replace(one, arrays={**one.arrays, "counts": one.arrays["counts"][:, :, ::-1].copy()})
-    first = predict.probabilities(one, SCHEMA, ROWS, read_out=None)
+    first = released_forest.probabilities(one, SCHEMA, ROWS, read_out=None)
 
-    assert np.array_equal(predict.probabilities(other, SCHEMA, ROWS, read_out=None), first[:, ::-1])
-    assert np.array_equal(predict.probabilities(one, SCHEMA, ROWS, read_out=None), first)
+    assert np.array_equal(released_forest.probabilities(other, SCHEMA, ROWS, read_out=None), first[:, ::-1])
+    assert np.array_equal(released_forest.probabilities(one, SCHEMA, ROWS, read_out=None), first)
 
 
 def test_class_proportions_never_rule_a_class_out() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from app.core import limits
-from app.forests import artifacts
+from app.forests import released_forest
 from app.registry.store import ArtifactCache
 
 
@@ -21,7 +21,7 @@ class Store:
 
 @pytest.fixture
 def loads(monkeypatch):
-    monkeypatch.setattr(artifacts, "loads", len)
+    monkeypatch.setattr(released_forest, "loads", len)
     monkeypatch.setattr(limits, "MAX_CACHED_ARTIFACT_BYTES", 80)
 
 

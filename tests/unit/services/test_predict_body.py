@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from app.core import limits
 from app.core.errors import InvalidRequest, MalformedRequest, TooLarge
 from app.services import predict
 
@@ -66,7 +65,7 @@ def test_a_body_without_other_colons_is_read_once(monkeypatch: pytest.MonkeyPatc
         (b'{"columns": {"a": [' + b"null," * 500 + b"null]}}", 500),
         (
             b'{"rows": [{' + b",".join(b'"n%d":1' % name for name in range(1_200_000)) + b"}]}",
-            limits.prediction_nodes(2_000),
+            predict.max_nodes(2_000),
         ),
     ],
     ids=["empty rows", "one column", "names"],

@@ -21,7 +21,7 @@ from app.core import amounts
 from app.forests.bins.quantile_bins import ReusedProfile
 from app.forests.contract.algorithm import Value
 from app.forests.contract.plan import Plan
-from app.forests.data import ordinals
+from app.forests.data.encoding import as_number, to_numbers
 from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.data.schema import Feature, Schema
 from app.forests.trees.tree_parameters import is_sharded
@@ -128,7 +128,7 @@ def _stacked(feature: Feature, shift: int) -> Feature:
 def origin(feature: Feature) -> int:
     """The tick of a feature's lower bound. The value 0 has tick 0 if it is in the range; otherwise the bound nearer to
     0 has tick 0. Public bins are finest near 0."""
-    number = ordinals.as_number(feature)
+    number = as_number(feature)
     lower, width = Fraction(number.lower), Fraction(number.upper) - Fraction(number.lower)
     return 0 if width == 0 else int(max(min(lower / width, Fraction(0)), Fraction(-1)) * TICKS)
 
@@ -167,12 +167,12 @@ def ticks(feature: Feature, column: NDArray[np.float64] | NDArray[np.int32]) -> 
     (IEEE 754), so a row's ticks do not depend on its place in the array, on the machine, or on other rows.
     """
     lower, width = halves(feature)
-    return np.floor((ordinals.numbers(feature, column) / 2 - lower) / width * TICKS)
+    return np.floor((to_numbers(feature, column) / 2 - lower) / width * TICKS)
 
 
 def halves(feature: Feature) -> tuple[float, float]:
     """Half of the lower bound and half of the width; for a constant, whose only tick is 0, the second is 1."""
-    number = ordinals.as_number(feature)
+    number = as_number(feature)
     width = number.upper / 2 - number.lower / 2
     return number.lower / 2, width if width > 0 else 1.0
 

@@ -23,8 +23,7 @@ from app.core.errors import InvalidRequest
 from app.forests.bins import quantile_bins
 from app.forests.bins.noisy_counts import draw_scale
 from app.forests.contract.algorithm import About, Algorithm, Filled, Parameter, Parameters, PublicFacts, Value, share
-from app.forests.data import ordinals
-from app.forests.data.encoding import Encoding
+from app.forests.data.encoding import MAX_ORDERED, Encoding, ordered_columns, pairs_of_schema
 from app.forests.data.schema import Schema
 from app.forests.kernels.boosting import UNIT
 from app.forests.trees import tree_parameters, tree_price
@@ -293,7 +292,7 @@ _OWN_PARAMETERS = (
         "pairs",
         "choice",
         "Also split on sums and differences of every two ordered columns. By default where there are 2 to "
-        f"{ordinals.MAX_ORDERED} of them.",
+        f"{MAX_ORDERED} of them.",
         choices=(PAIRS, NO_PAIRS),
     ),
     Parameter(
@@ -378,9 +377,9 @@ def widest_encoding(parameters: Parameters, schema: Schema) -> Encoding:
     encoding = quantile_bins.widest_encoding(schema)
     if parameters["pairs"] == NO_PAIRS:
         return encoding
-    if len(ordinals.ordered(schema)) > ordinals.MAX_ORDERED:
+    if len(ordered_columns(schema)) > MAX_ORDERED:
         raise InvalidRequest.at("/parameters/pairs", "too-large", accepted=[NO_PAIRS])
-    return encoding.paired(ordinals.pairs_of_schema(schema))
+    return encoding.paired(pairs_of_schema(schema))
 
 
 def _fill_at_once(settled: dict[str, Value], widest: Encoding, facts: PublicFacts) -> None:
@@ -416,7 +415,7 @@ def _stages(parameters: Parameters, widest: Encoding) -> tuple[Stage, ...]:
 
 def default_pairs(schema: Schema) -> str:
     """Pairs if the schema has at least two ordered columns, but not too many to tabulate every pair."""
-    return PAIRS if 2 <= len(ordinals.ordered(schema)) <= ordinals.MAX_ORDERED else NO_PAIRS
+    return PAIRS if 2 <= len(ordered_columns(schema)) <= MAX_ORDERED else NO_PAIRS
 
 
 def default_share(facts: PublicFacts, n_trees: int) -> str:

@@ -25,8 +25,7 @@ from app.forests.contract.plan import (
     split_layouts,
     splits_are_valid,
 )
-from app.forests.data import ordinals
-from app.forests.data.encoding import Encoding
+from app.forests.data.encoding import COLUMNS_PER_PAIR, Encoding, pairs_of_schema
 from app.forests.data.schema import Schema
 from app.forests.kernels.boosting import SCORE_BITS, UNIT
 from app.forests.trees import split_rules
@@ -93,12 +92,12 @@ class ReweightedFamily:
 def encoding_of(plan: Plan, schema: Schema, cuts: NDArray[np.uint16]) -> Encoding:
     """The encoding that a plan's splits refer to: post-processing of released cuts and of the declaration."""
     encoding = quantile_bins.encoding(schema, cuts)
-    return encoding.paired(ordinals.pairs_of_schema(schema)) if plan.parameters["pairs"] == PAIRS else encoding
+    return encoding.paired(pairs_of_schema(schema)) if plan.parameters["pairs"] == PAIRS else encoding
 
 
 def n_pair_columns(plan: Plan, schema: Schema) -> int:
     """The number of columns that a plan adds to the columns of the schema."""
-    return ordinals.COLUMNS_PER_PAIR * len(ordinals.pairs_of_schema(schema)) if plan.parameters["pairs"] == PAIRS else 0
+    return COLUMNS_PER_PAIR * len(pairs_of_schema(schema)) if plan.parameters["pairs"] == PAIRS else 0
 
 
 def _is_by_level(forest: Forest) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.data.coded_rows import CodedPart, Parts
-from app.forests.data.ordinals import Pair, pair_columns
+from app.forests.data.encoding import Pair, pair_columns
 from app.forests.kernels import boosting, node_rows
 
 MARGIN = (7, 20)

@@ -6,8 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import artifacts, predict
-from app.forests.artifacts import ArtifactInvalid
+from app.forests import released_forest
 from app.forests.contract.plan import Forest
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
@@ -16,6 +15,7 @@ from app.forests.grow import grow
 from app.forests.kernels import node_rows
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
+from app.forests.released_forest import ArtifactInvalid
 from app.forests.trees import leaf_read_out, tree_parameters, tree_price
 from app.forests.trees.split_rules import MISCOUNT, miscount, split_utility
 from app.forests.trees.tree_histograms import LocalHistograms
@@ -93,8 +93,8 @@ def test_without_noise_labels_are_majorities(slug: str, parameters: dict) -> Non
 
 def test_a_label_forest_survives_serialization_and_votes() -> None:
     forest = grown("srt", max_depth=3)
-    artifact = artifacts.loads(artifacts.dumps(forest, METADATA))
-    probabilities = predict.probabilities(artifact.forest, SCHEMA, rows().features, read_out=None)
+    artifact = released_forest.loads(released_forest.dumps(forest, METADATA))
+    probabilities = released_forest.probabilities(artifact.forest, SCHEMA, rows().features, read_out=None)
     X = Encoding.of(SCHEMA, 32).encode(rows().features)
     splits = {name: forest.arrays[name] for name in ("feature", "threshold", "equals")}
     votes = np.take_along_axis(forest.arrays["labels"], node_rows.leaves(X, **splits, depth=3), axis=1)
@@ -107,7 +107,7 @@ def test_a_label_forest_survives_serialization_and_votes() -> None:
 def test_every_read_out_of_labels_is_their_vote() -> None:
     forest = grown("mrf", "1", max_depth=2, leaf="label")
     probabilities = [
-        predict.probabilities(forest, SCHEMA, rows().features, read_out=name) for name in ("log", "ta", "mv")
+        released_forest.probabilities(forest, SCHEMA, rows().features, read_out=name) for name in ("log", "ta", "mv")
     ]
 
     assert np.array_equal(probabilities[0], probabilities[1])
@@ -119,17 +119,17 @@ def test_artifact_with_a_label_that_is_no_class_is_refused(label: int) -> None:
     forest = grown("srt", max_depth=1)
     labels = forest.arrays["labels"].copy()
     labels[0, 0] = label
-    data = artifacts.dumps(replace(forest, arrays={**forest.arrays, "labels": labels}), METADATA)
+    data = released_forest.dumps(replace(forest, arrays={**forest.arrays, "labels": labels}), METADATA)
 
     with pytest.raises(ArtifactInvalid):
-        artifacts.loads(data)
+        released_forest.loads(data)
 
 
 def test_label_and_count_artifacts_are_not_taken_for_each_other() -> None:
     counts, labels = grown("mrf", max_depth=1), grown("mrf", max_depth=1, leaf="label")
     for forest, other in ((counts, labels), (labels, counts)):
         with pytest.raises(ArtifactInvalid):
-            artifacts.loads(artifacts.dumps(replace(forest, arrays=other.arrays), METADATA))
+            released_forest.loads(released_forest.dumps(replace(forest, arrays=other.arrays), METADATA))
 
 
 def test_summed_counts_weigh_trees_by_their_leaves() -> None:
@@ -166,7 +166,7 @@ def test_parts_for_structure_and_leaves_are_disjoint_and_all() -> None:
 def test_parted_forest_counts_about_half_of_the_rows_and_learns() -> None:
     forest = grown("mrf", max_depth=3, se="hash")
     sizes = forest.arrays["counts"].sum(axis=(1, 2))
-    probabilities = predict.probabilities(forest, SCHEMA, rows().features, read_out=None)
+    probabilities = released_forest.probabilities(forest, SCHEMA, rows().features, read_out=None)
 
     assert np.all((sizes > 0.35 * N_ROWS) & (sizes < 0.65 * N_ROWS))
     assert np.mean(probabilities.argmax(axis=1) == rows().y) > 0.9

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.forests.bins import quantile_bins, releases
-from app.forests.data import ordinals
+from app.forests.data.encoding import to_numbers
 from app.forests.data.schema import Feature
 
 finite = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300)
@@ -116,5 +116,5 @@ def test_ordered_categories_are_integers() -> None:
     column = np.array([0, 2, 3, 4], dtype=np.int32)  # a, c, OTHER, MISSING
 
     assert quantile_bins.grid_edges(grades).tolist() == [0.5, 1.5]
-    assert np.array_equal(ordinals.numbers(grades, column), [0.0, 2.0, 2.0, math.nan], equal_nan=True)
+    assert np.array_equal(to_numbers(grades, column), [0.0, 2.0, 2.0, math.nan], equal_nan=True)
     assert releases.cell_counts(grades, column).tolist() == [1, 0, 2]

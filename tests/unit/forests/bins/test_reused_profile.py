@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests import artifacts, predict, profile_release
 from app.forests import profile as profile_price
+from app.forests import profile_release, released_forest
 from app.forests.algorithms.bms_rf.read import StackedFamily
 from app.forests.bins.quantile_bins import ReusedProfile
 from app.forests.catalogue import read_plan
@@ -74,17 +74,17 @@ def test_a_model_carries_what_it_used_and_predicts_by_it(
     job_plan = planned(slug, accountant, delta, released)
     forest = grow(job_plan, SCHEMA, rows_of(), SystemRandomness(), on_tree_done=lambda: None)
     assert np.array_equal(forest.arrays["cuts"], released.cut_array)
-    artifact = artifacts.loads(artifacts.dumps(forest, {"schema": SCHEMA.to_json()}))
+    artifact = released_forest.loads(released_forest.dumps(forest, {"schema": SCHEMA.to_json()}))
     assert artifact.plan.profile == released
     requested = SanitisedColumns((np.array([1.0, 9.0]), np.array([50.0, 50.0])), 2)
-    shares = predict.probabilities(artifact.forest, SCHEMA, requested, read_out=None)
+    shares = released_forest.probabilities(artifact.forest, SCHEMA, requested, read_out=None)
     assert shares[0, 0] > shares[1, 0]
 
 
-def answers_along(artifact: artifacts.Artifact) -> set[bytes]:
+def answers_along(artifact: released_forest.Artifact) -> set[bytes]:
     """Predictions for rows along the first number."""
     requested = SanitisedColumns((np.linspace(0.1, 9.9, 50), np.full(50, 50.0)), 50)
-    answers = predict.probabilities(artifact.forest, SCHEMA, requested, read_out=None)
+    answers = released_forest.probabilities(artifact.forest, SCHEMA, requested, read_out=None)
     return {row.tobytes() for row in answers}
 
 
@@ -94,7 +94,7 @@ def test_bins_of_a_profile_stand_in_place_of_equal_steps(slug: str, released: Re
     job_plan = planned(slug, "pure", None, narrow)
     assert job_plan.profile == narrow
     forest = grow(job_plan, SCHEMA, rows_of(300), SystemRandomness(), on_tree_done=lambda: None)
-    artifact = artifacts.loads(artifacts.dumps(forest, {"schema": SCHEMA.to_json()}))
+    artifact = released_forest.loads(released_forest.dumps(forest, {"schema": SCHEMA.to_json()}))
     assert len(answers_along(artifact)) <= 2, "one cut of the only number that has any"
 
 
@@ -105,7 +105,7 @@ def test_medians_of_a_second_dataset_are_among_the_bins_of_a_profile(released: R
     request = PlanRequest("sspe-1", parameters, Fraction(5), 2_000, profile=narrow, unlabelled=second)
     made, alone = plan(request, SCHEMA), plan(replace(request, profile=None), SCHEMA)
     forest = grow(made, SCHEMA, rows_of(300), SystemRandomness(), on_tree_done=lambda: None, unlabelled=rows_of(200))
-    artifact = artifacts.loads(artifacts.dumps(forest, {"schema": SCHEMA.to_json()}))
+    artifact = released_forest.loads(released_forest.dumps(forest, {"schema": SCHEMA.to_json()}))
 
     assert made.profile == artifact.plan.profile == narrow
     assert made.event == alone.event, "counts are the same"
@@ -122,7 +122,7 @@ def test_the_first_of_stacked_layers_counts_in_the_bins_of_a_profile(
     narrow = replace(released, cuts=((40,), ()))
     job_plan = planned("bms-rf", "pure", None, narrow, **parameters)
     forest = grow(job_plan, SCHEMA, rows_of(300), SystemRandomness(), on_tree_done=lambda: None)
-    artifact = artifacts.loads(artifacts.dumps(forest, {"schema": SCHEMA.to_json()}))
+    artifact = released_forest.loads(released_forest.dumps(forest, {"schema": SCHEMA.to_json()}))
     first, second = (layer.encoding.edges for layer in StackedFamily().reader(forest, SCHEMA, "mv").layers)
 
     assert artifact.plan.profile == narrow
@@ -130,7 +130,7 @@ def test_the_first_of_stacked_layers_counts_in_the_bins_of_a_profile(
     assert all(own is not None and len(own) > 1 for own in second), "votes have moved the rows"
     alone = planned("bms-rf", "pure", None, narrow, **parameters, n_layers=1)
     forest = grow(alone, SCHEMA, rows_of(300), SystemRandomness(), on_tree_done=lambda: None)
-    assert len(answers_along(artifacts.loads(artifacts.dumps(forest, {"schema": SCHEMA.to_json()})))) <= 2
+    assert len(answers_along(released_forest.loads(released_forest.dumps(forest, {"schema": SCHEMA.to_json()})))) <= 2
 
 
 def test_cuts_of_another_schema_are_no_artifact(released: ReusedProfile) -> None:
@@ -138,17 +138,17 @@ def test_cuts_of_another_schema_are_no_artifact(released: ReusedProfile) -> None
     forest = grow(job_plan, SCHEMA, rows_of(50), SystemRandomness(), on_tree_done=lambda: None)
     for cuts in (((5,),), ((5, 4), ()), ((60_000,), ())):
         foreign = replace(forest, plan=replace(job_plan, profile=replace(released, cuts=cuts)))
-        with pytest.raises(artifacts.ArtifactInvalid):
-            artifacts.loads(artifacts.dumps(foreign, {"schema": SCHEMA.to_json()}))
+        with pytest.raises(released_forest.ArtifactInvalid):
+            released_forest.loads(released_forest.dumps(foreign, {"schema": SCHEMA.to_json()}))
 
 
 def test_cuts_that_are_not_those_of_the_profile_are_no_artifact(released: ReusedProfile) -> None:
     job_plan = planned("rpf", "pure", None, released)
     forest = grow(job_plan, SCHEMA, rows_of(50), SystemRandomness(), on_tree_done=lambda: None)
     other = replace(released, cuts=((7,), released.cuts[1]))
-    data = artifacts.dumps(replace(forest, plan=replace(job_plan, profile=other)), {"schema": SCHEMA.to_json()})
-    with pytest.raises(artifacts.ArtifactInvalid):
-        artifacts.loads(data)
+    data = released_forest.dumps(replace(forest, plan=replace(job_plan, profile=other)), {"schema": SCHEMA.to_json()})
+    with pytest.raises(released_forest.ArtifactInvalid):
+        released_forest.loads(data)
 
 
 def test_class_counts_of_a_profile_are_where_boosting_begins(released: ReusedProfile) -> None:

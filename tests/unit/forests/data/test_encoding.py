@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.forests.data import ordinals
-from app.forests.data.encoding import MAX_BINS, Encoding
+from app.forests.data.encoding import MAX_BINS, Encoding, pairs_of_schema, to_numbers
 from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.data.schema import Feature, Label, Schema
 from tests.support.schemas import schema_of
@@ -171,7 +170,7 @@ def _codes_by_numpy(encoding: Encoding, columns: SanitisedColumns) -> NDArray[np
         if edges is None:
             codes[row] = np.minimum(values, last)
             continue
-        numbers = ordinals.numbers(feature, values)
+        numbers = to_numbers(feature, values)
         codes[row] = np.where(np.isnan(numbers), last, np.searchsorted(edges, numbers, side="left"))
     return codes
 
@@ -204,7 +203,7 @@ def test_the_columns_that_splits_use_have_the_same_codes_in_a_smaller_encoding()
     rng = np.random.default_rng(3)
     features = tuple(Feature(f"x{index}", "numeric", upper=1.0) for index in range(5))
     schema = Schema(features, Label("y", ("a", "b")))
-    whole = Encoding.of(schema, 8).paired(ordinals.pairs_of_schema(schema))
+    whole = Encoding.of(schema, 8).paired(pairs_of_schema(schema))
     columns = SanitisedColumns(tuple(rng.random((5, 30))), 30)
     for used in ([], [3], [1, 6, 7], [24], list(range(25))):
         smaller, chosen, numbers = whole.of_columns(np.array(used, dtype=np.int64))

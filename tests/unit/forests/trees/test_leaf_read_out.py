@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from app.forests.data import ordinals
-from app.forests.data.encoding import Encoding
+from app.forests.data.encoding import Encoding, pairs_of_schema
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedTable
 from app.forests.data.schema import Feature, Label, Schema
 from app.forests.trees import leaf_read_out
@@ -73,7 +72,7 @@ FEATURES = (
 def test_rows_in_a_table_have_the_sums_of_rows_in_columns(used: tuple[int, ...], paired: bool) -> None:
     rng = np.random.default_rng(len(used))
     schema = Schema(FEATURES, Label("y", ("0", "1")))
-    encoding = Encoding.of(schema, 16).paired(ordinals.pairs_of_schema(schema) if paired else ())
+    encoding = Encoding.of(schema, 16).paired(pairs_of_schema(schema) if paired else ())
     nodes = (5, 7)
     feature = rng.choice(used, nodes).astype(np.int32)
     if paired:

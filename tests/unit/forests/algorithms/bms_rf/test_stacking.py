@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests import artifacts, predict
+from app.forests import released_forest
 from app.forests.algorithms.bms_rf import grow, layers, read
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.encoding import Encoding
@@ -234,24 +234,24 @@ def test_prediction_sees_the_rows_that_growth_saw(monkeypatch: pytest.MonkeyPatc
                 assert np.array_equal(counted[np.arange(8), reported], counted.max(axis=1))
     if where == "sequential":
         together = sum(layer.of(mine.features)[:, :3] for layer, (_, mine) in zip(reader.layers, seen, strict=True))
-        probabilities = predict.probabilities(forest, SCHEMA, rows().features, read_out="ta")
+        probabilities = released_forest.probabilities(forest, SCHEMA, rows().features, read_out="ta")
         assert probabilities == pytest.approx(together / together.sum(axis=1, keepdims=True))
 
 
 def test_artifact_keeps_its_answers_and_refuses_another_projection() -> None:
     forest = grown(planned("5", n_estimators=3, max_depth=3))
-    data = artifacts.dumps(forest, {"schema": SCHEMA.to_json()})
-    loaded = artifacts.loads(data)
+    data = released_forest.dumps(forest, {"schema": SCHEMA.to_json()})
+    loaded = released_forest.loads(data)
     columns = rows().features
 
     for read_out in ("log", "ta", "mv"):
         assert np.array_equal(
-            predict.probabilities(loaded.forest, SCHEMA, columns, read_out=read_out),
-            predict.probabilities(forest, SCHEMA, columns, read_out=read_out),
+            released_forest.probabilities(loaded.forest, SCHEMA, columns, read_out=read_out),
+            released_forest.probabilities(forest, SCHEMA, columns, read_out=read_out),
         )
     wider = {**forest.arrays, "projection": np.zeros((2, 3, 5), dtype=np.uint16)}
-    with pytest.raises(artifacts.ArtifactInvalid):
-        artifacts.loads(artifacts.dumps(Forest(forest.plan, wider), {"schema": SCHEMA.to_json()}))
+    with pytest.raises(released_forest.ArtifactInvalid):
+        released_forest.loads(released_forest.dumps(Forest(forest.plan, wider), {"schema": SCHEMA.to_json()}))
 
 
 def test_dropout_keeps_a_share_and_at_least_one_split() -> None:

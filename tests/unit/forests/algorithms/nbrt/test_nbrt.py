@@ -9,10 +9,9 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from app.core.errors import InvalidRequest
-from app.forests import artifacts, catalogue, planning, predict
+from app.forests import catalogue, planning, released_forest
 from app.forests.algorithms.nbrt.price import Parts
 from app.forests.algorithms.nbrt.read import calibrated, probabilities
-from app.forests.artifacts import ArtifactInvalid
 from app.forests.bins import quantile_bins
 from app.forests.bins.noisy_counts import VARIANCE
 from app.forests.contract.plan import Forest, Plan, PlanInvalid
@@ -21,6 +20,7 @@ from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
+from app.forests.released_forest import ArtifactInvalid
 from app.privacy.calibration import budget_of
 from app.privacy.events import Adjacency, ExponentialMechanism, RoundedGaussian
 from tests.support.stored_plans import read_priced
@@ -132,10 +132,11 @@ def test_a_single_decisive_rule_becomes_the_first_split() -> None:
     arrays = forest.arrays
     assert arrays["feature"][0, 0] == 3
     assert int(arrays["right"][0, 0, 0]) == 2**64 - 2**7
-    shares = predict.probabilities(forest, schema, columns_of(schema, X), read_out=None)
+    shares = released_forest.probabilities(forest, schema, columns_of(schema, X), read_out=None)
     assert np.array_equal(shares.argmax(axis=1), y)
     assert np.array_equal(
-        artifacts.loads(artifacts.dumps(forest, {"schema": schema.to_json()})).forest.arrays["scores"], arrays["scores"]
+        released_forest.loads(released_forest.dumps(forest, {"schema": schema.to_json()})).forest.arrays["scores"],
+        arrays["scores"],
     )
 
 
@@ -187,7 +188,7 @@ def test_depth_zero_spends_everything_on_the_class_counts() -> None:
     assert budget.loss(settled.event) > Fraction(999, 1000) * budget.limit
     X, y = np.zeros((300, 5)), np.repeat([0, 1, 2], [30, 90, 180])
     forest = grown(settled, schema, X, y)
-    shares = predict.probabilities(forest, schema, columns_of(schema, X[:2]), read_out=None)
+    shares = released_forest.probabilities(forest, schema, columns_of(schema, X[:2]), read_out=None)
     assert shares[0] == pytest.approx([0.1, 0.3, 0.6], abs=0.15)  # counts of 30, 90 and 180 with deviation 4
     assert np.array_equal(shares[0], shares[1])
 
@@ -240,18 +241,18 @@ def test_a_binary_table_is_learned_through_the_artifact() -> None:
     order = np.random.default_rng(0).permutation(len(X))
     test, train = order[:100], order[100:]
     forest = grown(planned(schema, "4", size=500), schema, X[train], table.target[train])
-    artifact = artifacts.loads(artifacts.dumps(forest, {"schema": schema.to_json()}))
+    artifact = released_forest.loads(released_forest.dumps(forest, {"schema": schema.to_json()}))
     columns = columns_of(schema, X[test])
-    shares = predict.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
-    plain = predict.probabilities(artifact.forest, artifact.schema, columns, read_out="logistic")
-    labels = predict.labels(artifact.forest, artifact.schema, columns, shares, read_out=None)
+    shares = released_forest.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
+    plain = released_forest.probabilities(artifact.forest, artifact.schema, columns, read_out="logistic")
+    labels = released_forest.labels(artifact.forest, artifact.schema, columns, shares, read_out=None)
 
     assert (labels == table.target[test]).mean() > 0.8
     assert shares.sum(axis=1) == pytest.approx(1)
     assert np.array_equal(shares.argmax(axis=1), plain.argmax(axis=1))
     assert np.array_equal(np.argsort(shares[:, 1], kind="stable"), np.argsort(plain[:, 1], kind="stable"))
     one_by_one = [
-        predict.probabilities(artifact.forest, schema, columns_of(schema, X[row : row + 1]), read_out=None)
+        released_forest.probabilities(artifact.forest, schema, columns_of(schema, X[row : row + 1]), read_out=None)
         for row in test[:20]
     ]
     assert np.array_equal(np.vstack(one_by_one), shares[:20])
@@ -263,7 +264,7 @@ def test_a_table_of_ten_classes_is_learned() -> None:
     order = np.random.default_rng(1).permutation(len(table.target))
     test, train = order[:300], order[300:]
     forest = grown(planned(schema, "8", size=1_500), schema, table.data[train], table.target[train])
-    shares = predict.probabilities(forest, schema, columns_of(schema, table.data[test]), read_out=None)
+    shares = released_forest.probabilities(forest, schema, columns_of(schema, table.data[test]), read_out=None)
 
     assert (shares.argmax(axis=1) == table.target[test]).mean() > 0.75
     assert forest.arrays["scores"].shape == (400, 2**forest.depth, 10)
@@ -275,7 +276,7 @@ def test_growth_and_prediction_agree_on_every_integer() -> None:
     schema = schema_of(3)
     X, y = rng.integers(0, 10, (200, 5)).astype(float), rng.integers(0, 3, 200)
     forest = grown(planned(schema, n_estimators=10), schema, X, y)
-    shares = predict.probabilities(forest, schema, columns_of(schema, X), read_out="logistic")
+    shares = released_forest.probabilities(forest, schema, columns_of(schema, X), read_out="logistic")
     arrays = forest.arrays
     scores = np.tile(2 * arrays["start"] // 3, (200, 1))  # the reader subtracts a third of the start
     for tree in range(10):
@@ -292,7 +293,7 @@ def test_class_proportions_alone_are_not_recalibrated() -> None:
     schema = schema_of(2)
     settled = planned(schema, "8", max_depth=0, n_estimators=1)
     forest = grown(settled, schema, np.zeros((1_000, 5)), np.repeat([0, 1], [300, 700]))
-    shares = predict.probabilities(forest, schema, columns_of(schema, np.zeros((2, 5))), read_out=None)
+    shares = released_forest.probabilities(forest, schema, columns_of(schema, np.zeros((2, 5))), read_out=None)
     assert shares[:, 1] == pytest.approx([0.7, 0.7], abs=0.02)
 
 
@@ -303,7 +304,7 @@ def test_calibration_for_the_clip_undoes_it_and_none_changes_nothing() -> None:
     of_clip = planned(schema, "4", n_estimators=8, calibration="clip")
     columns = columns_of(schema, X)
     default, plain, clipped = (
-        predict.probabilities(own, schema, columns, read_out=read_out)
+        released_forest.probabilities(own, schema, columns, read_out=read_out)
         for own, read_out in ((forest, None), (forest, "logistic"), (Forest(of_clip, forest.arrays), None))
     )
 
@@ -321,7 +322,7 @@ def test_a_measured_temperature_scales_the_default_read_out_alone(n_classes: int
 
     def read(temperature: int, read_out: str | None) -> np.ndarray:
         own = Forest(forest.plan, {**forest.arrays, "temperature": np.array([temperature], dtype=np.int64)})
-        return predict.probabilities(own, schema, columns, read_out=read_out)
+        return released_forest.probabilities(own, schema, columns, read_out=read_out)
 
     plain, cold, hot = read(2**16, None), read(2**15, None), read(2**17, None)
     assert np.array_equal(plain, read(2**15, "logistic"))
@@ -352,7 +353,7 @@ def test_calibration_is_the_resting_point_of_clipped_gradients() -> None:
 
 
 def _broken(forest: Forest, **changes: np.ndarray) -> bytes:
-    return artifacts.dumps(Forest(forest.plan, {**forest.arrays, **changes}), {"schema": SMALL.to_json()})
+    return released_forest.dumps(Forest(forest.plan, {**forest.arrays, **changes}), {"schema": SMALL.to_json()})
 
 
 SMALL = schema_of(2, n_features=2, numeric=True)
@@ -361,7 +362,7 @@ SMALL = schema_of(2, n_features=2, numeric=True)
 def test_artifacts_that_cannot_be_ours_are_refused() -> None:
     forest = grown(planned(SMALL, n_estimators=3, max_depth=2), SMALL, np.zeros((5, 2)), np.zeros(5))
     arrays = forest.arrays
-    assert artifacts.loads(_broken(forest)).forest.depth == 2
+    assert released_forest.loads(_broken(forest)).forest.depth == 2
     high = arrays["scores"].copy()
     high[0, 0, 0] = 3 * 2**16 + 1
     lost = arrays["feature"].copy()
@@ -381,7 +382,7 @@ def test_artifacts_that_cannot_be_ours_are_refused() -> None:
         {"temperature": np.array([2**16] * 2, dtype=np.int64)},
     ):
         with pytest.raises(ArtifactInvalid):
-            artifacts.loads(_broken(forest, **changes))
+            released_forest.loads(_broken(forest, **changes))
 
 
 # --- hostile rows -------------------------------------------------------------------------------------------------
@@ -392,7 +393,7 @@ def test_artifacts_that_cannot_be_ours_are_refused() -> None:
 def test_hardly_any_rows_give_a_whole_model(n_classes: int, n_rows: int) -> None:
     schema = schema_of(n_classes, numeric=True)
     forest = grown(planned(schema, n_estimators=6), schema, np.full((n_rows, 5), 3.3), np.zeros(n_rows))
-    artifact = artifacts.loads(artifacts.dumps(forest, {"schema": schema.to_json()}))
-    shares = predict.probabilities(artifact.forest, schema, columns_of(schema, np.zeros((3, 5))), read_out=None)
+    artifact = released_forest.loads(released_forest.dumps(forest, {"schema": schema.to_json()}))
+    shares = released_forest.probabilities(artifact.forest, schema, columns_of(schema, np.zeros((3, 5))), read_out=None)
     assert shares.shape == (3, n_classes)
     assert np.isfinite(shares).all()

@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests import predict
+from app.forests import released_forest
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
@@ -49,7 +49,7 @@ def test_near_constant_columns_do_not_push_a_forest_below_the_majority_class() -
     right = []
     for _ in range(5):
         forest = grow(plan(request, schema), schema, rows, SystemRandomness(), on_tree_done=lambda: None)
-        probabilities = predict.probabilities(forest, schema, columns, read_out=None)
+        probabilities = released_forest.probabilities(forest, schema, columns, read_out=None)
         right.append(float((probabilities.argmax(axis=1) == y).mean()))
     majority = np.bincount(y).max() / N_ROWS
 

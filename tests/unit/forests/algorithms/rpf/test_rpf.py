@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from safetensors import numpy as tensors
 
 from app.core.errors import InvalidRequest
-from app.forests import artifacts, catalogue, planning, predict
+from app.forests import catalogue, planning, released_forest
 from app.forests.algorithms.rpf import price
 from app.forests.algorithms.rpf.price import PathScales, Stage, events_of
 from app.forests.algorithms.rpf.read import UNREACHED, reached_leaves
-from app.forests.artifacts import ArtifactInvalid
 from app.forests.bins import quantile_bins
 from app.forests.contract.plan import Forest, PlanInvalid
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
@@ -26,6 +25,7 @@ from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
+from app.forests.released_forest import ArtifactInvalid
 from app.forests.trees import split_rules
 from app.privacy import receipts
 from app.privacy.accountants import pure
@@ -125,7 +125,7 @@ def test_foreign_events_are_refused() -> None:
 
 def test_forest_learns_and_says_what_it_learnt() -> None:
     forest, held_out = grown("40"), rows(seed=4)
-    probabilities = predict.probabilities(forest, SCHEMA, held_out.features, read_out=None)
+    probabilities = released_forest.probabilities(forest, SCHEMA, held_out.features, read_out=None)
 
     assert np.mean(probabilities.argmax(axis=1) == held_out.y) > 0.7
     assert np.allclose(probabilities.sum(axis=1), 1.0)
@@ -150,7 +150,7 @@ def test_later_trees_correct_the_earlier_ones() -> None:
     def accuracy(n_trees: int) -> float:
         settled = planned("4000", 1_500, schema, n_estimators=n_trees, max_depth=2)
         forest = grow(settled, schema, given_rows, SystemRandomness(), on_tree_done=lambda: None)
-        probabilities = predict.probabilities(forest, schema, held_out.features, read_out=None)
+        probabilities = released_forest.probabilities(forest, schema, held_out.features, read_out=None)
         return float(np.mean(probabilities.argmax(axis=1) == held_out.y))
 
     assert accuracy(1) < 0.85
@@ -166,24 +166,28 @@ def test_progress_is_reported_once_per_tree() -> None:
 
 def test_an_artifact_survives_serialization_and_predicts_the_same() -> None:
     forest = grown(n_estimators=3, max_depth=4)
-    data = artifacts.dumps(forest, METADATA)
-    artifact = artifacts.loads(data)
+    data = released_forest.dumps(forest, METADATA)
+    artifact = released_forest.loads(data)
 
-    assert artifacts.dumps(artifact.forest, artifact.metadata) == data
+    assert released_forest.dumps(artifact.forest, artifact.metadata) == data
     assert set(artifact.forest.arrays) == {"feature", "threshold", "equals", "counts", "selections", "cuts"}
     for name, array in forest.arrays.items():
         assert np.array_equal(array, artifact.forest.arrays[name])
     features = rows(seed=5).features
     assert np.array_equal(
-        predict.probabilities(forest, SCHEMA, features, read_out=None),
-        predict.probabilities(artifact.forest, artifact.schema, features, read_out="log"),
+        released_forest.probabilities(forest, SCHEMA, features, read_out=None),
+        released_forest.probabilities(artifact.forest, artifact.schema, features, read_out="log"),
     )
 
 
 def test_number_of_bytes_does_not_depend_on_rows() -> None:
     settled = planned(n_estimators=2)
     sizes = {
-        len(artifacts.dumps(grow(settled, SCHEMA, rows(n), SystemRandomness(), on_tree_done=lambda: None), METADATA))
+        len(
+            released_forest.dumps(
+                grow(settled, SCHEMA, rows(n), SystemRandomness(), on_tree_done=lambda: None), METADATA
+            )
+        )
         for n in (0, 1, 700)
     }
 
@@ -229,14 +233,14 @@ def test_artifact_that_cannot_have_been_released_is_refused(
 ) -> None:
     forest = grown_with_stop(at_once)
     arrays = {name: array.copy() for name, array in forest.arrays.items()}
-    data = artifacts.dumps(forest, METADATA)
+    data = released_forest.dumps(forest, METADATA)
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
-    assert artifacts.loads(tensors.save(arrays, metadata=header)).plan == forest.plan
+    assert released_forest.loads(tensors.save(arrays, metadata=header)).plan == forest.plan
 
     change(arrays)
 
     with pytest.raises(ArtifactInvalid):
-        artifacts.loads(tensors.save(arrays, metadata=header))
+        released_forest.loads(tensors.save(arrays, metadata=header))
 
 
 def test_rows_reach_exactly_the_leaves_with_a_number_of_selections() -> None:
@@ -252,7 +256,7 @@ def test_rows_reach_exactly_the_leaves_with_a_number_of_selections() -> None:
 
 def test_reader_does_not_keep_its_forest() -> None:
     forest = grown()
-    predict.probabilities(forest, SCHEMA, rows().features, read_out=None)
+    released_forest.probabilities(forest, SCHEMA, rows().features, read_out=None)
     trace = weakref.ref(forest)
     del forest
     gc.collect()
@@ -299,7 +303,7 @@ def test_pairs_learn_a_rule_that_no_single_column_shows() -> None:
     def accuracy(pairs: str) -> float:
         settled = planned("50", schema=schema, max_depth=1, n_estimators=1, pairs=pairs)
         forest = grow(settled, schema, held, SystemRandomness(), on_tree_done=lambda: None)
-        probabilities = predict.probabilities(forest, schema, held.features, read_out=None)
+        probabilities = released_forest.probabilities(forest, schema, held.features, read_out=None)
         return float(np.mean(probabilities.argmax(axis=1) == y))
 
     assert accuracy("ordered") > 0.99
@@ -310,7 +314,9 @@ def test_temperature_softens_what_several_trees_promise_and_keeps_their_labels()
     tempered = grown(n_estimators=4, max_depth=3)
     parameters = {**tempered.plan.parameters, "calibration": "none"}
     plain = Forest(replace(tempered.plan, parameters=parameters), tempered.arrays)
-    soft, sure = (predict.probabilities(forest, SCHEMA, rows().features, read_out=None) for forest in (tempered, plain))
+    soft, sure = (
+        released_forest.probabilities(forest, SCHEMA, rows().features, read_out=None) for forest in (tempered, plain)
+    )
     powers = sure ** (1 / 2**0.5)  # the fourth root of four
 
     assert soft == pytest.approx(powers / powers.sum(axis=1, keepdims=True))

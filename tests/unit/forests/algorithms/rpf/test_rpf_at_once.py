@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.errors import InvalidRequest
-from app.forests import artifacts, catalogue, planning, predict
+from app.forests import catalogue, planning, released_forest
 from app.forests.algorithms.rpf.grow import LevelTrees
 from app.forests.algorithms.rpf.price import events_of, stages
 from app.forests.algorithms.rpf.read import UNREACHED
@@ -66,18 +66,18 @@ def old_artifact() -> bytes:
 
 
 def test_forests_of_three_levels_at_once_still_predict() -> None:
-    read = artifacts.loads(old_artifact())
+    read = released_forest.loads(old_artifact())
     answers = SanitisedColumns(tuple(np.array([[0, 1], [1, 0], *[[0, 0]] * 4], dtype=np.int32)), 2)
-    probabilities = predict.probabilities(read.forest, read.schema, answers, read_out=None)
+    probabilities = released_forest.probabilities(read.forest, read.schema, answers, read_out=None)
 
     assert read.plan.parameters["at_once"] == 3
     assert set(np.unique(read.forest.arrays["selections"])) == {2}
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
-    assert artifacts.dumps(read.forest, read.metadata) == old_artifact()
+    assert released_forest.dumps(read.forest, read.metadata) == old_artifact()
 
 
 def test_a_stored_plan_of_three_levels_at_once_is_read_and_not_priced_again() -> None:
-    read = artifacts.loads(old_artifact())
+    read = released_forest.loads(old_artifact())
 
     assert catalogue.read_plan(read.plan.to_json()) == read.plan
     with pytest.raises(PlanInvalid):  # so that a job that was queued before the upgrade fails without a charge
@@ -159,7 +159,9 @@ def test_two_levels_at_once_learn_a_rule_that_no_single_split_shows() -> None:
     def right(at_once: int) -> list[float]:
         settled = planned("2", schema=schema, max_depth=2, n_estimators=1, at_once=at_once)
         forests = [grow(settled, schema, own, SystemRandomness(), on_tree_done=lambda: None) for _ in range(20)]
-        probabilities = [predict.probabilities(forest, schema, own.features, read_out=None) for forest in forests]
+        probabilities = [
+            released_forest.probabilities(forest, schema, own.features, read_out=None) for forest in forests
+        ]
         return [float(np.mean(each.argmax(axis=1) == own.y)) for each in probabilities]
 
     assert min(right(2)) == 1.0
