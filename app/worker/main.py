@@ -131,7 +131,7 @@ class _Loop:
         claim = claim_next(self._installation)
         if claim is None:
             return False
-        supervisor = Supervisor(self._installation, claim, stop=self._stop)
+        supervisor = Supervisor(interval_s=self._interval_s, stop=self._stop)
         with about(job_id=claim.job_id):
             _log.info("job claimed")
             run_job(self._installation, claim, supervisor.run, stop=self._stop)

@@ -1,4 +1,4 @@
-"""Starts the child of one job and watches it until it ends: progress, lease, cancellation, public times.
+"""Starts the child of one job and watches it until it ends: progress, cancellation, public times.
 
 All work runs on the main thread. Linux sends a child its parent-death signal when the *thread* that started it ends, so
 a child of a short-lived helper thread would be killed.
@@ -23,14 +23,11 @@ import time
 from typing import Final
 
 from app.core import limits, stamps
-from app.core.errors import Unavailable
 from app.core.memory import LARGE_PAGES
 from app.core.processes import TERMINAL_SIGNALS, Stop, scrubbed_environment
-from app.jobs.queue import Claim
 from app.jobs.states import PREPARING, EndReason
-from app.services.execution import lease
+from app.services.execution.lease import Lease
 from app.services.execution.run_job import JobFailed
-from app.services.installation import Installation
 from app.services.jobs.task import JobTask
 
 WAIT_S: Final = 600.0
@@ -38,7 +35,6 @@ WAIT_S: Final = 600.0
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.1
-_PROGRESS_INTERVAL_S = 0.5
 
 
 def released_at(at: float, interval_s: int) -> float:
@@ -135,20 +131,26 @@ CHILDREN: Final = Children()
 class Supervisor:
     """One job's child process, from its start to its end."""
 
-    def __init__(self, installation: Installation, claim: Claim, *, stop: Stop) -> None:
-        self._installation = installation
-        self._claim = claim
+    def __init__(self, *, interval_s: int, stop: Stop) -> None:
+        """Prepares to run one job.
+
+        Args:
+            interval_s: public; seconds between two public times, or 0.
+            stop: the signals to this process.
+        """
         self._stop = stop
         self._told_of_stop = False
         self._trees_done = PREPARING
-        self._written_at = time.monotonic()
-        self._written_trees = 0
-        self._interval_s = installation.settings.release_interval_s
+        self._interval_s = interval_s
         self._shown_trees = 0
         self._next_shown_at = released_at(now(), self._interval_s)
 
-    def run(self, task: JobTask) -> None:
+    def run(self, task: JobTask, kept: Lease) -> None:
         """Runs the child to its end and waits for the next public time; its output is then in the task's folder.
+
+        Args:
+            task: of the child.
+            kept: the lease of the job, which stores its progress.
 
         Raises:
             JobFailed: the child did not succeed, or this process was asked to stop now and killed the child.
@@ -161,14 +163,14 @@ class Supervisor:
             with contextlib.suppress(BrokenPipeError):
                 child.stdin.write(task.to_text().encode("utf-8") + b"\n")
                 child.stdin.flush()
-            self._watch(child, n_trees=task.n_trees)
+            self._watch(child, kept, n_trees=task.n_trees)
         finally:
             end_child(child)
-        self._wait_for_release()
+        self._wait_for_release(kept)
         if child.returncode != 0:
             raise JobFailed
 
-    def _watch(self, child: "subprocess.Popen[bytes]", *, n_trees: int) -> None:
+    def _watch(self, child: "subprocess.Popen[bytes]", kept: Lease, *, n_trees: int) -> None:
         assert child.stdout is not None
         started_at = time.monotonic()
         with selectors.DefaultSelector() as selector:
@@ -180,7 +182,7 @@ class Supervisor:
                     if not done:
                         break
                     self._trees_done = min(self._trees_done + len(done), n_trees)
-                self._report_when_due()
+                self._report(kept)
                 if time.monotonic() - started_at > limits.CHILD_TIMEOUT_S:
                     return
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -194,7 +196,7 @@ class Supervisor:
             self._told_of_stop = True
             _log.warning("finishing the running job; a second signal (Ctrl-C) stops now and loses what the job spent")
 
-    def _wait_for_release(self) -> None:
+    def _wait_for_release(self, kept: Lease) -> None:
         """Holds the lease until the next public time, so that the end of the child shows then, however it ended.
 
         Raises:
@@ -205,7 +207,7 @@ class Supervisor:
             return
         until = released_at(now(), self._interval_s)
         while now() < until:
-            self._report_when_due()
+            self._report(kept)
             self._heed_signals()
             self._stop.now.wait(max(min(_POLL_S, until - now()), 0))
 
@@ -221,24 +223,9 @@ class Supervisor:
             self._next_shown_at = released_at(now(), self._interval_s)
         return self._shown_trees
 
-    def _report_when_due(self) -> None:
-        """Stores progress, extends the lease and notices a cancellation, in one transaction when it is due.
-
-        If the database is unreachable, the child continues, because the charge is spent, and the next report tries
-        again. The lease token fences a job that another process ended meanwhile.
-        """
-        waited = time.monotonic() - self._written_at
-        trees_done = self._trees_to_show()
-        has_news = trees_done > self._written_trees
-        is_time_for_news = waited >= _PROGRESS_INTERVAL_S or self._interval_s  # with public times, news come at one
-        interval = min(self._installation.settings.lease_ttl_s / 4, 1.0)
-        if waited >= interval or (has_news and is_time_for_news):
-            try:
-                lease.heartbeat(self._installation, self._claim, trees_done=trees_done)
-                self._written_trees = trees_done
-            except Unavailable:
-                _log.warning("a heartbeat was missed")
-            self._written_at = time.monotonic()
+    def _report(self, kept: Lease) -> None:
+        kept.show(self._trees_to_show())
+        kept.require()
 
 
 def _start(_task: JobTask) -> "subprocess.Popen[bytes]":

@@ -110,7 +110,7 @@ class Service:
     def work(self) -> None:
         claim = run_job.claim_next(self._installation)
         assert claim is not None
-        run_job.run_job(self._installation, claim, lambda task: perform(task, on_tree_done=lambda: None))
+        run_job.run_job(self._installation, claim, lambda task, _: perform(task, on_tree_done=lambda: None))
 
     def evaluate(self) -> None:
         self.model = self.model or str(self._sent("GET", "/models")["models"][0]["id"])

@@ -60,7 +60,7 @@ def test_a_job_of_a_key_that_was_revoked_after_the_charge_ends_as_any_other(scen
     """The rows were read on an authority that held then, and the charge stays in every case."""
     job_id = scene.submit_job(key="k")
 
-    def revoke_and_end(task: JobTask) -> None:
+    def revoke_and_end(task: JobTask, _kept: object) -> None:
         _revoke(scene)
         task.output_path.write_bytes(b"nothing")
 

@@ -13,7 +13,6 @@ from app.core.errors import LeaseLost, NotFound, Unavailable
 from app.core.processes import Stop
 from app.datasets import private_rows
 from app.forests import released_forest as forests
-from app.jobs import queue
 from app.registry import models as registered
 from app.registry import releases
 from app.services import models, predict
@@ -31,22 +30,16 @@ from tests.support.job_kinds import claimed, evaluation, model, perform_here, pr
 from tests.support.sweeping import expired_at
 
 
-def test_laying_out_models_keeps_the_lease_alive_and_the_models_unreadable_to_others(scene: Scene) -> None:
+def test_models_are_laid_out_unreadable_to_others(scene: Scene) -> None:
     job_id = evaluation(scene, model(scene, "a"))
     claim = claimed(scene.installation)
-    soon = datetime.now(UTC) + timedelta(seconds=1)
-    with scene.installation.database.write() as session:
-        queue.locked(session, job_id).lease_until = soon
-    seen = []
 
-    def perform_later(task: JobTask) -> None:
-        seen.append(scene.job(job_id).lease_until)
+    def perform_later(task: JobTask, _kept: object) -> None:
         files = [path for path in scene.installation.home.rglob("*") if path.is_file()]
         assert [path for path in files if stat.S_IMODE(path.stat().st_mode) != 0o600] == []
         perform_here(task)
 
     run_job.run_job(scene.installation, claim, perform_later)
-    assert seen[0] > soon
     assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
 
 
@@ -170,7 +163,7 @@ def test_an_evaluation_of_a_model_deleted_before_the_start_costs_nothing(scene: 
     with pytest.raises(NotFound):
         evaluation(scene, trained, key="another")
 
-    def never(task: JobTask) -> None:
+    def never(task: JobTask, _kept: object) -> None:
         raise AssertionError("no row may be read")
 
     run(scene, never)
@@ -183,7 +176,7 @@ def test_a_model_deleted_during_its_evaluation_is_evaluated(scene: Scene) -> Non
     trained = model(scene, "a")
     job_id = evaluation(scene, trained)
 
-    def late(task: JobTask) -> None:
+    def late(task: JobTask, _kept: object) -> None:
         models.delete_model(scene.installation, OWNER, trained)
         perform_here(task)
 
@@ -199,22 +192,22 @@ def test_a_job_of_an_unknown_kind_fails_uncharged_and_the_worker_goes_on(
     others = {name: kind for name, kind in run_job.KINDS.items() if name != "profile"}
     monkeypatch.setattr(run_job, "KINDS", others)
     stop = Stop()
-    monkeypatch.setattr(supervise.Supervisor, "run", lambda _, task: (perform_here(task), stop.begun.set()))
+    monkeypatch.setattr(supervise.Supervisor, "run", lambda _, task, _kept: (perform_here(task), stop.begun.set()))
     main._Loop(scene.installation, stop).run()
     assert scene.end(unknown) == ("failed", "failed", ["reserve", "void"])
     assert scene.end(known) == ("succeeded", None, ["reserve", "charge"])
     assert "unknown kind" in caplog.text
 
 
-def _fail(task: JobTask) -> None:
+def _fail(task: JobTask, _kept: object) -> None:
     raise JobFailed
 
 
-def _leave_garbage(task: JobTask) -> None:
+def _leave_garbage(task: JobTask, _kept: object) -> None:
     task.output_path.write_bytes(b'{"plan": {}}')
 
 
-def _leave_another_kind(task: JobTask) -> None:
+def _leave_another_kind(task: JobTask, _kept: object) -> None:
     task.output_path.write_bytes(b"\xff not text")
 
 
@@ -238,7 +231,7 @@ def test_cancelling_a_job_or_deleting_its_dataset_ends_every_kind(scene: Scene) 
     show_jobs.cancel_job(scene.installation, OWNER, queued)
     assert scene.end(queued) == ("cancelled", "cancelled", ["reserve", "void"])
 
-    def bury(task: JobTask) -> None:
+    def bury(task: JobTask, _kept: object) -> None:
         perform_here(task)
         delete_dataset(scene.installation, OWNER, scene.dataset_id)
 

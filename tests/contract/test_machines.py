@@ -80,7 +80,7 @@ def second(machines: Machines) -> Installation:
     return machines.open("second")
 
 
-def _run(task: JobTask) -> None:
+def _run(task: JobTask, _kept: object) -> None:
     perform(task, on_tree_done=lambda: None)
 
 
@@ -227,8 +227,8 @@ def test_an_outage_before_the_charge_leaves_the_job_waiting(
 def test_an_outage_after_the_charge_fails_the_job_as_a_broken_disk_does(
     first: Installation, second: Installation, cut: Callable[[], None]
 ) -> None:
-    def run_and_cut(task: JobTask) -> None:
-        _run(task)
+    def run_and_cut(task: JobTask, kept: object) -> None:
+        _run(task, kept)
         cut()
 
     scene = Scene.declared(first)

@@ -123,7 +123,7 @@ TAMPERED = {
 }
 
 
-def _never(task: JobTask) -> None:
+def _never(task: JobTask, _kept: object) -> None:
     raise AssertionError("a job ran that was not paid for")
 
 
@@ -222,7 +222,7 @@ from app.services.execution import run_job
 from tests.contract.test_paid_jobs import TAMPERED
 from tests.support.crash_scene import opened
 
-def run(task):
+def run(task, _kept):
     raise SystemExit("a job ran that was not paid for")
 
 for name, tamper in TAMPERED.items():

@@ -45,15 +45,15 @@ def test_a_grown_forest_is_a_model_and_nothing_else_is_left(scene: Scene) -> Non
     scene.verified()
 
 
-def _fail(task: JobTask) -> None:
+def _fail(task: JobTask, _kept: object) -> None:
     raise JobFailed
 
 
-def _leave_nothing(task: JobTask) -> None:
+def _leave_nothing(task: JobTask, _kept: object) -> None:
     """The child reports success but leaves no file."""
 
 
-def _leave_garbage(task: JobTask) -> None:
+def _leave_garbage(task: JobTask, _kept: object) -> None:
     task.output_path.write_bytes(b"not a forest")
 
 
@@ -74,7 +74,7 @@ def test_a_full_disk_fails_the_job_and_leaves_no_half_of_an_artifact(
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "no space left on device")
 
-    def grow(task: JobTask) -> None:
+    def grow(task: JobTask, _kept: object) -> None:
         perform_here(task)
         monkeypatch.setattr(os, "fsync", full)
 
@@ -93,7 +93,7 @@ def test_the_sweeper_distinguishes_a_lost_commit_from_a_lost_answer(
     def cut(*arguments: object, **named: object) -> None:
         raise Unavailable("the connection broke")
 
-    def grow(task: JobTask) -> None:
+    def grow(task: JobTask, _kept: object) -> None:
         perform_here(task)
         if not is_committed:
             monkeypatch.setattr(queue, "finish", cut)
@@ -126,7 +126,7 @@ def test_a_last_commit_that_fails_once_is_tried_again_and_happens_once(
         if is_committed and next(cuts, False):
             raise Unavailable("the connection broke after the commit")
 
-    def grow(task: JobTask) -> None:
+    def grow(task: JobTask, _kept: object) -> None:
         perform_here(task)
         monkeypatch.setattr(Database, "write", cut_once)
 
@@ -163,7 +163,7 @@ def test_a_claimed_job_that_is_cancelled_is_never_charged(scene: Scene) -> None:
 
 
 def test_a_running_job_that_is_cancelled_stays_charged_and_leaves_no_model(scene: Scene) -> None:
-    def cancel(task: JobTask) -> None:
+    def cancel(task: JobTask, _kept: object) -> None:
         perform_here(task)
         assert show_jobs.cancel_job(scene.installation, OWNER, task.job_id).charged
 

@@ -15,6 +15,7 @@ from app.core import limits
 from app.core.errors import LeaseLost, Unavailable
 from app.core.processes import Stop, scrubbed_environment
 from app.services.execution import lease, run_job
+from app.services.execution.lease import Lease
 from app.services.execution.run_job import JobFailed
 from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
@@ -43,7 +44,8 @@ class Job:
         self.task = run_job.charge_job(scene.installation, claim)
         self.task.folder.mkdir(parents=True)
         self.stop = Stop()
-        self.supervisor = Supervisor(scene.installation, claim, stop=self.stop)
+        self.supervisor = Supervisor(interval_s=0, stop=self.stop)
+        self.lease = Lease(scene.installation, claim)
         self.children: list[subprocess.Popen[bytes]] = []
 
     def train(self, monkeypatch: pytest.MonkeyPatch, program: str, *, begins: str = BEGINS) -> None:
@@ -55,7 +57,8 @@ class Job:
             return self.children[-1]
 
         monkeypatch.setattr(supervise, "_start", start)
-        self.supervisor.run(self.task)
+        with self.lease:
+            self.supervisor.run(self.task, self.lease)
 
     def child_has_ended(self) -> bool:
         """Whether the only child was waited for."""

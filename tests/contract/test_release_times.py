@@ -18,9 +18,9 @@ from sqlalchemy import select
 
 from app.core import stamps
 from app.core.processes import Stop
-from app.jobs.queue import Claim
 from app.ledger.tables import EntryRow
-from app.services.execution import lease
+from app.services.execution import lease, run_job
+from app.services.execution.lease import Lease
 from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
 from app.worker import main, supervise
@@ -118,6 +118,24 @@ def run(sqlite_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             heartbeat(*arguments, trees_done=trees_done)
             run.progress.append((test_clock.time - START - 50, trees_done))
 
+        class ClockedLease(Lease):
+            """A lease that is extended whenever a second of the test's clock has passed, and by no thread."""
+
+            extended_at = START
+
+            def __enter__(self) -> "ClockedLease":
+                return self
+
+            def __exit__(self, *_: object) -> None:
+                pass
+
+            def require(self) -> None:
+                if test_clock.time - self.extended_at >= 1:
+                    self.extended_at = test_clock.time
+                    self._extend()
+                super().require()
+
+        monkeypatch.setattr(run_job, "Lease", ClockedLease)
         monkeypatch.setattr(supervise, "_start", start)
         monkeypatch.setattr(supervise, "time", SimpleNamespace(monotonic=lambda: test_clock.time))
         monkeypatch.setattr(lease, "heartbeat", beat)
@@ -186,7 +204,7 @@ def test_a_worker_that_was_asked_to_stop_still_ends_its_job_at_a_public_time(run
 
 
 def test_progress_is_what_was_finished_at_the_last_public_time(run: Run) -> None:
-    supervisor = Supervisor(run.scene.installation, Claim("jb_a", "token"), stop=Stop(now=run.clock))
+    supervisor = Supervisor(interval_s=INTERVAL_S, stop=Stop(now=run.clock))
     shown = list[int]()
     for seconds, trees in ((1, 1), (48, 2), (2, 3), (30, 5), (30, 6), (1, 6)):
         run.clock.pass_(seconds)

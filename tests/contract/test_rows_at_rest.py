@@ -96,7 +96,7 @@ def test_a_job_of_a_dataset_without_a_data_key_is_not_charged(scene: Scene) -> N
     with scene.installation.database.write() as session:
         row = catalog.locked(session, scene.dataset_id).row
         catalog.mark_deleted(row, at=row.created_at)
-    run_job.run_job(scene.installation, claim, lambda _task: pytest.fail("the job ran"))
+    run_job.run_job(scene.installation, claim, lambda _task, _kept: pytest.fail("the job ran"))
     assert scene.end(job_id) == ("cancelled", "cancelled", ["reserve", "void"])
 
 
@@ -296,7 +296,7 @@ def test_whether_a_job_is_charged_depends_on_no_row(scene: Scene) -> None:
         writer.write(b"no Parquet")
     job = scene.submit_job(key="job")
 
-    def unreadable(_: JobTask) -> None:
+    def unreadable(_task: JobTask, _kept: object) -> None:
         raise run_job.JobFailed
 
     run_job.run_job(scene.installation, claimed(scene.installation), unreadable)

@@ -26,7 +26,7 @@ def pair(scene: Scene) -> Pair:
     return Pair.beside(scene)
 
 
-def _fail(task: JobTask) -> None:
+def _fail(_task: JobTask, _kept: object) -> None:
     raise JobFailed
 
 
@@ -51,7 +51,7 @@ def test_a_job_that_succeeds_was_charged_on_both_accounts_and_its_model_names_bo
 
 def test_both_are_charged_before_the_first_row_of_either_is_read(pair: Pair) -> None:
     job_id, seen = pair.submit(key="k"), []
-    _run(pair, lambda task: (seen.append(pair.kinds_of(job_id)), perform_here(task))[-1])
+    _run(pair, lambda task, _: (seen.append(pair.kinds_of(job_id)), perform_here(task))[-1])
     assert seen == [(CHARGED, CHARGED)]
 
 
@@ -73,7 +73,7 @@ def test_a_waiting_job_that_is_cancelled_is_void_on_both(pair: Pair) -> None:
 def test_a_running_job_that_is_cancelled_stays_charged_on_both(pair: Pair) -> None:
     job_id = pair.submit(key="k")
 
-    def cancelled(task: JobTask) -> None:
+    def cancelled(task: JobTask, _kept: object) -> None:
         show_jobs.cancel_job(pair.first.installation, OWNER, job_id)
         perform_here(task)
 

@@ -253,5 +253,5 @@ def run_one(scene: Scene, installation: Installation, *, key: str) -> str:
     job_id = scene.submit_job(key=key)
     claim = run_job.claim_next(installation)
     assert claim is not None
-    run_job.run_job(installation, claim, Supervisor(installation, claim, stop=Stop()).run)
+    run_job.run_job(installation, claim, Supervisor(interval_s=0, stop=Stop()).run)
     return job_id

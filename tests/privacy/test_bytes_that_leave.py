@@ -85,7 +85,7 @@ class World:
         assert shown["state"] == "succeeded"
         return shown
 
-    def _child(self, task: JobTask) -> None:
+    def _child(self, task: JobTask, _kept: object) -> None:
         task.folder.mkdir(parents=True, exist_ok=True)
         log = self.installation.home.with_name("child.log")
         ended, progress = _in_a_child(task, log) if self.has_children else _in_process(task)

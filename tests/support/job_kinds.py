@@ -7,6 +7,7 @@ from typing import Any
 from app.access.idempotency import IdempotentRequest
 from app.jobs.queue import Claim
 from app.services.execution import run_job
+from app.services.execution.lease import Lease
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
 from app.services.releases.release import perform
@@ -41,17 +42,17 @@ def submitted_and_claimed(scene: Scene, *, key: str = "k") -> tuple[str, Claim]:
     return job_id, claimed(scene.installation)
 
 
-def perform_here(task: JobTask) -> None:
+def perform_here(task: JobTask, _: Lease | None = None) -> None:
     """Does the work of a job in this process."""
     perform(task, on_tree_done=lambda: None)
 
 
-def run(scene: Scene, work: Callable[[JobTask], None] = perform_here) -> None:
+def run(scene: Scene, work: Callable[[JobTask, Lease], None] = perform_here) -> None:
     """Claims and runs the oldest queued job."""
     run_job.run_job(scene.installation, claimed(scene.installation), work)
 
 
-def must_not_run(_: JobTask) -> None:
+def must_not_run(_task: JobTask, _kept: Lease) -> None:
     """The work of a job that may not read rows."""
     raise AssertionError("rows would be read")
 

@@ -1,12 +1,11 @@
-"""Extends the lease of a claimed job while files are copied or stored, which may take longer than a lease."""
+"""Keeps the lease of a job while this process works on the job, and stores the job's progress."""
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from app.core.errors import GrovekeeperError, LeaseLost, Unavailable
 from app.jobs import queue
@@ -17,7 +16,13 @@ Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.2
-"""Seconds between two looks at the signal to stop."""
+"""Seconds between two looks at the signal to stop, and at the lease."""
+
+_NEWS_S = 0.5
+"""Seconds between two extensions that store progress."""
+
+_MOST_S = 1.0
+"""Most seconds between two extensions, so that a cancellation ends the job soon."""
 
 
 class Stopped(GrovekeeperError):
@@ -32,6 +37,7 @@ def heartbeat(installation: Installation, claim: Claim, *, trees_done: int) -> N
 
     Raises:
         LeaseLost: the job was cancelled or another worker has it; the caller stops and writes nothing.
+        Unavailable: the database cannot be reached now.
     """
     with installation.database.write() as session:
         queue.heartbeat(
@@ -43,64 +49,81 @@ def heartbeat(installation: Installation, claim: Claim, *, trees_done: int) -> N
         )
 
 
-def while_leased(
-    installation: Installation, claim: Claim, work: Callable[[], Result], *, stopping: threading.Event
-) -> Result:
-    """Does work before a job's child begins, and extends the lease meanwhile; returns or raises what the work does.
+class Lease:
+    """The lease of one job. A thread extends it for as long as the block of the object lasts.
 
-    A read from a store cannot be interrupted. When nobody waits for the work any more, its thread is left to end by
-    itself, so the work must leave nothing but copies.
-
-    Raises:
-        LeaseLost: the job was cancelled, or another worker has it.
-        Stopped: ``stopping`` was set.
+    If the database is unreachable, the work goes on and the thread tries again: what a charged job spent stays spent.
+    The token of the claim keeps out a job that another process has ended meanwhile, so the last transaction notices a
+    lost lease, too.
     """
-    outcome: Future[Result] = Future()
 
-    def run() -> None:
-        try:
-            outcome.set_result(work())
-        except BaseException as error:  # noqa: BLE001  (raised again by the caller's thread)
-            outcome.set_exception(error)
+    def __init__(self, installation: Installation, claim: Claim) -> None:
+        self._installation = installation
+        self._claim = claim
+        self._trees_done = self._stored = 0
+        self._lost = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._extend_until_the_end, name="lease", daemon=True)
 
-    threading.Thread(target=run, name="files", daemon=True).start()
-    extended_at = time.monotonic()
-    while wait([outcome], timeout=_LOOK_S).not_done:
-        if stopping.is_set():
-            raise Stopped
-        if time.monotonic() - extended_at >= _interval_s(installation):
-            _extend(installation, claim, trees_done=0)
-            extended_at = time.monotonic()
-    return outcome.result()
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
 
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
 
-@contextmanager
-def extended(installation: Installation, claim: Claim, *, trees_done: int) -> Iterator[None]:
-    """Extends the lease from another thread until the block ends. The next transaction notices a lease that is lost."""
-    ended = threading.Event()
+    def show(self, trees_done: int) -> None:
+        """Sets the progress that the next extension stores; public."""
+        self._trees_done = trees_done
 
-    def extend() -> None:
-        while not ended.wait(_interval_s(installation)):
+    def require(self) -> None:
+        """Checks the lease as the last extension found it.
+
+        Raises:
+            LeaseLost: the job was cancelled, or another worker has it.
+        """
+        if self._lost.is_set():
+            raise LeaseLost
+
+    def wait_for(self, work: Callable[[], Result], *, stopping: threading.Event) -> Result:
+        """Does work that brings files, and returns or raises what the work does.
+
+        A read from a store cannot be interrupted. When nobody waits for the work any more, its thread is left to end by
+        itself, so the work must leave nothing but copies.
+
+        Raises:
+            LeaseLost: the job was cancelled, or another worker has it.
+            Stopped: ``stopping`` was set.
+        """
+        outcome: Future[Result] = Future()
+
+        def run() -> None:
             try:
-                _extend(installation, claim, trees_done=trees_done)
-            except LeaseLost:
-                return
+                outcome.set_result(work())
+            except BaseException as error:  # noqa: BLE001  (raised again by the caller's thread)
+                outcome.set_exception(error)
 
-    thread = threading.Thread(target=extend, name="lease", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+        threading.Thread(target=run, name="files", daemon=True).start()
+        while wait([outcome], timeout=_LOOK_S).not_done:
+            if stopping.is_set():
+                raise Stopped
+            self.require()
+        return outcome.result()
 
+    def _extend_until_the_end(self) -> None:
+        interval_s, extended_at = min(self._installation.settings.lease_ttl_s / 4, _MOST_S), time.monotonic()
+        while not (self._lost.is_set() or self._ended.wait(min(_NEWS_S, interval_s))):
+            if self._trees_done != self._stored or time.monotonic() - extended_at >= interval_s:
+                self._extend()
+                extended_at = time.monotonic()
 
-def _extend(installation: Installation, claim: Claim, *, trees_done: int) -> None:
-    try:
-        heartbeat(installation, claim, trees_done=trees_done)
-    except Unavailable:
-        _log.warning("a heartbeat was missed")
-
-
-def _interval_s(installation: Installation) -> float:
-    return installation.settings.lease_ttl_s / 4
+    def _extend(self) -> None:
+        trees_done = self._trees_done
+        try:
+            heartbeat(self._installation, self._claim, trees_done=trees_done)
+            self._stored = trees_done
+        except LeaseLost:
+            self._lost.set()
+        except Unavailable:
+            _log.warning("a heartbeat was missed", extra={"job_id": self._claim.job_id})

@@ -45,8 +45,7 @@ from app.jobs.tables import JobPart, JobRow
 from app.ledger import reservations, rules
 from app.registry import models
 from app.registry.store import ArtifactLost
-from app.services.execution import lease
-from app.services.execution.lease import Stopped
+from app.services.execution.lease import Lease, Stopped
 from app.services.execution.paid import TaskNotPaid, require_paid
 from app.services.installation import Installation
 from app.services.jobs import notices
@@ -117,16 +116,16 @@ def _closed(session: Session, *, at: datetime) -> frozenset[str]:
 def run_job(
     installation: Installation,
     claim: Claim,
-    run: Callable[[JobTask], None],
+    run: Callable[[JobTask, Lease], None],
     *,
     stop: Stop | None = None,
 ) -> None:
-    """Charges the job, runs its child, and registers the output.
+    """Charges the job, runs its child, and registers the output, while the job's lease is kept.
 
     Args:
         installation: of this machine.
         claim: of the job.
-        run: starts the child and waits for it, outside any transaction; extends the lease meanwhile.
+        run: starts the child and waits for it, outside any transaction; shows progress through the lease.
         stop: once begun, an uncharged job returns to the queue; once to be done now, a charged job fails as lost.
 
     Raises:
@@ -135,38 +134,41 @@ def run_job(
             waits.
     """
     stop = stop or Stop()
-    try:
-        if not _lay_out_inputs(installation, claim):
+    with Lease(installation, claim) as kept:
+        task = _charged(installation, claim, kept, stop=stop)
+        if task is None:
             return
-        _bring_rows(installation, claim, stop=stop)
-        task = charge_job(installation, claim)
+        try:
+            _run_and_end(installation, claim, kept, task, run, stop=stop)
+        except LeaseLost:
+            shutil.rmtree(task.folder, ignore_errors=True)
+            raise
+        # Other exceptions keep the folder: if the last commit is in doubt, the sweeper finds the output through it.
+        shutil.rmtree(task.folder, ignore_errors=True)
+
+
+def _charged(installation: Installation, claim: Claim, kept: Lease, *, stop: Stop) -> JobTask | None:
+    """Brings the files of a job and charges it; ``None`` if the job ended uncharged, or is in the queue again."""
+    try:
+        if not _lay_out_inputs(installation, claim, kept):
+            return None
+        _bring_rows(installation, claim, kept, stop=stop)
+        return charge_job(installation, claim)
     except TaskNotPaid:
         _log.error("a job's task is not what its reservations pay for")
         _give_back(installation, claim, reason=EndReason.FAILED)
-        return
     except UnknownJobKind:
         _log.error("a job is of an unknown kind: a newer version accepted it; upgrade this worker")
         _give_back(installation, claim, reason=EndReason.FAILED)
-        return
     except SubmitterRevoked:
         _give_back(installation, claim, reason=EndReason.REVOKED)
-        return
     except DatasetDeleted:
         _give_back(installation, claim, state=JobState.CANCELLED, reason=EndReason.CANCELLED)
-        return
     except SealBroken:
         _give_back(installation, claim, reason=EndReason.DAMAGED)
-        return
     except (Frozen, Stopped):
         _put_back(installation, claim)
-        return
-    try:
-        _run_and_end(installation, claim, task=task, run=run, stop=stop)
-    except LeaseLost:
-        shutil.rmtree(task.folder, ignore_errors=True)
-        raise
-    # Other exceptions keep the folder: if the last commit is in doubt, the sweeper finds the output through it.
-    shutil.rmtree(task.folder, ignore_errors=True)
+    return None
 
 
 def charge_job(installation: Installation, claim: Claim) -> JobTask:
@@ -214,7 +216,7 @@ def _require_open(session: Session, row: JobRow, *, at: datetime) -> None:
             raise Frozen(part.dataset, part.dataset_name)
 
 
-def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
+def _lay_out_inputs(installation: Installation, claim: Claim, kept: Lease) -> bool:
     """Copies the models that a job reads to its folder, so that nobody can remove them after the charge.
 
     Returns:
@@ -230,13 +232,12 @@ def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
         digests = _kind(row.kind).inputs(row)
     folder = installation.job_folder(claim.job_id)
     try:
-        with lease.extended(installation, claim, trees_done=0):
-            for digest in digests:
-                path = input_path(folder, digest)
-                files.make_folder(path.parent)
-                path.touch(mode=0o600)
-                path.write_bytes(installation.store.get(digest))
-                lease.heartbeat(installation, claim, trees_done=0)  # also notices a cancellation
+        for digest in digests:
+            path = input_path(folder, digest)
+            files.make_folder(path.parent)
+            path.touch(mode=0o600)
+            path.write_bytes(installation.store.get(digest))
+            kept.require()
     except ArtifactLost:
         with installation.database.read() as session:
             if all(models.is_referenced(session, digest) for digest in digests):
@@ -320,8 +321,8 @@ def _cluster_of(installation: Installation, session: Session, row: JobRow) -> Da
     return installation.settings.dask_cluster if size >= installation.settings.dask_rows else None
 
 
-def _bring_rows(installation: Installation, claim: Claim, *, stop: Stop) -> None:
-    """Copies the files of a job's rows to this machine, and authenticates them, while the lease is extended.
+def _bring_rows(installation: Installation, claim: Claim, kept: Lease, *, stop: Stop) -> None:
+    """Copies the files of a job's rows to this machine, and authenticates them.
 
     Raises:
         LeaseLost: the job was cancelled meanwhile.
@@ -330,7 +331,7 @@ def _bring_rows(installation: Installation, claim: Claim, *, stop: Stop) -> None
         SealBroken: a file is damaged, or another file has its name.
     """
     try:
-        lease.while_leased(installation, claim, partial(_authenticate_rows, installation, claim), stopping=stop.begun)
+        kept.wait_for(partial(_authenticate_rows, installation, claim), stopping=stop.begun)
     except OSError:  # nothing was charged, and the job goes back to the queue with its lease
         raise Unavailable("the rows of a job cannot be read") from None
 
@@ -399,15 +400,17 @@ def _located(installation: Installation, part: PartRows) -> PartRows:
 def _run_and_end(
     installation: Installation,
     claim: Claim,
-    *,
+    kept: Lease,
     task: JobTask,
-    run: Callable[[JobTask], None],
+    run: Callable[[JobTask, Lease], None],
+    *,
     stop: Stop,
 ) -> None:
     try:
         files.make_folder(task.folder)
-        run(lease.while_leased(installation, claim, partial(located, installation, task), stopping=stop.now))
-        output = _kept(installation, claim, task, stop=stop)
+        run(kept.wait_for(partial(located, installation, task), stopping=stop.now), kept)
+        kept.show(task.n_trees)
+        output = _stored(installation, task, stop=stop)
     except Stopped:
         _fail(installation, claim, reason=EndReason.LOST)
     except JobFailed as failure:
@@ -418,22 +421,21 @@ def _run_and_end(
         _succeed(installation, claim, output)
 
 
-def _kept(installation: Installation, claim: Claim, task: JobTask, *, stop: Stop) -> JobOutput:
-    """Stores the child's output while the lease is extended; tries again while the store does not answer.
+def _stored(installation: Installation, task: JobTask, *, stop: Stop) -> JobOutput:
+    """Stores the child's output; tries again while the store does not answer.
 
     Raises:
         OutputInvalid: the child left no output of its kind.
         OSError: the child left no output, or the output cannot be stored.
     """
     data = task.output_path.read_bytes()
-    with lease.extended(installation, claim, trees_done=task.n_trees):
-        for wait_s in STORE_RETRY_S:
-            try:
-                return _kind(task.kind).keep(installation, task, data)
-            except StoreUnreachable:
-                if stop.now.wait(wait_s):
-                    raise
-        return _kind(task.kind).keep(installation, task, data)
+    for wait_s in STORE_RETRY_S:
+        try:
+            return _kind(task.kind).keep(installation, task, data)
+        except StoreUnreachable:
+            if stop.now.wait(wait_s):
+                raise
+    return _kind(task.kind).keep(installation, task, data)
 
 
 def _fail(installation: Installation, claim: Claim, *, reason: EndReason) -> None:
