@@ -1,19 +1,53 @@
 """Reads stored private rows for releases that the ledger has charged. No other module reads private rows for a release.
 
 (An erasure, :mod:`app.datasets.erasure`, copies row files and computes nothing from them.)
+
+The rows read are those that lie in a box, the set of joint cells of a job's scope. Reading is total: the sanitiser is
+applied again to whatever values a file holds, so that a damaged file cannot make growth fail in a way that depends on a
+row. A file that cannot be read at all is a fault of the installation; the error says nothing about its content.
 """
 
-from collections.abc import Sequence
-from typing import overload
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar, overload
 
-from app.core.sealed_files import SealedFile
-from app.datasets import stored_rows
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from app.core.errors import InstallationError
+from app.core.sealed_files import Reader, SealBroken, SealedFile
+from app.datasets import code_files, row_layout
+from app.datasets.cells import ROW_ID_BYTES, as_feature, stored_columns
 from app.datasets.row_layout import RowGroups
-from app.datasets.stored_rows import Selection
-from app.forests.data.coded_rows import CodedRows, CodeRequest
-from app.forests.data.sanitiser import SanitisedRows
-from app.forests.data.schema import Schema
-from app.privacy.composition import Partitions, Scope
+from app.forests.data import coded_rows
+from app.forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows, CodeRequest
+from app.forests.data.encoding import Encoding
+from app.forests.data.sanitiser import (
+    SanitisedColumns,
+    SanitisedRows,
+    has_known_label,
+    sanitise_codes,
+    sanitise_numbers,
+)
+from app.forests.data.schema import Feature, Label, Schema
+from app.forests.data.threads import made_ahead
+from app.privacy.composition import ColumnPartition, HashPartition, Partitions, Scope
+
+Element = TypeVar("Element", np.int32, np.float64)
+
+
+def _scalar(value: np.int32 | np.float64) -> pa.Scalar:
+    """A scalar of Arrow. ``pa.scalar`` imports pandas where it is installed: 0.2 s of CPU in each child of a job."""
+    return pa.Array.from_buffers(pa.from_numpy_dtype(value.dtype), 1, [None, pa.py_buffer(value.tobytes())])[0]
+
+
+_NO_CODE, _NAN = _scalar(np.int32(-1)), _scalar(np.float64(math.nan))
 
 
 @overload
@@ -72,8 +106,8 @@ def read(
     """
     selection = Selection(schema, partitions, scope, keep_unlabelled=keep_unlabelled)
     if codes is None:
-        return stored_rows.read(files, selection)
-    return stored_rows.read_codes(files, selection, codes)
+        return _read_values(files, selection)
+    return _read_codes(files, selection, codes)
 
 
 def shards(files: Sequence[SealedFile], *, schema: Schema, partitions: Partitions, n_rows: int) -> list[RowGroups]:
@@ -85,7 +119,7 @@ def shards(files: Sequence[SealedFile], *, schema: Schema, partitions: Partition
         InstallationError: a file is absent, damaged or of an unknown form.
     """
     selection = Selection(schema, partitions, {}, keep_unlabelled=True)
-    return [shard for file in files for shard in stored_rows.shards(file, selection, n_rows=n_rows)]
+    return [shard for file in files for shard in _shards(file, selection, n_rows=n_rows)]
 
 
 def read_shard(
@@ -104,4 +138,260 @@ def read_shard(
         InstallationError: the file is absent, damaged, of an unknown form, or took the place of the file of the shard.
     """
     selection = Selection(schema, partitions, scope, keep_unlabelled=keep_unlabelled)
-    return stored_rows.read_codes([shard.file], selection, codes, within=shard)
+    return _read_codes([shard.file], selection, codes, within=shard)
+
+
+class Box:
+    """Tests whether rows lie in a box, each row by its own cells alone (lemma L6 in docs/proofs/lemmas.md)."""
+
+    def __init__(self, schema: Schema, partitions: Partitions, scope: Scope) -> None:
+        """Finds the stored column of every partition that the scope restricts. Epochs are files: the caller picks them.
+
+        Args:
+            schema: public.
+            partitions: public; as declared.
+            scope: public; a box in normal form.
+
+        Raises:
+            ValueError: a partition or a cell that was not declared.
+        """
+        self._tests: list[tuple[str, Feature | None, NDArray[np.int32]]] = []
+        declared = {partition.name: partition for partition in partitions.declared}
+        stored = {column.partition.name: column.name for column in stored_columns(partitions)}
+        if not scope.keys() <= declared.keys():
+            raise ValueError("the declaration has no such partition")
+        for name, cells in scope.items():
+            partition = declared[name]
+            if not all(map(partition.is_cell, cells)):
+                raise ValueError("the declaration has no such cell")
+            if isinstance(partition, HashPartition):
+                self._tests.append((stored[name], None, np.array(cells, dtype=np.int32)))
+            elif isinstance(partition, ColumnPartition):
+                codes = np.array([partition.listed_cells.index(str(cell)) for cell in cells], dtype=np.int32)
+                column, feature = stored.get(name, ""), as_feature(partition)
+                if partition.is_feature:
+                    index = [declared.name for declared in schema.features].index(partition.column)
+                    column, feature = row_layout.feature_column(index), schema.features[index]
+                self._tests.append((column, feature, codes))
+
+    @property
+    def columns(self) -> list[str]:
+        """The stored columns that :meth:`covers` reads."""
+        return [column for column, _, _ in self._tests]
+
+    def covers(self, table: pa.Table) -> NDArray[np.bool_]:
+        """A PRIVATE mask of the rows of a table that lie in the box."""
+        covered = np.ones(table.num_rows, dtype=np.bool_)
+        for column, feature, selected in self._tests:
+            codes = integers(table.column(column))
+            covered &= np.isin(codes if feature is None else sanitise_codes(feature, codes), selected)
+        return covered
+
+
+def integers(stored: pa.ChunkedArray) -> NDArray[np.int32]:
+    """A column of integers. A null, which only a damaged file has, becomes −1: no declared code, class or cell."""
+    return _without_nulls(pc.fill_null(stored, _NO_CODE), np.int32)
+
+
+def numbers(stored: pa.ChunkedArray) -> NDArray[np.float64]:
+    """A column of numbers; a null becomes NaN."""
+    return _without_nulls(pc.fill_null(stored, _NAN), np.float64)
+
+
+def _without_nulls(stored: pa.ChunkedArray, dtype: type[Element]) -> NDArray[Element]:
+    """The values of a column. ``ChunkedArray.to_numpy`` imports pandas where it is installed."""
+    chunks: list[NDArray[Element]] = [
+        np.frombuffer(chunk.buffers()[1], dtype=dtype, count=len(chunk), offset=chunk.offset * np.dtype(dtype).itemsize)
+        for chunk in stored.chunks
+        if len(chunk)
+    ]
+    return chunks[0] if len(chunks) == 1 else np.concatenate([np.empty(0, dtype=dtype), *chunks])
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The rows that a job reads; see :func:`read` for the attributes.
+
+    Attributes:
+        schema: of the files.
+        partitions: of the files.
+        scope: of the job.
+        keep_unlabelled: whether rows without a declared class are read, too.
+
+    Raises:
+        ValueError: the scope names a partition or cell that was not declared.
+    """
+
+    schema: Schema
+    partitions: Partitions
+    scope: Scope
+    keep_unlabelled: bool
+    _box: Box = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_box", Box(self.schema, self.partitions, self.scope))  # refuses before a file is open
+
+    @cached_property
+    def form(self) -> pa.Schema:
+        """The layout of the files."""
+        return row_layout.arrow_schema(self.schema, self.partitions)
+
+    @property
+    def columns(self) -> list[str]:
+        """The stored columns that :meth:`among` reads."""
+        return [*self._box.columns, row_layout.LABEL_COLUMN]
+
+    def among(self, table: pa.Table) -> NDArray[np.bool_]:
+        """A PRIVATE mask of the rows of a table."""
+        kept = self._box.covers(table)
+        return kept if self.keep_unlabelled else kept & has_known_label(self.schema.label, _labels(table))
+
+
+def _shards(file: SealedFile, selection: Selection, *, n_rows: int) -> list[RowGroups]:
+    """Divides a file into row groups of about ``n_rows`` rows together; at least one shard, each of at least one group.
+
+    Raises:
+        InstallationError: the file is absent, damaged, of an unknown form.
+    """
+    with _opened(file, selection) as (reader, stored):
+        starts, waiting = [0], 0
+        for group in range(stored.num_row_groups):
+            if waiting >= n_rows:
+                starts.append(group)
+                waiting = 0
+            waiting += stored.metadata.row_group(group).num_rows
+        stops = [*starts[1:], stored.num_row_groups]
+        return [RowGroups(file, reader.file_id, start, stop) for start, stop in zip(starts, stops, strict=True)]
+
+
+def _read_values(files: Sequence[SealedFile], selection: Selection) -> SanitisedRows:
+    """Reads the values of rows from files.
+
+    Raises:
+        ValueError: the scope names a partition or cell that was not declared.
+        InstallationError: a file is absent, damaged, of an unknown form.
+    """
+    tables = [table for file in files for table in _read_file(file, selection)]
+    table = pa.concat_tables([selection.form.empty_table(), *tables])
+    del tables
+    y = _classes(selection.schema.label, table)
+    columns = []
+    for index, feature in enumerate(selection.schema.features):
+        columns.append(_feature_values(feature, table.column(row_layout.feature_column(index))))
+        # Arrow's copy of a column is dropped as soon as ours exists, so that rows are in memory once, not twice.
+        table = table.drop_columns([row_layout.feature_column(index)])
+    return SanitisedRows(
+        features=SanitisedColumns(tuple(columns), table.num_rows),
+        y=y,
+        row_ids=_row_ids(table.column(row_layout.ROW_ID_COLUMN)),
+    )
+
+
+def _read_codes(
+    files: Sequence[SealedFile], selection: Selection, request: CodeRequest, *, within: RowGroups | None = None
+) -> CodedRows:
+    """Reads rows as codes by public bins, a row group at a time; ``within``: of the only file, these row groups alone.
+
+    Raises:
+        InstallationError: as :func:`_read_values`; or another file took the place of the file that ``within`` names.
+    """
+    others = {*selection.columns, *([row_layout.ROW_ID_COLUMN] if request.with_ids else [])}
+    features = CodedColumns(request.public)
+    y, ids = [np.empty(0, dtype=np.int32)], [np.empty((0, ROW_ID_BYTES), dtype=np.uint8)]
+    for file in files:
+        for codes, table in _coded_groups(file, selection, request.public, others=sorted(others), within=within):
+            kept = selection.among(table)
+            features.blocks.append(codes.where(kept))
+            y.append(_classes(selection.schema.label, table)[kept])
+            if request.with_ids:
+                ids.append(_row_ids(table.column(row_layout.ROW_ID_COLUMN))[kept])
+    return CodedRows(features, np.concatenate(y), np.concatenate(ids) if request.with_ids else None)
+
+
+def _coded_groups(
+    file: SealedFile, selection: Selection, public: Encoding, *, others: list[str], within: RowGroups | None
+) -> Iterator[tuple[CodedBlock, pa.Table]]:
+    """The codes of row groups of a file, with the table of ``others``, which is read in every case."""
+    is_wide = coded_rows.is_wide(public)
+    with ExitStack() as stack, _opened(file, selection) as (reader, stored):
+        if within is not None and within.file_id != reader.file_id:
+            raise ValueError("another file of rows")
+        group_rows = [stored.metadata.row_group(group).num_rows for group in range(stored.num_row_groups)]
+        coded = code_files.file_of(file, reader.file_id, public)
+        known = code_files.CodeReader(coded, n_columns=len(public.edges), group_rows=group_rows, is_wide=is_wide)
+        stack.enter_context(closing(known))
+        is_new = within is None and not known.has_codes and sum(group_rows) >= code_files.FEWEST_ROWS
+        written = stack.enter_context(code_files.CodeWriter(coded if is_new else None))
+        groups = range(stored.num_row_groups)[slice(None) if within is None else slice(within.start, within.stop)]
+        ahead = stack.enter_context(closing(made_ahead(groups, known.read)))
+        for group, codes in zip(groups, ahead, strict=True):
+            if codes is None:
+                codes = CodedBlock.of(_codes_of_values(stored, group, public), is_wide=is_wide)
+                written.write(codes)
+            yield codes, stored.read_row_group(group, columns=others, use_threads=False)
+
+
+def _codes_of_values(stored: pq.ParquetFile, group: int, public: Encoding) -> NDArray[np.uint16]:
+    """The codes of a row group; one column of values is in memory at a time."""
+    codes = np.empty((len(public.edges), stored.metadata.row_group(group).num_rows), dtype=np.uint16)
+    for index, feature in enumerate(public.schema.features):
+        name = row_layout.feature_column(index)
+        table = stored.read_row_group(group, columns=[name], use_threads=False)
+        codes[index] = public.encode_column(index, _feature_values(feature, table.column(name)))
+    return codes
+
+
+def _read_file(file: SealedFile, selection: Selection) -> Iterator[pa.Table]:
+    """The rows of a job in one file, a row group at a time."""
+    with _opened(file, selection) as (_, stored):
+        for group in range(stored.num_row_groups):
+            table = stored.read_row_group(group, use_threads=False)
+            yield table.filter(pa.array(selection.among(table)))
+
+
+@contextmanager
+def _opened(file: SealedFile, selection: Selection) -> Iterator[tuple[Reader, pq.ParquetFile]]:
+    """Opens a file of rows.
+
+    Raises:
+        InstallationError: the file is absent, damaged or of an unknown form, or its rows cannot be read in the block.
+    """
+    is_readable = False
+    try:
+        with file.open() as reader, pq.ParquetFile(reader) as stored:
+            form = stored.schema_arrow
+            if form.equals(selection.form) and (form.metadata or {}).items() >= row_layout.FORMAT.items():
+                yield reader, stored
+                is_readable = True
+    except (pa.ArrowException, SealBroken, OSError, ValueError):
+        is_readable = False
+    # Raised outside the handler: the library's error may quote private cells and must not be chained.
+    if not is_readable:
+        raise InstallationError("a stored row file is absent, damaged or of an unknown form; restore it from a backup")
+
+
+def _labels(table: pa.Table) -> NDArray[np.int32]:
+    return integers(table.column(row_layout.LABEL_COLUMN))
+
+
+def _classes(label: Label, table: pa.Table) -> NDArray[np.int32]:
+    """The class of every row; −1 for a label that is not declared."""
+    labels = _labels(table)
+    return np.where(has_known_label(label, labels), labels, np.int32(row_layout.UNKNOWN_LABEL))
+
+
+def _feature_values(feature: Feature, stored: pa.ChunkedArray) -> NDArray[np.float64] | NDArray[np.int32]:
+    if feature.is_categorical:
+        return sanitise_codes(feature, integers(stored))
+    return sanitise_numbers(feature, numbers(stored))
+
+
+def _row_ids(stored: pa.ChunkedArray) -> NDArray[np.uint8]:
+    ids = np.empty((len(stored), ROW_ID_BYTES), dtype=np.uint8)
+    end = 0
+    for chunk in stored.chunks:
+        start, end = end, end + len(chunk)
+        if len(chunk):
+            bytes_of_chunk = np.frombuffer(chunk.buffers()[1], dtype=np.uint8).reshape(-1, ROW_ID_BYTES)
+            ids[start:end] = bytes_of_chunk[chunk.offset : chunk.offset + len(chunk)]
+    return ids

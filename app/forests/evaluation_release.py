@@ -12,8 +12,7 @@ from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.evaluation import AUROC, BEST, CONFUSION, Evaluation, EvaluationInvalid, EvaluationPlan
-from app.forests.noise.paid import PaidRandomness
-from app.forests.noise.randomness import Randomness
+from app.forests.noise.randomness import PaidRandomness, Randomness
 from app.forests.released_forest import probabilities
 from app.forests.trees import tree_growth
 from app.privacy.events import ExponentialMechanism, PermuteAndFlip, UnknownPrivacyEvent

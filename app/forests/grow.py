@@ -14,8 +14,7 @@ from app.forests.data.coded_rows import CodeRequest, TrainingRows
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.noise.paid import PaidRandomness
-from app.forests.noise.randomness import Randomness
+from app.forests.noise.randomness import PaidRandomness, Randomness
 from app.forests.trees.tree_growth import GrowTree, grow_trees
 from app.forests.trees.tree_parameters import HASH, SHARDED
 

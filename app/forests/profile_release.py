@@ -5,8 +5,7 @@ import numpy as np
 from app.forests.bins import releases
 from app.forests.data.coded_rows import LocalRows
 from app.forests.data.schema import Schema
-from app.forests.noise.paid import PaidRandomness
-from app.forests.noise.randomness import Randomness
+from app.forests.noise.randomness import PaidRandomness, Randomness
 from app.forests.profile import Profile, ProfilePlan, parts_of
 
 

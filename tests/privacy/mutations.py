@@ -18,7 +18,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 WHOLE: Final = (
     "app.forests.algorithms.nbrt.boosted_rows",
     "app.forests.algorithms.nbrt.scales",
-    "app.forests.noise.paid",
+    "app.forests.noise.randomness",
     "app.forests.planning",
     "app.ledger.admission",
     "app.privacy.accountants.",

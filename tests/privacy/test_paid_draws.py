@@ -17,8 +17,7 @@ from app.forests.bins.quantile_bins import ReusedProfile
 from app.forests.contract.plan import Forest, Plan, PlanInvalid
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.evaluation import plan_best, plan_tables
-from app.forests.noise.paid import PaidRandomness, UnpaidDraw
-from app.forests.noise.randomness import SystemRandomness
+from app.forests.noise.randomness import PaidRandomness, SystemRandomness, UnpaidDraw
 from app.forests.released_forest import probabilities
 from app.privacy.calibration import budget_of
 from app.privacy.events import (

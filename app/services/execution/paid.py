@@ -28,7 +28,7 @@ def require_paid(session: Session, row: JobRow) -> None:
 
     Runs in the transaction that charges the job,
     so a job with a changed queue row or a wrongly priced event reads no private row. What the job draws is held to the
-    event while it is drawn (:mod:`app.forests.noise.paid`).
+    event while it is drawn (:mod:`app.forests.noise.randomness`).
 
     Raises:
         TaskNotPaid: a part has no reservation, or another event, scope, price or account than its reservation, or an

@@ -162,9 +162,9 @@ def test_rows_of_an_unknown_label_are_in_no_box(tmp_path):
 def test_columns_are_read_without_pandas():
     """Each job has a process of its own, in which pandas would take longer than the rows of a small job."""
     program = (
-        "import sys, pyarrow as pa; from app.datasets import stored_rows;"
-        "print(*stored_rows.integers(pa.chunked_array([pa.nulls(1, pa.int32())])));"
-        "print(*stored_rows.numbers(pa.chunked_array([pa.nulls(1, pa.float64())])));"
+        "import sys, pyarrow as pa; from app.datasets import private_rows;"
+        "print(*private_rows.integers(pa.chunked_array([pa.nulls(1, pa.int32())])));"
+        "print(*private_rows.numbers(pa.chunked_array([pa.nulls(1, pa.float64())])));"
         "print('pandas' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
