@@ -35,7 +35,7 @@ from app.core.processes import scrubbed_environment
 from app.core.sealed_files import DataKey
 from app.core.stores import Directory
 from app.datasets import row_files, row_layout
-from app.datasets.cells import ROW_ID_BYTES
+from app.datasets.admission import ROW_ID_BYTES
 from app.forests.data.schema import Feature, Label, Schema
 from app.forests.planning import PlanRequest, plan
 from app.privacy.composition import Partitions

@@ -54,7 +54,6 @@ from app.core.errors import InstallationError, Unavailable
 from app.core.sealed_files import DataKey, SealBroken, SealedFile
 from app.core.stores import Store, StoredFile
 from app.datasets import row_files
-from app.datasets.cells import ROW_ID_BYTES
 
 WAIT_S = 60.0
 """Seconds that an upload waits for another upload to the same dataset."""
@@ -67,6 +66,8 @@ RETRY_AFTER_S = 10
 _seats = threading.BoundedSemaphore(limits.MAX_WAITING_UPLOADS)
 """Bounds the uploads of this process that wait for a book: each of them occupies a request thread."""
 
+ROW_ID_BYTES = 16
+_DIGESTS = b"grovekeeper/row-digests/1"
 _DOMAIN = b"grovekeeper/unit-id/1\0"
 """Longer than a row id, so that a unit's digest and a row's hash cell never have the same input."""
 
@@ -90,6 +91,11 @@ _ADD_EPOCH = "INSERT INTO epochs VALUES (?, ?)"
 _BOOK_BUFFER_BYTES = 2**20
 _LOOK_S = 0.1
 """Seconds between two looks at the seats."""
+
+
+def digest_key(key: DataKey) -> bytes:
+    """The secret that keys the hash partitions of a dataset and the ids of its units."""
+    return key.derived(_DIGESTS)
 
 
 def unit_row_ids(values: Iterable[str], *, dataset_key: bytes) -> list[bytes]:

@@ -27,12 +27,12 @@ from app.core import limits
 from app.core.errors import ColumnProblem, RowsInvalid, TooLarge
 from app.core.sealed_files import SealedFile, Writer
 from app.datasets import row_files, row_layout
-from app.datasets.admission import AdmissionBook, unit_row_ids
-from app.datasets.cells import ROW_ID_BYTES, as_feature, hash_cells, hash_keys, own_column_partitions, stored_columns
+from app.datasets.admission import ROW_ID_BYTES, AdmissionBook, unit_row_ids
 from app.datasets.columnar_source import ColumnarSource
 from app.datasets.columnar_stream import Blocks
 from app.datasets.csv_columns import Column, CountedCells, LabelColumn, ReadColumn, UnitColumn, new_column
 from app.datasets.fingerprints import Fingerprints
+from app.datasets.row_layout import as_feature, hash_cells, hash_keys, own_column_partitions, stored_columns
 from app.datasets.upload_bodies import BodyForm, CsvSource
 from app.forests.data.schema import Schema, composed
 from app.privacy.composition import HashPartition, Partitions

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from app.core.errors import InstallationError
 from app.core.sealed_files import Reader, SealBroken, SealedFile
 from app.datasets import code_files, row_layout
-from app.datasets.cells import ROW_ID_BYTES, as_feature, stored_columns
-from app.datasets.row_layout import RowGroups
+from app.datasets.admission import ROW_ID_BYTES
+from app.datasets.row_layout import RowGroups, as_feature, stored_columns
 from app.forests.data import coded_rows
 from app.forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows, CodeRequest
 from app.forests.data.encoding import Encoding

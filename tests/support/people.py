@@ -10,7 +10,7 @@ from app.access.grants import Principal
 from app.access.idempotency import IdempotentRequest
 from app.core.sealed_files import DataKey, SealedFile
 from app.datasets import admission, catalog, row_files
-from app.datasets.cells import digest_key
+from app.datasets.admission import digest_key
 from app.datasets.upload_bodies import BodyForm
 from app.services.datasets.declare import register_dataset
 from app.services.datasets.upload import SpooledBody, UploadTerms, upload_rows

@@ -11,8 +11,8 @@ from app.core import limits, stamps
 from app.core.errors import BalanceMismatch, DatasetDeleted, InvalidRequest, NoRowsOfUnit, Unavailable
 from app.core.sealed_files import DataKey
 from app.datasets import admission, catalog, row_files
+from app.datasets.admission import digest_key
 from app.datasets.catalog import EpochRow
-from app.datasets.cells import digest_key
 from app.datasets.erasure_log import ErasedUnit, dataset_record, unit_record, upload_record
 from app.jobs import queue
 from app.ledger import control, reservations, rules

@@ -17,8 +17,7 @@ from app.core.errors import CellsUnread, TooLarge, Unavailable, UnreadColumn, Up
 from app.core.sealed_files import DataKey
 from app.core.stores import Directory
 from app.datasets import admission, catalog, row_files
-from app.datasets.admission import AdmissionBook, BookRules
-from app.datasets.cells import digest_key
+from app.datasets.admission import AdmissionBook, BookRules, digest_key
 from app.datasets.upload_bodies import BodyForm
 from app.services.authorization import authorized_dataset, refreshed, write_as
 from app.services.installation import Installation

@@ -16,7 +16,7 @@ from app.core.sealed_files import DataKey
 from app.core.stores import Directory
 from app.datasets import admission, row_files
 from app.datasets.admission import BookRules
-from app.datasets.cells import hash_cells
+from app.datasets.row_layout import hash_cells
 from app.privacy.composition import HashPartition
 
 KEY = DataKey(bytes(range(32)))

@@ -13,8 +13,8 @@ import pytest
 from app.core import limits
 from app.core.errors import GrovekeeperError, MalformedRequest, RowsInvalid, TooLarge
 from app.datasets import row_layout
-from app.datasets.cells import hash_cells, hash_keys
 from app.datasets.csv_columns import ReadColumn
+from app.datasets.row_layout import hash_cells, hash_keys
 from app.forests.data.schema import Feature, Label, Schema
 from app.privacy.composition import HashPartition, Partitions
 from tests.support.uploads import GOOD_ROW, HEADER, KEY, Ingestion, path_of, stored_table

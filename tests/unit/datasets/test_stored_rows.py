@@ -11,7 +11,7 @@ import pytest
 
 from app.core.errors import RowsInvalid
 from app.datasets import row_layout
-from app.datasets.cells import hash_cells, hash_keys, stored_columns
+from app.datasets.row_layout import hash_cells, hash_keys, stored_columns
 from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Partitions
 from tests.support.uploads import KEY, SCHEMA, Ingestion, store_table, stored_table
 

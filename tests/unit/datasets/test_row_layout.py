@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.core import limits
-from app.datasets.cells import hash_cells
+from app.datasets.row_layout import hash_cells
 from app.privacy.composition import HashPartition
 
 KEY = bytes(range(32))
