@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.db import migrate
-from app.services.execution import run_job
+from app.services.execution import charge
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
 from app.services.releases.release import perform
@@ -50,7 +50,7 @@ def _task(installation: Installation, n_rows: int) -> JobTask:
     upload(installation, dataset, ("age,income\n" + "".join(rows)).encode())
     body = TrainIn.model_validate({"dataset": dataset, "algorithm": "rpf", "epsilon": "1"})
     submit_training(installation, OWNER, body, request=request("POST /train", dataset))
-    task = run_job.charge_job(installation, claimed(installation))
+    task = charge.charge_job(installation, claimed(installation))
     task.folder.mkdir(parents=True)
     return task
 

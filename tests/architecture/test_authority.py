@@ -23,7 +23,7 @@ OF_THE_SERVICE = {
     ("app/services/ledger/heads.py", "rewrap_data_keys"),
     # workers; charge_job reads the authority of the submitter
     ("app/services/execution/run_job.py", "claim_next"),
-    ("app/services/execution/run_job.py", "charge_job"),
+    ("app/services/execution/charge.py", "charge_job"),
     ("app/services/execution/lease.py", "heartbeat"),
     ("app/services/execution/run_job.py", "_give_back"),
     ("app/services/execution/run_job.py", "_put_back"),

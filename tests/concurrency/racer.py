@@ -31,7 +31,7 @@ from app.jobs.tables import JobRow
 from app.ledger import accounts as ledger_accounts
 from app.ledger import reservations
 from app.ledger import reservations as ledger
-from app.services.execution import run_job
+from app.services.execution import charge, run_job
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
 from tests.concurrency.rule_races import RULE_RACES
@@ -222,7 +222,7 @@ def charge_or_cancel(installation: Installation, number: int, options: Options) 
             if number % 2:
                 show_jobs.cancel_job(installation, OWNER, job_id)
             else:
-                run_job.charge_job(installation, Claim(job_id, token))
+                charge.charge_job(installation, Claim(job_id, token))
         except (JobFinished, LeaseLost):
             continue
         succeeded.append(f"{'cancel' if number % 2 else 'charge'} {job_id}")

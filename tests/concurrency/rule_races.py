@@ -12,7 +12,7 @@ from app.core.errors import Frozen, JobFinished, LeaseLost, NotWaiting, QuotaExc
 from app.jobs import queue
 from app.jobs.queue import Claim
 from app.services.datasets.erase import delete_dataset, erase_due
-from app.services.execution import run_job
+from app.services.execution import charge
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
 from tests.support.crash_scene import ADMIN, OWNER, Scene
@@ -80,7 +80,7 @@ def charge_or_freeze(installation: Installation, number: int, options: Options) 
         return sum(entry.kind == "charge" for entry in scene.entries())
     for job_id, token in random.Random(options["seed"] + number).sample(options["claims"], len(options["claims"])):
         try:
-            run_job.charge_job(installation, Claim(job_id, token))
+            charge.charge_job(installation, Claim(job_id, token))
         except (Frozen, LeaseLost):
             continue
     return 0

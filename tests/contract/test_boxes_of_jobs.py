@@ -11,7 +11,7 @@ from app.datasets import private_rows
 from app.forests.data.schema import Schema
 from app.ledger import tables
 from app.privacy.composition import Partitions
-from app.services.execution import run_job
+from app.services.execution import charge, run_job
 from app.services.installation import Installation
 from app.services.spending.training import submit_training
 from app.wire.spending import TrainIn
@@ -48,7 +48,7 @@ def _submit(installation: Installation, dataset: str, key: str, scope: dict[str,
 def _ages_read(installation: Installation) -> set[int]:
     """The ages that the next job in the queue would read after its charge."""
     claim = claimed(installation)
-    task = run_job.located(installation, run_job.charge_job(installation, claim))
+    task = run_job.located(installation, charge.charge_job(installation, claim))
     [part] = type(task).from_text(task.to_text()).parts
     rows = private_rows.read(
         part.files,

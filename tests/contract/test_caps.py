@@ -5,7 +5,7 @@ import pytest
 from app.access.grants import Principal
 from app.core.errors import BudgetExceeded, DatasetDeleted, RoleMissing
 from app.services.datasets.erase import delete_dataset
-from app.services.execution import run_job
+from app.services.execution import charge
 from app.services.ledger import balances
 from app.services.ledger.balances import change_cap
 from app.verifier.result_text import to_json
@@ -27,7 +27,7 @@ def _balance(scene: Scene) -> AccountBalance:
 
 def _charge_next(scene: Scene) -> None:
     claim = claimed(scene.installation)
-    run_job.charge_job(scene.installation, claim)
+    charge.charge_job(scene.installation, claim)
 
 
 def test_only_an_admin_raises_a_cap_that_the_owner_lowered(scene: Scene) -> None:

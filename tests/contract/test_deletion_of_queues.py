@@ -15,7 +15,7 @@ from app.jobs.tables import JobRow
 from app.ledger import reservations as ledger
 from app.services.datasets import erase as deletion
 from app.services.datasets.erase import delete_dataset, erase_due
-from app.services.execution import run_job
+from app.services.execution import charge, run_job
 from tests.support.crash_scene import OWNER, Scene, open_reservations
 from tests.support.job_kinds import claimed, perform_here, submitted_and_claimed
 from tests.support.two_datasets import Pair
@@ -135,7 +135,7 @@ def test_a_job_that_was_claimed_before_the_deletion_is_not_charged_after_it(
 ) -> None:
     job_id, claim = submitted_and_claimed(scene)
     charged, charged_claim = submitted_and_claimed(scene, key="charged")
-    run_job.charge_job(scene.installation, charged_claim)
+    charge.charge_job(scene.installation, charged_claim)
     with monkeypatch.context() as patched:
         patched.setattr(deletion, "end_jobs", lambda *_, **__: None)
         delete_dataset(scene.installation, OWNER, scene.dataset_id)

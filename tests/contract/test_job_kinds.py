@@ -17,7 +17,7 @@ from app.registry import models as registered
 from app.registry import releases
 from app.services import models, predict
 from app.services.datasets.erase import delete_dataset
-from app.services.execution import run_job
+from app.services.execution import charge, run_job
 from app.services.execution.run_job import JobFailed
 from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
@@ -189,8 +189,8 @@ def test_a_job_of_an_unknown_kind_fails_uncharged_and_the_worker_goes_on(
 ) -> None:
     """A newer version may have queued it."""
     unknown, known = profile(scene, "one"), scene.submit_job(key="two")
-    others = {name: kind for name, kind in run_job.KINDS.items() if name != "profile"}
-    monkeypatch.setattr(run_job, "KINDS", others)
+    others = {name: kind for name, kind in charge.KINDS.items() if name != "profile"}
+    monkeypatch.setattr(charge, "KINDS", others)
     stop = Stop()
     monkeypatch.setattr(supervise.Supervisor, "run", lambda _, task, _kept: (perform_here(task), stop.begun.set()))
     main._Loop(scene.installation, stop).run()

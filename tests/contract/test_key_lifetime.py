@@ -12,7 +12,8 @@ from app.core.errors import InvalidRequest, NotFound, Unauthenticated
 from app.jobs.states import EndReason, JobState
 from app.ledger import control, tables
 from app.services.authorization import authenticate, confirm, write_as
-from app.services.execution.run_job import charge_job, run_job
+from app.services.execution.charge import charge_job
+from app.services.execution.run_job import run_job
 from app.services.jobs import show_jobs
 from app.services.keys import create_key, revoke_key, rotate_key
 from app.wire.keys import KeyIn, RotationIn

@@ -17,7 +17,7 @@ from app.ledger import reservations as ledger
 from app.services.datasets.declare import join_population, register_dataset
 from app.services.datasets.erase import delete_dataset, end_jobs, mark_deleted
 from app.services.datasets.show import show_dataset
-from app.services.execution import run_job
+from app.services.execution import charge
 from app.services.jobs import show_jobs
 from app.services.keys import remove_grant
 from app.wire.datasets import DatasetIn
@@ -159,7 +159,7 @@ def test_the_lock_order_of_a_charge(pair: Pair) -> None:
     claim = claimed(pair.first.installation)
     _assert_order(
         pair,
-        lambda: run_job.charge_job(pair.first.installation, claim),
+        lambda: charge.charge_job(pair.first.installation, claim),
         KEYS + _datasets(*_ids(pair)) + _jobs(job_id) + _accounts(*_ids(pair)),
     )
 
@@ -199,7 +199,7 @@ def test_the_lock_order_of_a_dataset_deletion(pair: Pair) -> None:
     """
     installation, deleted = pair.first.installation, pair.second.dataset_id
     charged = pair.submit(key="charged")
-    run_job.charge_job(installation, claimed(installation))
+    charge.charge_job(installation, claimed(installation))
     queued = [role.submit(key=f"k{number}") for number, role in enumerate((pair, pair.swapped, pair))]
     delete = partial(delete_dataset, installation, OWNER, deleted)
     _assert_order(pair, delete, KEYS + _datasets(deleted) + _jobs(charged))

@@ -14,7 +14,7 @@ import pytest
 from app.core import limits
 from app.core.errors import LeaseLost, Unavailable
 from app.core.processes import Stop, scrubbed_environment
-from app.services.execution import lease, run_job
+from app.services.execution import charge, lease
 from app.services.execution.lease import Lease
 from app.services.execution.run_job import JobFailed
 from app.services.jobs import show_jobs
@@ -41,7 +41,7 @@ class Job:
         self.scene = scene
         self.id = scene.submit_job(key="k")
         claim = claimed(scene.installation)
-        self.task = run_job.charge_job(scene.installation, claim)
+        self.task = charge.charge_job(scene.installation, claim)
         self.task.folder.mkdir(parents=True)
         self.stop = Stop()
         self.supervisor = Supervisor(interval_s=0, stop=self.stop)

@@ -13,7 +13,7 @@ from app.jobs.states import JobState
 from app.ledger import tables
 from app.services.dataset_rules import show_rules
 from app.services.datasets.declare import join_population
-from app.services.execution import run_job
+from app.services.execution import charge, run_job
 from app.services.jobs.show_jobs import cancel_job
 from app.services.jobs.task import JobTask
 from app.services.ledger import balances
@@ -99,7 +99,7 @@ def test_jobs_on_disjoint_cells_add_up_in_a_quota_and_a_void_job_does_not_count(
     assert _fits(scene, "0.3", scope={"shard": [1]}) == "0.2"
     cancel_job(scene.installation, OWNER, first)
     scene.submit(key="b", epsilon="0.3", scope={"shard": [1]})
-    run_job.charge_job(scene.installation, claimed(scene.installation))
+    charge.charge_job(scene.installation, claimed(scene.installation))
     assert _fits(scene, "0.3", scope={"shard": [2]}) == "0.2", "a charge counts"
 
 
@@ -193,7 +193,7 @@ def test_a_frozen_dataset_admits_nothing_and_starts_no_job(scene: Scene) -> None
     queued = scene.submit_job(key="a")
     begun = scene.submit_job(key="b")
     claim = claimed(scene.installation)
-    run_job.charge_job(scene.installation, claim)
+    charge.charge_job(scene.installation, claim)
     set_rules(scene, frozen=True)
     with pytest.raises(Frozen):
         scene.submit(key="c")

@@ -15,7 +15,8 @@ from app.jobs.states import EndReason, JobState
 from app.ledger import control, tables
 from app.ledger.tables import Entry
 from app.services.authorization import IdentityProvider, authenticate, confirm, write_as
-from app.services.execution.run_job import charge_job, run_job
+from app.services.execution.charge import charge_job
+from app.services.execution.run_job import run_job
 from app.services.jobs import show_jobs
 from app.services.keys import list_keys, put_grant, revoke_key, rotate_key
 from app.services.pages import PageRequest

@@ -9,7 +9,7 @@ import pytest
 from app.core.errors import BudgetExceeded, DatasetDeleted, LeaseLost
 from app.registry import models
 from app.services.datasets.erase import delete_dataset
-from app.services.execution import run_job
+from app.services.execution import charge, run_job
 from app.services.execution.run_job import JobFailed
 from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
@@ -119,7 +119,7 @@ def test_concurrent_jobs_on_two_datasets_in_both_orders_all_end(pair: Pair) -> N
     def charge_one() -> None:
         while (claim := run_job.claim_next(installation)) is not None:
             with suppress(LeaseLost):  # its owner cancelled it in the meantime
-                run_job.charge_job(installation, claim)
+                charge.charge_job(installation, claim)
                 charged.add(claim.job_id)
                 return
 

@@ -14,7 +14,7 @@ from app.ledger import control, tables
 from app.ledger.tables import EntryKind
 from app.services.datasets.erase import delete_dataset, erase_upload
 from app.services.datasets.show import list_uploads, show_dataset, show_overlaps
-from app.services.execution.run_job import charge_job
+from app.services.execution.charge import charge_job
 from app.services.execution.sweep import tidy_rows
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import cancel_job

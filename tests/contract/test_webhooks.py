@@ -14,7 +14,7 @@ import pytest
 from app.core import limits
 from app.core.errors import BudgetExceeded, DatasetDeleted, InvalidRequest, RoleMissing, TooLarge
 from app.services.datasets.erase import delete_dataset
-from app.services.execution import run_job
+from app.services.execution import charge, run_job
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import cancel_job
 from app.services.keys import remove_grant
@@ -58,7 +58,7 @@ def _waiting(scene: Scene) -> int:
 def _run(scene: Scene) -> str:
     claim = run_job.claim_next(scene.installation)
     assert claim is not None
-    run_job.charge_job(scene.installation, claim)
+    charge.charge_job(scene.installation, claim)
     return claim.job_id
 
 

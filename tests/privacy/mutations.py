@@ -23,14 +23,14 @@ WHOLE: Final = (
     "app.ledger.admission",
     "app.privacy.accountants.",
     "app.privacy.calibration",
-    "app.services.execution.paid",
+    "app.services.execution.charge",
 )
 """Modules (or beginnings of their names) whose functions all decide about scales or charges."""
 
 LEFT_OUT: Final = (
     "app.forests.algorithms.nbrt.random_trees",
     "app.forests.kernels.",
-    "app.forests.only_answer",
+    "app.forests.released_forest",
     "app.privacy.events",
     "app.privacy.receipts",
 )

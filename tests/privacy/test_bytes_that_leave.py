@@ -31,7 +31,7 @@ from app.forests.data.schema import Schema
 from app.jobs.tables import JobRow
 from app.privacy.composition import Partitions
 from app.services.execution import run_job
-from app.services.execution.run_job import KINDS
+from app.services.execution.charge import KINDS
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
 from app.services.releases import release

@@ -58,7 +58,7 @@ def test_each_mechanism_and_charge_has_mutants() -> None:
     made = {module: mutants_of(module) for module in modules()}
     for name in ("algorithms.nbrt.grow", "algorithms.rpf.grow", "evaluation", "trees.tree_growth"):
         assert made[f"app.forests.{name}"]
-    assert made["app.services.execution.paid"]
+    assert made["app.services.execution.charge"]
     assert made["app.ledger.admission"]
     files = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in ROOT.glob("app/**/*.py")]
     for name in (*mutations.WHOLE, *mutations.LEFT_OUT):

@@ -8,52 +8,46 @@ commits the output and ``succeeded`` together. A job that is lost between the tw
 import logging
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from pathlib import Path
-from types import MappingProxyType
 
 from sqlalchemy.orm import Session
 
-from app.access import grants
-from app.access.grants import TRAIN
 from app.core import files
-from app.core.dask_cluster import DaskCluster
 from app.core.errors import (
     DatasetDeleted,
     Frozen,
     GrovekeeperError,
     LeaseLost,
-    NotFound,
-    RoleMissing,
-    Unauthenticated,
     Unavailable,
 )
 from app.core.processes import Stop
 from app.core.sealed_files import SealBroken, SealedFile
 from app.core.stores import Directory, StoreUnreachable
-from app.datasets import catalog, row_files
-from app.datasets.catalog import DatasetRow
-from app.db.locks import lock_rows
-from app.forests import catalogue
+from app.datasets import catalog
 from app.jobs import queue
 from app.jobs.queue import Claim
 from app.jobs.states import EndReason, JobState
-from app.jobs.tables import JobPart, JobRow
 from app.ledger import reservations, rules
 from app.registry import models
 from app.registry.store import ArtifactLost
+from app.services.execution.charge import (
+    WORKER,
+    SubmitterRevoked,
+    TaskNotPaid,
+    UnknownJobKind,
+    charge_job,
+    cluster_of,
+    kind_of,
+    row_names,
+)
 from app.services.execution.lease import Lease, Stopped
-from app.services.execution.paid import TaskNotPaid, require_paid
 from app.services.installation import Installation
 from app.services.jobs import notices
-from app.services.jobs.kinds import JobKind, JobOutput, OutputInvalid
+from app.services.jobs.kinds import JobOutput, OutputInvalid
 from app.services.jobs.task import JobTask, PartRows, input_path
-from app.services.spending.evaluations import EvaluationKind
-from app.services.spending.profiles import ProfileKind
-from app.services.spending.training import TrainKind
 
 _log = logging.getLogger(__name__)
 
@@ -62,28 +56,6 @@ COMMIT_RETRY_S = (0.25, 0.5, 1.0)
 
 STORE_RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Pauses between attempts to store an output in a store that does not answer, in seconds: its budget is spent."""
-
-KINDS: Mapping[str, JobKind] = MappingProxyType(
-    {"train": TrainKind(), "profile": ProfileKind(), "evaluation": EvaluationKind()}
-)
-"""Every kind of job by the name that the job's row stores."""
-
-WORKER = "worker"
-"""The actor of entries that no key caused."""
-
-
-class SubmitterRevoked(GrovekeeperError):
-    """The submitter's key or grant was revoked, or the key expired, before the job was charged."""
-
-    def __str__(self) -> str:
-        return "the submitter of a job may not train any more"
-
-
-class UnknownJobKind(GrovekeeperError):
-    """A newer version queued the job: this worker was not restarted yet."""
-
-    def __str__(self) -> str:
-        return "a job is of a kind that this version does not know"
 
 
 @dataclass(eq=False)
@@ -171,51 +143,6 @@ def _charged(installation: Installation, claim: Claim, kept: Lease, *, stop: Sto
     return None
 
 
-def charge_job(installation: Installation, claim: Claim) -> JobTask:
-    """Transaction 1: the reservation becomes a charge. When this returns, the charge is committed.
-
-    Raises:
-        LeaseLost: another worker has the job, or the job ended; nothing was charged.
-        SubmitterRevoked: the submitter may not train on a dataset of the job any more; nothing was charged.
-        TaskNotPaid: the job's reservations do not pay for the job's task; nothing was charged.
-        Unavailable: the database cannot be read now; nothing was charged.
-        DatasetDeleted: the data key of a dataset was destroyed; nothing was charged.
-        Frozen: a dataset of the job was frozen since the claim; nothing was charged.
-    """
-    with installation.database.write() as session:
-        row = queue.job(session, claim.job_id)
-        _hold_submitter(installation, session, row)
-        lock_rows(session, (DatasetRow.id, {part.dataset for part in row.parts}))  # no deletion until the commit
-        row = queue.leased(session, claim)
-        if row.charged_at is not None:
-            raise LeaseLost  # a charged job is never run twice
-        require_paid(session, row)
-        reservations.charge_job(session, row.id, actor=WORKER)
-        row.charged_at = at = installation.database.now(session)
-        _require_open(session, row, at=at)
-        notices.job_changed(session, row, notices.JOB_STARTED, at=at)
-        return _task(installation, session, row)
-
-
-def _hold_submitter(installation: Installation, session: Session, row: JobRow) -> None:
-    """Locks the submitter's key, before the job is locked, and checks its roles on every dataset of the job."""
-    try:
-        grants.lock(session, row.submitted_by)
-        submitter = grants.read(session, row.submitted_by, now=installation.database.now)
-        for dataset_id in {row.dataset_id, *(part.dataset for part in row.parts)}:
-            grants.require(session, submitter, dataset_id, TRAIN, kind="dataset")
-    except (Unauthenticated, NotFound, RoleMissing):
-        raise SubmitterRevoked from None
-
-
-def _require_open(session: Session, row: JobRow, *, at: datetime) -> None:
-    """Checks the rules under the locks of the job's accounts, which a change of rules takes, too."""
-    closed = rules.closed_accounts(session, at=at)
-    for part in row.parts:
-        if part.dataset in closed:
-            raise Frozen(part.dataset, part.dataset_name)
-
-
 def _lay_out_inputs(installation: Installation, claim: Claim, kept: Lease) -> bool:
     """Copies the models that a job reads to its folder, so that nobody can remove them after the charge.
 
@@ -223,13 +150,13 @@ def _lay_out_inputs(installation: Installation, claim: Claim, kept: Lease) -> bo
         Whether every model exists. If not, the job has failed and its reservations were given back: no row was read.
 
     Raises:
-        UnknownJobKind: see :func:`_kind`.
+        UnknownJobKind: see :func:`kind_of`.
         LeaseLost: the job was cancelled, or another worker has it.
         Unavailable: the home cannot be written now, or the file of a model is lost.
     """
     with installation.database.read() as session:
         row = queue.job(session, claim.job_id)
-        digests = _kind(row.kind).inputs(row)
+        digests = kind_of(row.kind).inputs(row)
     folder = installation.job_folder(claim.job_id)
     try:
         for digest in digests:
@@ -249,18 +176,6 @@ def _lay_out_inputs(installation: Installation, claim: Claim, kept: Lease) -> bo
     return True
 
 
-def _kind(name: str) -> JobKind:
-    """The kind of a job. The first job loads all kinds, before its charge.
-
-    Raises:
-        UnknownJobKind: another version of the service knows the kind, which never happens after the charge.
-    """
-    try:
-        return KINDS[name]
-    except KeyError:
-        raise UnknownJobKind from None
-
-
 def _give_back(
     installation: Installation, claim: Claim, *, reason: EndReason, state: JobState = JobState.FAILED
 ) -> None:
@@ -277,48 +192,6 @@ def _put_back(installation: Installation, claim: Claim) -> None:
     with installation.database.write() as session:
         queue.requeue(queue.leased(session, claim))
     shutil.rmtree(installation.job_folder(claim.job_id), ignore_errors=True)
-
-
-def _task(installation: Installation, session: Session, row: JobRow) -> JobTask:
-    """The task of the child: public facts, and the files of exactly the uploads that were in scope at submission."""
-    return JobTask(
-        kind=row.kind,
-        job_id=row.id,
-        folder=installation.job_folder(row.id),
-        work=row.task["work"],
-        n_trees=row.n_trees,
-        parts=tuple(_rows(installation, session, part) for part in row.parts),
-        metadata=_kind(row.kind).public_facts(session, row),
-        cluster=_cluster_of(installation, session, row),
-    )
-
-
-def _rows(installation: Installation, session: Session, part: JobPart) -> PartRows:
-    dataset = catalog.find(session, part.dataset)
-    return PartRows(
-        schema=dataset.row.schema,
-        row_files=_row_names(part),
-        partitions=dataset.row.partitions,
-        scope={name: tuple(cells) for name, cells in part.scope.items()},
-        data_key=dataset.data_key(installation.storage_keys),
-    )
-
-
-def _row_names(part: JobPart) -> tuple[Path, ...]:
-    """The names in the store of the rows of one part."""
-    return tuple(Path(row_files.rows_name(part.dataset, epoch)) for epoch in part.epochs)
-
-
-def _cluster_of(installation: Installation, session: Session, row: JobRow) -> DaskCluster | None:
-    """The Dask cluster that reads the rows of a job: for forests that count codes, on datasets whose declared,
-    public size is at least that of the setting.
-    """
-    if row.kind != "train" or row.algorithm is None:
-        return None
-    if catalogue.algorithm(row.algorithm).reads_values:
-        return None
-    size = catalog.find(session, row.dataset_id).row.public_size or 0
-    return installation.settings.dask_cluster if size >= installation.settings.dask_rows else None
 
 
 def _bring_rows(installation: Installation, claim: Claim, kept: Lease, *, stop: Stop) -> None:
@@ -353,11 +226,11 @@ def _authenticate_rows(installation: Installation, claim: Claim) -> None:
         datasets = [(part, catalog.find(session, part.dataset)) for part in row.parts]
         keys = installation.storage_keys
         living = [(part, dataset.data_key(keys)) for part, dataset in datasets if not dataset.is_deleted]
-        is_copied_later = _cluster_of(installation, session, row) or installation.settings.release_interval_s > 0
+        is_copied_later = cluster_of(installation, session, row) or installation.settings.release_interval_s > 0
     store = installation.files
     for part, key in living:
         try:
-            for name in _row_names(part):
+            for name in row_names(part):
                 if is_copied_later:
                     store.open(name.as_posix()).close()
                 else:
@@ -431,11 +304,11 @@ def _stored(installation: Installation, task: JobTask, *, stop: Stop) -> JobOutp
     data = task.output_path.read_bytes()
     for wait_s in STORE_RETRY_S:
         try:
-            return _kind(task.kind).keep(installation, task, data)
+            return kind_of(task.kind).keep(installation, task, data)
         except StoreUnreachable:
             if stop.now.wait(wait_s):
                 raise
-    return _kind(task.kind).keep(installation, task, data)
+    return kind_of(task.kind).keep(installation, task, data)
 
 
 def _fail(installation: Installation, claim: Claim, *, reason: EndReason) -> None:

@@ -2,7 +2,7 @@
 
 A kind states the inputs and public facts of its jobs, and checks, stores and registers the output of their children.
 All kinds share the queue, the child process, the charge and the end. A new kind is one file that implements
-:class:`JobKind`, one line in ``app.services.execution.run_job.KINDS``, and the function that reads the rows in
+:class:`JobKind`, one line in ``app.services.execution.charge.KINDS``, and the function that reads the rows in
 ``app.services.releases.release``.
 """
 

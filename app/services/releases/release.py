@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import Protocol
 
 from app.datasets import private_rows
-from app.forests import catalogue, only_answer, released_forest
+from app.forests import catalogue, released_forest
 from app.forests.bins import quantile_bins
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.coded_rows import CodeRequest, TrainingRows
@@ -57,7 +57,9 @@ def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
     with ExitStack() as stack:
         forest = _grow(plan, schema, task.parts, _reader(task, stack), on_tree_done=on_tree_done)
     expected_rows = task.metadata.get("expected_rows")
-    judged = {"only_answer": only_answer.stated(forest, schema, expected_rows)}  # post-processing, for cards and quotes
+    judged = {
+        "only_answer": released_forest.stated(forest, schema, expected_rows)
+    }  # post-processing, for cards and quotes
     # Not the task's schema: the database stores its 1e18 as an integer, which RFC 8785 refuses.
     data = released_forest.dumps(forest, {**task.metadata, **judged, "schema": schema.to_json()})
     task.write_output(data)

@@ -9,8 +9,8 @@ import pytest
 from app.forests import released_forest
 from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns
-from app.forests.only_answer import noise_in_rows, only_answer
 from app.forests.planning import PlanRequest, plan
+from app.forests.released_forest import noise_in_rows, only_answer
 from app.forests.trees import split_rules
 from app.privacy.events import Adjacency, DiscreteLaplace, Parallel, Part, RoundedGaussian, Sequential
 from tests.support.schemas import schema_of
