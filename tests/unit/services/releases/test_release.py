@@ -8,7 +8,7 @@ import pytest
 
 from app.core.sealed_files import DataKey
 from app.datasets import private_rows
-from app.forests import catalogue, planning
+from app.forests import catalogue
 from app.forests.data.schema import Schema
 from app.privacy.events import Adjacency
 from app.services.jobs.task import JobTask, PartRows
@@ -23,11 +23,11 @@ def reads(monkeypatch: pytest.MonkeyPatch, algorithm: str, *parts: PartRows) -> 
     """The calls of the row reader, one for each part."""
     seen: list[dict[str, Any]] = []
     monkeypatch.setattr(private_rows, "read", lambda files, **asked: seen.append({"files": files, **asked}))
-    monkeypatch.setattr(planning, "read", lambda _plan: SimpleNamespace(algorithm=algorithm))
+    monkeypatch.setattr(catalogue, "read_plan", lambda _plan: SimpleNamespace(algorithm=algorithm))
     monkeypatch.setattr(Schema, "from_json", lambda _schema: SimpleNamespace(to_json=dict))
     monkeypatch.setattr(service, "code_request", lambda _plan, _schema: None)
     monkeypatch.setattr(service, "grow", lambda *_rows, **_more: None)
-    monkeypatch.setattr(service.artifacts, "dumps", lambda _forest, _metadata: b"")
+    monkeypatch.setattr(service.released_forest, "dumps", lambda _forest, _metadata: b"")
     monkeypatch.setattr(service.released_forest, "stated", lambda _forest, _schema, _expected_rows: None)
     monkeypatch.setattr(JobTask, "write_output", lambda _task, _artifact: None)
     task = JobTask(
