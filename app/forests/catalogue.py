@@ -15,17 +15,16 @@ from app.core.errors import GrovekeeperError, InvalidRequest
 from app.forests import expected_accuracy
 from app.forests.algorithms.bms_rf.price import StackedForest
 from app.forests.algorithms.bms_rf.read import StackedFamily
+from app.forests.algorithms.literature.label_price import LabelMedianTrees, TransductiveEnsemble
 from app.forests.algorithms.literature.price import (
     AveragedTrees,
     DrawnTrees,
     JagannathanTrees,
     LabelledRandomTrees,
-    LabelMedianTrees,
     MaximalVoteTrees,
     MedianTrees,
     MultinomialForest,
     SemiSupervisedTrees,
-    TransductiveEnsemble,
     VotingTrees,
 )
 from app.forests.algorithms.nbrt.price import NoiseMatchedBoosting
