@@ -17,7 +17,7 @@ from app.db.database import Database
 from app.ledger import accounts, statements
 from app.ledger import reservations as ledger
 from app.ledger.reservations import NewReservation
-from app.privacy.composition import Cell, ColumnPartition, EpochPartition, HashPartition, Partitions, Scope
+from app.privacy.partitions import Cell, ColumnPartition, EpochPartition, HashPartition, Partitions, Scope
 from benchmarks.ledger import EVENT, add_one, databases, make_plain_table, new_account
 
 _REPEATS = 40

@@ -26,7 +26,7 @@ from app.forests.data.schema import Feature, Label, Schema
 from app.forests.grow import code_request
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees.tree_histograms import Assignment, LocalHistograms, PartedHistograms
-from app.privacy.composition import Partitions
+from app.privacy.partitions import Partitions
 from app.services.jobs.task import PartRows
 from app.services.releases.dask_fleet import Connection
 from tests.support.dask_cluster import dask_cluster

@@ -21,7 +21,7 @@ from app.datasets.fingerprints import Fingerprints
 from app.datasets.ingest import RowRules, ingest_rows
 from app.datasets.upload_bodies import BodyForm
 from app.forests.data.schema import Feature, Label, Schema
-from app.privacy.composition import Partitions
+from app.privacy.partitions import Partitions
 
 _PAIRS = 7
 _ROWS = 200_000

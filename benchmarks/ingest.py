@@ -26,7 +26,7 @@ from app.datasets.fingerprints import Fingerprints
 from app.datasets.ingest import RowRules, ingest_rows
 from app.datasets.upload_bodies import BodyForm
 from app.forests.data.schema import Feature, Label, Schema
-from app.privacy.composition import Partitions
+from app.privacy.partitions import Partitions
 
 _PAIRS = 3
 _ROWS = (250_000, 1_000_000)

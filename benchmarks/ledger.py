@@ -25,7 +25,7 @@ from app.db import migrate
 from app.db.database import Database
 from app.ledger import accounts
 from app.ledger import reservations as ledger
-from app.privacy.composition import Partitions
+from app.privacy.partitions import Partitions
 from tests.support.postgres import fresh_database, running_server
 
 _PAIRS = 5

@@ -21,7 +21,7 @@ from app.core.errors import BudgetExceeded
 from app.db.database import Database
 from app.ledger import accounts, populations
 from app.ledger import reservations as ledger
-from app.privacy.composition import Partitions
+from app.privacy.partitions import Partitions
 from benchmarks.ledger import EVENT, databases, new_account
 
 _BATCHES = 30

@@ -38,7 +38,7 @@ from app.datasets import row_files, row_layout
 from app.datasets.admission import ROW_ID_BYTES
 from app.forests.data.schema import Feature, Label, Schema
 from app.forests.planning import PlanRequest, plan
-from app.privacy.composition import Partitions
+from app.privacy.partitions import Partitions
 from app.services.jobs.task import JobTask, PartRows
 
 N_COLUMNS = 20

@@ -18,8 +18,8 @@ from app.core.sealed_files import DataKey, StorageKeys
 from app.core.stamps import is_reference
 from app.db.base import Base, CanonicalJson
 from app.forests.data.schema import Schema
-from app.privacy.composition import CellProblem, Partitions, Scope, UnknownPartition
 from app.privacy.events import Adjacency
+from app.privacy.partitions import CellProblem, Partitions, Scope, UnknownPartition
 
 
 class DatasetRow(Base):

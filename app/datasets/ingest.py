@@ -35,7 +35,7 @@ from app.datasets.fingerprints import Fingerprints
 from app.datasets.row_layout import as_feature, hash_cells, hash_keys, own_column_partitions, stored_columns
 from app.datasets.upload_bodies import BodyForm, CsvSource
 from app.forests.data.schema import Schema, composed
-from app.privacy.composition import HashPartition, Partitions
+from app.privacy.partitions import HashPartition, Partitions
 
 _ROW_GROUP_CELLS = 2**22
 _ROW_GROUP_ROWS = (2**12, 2**17)

@@ -37,7 +37,7 @@ from app.forests.data.sanitiser import (
 )
 from app.forests.data.schema import Feature, Label, Schema
 from app.forests.data.threads import made_ahead
-from app.privacy.composition import ColumnPartition, HashPartition, Partitions, Scope
+from app.privacy.partitions import ColumnPartition, HashPartition, Partitions, Scope
 
 Element = TypeVar("Element", np.int32, np.float64)
 

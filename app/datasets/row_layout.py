@@ -36,7 +36,7 @@ from app.core.stores import Store
 from app.datasets import row_files
 from app.datasets.admission import ROW_ID_BYTES
 from app.forests.data.schema import Feature, Schema
-from app.privacy.composition import ColumnPartition, HashPartition, Partitions
+from app.privacy.partitions import ColumnPartition, HashPartition, Partitions
 
 UNKNOWN_LABEL = -1
 LABEL_COLUMN = "label"

@@ -18,7 +18,7 @@ from app.core.errors import AccountDiffers, Unavailable
 from app.ledger import chain, control, populations, statements, tables
 from app.ledger.tables import AccountRow, EntryKind
 from app.privacy import accountants
-from app.privacy.composition import Partitions
+from app.privacy.partitions import Partitions
 
 
 @dataclass(frozen=True)

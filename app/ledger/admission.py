@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import TypeAlias
 
 from app.ledger.tables import digest_of
-from app.privacy.composition import ColumnPartition, JointCell, Partitions, Scope
-from app.privacy.composition.joint_loads import Loads, Tightest
-from app.privacy.composition.numbering import Boxes, Numbering, Table, table
+from app.privacy.joint_loads import Loads, Tightest
+from app.privacy.numbering import Boxes, Numbering, Table, table
+from app.privacy.partitions import ColumnPartition, JointCell, Partitions, Scope
 
 
 @dataclass(frozen=True)

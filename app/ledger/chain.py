@@ -42,9 +42,9 @@ from app.ledger.tables import (
 from app.privacy import accountants
 from app.privacy.accountants import delta_steps, delta_text, pure
 from app.privacy.accountants.accountant import steps_down
-from app.privacy.composition import JointCell, Partitions, Scope
-from app.privacy.composition.joint_loads import Loads
-from app.privacy.composition.numbering import Numbering
+from app.privacy.joint_loads import Loads
+from app.privacy.numbering import Numbering
+from app.privacy.partitions import JointCell, Partitions, Scope
 
 STATE_EVERY: Final = 1024
 """The sequence of an entry that states the state is a multiple of this."""

@@ -15,7 +15,7 @@ from app.ledger.chain import CellDelta
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow
 from app.privacy import accountants
 from app.privacy.accountants import SplitDelta, amount_text, pure
-from app.privacy.composition import Cell, JointCell, Scope
+from app.privacy.partitions import Cell, JointCell, Scope
 
 CLOSED = 0
 """The cap of an account that admits nothing any more. No budget converts to it."""

@@ -25,7 +25,7 @@ from app.core.errors import NotFound
 from app.db.base import Base, CanonicalJson
 from app.db.database import insert_rows
 from app.privacy import accountants
-from app.privacy.composition import Scope
+from app.privacy.partitions import Scope
 
 FIRST_PREVIOUS_HASH = "0" * 64
 CONTROL_CHAIN = "control"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.ledger import chain, statements, tables
-from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Partitions
+from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
 from app.services.installation import Installation
 from tests.concurrency.conftest import Race
 from tests.support.crash_scene import open_account, open_installation

@@ -13,7 +13,7 @@ from app.core import stamps
 from app.core.errors import BudgetExceeded
 from app.ledger import populations, statements
 from app.ledger import reservations as ledger
-from app.privacy.composition import Partitions
+from app.privacy.partitions import Partitions
 from app.services.installation import Installation
 from app.verifier.member_comparison import MemberLedger
 from app.verifier.population_replay import PopulationSummary, verify

@@ -9,7 +9,7 @@ import pytest
 from app.ledger import accounts, statements, tables
 from app.ledger import reservations as ledger
 from app.privacy import accountants
-from app.privacy.composition import HashPartition, Partitions
+from app.privacy.partitions import HashPartition, Partitions
 from tests.concurrency.conftest import Race
 from tests.support.crash_scene import CELLS, EVENT, Scene, cell_balances, open_account, opened, replayed
 from tests.support.job_kinds import claimed

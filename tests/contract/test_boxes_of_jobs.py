@@ -10,7 +10,7 @@ from app.core.errors import BudgetExceeded
 from app.datasets import private_rows
 from app.forests.data.schema import Schema
 from app.ledger import tables
-from app.privacy.composition import Partitions
+from app.privacy.partitions import Partitions
 from app.services.execution import charge, run_job
 from app.services.installation import Installation
 from app.services.spending.training import submit_training

@@ -13,7 +13,7 @@ from app.ledger import accounts, populations, statements
 from app.ledger import reservations as ledger
 from app.ledger.admission import AskedAmount
 from app.ledger.populations import NewPopulation
-from app.privacy.composition import Partitions
+from app.privacy.partitions import Partitions
 from app.services.installation import Installation
 from tests.support.crash_scene import EVENT, OWNER
 from tests.support.databases import on_one_database

@@ -14,7 +14,7 @@ from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
 from app.ledger import chain, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.tables import FIRST_PREVIOUS_HASH
-from app.privacy.composition import Scope
+from app.privacy.partitions import Scope
 from app.services.installation import Installation
 from app.services.ledger import history
 from app.services.pages import PageRequest

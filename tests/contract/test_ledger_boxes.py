@@ -7,7 +7,7 @@ from app.core import limits
 from app.core.errors import BudgetExceeded
 from app.ledger import chain, statements, tables
 from app.ledger import reservations as ledger
-from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Partitions, Scope
+from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions, Scope
 from app.services.installation import Installation
 from tests.support import settling
 from tests.support.crash_scene import EVENT, open_account

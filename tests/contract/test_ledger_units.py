@@ -9,7 +9,7 @@ from app.core.errors import BudgetExceeded
 from app.ledger import accounts, statements, tables
 from app.ledger import reservations as ledger
 from app.privacy import accountants
-from app.privacy.composition import HashPartition, Partitions
+from app.privacy.partitions import HashPartition, Partitions
 from app.services.installation import Installation
 from tests.support.crash_scene import EVENT
 

@@ -10,9 +10,9 @@ from sqlalchemy import event
 from app.core.errors import InvalidRequest
 from app.jobs.queue import JobFilter
 from app.ledger import admission, chain
-from app.privacy.composition import Partitions, Scope
-from app.privacy.composition.joint_loads import Loads
-from app.privacy.composition.numbering import Boxes
+from app.privacy.joint_loads import Loads
+from app.privacy.numbering import Boxes
+from app.privacy.partitions import Partitions, Scope
 from app.registry import releases as stored
 from app.registry.tables import EvaluationRow, ModelRow
 from app.services import models, populations

@@ -13,7 +13,7 @@ from app.core.errors import (
 )
 from app.ledger import accounts, chain, reservations, statements, tables
 from app.ledger import reservations as ledger
-from app.privacy.composition import Partitions
+from app.privacy.partitions import Partitions
 from app.services.installation import Installation
 from app.verifier.member_comparison import MemberLedger
 from app.verifier.population_replay import verify

@@ -21,7 +21,7 @@ from app.db.database import database_file, parse_url
 from app.forests.data.schema import Schema
 from app.jobs.states import EndReason, JobState
 from app.ledger import control, tables
-from app.privacy.composition import Partitions
+from app.privacy.partitions import Partitions
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
 from app.services.installation import PRIVATE_NAMES, Installation

@@ -14,8 +14,8 @@ from app.api import problems, requests
 from app.core import amounts, json_text
 from app.core.errors import GrovekeeperError, MalformedRequest, TooLarge
 from app.privacy import accountants, events
-from app.privacy.composition import CellProblem, HashPartition, Partitions, UnknownPartition
 from app.privacy.events import Adjacency, UnknownPrivacyEvent
+from app.privacy.partitions import CellProblem, HashPartition, Partitions, UnknownPartition
 from app.services import predict
 from app.verifier import amounts as verifier_amounts
 from app.verifier import events as verifier_events

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import pytest
 
-from app.privacy.composition import Cell, EpochPartition, HashPartition, Partitions, Scope
+from app.privacy.partitions import Cell, EpochPartition, HashPartition, Partitions, Scope
 from tests.support.loads import BoxAmount, loads_of
 
 CAP = 6

@@ -29,7 +29,7 @@ from app.core.stores import Directory
 from app.datasets import catalog, private_rows, row_files
 from app.forests.data.schema import Schema
 from app.jobs.tables import JobRow
-from app.privacy.composition import Partitions
+from app.privacy.partitions import Partitions
 from app.services.execution import run_job
 from app.services.execution.charge import KINDS
 from app.services.installation import Installation

@@ -17,7 +17,7 @@ from app.db import migrate
 from app.ledger import accounts, chain
 from app.ledger import reservations as ledger
 from app.ledger.reservations import NewReservation, reserve
-from app.privacy.composition import HashPartition, Partitions, Scope
+from app.privacy.partitions import HashPartition, Partitions, Scope
 from app.services.installation import Installation
 from tests.support.crash_scene import EVENT, open_installation
 

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core import limits
-from app.privacy.composition import (
+from app.privacy.joint_loads import plan
+from app.privacy.partitions import (
     Cell,
     CellProblem,
     ColumnPartition,
@@ -21,7 +22,6 @@ from app.privacy.composition import (
     are_disjoint,
     numbering,
 )
-from app.privacy.composition.joint_loads import plan
 from tests.support.loads import BoxAmount, loads_of
 
 EPOCHS = ("ep_1", "ep_2", "ep_3")

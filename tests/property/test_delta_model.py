@@ -15,7 +15,7 @@ from app.core.errors import BudgetExceeded
 from app.ledger import accounts, reservations, statements, tables
 from app.ledger import reservations as ledger
 from app.privacy import accountants
-from app.privacy.composition import ColumnPartition, HashPartition, Partitions, Scope
+from app.privacy.partitions import ColumnPartition, HashPartition, Partitions, Scope
 from app.services.installation import Installation
 from app.verifier.dataset_replay import verify
 from tests.support.crash_scene import open_installation

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from app.ledger import admission
 from app.ledger.admission import AccountState, Admitted, AskedAmount, Bound, Budgets, MemberTotal, Population, Refused
 from app.ledger.tables import digest_of
-from app.privacy.composition import HashPartition, Partitions, Scope
-from app.privacy.composition.numbering import Numbering
+from app.privacy.numbering import Numbering
+from app.privacy.partitions import HashPartition, Partitions, Scope
 
 ACCOUNTS = ("ds_1", "ds_2", "ds_3")
 SIZES = {"a": 2, "b": 3}

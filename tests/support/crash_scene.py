@@ -27,7 +27,7 @@ from app.jobs import queue
 from app.jobs.tables import JobRow
 from app.ledger import accounts, statements, tables
 from app.ledger.tables import Entry
-from app.privacy.composition import HashPartition, Partitions
+from app.privacy.partitions import HashPartition, Partitions
 from app.registry.tables import ModelRow
 from app.services.datasets.declare import register_dataset
 from app.services.datasets.upload import SpooledBody, UploadTerms, upload_rows

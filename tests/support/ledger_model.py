@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from app.privacy.composition import Scope
+from app.privacy.partitions import Scope
 from tests.support.ledger_steps import UPLOADS
 
 Cell = int | str

@@ -19,7 +19,7 @@ from app.ledger import accounts, chain, populations, reservations, statements, t
 from app.ledger import reservations as ledger
 from app.ledger.tables import Entry
 from app.privacy import accountants
-from app.privacy.composition import Partitions, Scope
+from app.privacy.partitions import Partitions, Scope
 from app.services.installation import Installation
 from app.verifier import dataset_replay as verifier
 from app.verifier import population_replay

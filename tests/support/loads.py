@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from app.privacy.composition import Partitions, Scope
-from app.privacy.composition.joint_loads import Loads
-from app.privacy.composition.numbering import Numbering
+from app.privacy.joint_loads import Loads
+from app.privacy.numbering import Numbering
+from app.privacy.partitions import Partitions, Scope
 
 
 class BoxAmount(NamedTuple):

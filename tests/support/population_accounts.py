@@ -9,7 +9,7 @@ from app.core import stamps
 from app.ledger import accounts, populations, tables
 from app.ledger import reservations as ledger
 from app.ledger.populations import NewPopulation
-from app.privacy.composition import Partitions
+from app.privacy.partitions import Partitions
 from tests.support.crash_scene import EVENT, OWNER
 
 SHARDS = Partitions.from_json([{"name": "shard", "kind": "hash", "cells": 3}])

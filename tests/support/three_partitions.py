@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from app.privacy.composition import Partitions
+from app.privacy.partitions import Partitions
 
 _SIZES = (2, 3, 4)
 

@@ -15,7 +15,7 @@ from app.datasets.ingest import IngestReport, RowRules, ingest_rows
 from app.datasets.upload_bodies import BodyForm
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Feature, Label, Schema
-from app.privacy.composition import HashPartition, Partitions, Scope
+from app.privacy.partitions import HashPartition, Partitions, Scope
 
 SCHEMA = Schema(
     (

@@ -23,7 +23,7 @@ from app.ledger import accounts, control, statements
 from app.ledger.populations import find as find_population
 from app.ledger.statements import Limit
 from app.ledger.tables import EntryKind
-from app.privacy.composition import (
+from app.privacy.partitions import (
     MISSING_CELL,
     OTHER_CELL,
     ColumnPartition,

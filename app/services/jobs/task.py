@@ -8,7 +8,7 @@ from typing import Any
 from app.core import files
 from app.core.dask_cluster import DaskCluster
 from app.core.sealed_files import DataKey, SealedFile
-from app.privacy.composition import Scope
+from app.privacy.partitions import Scope
 
 OUTPUT = {"train": "artifact.safetensors", "profile": "profile.json", "evaluation": "evaluation.json"}
 """The file that the child of each kind of job leaves in the job's folder."""

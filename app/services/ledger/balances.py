@@ -23,8 +23,8 @@ from app.ledger.admission import CellBalance, Population
 from app.ledger.statements import Limit
 from app.ledger.tables import PopulationRow
 from app.privacy import accountants
-from app.privacy.composition import Cell
 from app.privacy.events import Adjacency
+from app.privacy.partitions import Cell
 from app.registry import models
 from app.services.authorization import authorized_dataset, write_as
 from app.services.guarantees import of_account, of_large_amount, population_guarantee

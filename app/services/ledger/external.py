@@ -19,10 +19,10 @@ from app.ledger.reservations import NewReservation
 from app.ledger.tables import ReservationRow
 from app.privacy import accountants, declared, events, receipts
 from app.privacy.accountants.accountant import steps_up
-from app.privacy.composition import Scope
 from app.privacy.declared import DeclaredLoss
 from app.privacy.events import Adjacency, Event, NoBoundInUnit, UnknownPrivacyEvent
 from app.privacy.guarantees import odds_of_charge
+from app.privacy.partitions import Scope
 from app.registry import models
 from app.services.authorization import authorized_dataset
 from app.services.guarantees import of_account, of_large_amount

@@ -21,7 +21,7 @@ from app.ledger import statements, tables
 from app.ledger.statements import EntryFilter
 from app.ledger.tables import Entry, EntryKind
 from app.privacy import events, receipts
-from app.privacy.composition import JointCell, Scope
+from app.privacy.partitions import JointCell, Scope
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import charged_jobs
 from app.services.ledger.balances import Account, balance_of, find_account

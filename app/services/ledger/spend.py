@@ -11,7 +11,7 @@ from app.core.errors import InvalidRequest
 from app.ledger import statements
 from app.ledger.statements import EntryFilter
 from app.ledger.tables import EntryKind
-from app.privacy.composition import Cell
+from app.privacy.partitions import Cell
 from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import charged_jobs

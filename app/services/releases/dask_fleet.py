@@ -29,7 +29,7 @@ from app.forests.data.schema import Schema
 from app.forests.data.threads import sum_of
 from app.forests.grow import code_request
 from app.forests.remote import CodedDistributedRows
-from app.privacy.composition import Partitions
+from app.privacy.partitions import Partitions
 from app.services.jobs.task import PartRows
 from app.services.releases import shard_tasks
 from app.services.releases.shard_tasks import Order

@@ -17,8 +17,8 @@ from app.forests.grow import code_request, grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.profile import ProfilePlan
 from app.forests.profile_release import release as draw_profile
-from app.privacy.composition import Partitions
 from app.privacy.events import Adjacency
+from app.privacy.partitions import Partitions
 from app.services.jobs.task import JobTask, PartRows
 
 

@@ -21,7 +21,7 @@ from app.forests import remote
 from app.forests.data.coded_rows import CodedRows, CodeRequest
 from app.forests.data.threads import sum_of
 from app.forests.remote import ShardStates, StateMissing
-from app.privacy.composition import Partitions, Scope
+from app.privacy.partitions import Partitions, Scope
 
 
 @dataclass

@@ -42,8 +42,8 @@ from app.ledger.tables import AccountRow
 from app.privacy import accountants
 from app.privacy.accountants import SplitDelta
 from app.privacy.calibration import AccountRequest, price_of
-from app.privacy.composition import Scope
 from app.privacy.events import Event
+from app.privacy.partitions import Scope
 from app.services.authorization import refreshed
 from app.services.guarantees import of_large_amount
 from app.services.installation import Installation

@@ -19,7 +19,7 @@ from app.forests.planning import PlanRequest, plan
 from app.forests.profile import Profile
 from app.jobs.tables import JobRow
 from app.privacy import guarantees
-from app.privacy.composition import Scope, are_disjoint
+from app.privacy.partitions import Scope, are_disjoint
 from app.registry import models, releases
 from app.registry.tables import ModelRow, ProfileRow
 from app.services.installation import Installation

@@ -17,7 +17,7 @@ from app.core.stores import Directory
 from app.datasets import admission, row_files
 from app.datasets.admission import BookRules
 from app.datasets.row_layout import hash_cells
-from app.privacy.composition import HashPartition
+from app.privacy.partitions import HashPartition
 
 KEY = DataKey(bytes(range(32)))
 ANN, BEN = admission.unit_row_ids(["ann", "ben"], dataset_key=KEY.secret)

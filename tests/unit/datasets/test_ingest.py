@@ -16,7 +16,7 @@ from app.datasets import row_layout
 from app.datasets.csv_columns import ReadColumn
 from app.datasets.row_layout import hash_cells, hash_keys
 from app.forests.data.schema import Feature, Label, Schema
-from app.privacy.composition import HashPartition, Partitions
+from app.privacy.partitions import HashPartition, Partitions
 from tests.support.uploads import GOOD_ROW, HEADER, KEY, Ingestion, path_of, stored_table
 
 CANARY = "Canary7Q"

@@ -10,7 +10,7 @@ from app.core.sealed_files import DataKey, SealedFile
 from app.core.stores import Directory
 from app.datasets import private_rows, row_files, row_layout
 from app.forests.data.schema import Feature, Schema
-from app.privacy.composition import HashPartition, Partitions
+from app.privacy.partitions import HashPartition, Partitions
 from tests.support.uploads import DATA_KEY, GOOD_ROW, HEADER, SCHEMA, Ingestion, path_of, store_table, stored_table
 
 NUMBERED = HEADER + "".join(f"{index % 120},1,Male,0,>50K\n" for index in range(200))

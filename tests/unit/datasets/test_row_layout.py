@@ -9,7 +9,7 @@ import pytest
 
 from app.core import limits
 from app.datasets.row_layout import hash_cells
-from app.privacy.composition import HashPartition
+from app.privacy.partitions import HashPartition
 
 KEY = bytes(range(32))
 

@@ -12,7 +12,7 @@ import pytest
 from app.core.errors import RowsInvalid
 from app.datasets import row_layout
 from app.datasets.row_layout import hash_cells, hash_keys, stored_columns
-from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Partitions
+from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
 from tests.support.uploads import KEY, SCHEMA, Ingestion, store_table, stored_table
 
 REGION = ColumnPartition("region", "land", False, ("EU", "US"), has_missing=True)

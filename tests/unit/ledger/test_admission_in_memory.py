@@ -18,9 +18,9 @@ from app.ledger.admission import (
     Refused,
 )
 from app.ledger.tables import digest_of
-from app.privacy.composition import HashPartition, Partitions, Scope
-from app.privacy.composition.joint_loads import Tightest
-from app.privacy.composition.numbering import Numbering
+from app.privacy.joint_loads import Tightest
+from app.privacy.numbering import Numbering
+from app.privacy.partitions import HashPartition, Partitions, Scope
 
 SIZES = {"a": 2, "b": 3}
 CELLS = [dict(zip(SIZES, cell, strict=True)) for cell in product(*map(range, SIZES.values()))]

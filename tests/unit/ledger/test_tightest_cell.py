@@ -2,8 +2,8 @@
 
 from app.ledger.admission import AccountState
 from app.ledger.tables import digest_of
-from app.privacy.composition import Cell, ColumnPartition, Partitions, Scope
-from app.privacy.composition.numbering import Numbering
+from app.privacy.numbering import Numbering
+from app.privacy.partitions import Cell, ColumnPartition, Partitions, Scope
 
 PARTITIONS = Partitions(
     (

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from app.privacy.composition import Cell, HashPartition, Partitions
-from app.privacy.composition.joint_loads import Loads
-from app.privacy.composition.numbering import Numbering
+from app.privacy.joint_loads import Loads
+from app.privacy.numbering import Numbering
+from app.privacy.partitions import Cell, HashPartition, Partitions
 
 AMOUNTS = [5, 7, 11]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.privacy.composition import HashPartition, Partitions
+from app.privacy.partitions import HashPartition, Partitions
 from app.verifier import joint_cells
 from app.verifier.dataset_export import Entry, Partition
 from app.verifier.joint_cells import JointCells, TooComplex

@@ -13,7 +13,8 @@ slug                splits of a tree                                a leaf relea
 ``pte``             exact medians of public features                counts              docs/proofs/pte.md
 ==================  ==============================================  ==================  ==========================
 
-The last two are in :mod:`app.forests.algorithms.literature.label_price`. Each proof page shows the errors of the paper and proves the guarantee of this version.
+The last two are in :mod:`app.forests.algorithms.literature.label_price`. Each proof page shows the errors of the paper
+and proves the guarantee of this version.
 """
 
 from __future__ import annotations

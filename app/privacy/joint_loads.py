@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core import limits
-from app.privacy.composition import Cell, JointCell, Partitions, Scope
-from app.privacy.composition.numbering import Boxes, Coupled, Lists, Numbers, Table
+from app.privacy.numbering import Boxes, Coupled, Lists, Numbers, Table
+from app.privacy.partitions import Cell, JointCell, Partitions, Scope
 
 Factor: TypeAlias = tuple[tuple[int, ...], Table]
 """Variables in order, and an amount at every combination of their values, with one axis per variable."""

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from app.privacy.composition import Cell, Scope
+from app.privacy.partitions import Cell, Scope
 
 Table: TypeAlias = NDArray[Any]
 """Integers: int64 if every sum fits, otherwise Python integers (dtype object)."""
