@@ -22,6 +22,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, Final
@@ -53,7 +54,7 @@ TRACES: Final = PROGRESS.with_name("mutants_tests.pickle")
 _WORKERS: Final = 2
 _TRACED_TOGETHER: Final = 100
 _LIMIT_S: Final = 15.0
-"""Time of a mutant's tests beyond three times what they take without a change. An endless loop counts as noticed."""
+"""Time of a test of a mutant beyond three times what it takes without a change. An endless loop counts as noticed."""
 
 _MOST_TESTS_S: Final = 120.0
 """Time of the tests, without a change, that run at most on one mutant."""
@@ -130,6 +131,8 @@ class _Server:
                     output = self._folder / str(len(waiting))
                     running[self._fork(mutant, tests, durations, output)] = (mutant, output)
                 pid, _ = os.wait()
+                with suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)  # what its tests started
                 mutant, output = running.pop(pid)
                 outcome = output.read_text() if output.exists() else "time is up"
                 self.outcomes[mutant.key] = outcome
@@ -219,12 +222,11 @@ class _Server:
             gc.disable()
             os.setpgid(0, 0)
             _quiet()
-            signal.signal(signal.SIGALRM, _stop_group)
-            signal.alarm(int(_LIMIT_S + 3 * sum(durations[test] for test in tests)))
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends the fork
             _forget_results()
             is_imported = _apply(mutant, self._functions)
             for test in tests if is_imported else []:
+                signal.alarm(int(_LIMIT_S + 3 * durations[test]))
                 self._run_item(test)
                 if self._failed:
                     outcome = test
@@ -240,10 +242,6 @@ class _Server:
         item = self._items[name]
         item.config.stash[chance._KEYS]._process_id = os.getpid()
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-
-
-def _stop_group(*_: object) -> None:
-    os.killpg(0, signal.SIGKILL)
 
 
 def _quiet() -> None:

@@ -164,7 +164,7 @@ class ExactSampler:
         """
         _require_utilities(utilities)
         order = np.arange(utilities.size, dtype=np.int64)
-        visited = np.zeros(1, dtype=np.int64)
+        visited = np.array([0], dtype=np.int64)
         rate = _rate(inverse_scale)
         return int(self._draw(draws.permute_and_flip, np.ascontiguousarray(utilities), rate, order, visited))
 
@@ -186,7 +186,7 @@ class ExactSampler:
             ValueError: the inverse scale is not a positive multiple of ``QUANTUM`` up to :data:`MAX_INVERSE_SCALE`.
         """
         noise = np.zeros(math.prod(shape), dtype=np.int64)
-        finished = np.zeros(1, dtype=np.int64)
+        finished = np.array([0], dtype=np.int64)
         self._draw(draws.discrete_laplace, _rate(inverse_scale), noise, finished)
         return noise.reshape(shape)
 
@@ -199,7 +199,7 @@ class ExactSampler:
         if not 0 <= scale_bits <= MAX_SCALE_BITS:
             raise ValueError("a normal number is scaled by 2^0 to 2^40")
         noise = np.zeros(math.prod(shape), dtype=np.int64)
-        finished = np.zeros(1, dtype=np.int64)
+        finished = np.array([0], dtype=np.int64)
         numbers = np.zeros((draws.N_NUMBERS, draws.MAX_DIGITS + 1), dtype=np.uint64)
         self._draw(draws.rounded_gaussian, np.uint64(scale_bits), numbers, noise, finished)
         return noise.reshape(shape)
