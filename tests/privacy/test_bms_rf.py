@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests import catalogue
+from app.forests import catalogue, planning
 from app.forests.algorithms.bms_rf import grow, layers, read
 from app.forests.algorithms.bms_rf.price import StackedForest
-from app.forests.contract.plan import Forest, Plan
+from app.forests.contract.plan import Forest, Plan, PlanInvalid
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
@@ -369,8 +369,7 @@ def test_ticks_are_whole_within_bounds_and_in_order(value: float, other: float) 
 
 def test_events_of_other_stacks_are_refused() -> None:
     settled = planned("bms-rf", TWO_SPLITS, **{**LABELS, "n_estimators": 5})
-    mechanism = catalogue.algorithm("bms-rf")
-    mechanism.check(settled.event, settled.parameters)
+    planning.require_priced(settled, TWO_SPLITS)
     first, second = settled.event.parts
     uneven = replace(first.event, parts=(replace(first.event.parts[0], times=4),))
     for wrong in (
@@ -382,5 +381,5 @@ def test_events_of_other_stacks_are_refused() -> None:
         Sequential((replace(first, times=2), second)),
         first.event,
     ):
-        with pytest.raises(ValueError, match="not the event"):
-            mechanism.check(wrong, settled.parameters)
+        with pytest.raises(PlanInvalid):
+            planning.require_priced(replace(settled, event=wrong), TWO_SPLITS)

@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import catalogue
-from app.forests.contract.plan import Plan
+from app.forests import planning
+from app.forests.contract.plan import Plan, PlanInvalid
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.planning import PlanRequest, plan
@@ -23,7 +23,6 @@ from app.privacy.events import (
     Part,
     PermuteAndFlip,
     Sequential,
-    UnknownPrivacyEvent,
 )
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness
 from tests.privacy.test_delta_accounts import share_of_charge
@@ -178,8 +177,8 @@ def test_noise_for_sensitivity_one_loses_twice_what_the_paper_claims(slug: str, 
 
     assert claim(flawed) == 1.0, "by its own arithmetic the paper claims ε"
     assert flawed.worst(label_pairs(multisets(2, records()), (UNKNOWN, 0, 1))) >= least - TOLERANCE
-    with pytest.raises(UnknownPrivacyEvent):
-        catalogue.algorithm(slug).check(flawed.plan.event, flawed.plan.parameters)
+    with pytest.raises(PlanInvalid):
+        planning.require_priced(flawed.plan, TWO_SPLITS)
 
 
 def dropping(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> Hashable:

@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.forests import catalogue
+from app.forests import planning
 from app.forests.algorithms.literature import medians
-from app.forests.contract.plan import Plan
+from app.forests.contract.plan import Plan, PlanInvalid
 from app.forests.trees import split_rules, tree_growth
 from app.forests.trees.tree_histograms import LocalHistograms
 from app.forests.trees.tree_price import TreePrice
@@ -194,15 +194,13 @@ def test_a_miscount_that_is_twice_as_sensitive_costs_more(monkeypatch: pytest.Mo
 def test_an_event_of_other_parameters_is_refused(slug: str, parameters: dict) -> None:
     """A stored plan cannot combine the price of one mode with the growth of another."""
     maxtree = planned("maxtree", TWO_SPLITS)
-    mechanism = catalogue.algorithm("mrf")
     honest = planned(slug, TWO_SPLITS, **parameters)
     other = planned("mrf", TWO_SPLITS)
 
-    catalogue.algorithm(slug).check(honest.event, honest.parameters)
-    with pytest.raises(UnknownPrivacyEvent):
-        mechanism.check(honest.event, other.parameters)
-    with pytest.raises(UnknownPrivacyEvent):
-        mechanism.check(maxtree.event, other.parameters)
+    planning.require_priced(honest, TWO_SPLITS)
+    for event in (honest.event, maxtree.event):
+        with pytest.raises(PlanInvalid):
+            planning.require_priced(replace(other, event=event), TWO_SPLITS)
 
 
 def test_a_price_reads_back_as_it_was_written() -> None:

@@ -9,9 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import catalogue
+from app.forests import planning
 from app.forests.algorithms.literature import medians
-from app.forests.contract.plan import Plan
+from app.forests.contract.plan import Plan, PlanInvalid
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
@@ -19,7 +19,7 @@ from app.forests.planning import plan
 from app.forests.trees import tree_price
 from app.privacy import accountants
 from app.privacy.accountants import pure
-from app.privacy.events import Adjacency, UnknownPrivacyEvent
+from app.privacy.events import Adjacency
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 from tests.privacy.test_delta_accounts import share_of_curve
 from tests.privacy.universe import (
@@ -216,9 +216,8 @@ def test_the_price_of_a_monotone_utility_is_caught() -> None:
 
     assert claims(flawed.plan)[1] <= 1.0
     assert flawed.worst_of_unlabelled(add_remove_pairs(multisets(4, FEW))) > 1.5
-    mechanism = catalogue.algorithm("sspe-1")
-    with pytest.raises(UnknownPrivacyEvent):
-        mechanism.check_structure(event, settled.parameters)  # type: ignore[union-attr]
+    with pytest.raises(PlanInvalid):
+        planning.require_priced(flawed.plan, THREE_SPLITS)
 
 
 def test_a_stop_on_the_exact_number_of_unlabelled_rows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

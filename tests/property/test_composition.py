@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core import limits
+from app.privacy import numbering
 from app.privacy.joint_loads import plan
 from app.privacy.partitions import (
     Cell,
@@ -20,7 +21,6 @@ from app.privacy.partitions import (
     Scope,
     UnknownPartition,
     are_disjoint,
-    numbering,
 )
 from tests.support.loads import BoxAmount, loads_of
 

@@ -12,6 +12,7 @@ import pytest
 
 from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest, MalformedRequest, TooLarge
+from app.services import inference
 from app.services.inference import Cells, read_request
 
 _OF_TRITONCLIENT = (
@@ -158,7 +159,7 @@ def test_more_tensors_than_a_model_has_columns_are_refused_before_they_are_built
     with pytest.raises(TooLarge) as refused:
         read_request(json.dumps({"inputs": [tensor] * n_inputs}).encode(), [], n_features=2)
     # The larger body is not even parsed: its values and names are counted.
-    assert refused.value.limit == (2 if n_inputs == 3 else limits.inference_nodes(2))
+    assert refused.value.limit == (2 if n_inputs == 3 else inference._max_nodes(2))
 
 
 def test_rows_times_features_of_a_model_have_a_limit() -> None:
