@@ -46,7 +46,7 @@ class Pool:
     shares: NDArray[np.float64]
 
     @classmethod
-    def of(cls, leaves: NDArray[np.int32], y: NDArray[np.int32]) -> "Pool":
+    def of(cls, leaves: NDArray[np.int32], y: NDArray[np.int32] | NDArray[np.int64]) -> "Pool":
         """The set of trees with the given leaves of rows, int32 ``(n_trees, n_rows)``."""
         labels = y.astype(np.int64)
         own, total = theory.own_counts(leaves.astype(np.int64), labels)
