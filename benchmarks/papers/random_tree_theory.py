@@ -219,7 +219,7 @@ def noise_rate(light_share: float, slack: float, height: int) -> float:
         slack: c; δ/2 in Theorems 5.6 and 5.7.
         height: h.
     """
-    return light_share * slack / ((1 + 2 * slack) * 2**height)
+    return light_share * slack / ((1 + 2 * slack) * 2.0**height)
 
 
 def log_private_failure(n_rows: int, n_trees: int, *, margin: float, height: int, rate: float, epsilon: float) -> float:
