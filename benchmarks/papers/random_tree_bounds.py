@@ -24,11 +24,12 @@ MARGIN, EXPONENT, LIGHT_SHARE = 0.1, 1.0, 0.1
 """δ, K and ξ of the tables."""
 
 _BOUNDS = (
-    "| dataset | h | e | weight ≥ | k | 1 − μ, vote | bound | worst | 1 − μ, mean | bound | worst | 2 × trees |\n"
+    "| dataset | h | e | mean weight | k "
+    "| 1 − μ, vote | bound | worst | 1 − μ, averaging | bound | worst | 2 × trees |\n"
     "|---|---|---|---|---|---|---|---|---|---|---|---|"
 )
 _PRIVATE = (
-    "| dataset | h | k* at nε = 1,000 | bound of failure | nε for a failure of 1 % | k* there |\n"
+    "| dataset | h | k* at nη = 1,000 | bound of failure | nη for a failure of 1 % | k* there |\n"
     "|---|---|---|---|---|---|"
 )
 
