@@ -50,8 +50,8 @@ class Pool:
     def of(cls, leaves: NDArray[np.int32], y: NDArray[np.int32] | NDArray[np.int64]) -> "Pool":
         """The set of trees with the given leaves of rows, int32 ``(n_trees, n_rows)``."""
         labels = y.astype(np.int64)
-        own, total = theory.own_counts(leaves.astype(np.int64), labels)
-        return cls(theory.is_right(leaves.astype(np.int64), labels), own / total)
+        same, total = theory.same_label_counts(leaves.astype(np.int64), labels)
+        return cls(theory.is_right(leaves.astype(np.int64), labels), same / total)
 
     @property
     def tree_error(self) -> float:
@@ -77,8 +77,8 @@ def bounds_row(name: str, height: int, pool: Pool, random: np.random.Generator) 
     bounds = theory.voting_error_bound(error, MARGIN), theory.averaging_error_bound(error, MARGIN)
     least = (1 - error) ** 2 + error**2
     percent = [100 * value for value in (unsafe[0], bounds[0], vote, unsafe[1], bounds[1], mean, 2 * error)]
-    shown = " | ".join(f"{value:.1f}" for value in percent)
-    return f"| {name} | {height} | {1 - error:.3f} | {pool.shares.mean():.3f} ≥ {least:.3f} | {n_trees} | {shown} |"
+    text = " | ".join(f"{value:.1f}" for value in percent)
+    return f"| {name} | {height} | {1 - error:.3f} | {pool.shares.mean():.3f} ≥ {least:.3f} | {n_trees} | {text} |"
 
 
 def private_row(name: str, height: int, n_rows: int) -> str:

@@ -120,15 +120,15 @@ def _main_finding(grid: Grid) -> Iterator[str]:
             for column in columns:
                 sensitivity, least = everything[column], errors[COLUMNS.index(column)].min()
                 numbers = (least, sensitivity.to_trees, sensitivity.to_height, sensitivity.regret)
-                shown = " | ".join(f"{number:.1f}" for number in numbers)
-                yield f"| {name} | {theta} | `{column}` | {shown} |"
+                text = " | ".join(f"{number:.1f}" for number in numbers)
+                yield f"| {name} | {theta} | `{column}` | {text} |"
     yield "\nOn how many datasets voting is the least sensitive, beside averaging alone and beside both others:\n"
     yield f"| heights | θ | {' | '.join(_MEASURES.values())} |\n|---|---|---|---|---|"
     for least_height in (HEIGHTS[0], TALL):
         for theta, columns in THETAS.items():
             counts = [_wins(grid, names, columns, measure, least_height) for measure in _MEASURES]
-            shown = " | ".join(f"{pair}, {both} of {len(names)}" for pair, both in counts)
-            yield f"| {least_height} to {HEIGHTS[-1]} | {theta} | {shown} |"
+            text = " | ".join(f"{pair}, {both} of {len(names)}" for pair, both in counts)
+            yield f"| {least_height} to {HEIGHTS[-1]} | {theta} | {text} |"
     yield ""
 
 
@@ -232,8 +232,8 @@ def _budgets(grid: Grid) -> Iterator[str]:
     by_theta = {theta: budget_distances(grid, theta) for theta in THETAS}
     yield f"| nε | {' | '.join(f'{theta}' for theta in THETAS)} | cells |\n|---|---|---|---|"
     for budget in by_theta["the paper's θ"]:
-        shown = " | ".join(f"{by_theta[theta][budget][1]:.1f}" for theta in THETAS)
-        yield f"| {int(budget):,} | {shown} | {by_theta[next(iter(THETAS))][budget][0]} |"
+        text = " | ".join(f"{by_theta[theta][budget][1]:.1f}" for theta in THETAS)
+        yield f"| {int(budget):,} | {text} | {by_theta[next(iter(THETAS))][budget][0]} |"
     yield ""
 
 
@@ -246,9 +246,9 @@ def _logarithmic(grid: Grid) -> Iterator[str]:
             n_rows = _n_rows(name)
             for read_out in ("mv", "ta"):
                 best = grid[name, budget][COLUMNS.index(read_out)].min(axis=0)
-                shown = " | ".join(f"{best[N_ESTIMATORS.index(number)]:.1f}" for number in (5, 21, "logarithmic"))
+                text = " | ".join(f"{best[N_ESTIMATORS.index(number)]:.1f}" for number in (5, 21, "logarithmic"))
                 number = printed.n_trees_of("logarithmic", n_rows)
-                yield f"| {name} | {number} | {about} | `{read_out}` | {shown} |"
+                yield f"| {name} | {number} | {about} | `{read_out}` | {text} |"
 
 
 def _n_rows(name: str) -> int:

@@ -85,7 +85,9 @@ def complete_trees(splits: Sequence[Split], height: int) -> TreeSet:
     return TreeSet(np.stack(leaves), tuple(chances))
 
 
-def own_counts(leaves: NDArray[np.int64], labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def same_label_counts(
+    leaves: NDArray[np.int64], labels: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The number of rows of each row's leaf that have the row's label, and the number of all rows of the leaf.
 
     Args:
@@ -96,19 +98,19 @@ def own_counts(leaves: NDArray[np.int64], labels: NDArray[np.int64]) -> tuple[ND
         Two arrays int64 ``(n_trees, n_rows)``.
     """
     n_leaves = int(leaves.max()) + 1
-    own = np.empty_like(leaves)
+    same = np.empty_like(leaves)
     total = np.empty_like(leaves)
     for tree, places in enumerate(leaves):
         counts = np.bincount(2 * places + labels, minlength=2 * n_leaves).reshape(n_leaves, 2)
-        own[tree] = counts[places, labels]
+        same[tree] = counts[places, labels]
         total[tree] = counts[places].sum(axis=1)
-    return own, total
+    return same, total
 
 
 def is_right(leaves: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether each tree is right about each row: bool ``(n_trees, n_rows)``."""
-    own, total = own_counts(leaves, labels)
-    right: NDArray[np.bool_] = 2 * own + labels > total  # a tie is label 1
+    same, total = same_label_counts(leaves, labels)
+    right: NDArray[np.bool_] = 2 * same + labels > total  # a tie is label 1
     return right
 
 
@@ -121,11 +123,11 @@ def goodness(trees: TreeSet, labels: NDArray[np.int64]) -> list[Fraction]:
 
 def weights(trees: TreeSet, labels: NDArray[np.int64]) -> list[Fraction]:
     """The exact weight of every row: the average of w over the trees."""
-    own, total = own_counts(trees.leaves, labels)
+    same, total = same_label_counts(trees.leaves, labels)
     return [
         sum(
             (
-                chance * Fraction(int(own[tree, row]), int(total[tree, row]))
+                chance * Fraction(int(same[tree, row]), int(total[tree, row]))
                 for tree, chance in enumerate(trees.chances)
             ),
             start=Fraction(0),

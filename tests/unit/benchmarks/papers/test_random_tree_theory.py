@@ -217,11 +217,11 @@ def test_5_5_holds_exactly_in_the_mean_and_on_wdbc(pool: tuple[NDArray[np.int32]
     assert expected_error <= 2 * tree_error * (1 - tree_error)
 
     leaves, labels = pool
-    own, total = theory.own_counts(leaves.astype(np.int64), labels)
+    same, total = theory.same_label_counts(leaves.astype(np.int64), labels)
     error, slack = float(1 - theory.is_right(leaves.astype(np.int64), labels).mean()), 0.05
     random = np.random.default_rng(3)
     n_trees = theory.enough_trees(len(labels), slack, 1.0)
-    theta = np.where(labels == 1, own / total, 1 - own / total)
+    theta = np.where(labels == 1, same / total, 1 - same / total)
     for _ in range(20):
         drawn = printed.predicted(theta[random.integers(len(theta), size=n_trees)], "pa", random)
         assert np.mean(drawn != labels) <= theory.drawing_error_bound(error, slack) < 0.5
