@@ -25,6 +25,7 @@ from benchmarks.papers.random_tree_grid import (
     PRINTED_NAMES,
     RECALLED_BUDGET,
     GridRun,
+    tasks_of,
 )
 
 TALL = 5
@@ -99,7 +100,10 @@ def least_sensitive(by_read_out: Mapping[str, Sensitivity], measure: str) -> str
 def page(runs: Iterable[GridRun]) -> str:
     """The page of all runs."""
     grid = errors_of(runs)
-    return "\n".join([_HEAD, *_main_finding(grid), *_table_1(grid), *_budgets(grid), *_logarithmic(grid)]) + "\n"
+    return (
+        "\n".join([_HEAD, *_main_finding(grid), *_table_1(grid), *_budgets(grid), *_logarithmic(grid), *_not_run(grid)])
+        + "\n"
+    )
 
 
 def _complete(grid: Grid, budget: str) -> list[str]:
@@ -249,6 +253,18 @@ def _logarithmic(grid: Grid) -> Iterator[str]:
                 text = " | ".join(f"{best[N_ESTIMATORS.index(number)]:.1f}" for number in (5, 21, "logarithmic"))
                 number = printed.n_trees_of("logarithmic", n_rows)
                 yield f"| {name} | {number} | {about} | `{read_out}` | {text} |"
+
+
+def _not_run(grid: Grid) -> Iterator[str]:
+    """The datasets that lack a height, by budget."""
+    yield "\n## What did not run\n"
+    expected = {(task.dataset, task.epsilon) for task in tasks_of(list(PRINTED_NAMES), BUDGETS)}
+    for budget, about in ((PLAIN, "without privacy"), *((budget, f"nε = {int(budget):,}") for budget in BUDGETS)):
+        complete = _complete(grid, budget)
+        names = [name for name in PRINTED_NAMES if (name, budget) in expected and name not in complete]
+        if names:
+            yield f"* {about}: {', '.join(names)}."
+    yield "* Covertype and Quantum: not in the data folder."
 
 
 def _n_rows(name: str) -> int:

@@ -145,6 +145,7 @@ def test_sensitivities_leave_out_the_logarithmic_number_and_the_page_counts_data
     assert random_tree_page.sensitivities(errors)["mv"] == Sensitivity(0, 0, 0)
     assert random_tree_page.sensitivities(errors)["ta"].to_height > 5
     assert "| 1 to 15 | the paper's θ | 1, 1 of 1 | 1, 1 of 1 | 1, 1 of 1 |" in random_tree_page.page(runs)
+    assert "* nε = 1,000: transfusion, mammographic, banknote, mushroom, adult.\n" in random_tree_page.page(runs)
     swapped = [replace(run, test=";".join(run.test.split(";")[place] for place in (1, 0, 2, 3, 4, 5))) for run in runs]
     assert "| 1 to 15 | the paper's θ | 1, 1 of 1 | 0, 0 of 1 | 0, 0 of 1 |" in random_tree_page.page(swapped)
     assert "| 1 to 15 | the paper's θ | 0, 0 of 0 | 0, 0 of 0 | 0, 0 of 0 |" in random_tree_page.page(runs[1:])
