@@ -24,6 +24,7 @@ from benchmarks.papers.random_tree_grid import (
     PLAIN,
     PRINTED_NAMES,
     RECALLED_BUDGET,
+    TOO_LARGE,
     GridRun,
     tasks_of,
 )
@@ -280,6 +281,7 @@ def _not_run(grid: Grid) -> Iterator[str]:
         names = [name for name in PRINTED_NAMES if (name, budget) in expected and name not in complete]
         if names:
             yield f"* {about}: {', '.join(names)}."
+    yield f"* {', '.join(TOO_LARGE)} at other nε: in no figure, and large."
     yield "* Covertype and Quantum: not in the data folder."
 
 
