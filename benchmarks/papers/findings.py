@@ -1,0 +1,108 @@
+"""Compares a paper's stated findings with runs, and states the result in sentences that are computed, never typed."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+HOLDS, FAILS, OPEN = "Holds", "Does not hold", "Not decided"
+
+DECISIVE = 2.0
+"""Standard errors that a mean difference must exceed to decide."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A mean of paired differences.
+
+    Attributes:
+        mean: in the unit of the pairs.
+        error: one standard error; infinite for fewer than two pairs. Folds of one cross-validation share rows, so it is
+            an approximation.
+        n_pairs: number of pairs.
+    """
+
+    mean: float
+    error: float
+    n_pairs: int
+
+    @classmethod
+    def of(cls, first: Sequence[float], second: Sequence[float]) -> Difference:
+        """Mean of ``first − second`` over the pairs that both have; NaN without a pair."""
+        pairs = [one - other for one, other in zip(first, second, strict=False) if not math.isnan(one - other)]
+        error = statistics.stdev(pairs) / math.sqrt(len(pairs)) if len(pairs) > 1 else math.inf
+        return cls(statistics.fmean(pairs) if pairs else math.nan, error, len(pairs))
+
+    @property
+    def sign(self) -> int:
+        """1 or −1 where the mean is more than :data:`DECISIVE` standard errors from zero, else 0."""
+        return 0 if not abs(self.mean) > DECISIVE * self.error else (1 if self.mean > 0 else -1)
+
+    def __str__(self) -> str:
+        if not self.n_pairs:
+            return "– (no runs)"
+        spread = f" ± {self.error:.1f}" if math.isfinite(self.error) else ""
+        return f"{self.mean:+.1f}{spread}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A statement of a paper beside what runs show.
+
+    Attributes:
+        stated: the paper's words, or their translation.
+        ours: what the runs show, in a sentence.
+        verdict: :data:`HOLDS`, :data:`FAILS` or :data:`OPEN`.
+    """
+
+    stated: str
+    ours: str
+    verdict: str
+
+    def __str__(self) -> str:
+        return f"* The paper: {self.stated} Here: {self.ours} **{self.verdict}.**"
+
+
+def by_sign(difference: Difference) -> str:
+    """The verdict on a statement that a difference is above zero."""
+    return {1: HOLDS, -1: FAILS, 0: OPEN}[difference.sign]
+
+
+def by_signs(differences: Iterable[Difference]) -> str:
+    """The verdict on a statement that all differences are above zero: one below zero refutes it, all above prove it."""
+    signs = [difference.sign for difference in differences]
+    if -1 in signs:
+        return FAILS
+    return HOLDS if signs and all(signs) else OPEN
+
+
+def by_majority(differences: Iterable[Difference]) -> str:
+    """The verdict on a statement that most differences are above zero: decided by more than half of all."""
+    signs = [difference.sign for difference in differences]
+    if 2 * signs.count(1) > len(signs):
+        return HOLDS
+    return FAILS if 2 * signs.count(-1) >= len(signs) > 0 else OPEN
+
+
+def counted(differences: Sequence[Difference]) -> str:
+    """How many differences are above zero, below it, or undecided, in words."""
+    signs = [difference.sign for difference in differences]
+    return f"above in {signs.count(1)} of {len(signs)} cases, below in {signs.count(-1)}, undecided in {signs.count(0)}"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a Markdown table."""
+    yield f"| {' | '.join(columns)} |"
+    yield "|---" * len(columns) + "|"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def text_of(numbers: Sequence[float], *, digits: int = 1) -> str:
+    """Mean ± standard deviation and, in brackets, how many numbers; a dash for none."""
+    if not numbers:
+        return "–"
+    spread = f" ± {statistics.stdev(numbers):.{digits}f}" if len(numbers) > 1 else ""
+    return f"{statistics.fmean(numbers):.{digits}f}{spread} ({len(numbers)})"
