@@ -110,7 +110,7 @@ def _literal(table: Table, measured: Sequence[Cell]) -> Iterator[str]:
         yield "| dataset | method | ε | one tree | 64 trees | printed |\n|---|---|---|---|---|---|"
         for cell in measured:
             if cell.private is not None and cell.private.slug == "mrf":
-                n_classes = _N_CLASSES[sources()[cell.dataset].file]
+                n_classes = N_CLASSES[sources()[cell.dataset].file]
                 most = [f"{100 * vote_ceiling(trees, float(cell.epsilon), n_classes):.1f}" for trees in (1, 64)]
                 columns = (cell.dataset, cell.method, cell.epsilon, *most, f"{cell.printed:.2f}")
                 yield f"| {' | '.join(columns)} |"
@@ -185,7 +185,7 @@ def _mean(values: Sequence[float]) -> float:
     return 100 * statistics.fmean(values)
 
 
-_N_CLASSES = {
+N_CLASSES = {
     "zoo": 7, "wine": 3, "wdbc": 2, "transfusion": 2, "vehicle": 4, "tic_tac_toe": 2, "mammographic": 2, "banknote": 2,
     "cmc": 3, "car": 4, "wine_quality_white": 7, "nursery": 5, "sonar": 2, "hayes_roth": 3, "echocardiogram": 2,
     "hepatitis": 2, "segment": 7, "kr_vs_kp": 2, "yeast": 10, "australian": 2, "movement_libras": 15,

@@ -106,3 +106,8 @@ def text_of(numbers: Sequence[float], *, digits: int = 1) -> str:
         return "–"
     spread = f" ± {statistics.stdev(numbers):.{digits}f}" if len(numbers) > 1 else ""
     return f"{statistics.fmean(numbers):.{digits}f}{spread} ({len(numbers)})"
+
+
+def trees(count: int) -> str:
+    """A number of trees in words."""
+    return "1 tree" if count == 1 else f"{count} trees"
