@@ -7,10 +7,12 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from scipy import stats
+
 HOLDS, FAILS, OPEN = "Holds", "Does not hold", "Not decided"
 
-DECISIVE = 2.0
-"""Standard errors that a mean difference must exceed to decide."""
+LEVEL = 0.05
+"""Level of the two-sided t-test on pairs that decides about a difference. Two or three pairs rarely pass it."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,15 @@ class Difference:
 
     @property
     def sign(self) -> int:
-        """1 or −1 where the mean is more than :data:`DECISIVE` standard errors from zero, else 0."""
-        return 0 if not abs(self.mean) > DECISIVE * self.error else (1 if self.mean > 0 else -1)
+        """1 or −1 where the mean is significantly above or below zero, else 0."""
+        return self.sign_at(LEVEL)
+
+    def sign_at(self, level: float, *, limit: float = 0.0) -> int:
+        """1 or −1 where the mean is significantly above ``limit`` or below ``−limit`` at a two-sided level, else 0."""
+        if self.n_pairs < 2 or not math.isfinite(self.mean):
+            return 0
+        beyond = abs(self.mean) - limit > float(stats.t.ppf(1 - level / 2, self.n_pairs - 1)) * self.error
+        return 0 if not beyond else (1 if self.mean > 0 else -1)
 
     def __str__(self) -> str:
         if not self.n_pairs:
@@ -71,11 +80,14 @@ def by_sign(difference: Difference) -> str:
 
 
 def by_signs(differences: Iterable[Difference]) -> str:
-    """The verdict on a statement that all differences are above zero: one below zero refutes it, all above prove it."""
-    signs = [difference.sign for difference in differences]
-    if -1 in signs:
+    """The verdict on a statement that all differences are above zero: one below zero refutes it, all above prove it.
+
+    One of many is below zero by chance, so the level of a refutation is divided by their number.
+    """
+    known = list(differences)
+    if any(difference.sign_at(LEVEL / len(known)) == -1 for difference in known):
         return FAILS
-    return HOLDS if signs and all(signs) else OPEN
+    return HOLDS if known and all(difference.sign == 1 for difference in known) else OPEN
 
 
 def by_majority(differences: Iterable[Difference]) -> str:
@@ -84,6 +96,17 @@ def by_majority(differences: Iterable[Difference]) -> str:
     if 2 * signs.count(1) > len(signs):
         return HOLDS
     return FAILS if 2 * signs.count(-1) >= len(signs) > 0 else OPEN
+
+
+def within(differences: Iterable[Difference], limit: float) -> str:
+    """The verdict on a statement that all differences are at most ``limit``, whatever their sign.
+
+    A difference that is significantly beyond the limit refutes it; the level is divided by their number.
+    """
+    known = list(differences)
+    if any(gap.sign_at(LEVEL / len(known), limit=limit) for gap in known):
+        return FAILS
+    return HOLDS if known and all(abs(gap.mean) <= limit and gap.n_pairs > 1 for gap in known) else OPEN
 
 
 def counted(differences: Sequence[Difference]) -> str:

@@ -135,6 +135,7 @@ def median_cut(
         epsilon: of a private median.
         random: pseudo-random.
     """
+    candidates: NDArray[np.float64]
     if n_categories:
         candidates = np.arange(n_categories, dtype=np.float64)
     elif medians == TRUE:
@@ -175,7 +176,7 @@ def grow_tree(table: Table, rows: NDArray[np.int64], rule: MedianRule, random: n
 def leaf_places(nodes: Sequence[Node], table: Table, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Places in the list of nodes of the leaves that rows reach, int64 ``(n_rows,)``."""
     feature, cut, left = (np.array([getattr(node, name) for node in nodes]) for name in ("feature", "cut", "left"))
-    place = np.zeros(len(rows), dtype=np.int64)
+    place: NDArray[np.int64] = np.zeros(len(rows), dtype=np.int64)
     while (inner := np.flatnonzero(feature[place] >= 0)).size:
         at = place[inner]
         values = table.X[rows[inner], feature[at]]

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.papers import ablations, findings, huang_page, mrf_page, song_page
 from benchmarks.papers.ablations import Values
 from benchmarks.papers.findings import FAILS, HOLDS, OPEN, Difference, Finding
+from benchmarks.reference.literal_rules import vote_ceiling
 from benchmarks.runs import Task
 
 
@@ -16,7 +17,7 @@ def test_a_difference_is_the_mean_over_pairs_and_its_standard_error() -> None:
     difference = Difference.of([3.0, 5.0, 7.0, 9.0], [1.0, 1.0, 1.0])
     assert difference.mean == pytest.approx(4.0)
     assert difference.error == pytest.approx(2.0 / math.sqrt(3))
-    assert (difference.n_pairs, difference.sign, str(difference)) == (3, 1, "+4.0 ± 1.2")
+    assert (difference.n_pairs, difference.sign, str(difference)) == (3, 0, "+4.0 ± 1.2"), "t = 3.5 with 3 pairs"
 
 
 @pytest.mark.parametrize(("first", "second", "sign"), [
@@ -24,9 +25,11 @@ def test_a_difference_is_the_mean_over_pairs_and_its_standard_error() -> None:
     ([0.0, 0.0, 0.0], [1.0, 1.1, 0.9], -1),
     ([1.0, -1.0, 0.5], [0.0, 0.0, 0.0], 0),
     ([5.0], [0.0], 0),
+    ([5.0, 6.0], [0.0, 0.0], 0),
+    ([5.0, 5.1], [0.0, 0.0], 1),
     ([], [], 0),
 ])  # fmt: skip
-def test_two_standard_errors_decide(first: list[float], second: list[float], sign: int) -> None:
+def test_a_t_test_on_pairs_decides(first: list[float], second: list[float], sign: int) -> None:
     assert Difference.of(first, second).sign == sign
 
 
@@ -45,6 +48,26 @@ def test_verdicts(differences: list[Difference], all_of_them: str, most: str) ->
     assert findings.by_signs(differences) == all_of_them
     assert findings.by_majority(differences) == most
     assert [findings.by_sign(gap) for gap in (UP, DOWN, FLAT)] == [HOLDS, FAILS, OPEN]
+
+
+@pytest.mark.parametrize(("gaps", "verdict"), [
+    ([Difference(0.5, 0.1, 5), Difference(-0.9, 2.0, 5)], HOLDS),
+    ([Difference(0.5, 0.1, 5), Difference(-3.0, 0.5, 5)], FAILS),
+    ([Difference(0.5, 0.1, 5), Difference(-3.0, 2.0, 5)], OPEN),
+    ([Difference(0.5, math.inf, 1)], OPEN),
+    ([Difference.of([], [])], OPEN),
+    ([], OPEN),
+])  # fmt: skip
+def test_a_limit_is_refuted_by_a_clear_difference_only(gaps: list[Difference], verdict: str) -> None:
+    assert findings.within(gaps, 1.0) == verdict
+
+
+def test_one_of_many_below_zero_by_chance_refutes_nothing() -> None:
+    """t = 3 with 9 pairs is below 0.05 and above a tenth of it."""
+    chance = Difference(-3.0, 1.0, 9)
+    assert chance.sign == -1
+    assert findings.by_signs([chance]) == FAILS
+    assert findings.by_signs([chance, *[UP] * 9]) == OPEN
 
 
 def test_texts() -> None:
@@ -180,7 +203,7 @@ def test_figures_4_and_5_of_song_compare_forests_of_as_many_trees() -> None:
 
 
 def test_the_printed_rule_of_song_is_bounded_by_three_layers_of_all_of_epsilon() -> None:
-    one_layer, three_layers = (song_page.vote_ceiling(30, epsilon, 2) for epsilon in (1.0, 3.0))
+    one_layer, three_layers = (vote_ceiling(30, epsilon, 2) for epsilon in (1.0, 3.0))
     assert song_page.printed_ceiling("Sonar", 30, "1") == pytest.approx(100 * three_layers)
     assert 0.5 < one_layer < three_layers < 0.62
 
