@@ -31,7 +31,7 @@ _FIGURE_2 = """
 ## Figure 2: accuracy by p1 and p2
 
 Mean accuracy in percent of `bms-rf-plain` with one layer of {n_trees} trees; the paper does not print theirs. Rows are
-p1, columns p2; four of the paper's seven values ran. The columns after the line are figure 3: CPU seconds of a fold.
+p1, columns p2; four of the paper's seven values ran. The columns after the empty one are figure 3: CPU seconds.
 """
 _FIGURE_4 = """
 ## Figure 4: number of trees, without privacy
