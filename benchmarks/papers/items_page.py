@@ -18,7 +18,7 @@ from benchmarks.papers.findings import table
 ITEMS = Path(__file__).parents[1] / "reference" / "items.csv"
 PAGE = Path(__file__).parents[2] / "docs" / "results" / "papers" / "items.md"
 
-RUN, TO_RUN, CHECKED, NOT_REPRODUCED = STATES = ("run", "to run", "checked", "not reproduced")
+RUN, CHECKED, NOT_REPRODUCED = STATES = ("run", "checked", "not reproduced")
 
 PAPERS: Mapping[str, str] = {
     "preprint": "Li et al., Multinomial random forest: toward consistency and privacy-preservation (preprint)",
@@ -31,9 +31,8 @@ PAPERS: Mapping[str, str] = {
 _HEAD = """# Every numbered item of the papers
 
 Each algorithm, property, lemma, theorem, table and figure of the papers, and what became of it. *Run*: our code
-measures it, with the printed numbers or findings beside ours. *To run*: its runs are listed and few of them ran; the
-command on its page continues. *Checked*: a proof page, a test or a comparison says whether it holds; that an item is
-checked does not mean that it holds. *Not reproduced*: the last section says why.
+measures it, with the printed numbers or findings beside ours. *Checked*: a proof page, a test or a comparison says
+whether it holds; that an item is checked does not mean that it holds. *Not reproduced*: the last section says why.
 Remarks name the parts of an item that did not run, such as datasets that the data folder does not hold.
 """
 _BOJARSKI = (
