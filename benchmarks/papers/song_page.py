@@ -247,9 +247,7 @@ def findings_of_figure_5(values: Values) -> list[Finding]:
         Finding(
             "at small budgets, too, BMS-RF is “level with MRF or above it as the number of trees increases”.",
             f"`bms-rf` is beside `mrf` {findings.counted(above)}.",
-            findings.FAILS
-            if findings.by_majority([_turned(gap) for gap in above]) == findings.HOLDS
-            else _level(above),
+            findings.by_majority(above),
         ),
         Finding(
             "accuracy rises with the number of trees and is steady above 30.",
@@ -258,15 +256,6 @@ def findings_of_figure_5(values: Values) -> list[Finding]:
             findings.by_majority(growth),
         ),
     ]
-
-
-def _turned(gap: Difference) -> Difference:
-    return Difference(-gap.mean, gap.error, gap.n_pairs)
-
-
-def _level(gaps: Sequence[Difference]) -> str:
-    """The verdict on "level or above" in most cases: undecided differences count as level if there are runs."""
-    return findings.HOLDS if all(gap.n_pairs > 1 for gap in gaps) else findings.OPEN
 
 
 def time_shares(seconds: Seconds) -> dict[str, tuple[float, float]]:
