@@ -37,7 +37,7 @@ Remarks name the parts of an item that did not run, such as datasets that the da
 """
 _BOJARSKI = (
     "Bojarski et al., Differentially- and non-differentially-private random decision trees (2014)",
-    "`bojarski.md`",
+    "[bojarski.md](bojarski.md)",
 )
 """The items of this paper stand on a page of their own."""
 
