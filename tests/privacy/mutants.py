@@ -41,6 +41,8 @@ FOLDERS: Final = (
     "tests/contract/test_accountants.py",
     "tests/contract/test_paid_jobs.py",
     "tests/contract/test_plan_prices.py",
+    "tests/contract/test_queue.py",
+    "tests/contract/test_rules.py",
 )
 WITHOUT_EFFECT: Final = Path(__file__).with_name("mutants_without_effect.json")
 """Reasons, each with the keys of the mutants that no test notices because of it."""

@@ -293,9 +293,9 @@ def test_plan_that_this_code_cannot_have_made_is_refused(break_it: Callable[[dic
 
 
 @pytest.mark.parametrize("pays", ["the first account", "the second account"])
-@pytest.mark.parametrize("accountant", ["pure", "gdp"])
+@pytest.mark.parametrize(("accountant", "max_rows"), [("pure", 1), ("pure", 3), ("gdp", 1)])
 def test_an_event_above_the_amount_is_never_planned(
-    monkeypatch: pytest.MonkeyPatch, pays: str, accountant: str
+    monkeypatch: pytest.MonkeyPatch, pays: str, accountant: str, max_rows: int
 ) -> None:
     """A mechanism that prices twice what it was given is a bug that no plan survives, on either account."""
     own = catalogue.algorithm("sspe-1")
@@ -306,7 +306,8 @@ def test_an_event_above_the_amount_is_never_planned(
         return Sequential((Part(2, honest(parameters, facts)),))
 
     delta = None if accountant == "pure" else Fraction(1, 10**6)
-    asked = request_for("sspe-1", {"n_estimators": 3}, Fraction(1), 10_000, accountant=accountant, delta=delta)
+    terms = {"accountant": accountant, "delta": delta, "max_rows": max_rows}
+    asked = request_for("sspe-1", {"n_estimators": 3}, Fraction(1), 10_000, **terms)  # type: ignore[arg-type]
     stored = plan(asked, wide()).to_json()
     monkeypatch.setattr(type(own), name, lambda _, parameters, facts: too_dear(parameters, facts))
     monkeypatch.setattr(planning, "fitted", lambda budget, event_at, *, start: event_at(start))
