@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -196,9 +197,22 @@ def _optimal() -> Iterator[Task]:
 FIGURE_5_DATASETS, FIGURE_5_TREES = ("wdbc", "banknote"), (1, 2, 4, 8, 16, 32, 64)
 
 
+LITERAL, FIGURE_5_DEPTH = "mrf-plain", 10
+FIGURE_5_FORESTS = (LITERAL, "mrf", "srt")
+"""The rule as printed, its repaired form, and the repaired form of the forest that the paper compares with."""
+
+
 def privacy_task(slug: str, dataset: str, n_trees: int, epsilon: str) -> Task:
-    """The task of a forest of figure 5: ``mrf``, or ``srt`` for the paper's SmoothRF."""
-    return Task(dataset, f"{slug}:n_estimators={n_trees}", epsilon, "0", 0)
+    """The task of a forest of figure 5: ``mrf``, ``srt`` for the paper's SmoothRF, or the rule as printed.
+
+    As printed, t trees of depth d have B1 = B2 = ε / (2 d t) and B3 = ε / t (Bai et al., section 5.3).
+    """
+    if slug != LITERAL:
+        return Task(dataset, f"{slug}:n_estimators={n_trees}", epsilon, "0", 0)
+    of_tree = Fraction(epsilon) / n_trees
+    split, label = (f"{float(strength):.12g}" for strength in (of_tree / (2 * FIGURE_5_DEPTH), of_tree))
+    sizes = f"n_estimators={n_trees},max_depth={FIGURE_5_DEPTH}"
+    return Task(dataset, f"{slug}:{sizes},b1={split},b2={split},b3={label}", "", "0", 0)
 
 
 FIGURE_6_DATASETS = {"echocardiogram": 10, "cmc": 2, "wdbc": 2, "car": 2}
@@ -301,7 +315,7 @@ ABLATIONS: Mapping[str, Ablation] = {
         tuple(dict.fromkeys(_optimal())), lambda task: 2 if task.dataset in _MANY_ROWS_OF_A_GRID else 5, accuracy
     ),
     "mrf-figure-5": Ablation(
-        tuple(privacy_task(*place) for place in product(("mrf", "srt"), FIGURE_5_DATASETS, FIGURE_5_TREES, BUDGETS)),
+        tuple(privacy_task(*place) for place in product(FIGURE_5_FORESTS, FIGURE_5_DATASETS, FIGURE_5_TREES, BUDGETS)),
         _folds(2),
         accuracy,
     ),

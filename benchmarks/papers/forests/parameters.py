@@ -41,6 +41,10 @@ B1 = Parameter(
     default="10", maximum=Fraction(MAX_STRENGTH),
 )  # fmt: skip
 B2 = replace(B1, name="b2", description="How sharply a split prefers the points with the largest impurity decrease.")
+B3 = replace(
+    B1, name="b3", default="0",
+    description="How sharply the label of a leaf, drawn once, prefers the common classes; 0: none is drawn (B3 → ∞).",
+)  # fmt: skip
 MAX_DEPTH = Parameter(
     "max_depth",
     "integer",

@@ -24,12 +24,13 @@ class MultinomialReference(_Forest):
 
     slug = "mrf-plain"
     title = "Multinomial random forest, without privacy"
-    source = "Bai et al., Multinomial random forest, Pattern Recognition 122 (2022), Algorithm 1 with B3 → ∞"
+    source = "Bai et al., Multinomial random forest, Pattern Recognition 122 (2022), Algorithm 1"
     about = (
         "The column is drawn with softmax(B1/2 · Î) over the largest normalised decreases of all columns, the point "
-        f"with softmax(B2/2 · Î) over the normalised decreases of the column. {_LEAVES}"
+        "with softmax(B2/2 · Î) over the normalised decreases of the column, and with a B3 the label of each leaf once "
+        f"with softmax(B3/2 · P) over its class shares. {_LEAVES}"
     )
-    parameters = (*_FOREST, shared.STRUCTURE_SHARE, shared.B1, shared.B2)
+    parameters = (*_FOREST, shared.STRUCTURE_SHARE, shared.B1, shared.B2, shared.B3, shared.MAX_DEPTH)
 
 
 class GreedyOnStructure(_Forest):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from math import isqrt
 from types import MappingProxyType
 
@@ -33,12 +34,31 @@ def grow_forest(
     coded, random = CodedRows.of(Design.of(schema), rows), np.random.default_rng(seed)
     rule = _RULES[plan.algorithm](plan.parameters, max(isqrt(len(coded.values)), 1))
 
+    label_strength = float(plan.parameters.get("b3", 0))
+
     def trees() -> Iterator[NodeTree]:
         for _ in range(plan.n_trees):
-            yield grown(coded, _weights(plan.parameters, coded.n_rows, random), rule, random)
+            tree = grown(coded, _weights(plan.parameters, coded.n_rows, random), rule, random)
+            yield tree if label_strength == 0 else with_labels(tree, label_strength, random)
             on_tree_done()
 
     return PlainForest(plan, collected(trees()))
+
+
+def with_labels(tree: NodeTree, strength: float, random: np.random.Generator) -> NodeTree:
+    """The tree with one label for each node, drawn with softmax(B3/2 · P) over the node's class shares P.
+
+    Args:
+        tree: the labels of its leaves count.
+        strength: B3, above zero.
+        random: draws the labels.
+
+    Source:
+        Bai et al. (2022), section 3.2: the label of a leaf is selected when the tree grows.
+    """
+    gumbel = random.gumbel(size=tree.shares.shape)  # the largest of logits with such noise is a draw of the softmax
+    drawn = (strength / 2 * tree.shares + gumbel).argmax(axis=1)
+    return replace(tree, shares=np.eye(tree.shares.shape[1])[drawn])
 
 
 def _weights(parameters: Parameters, n_rows: int, random: np.random.Generator) -> Weights:
@@ -49,7 +69,8 @@ def _weights(parameters: Parameters, n_rows: int, random: np.random.Generator) -
 
 def _multinomial(parameters: Parameters, _: int) -> Rule:
     strengths = float(parameters["b1"]), float(parameters["b2"])
-    return Rule(split_loops.MULTINOMIAL, int(parameters["min_samples_leaf"]), 0, strengths)
+    depth = int(parameters.get("max_depth", 0))
+    return Rule(split_loops.MULTINOMIAL, int(parameters["min_samples_leaf"]), 0, strengths, max_depth=depth)
 
 
 def _greedy(parameters: Parameters, n_candidates: int) -> Rule:

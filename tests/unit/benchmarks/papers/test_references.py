@@ -12,7 +12,9 @@ from app.forests import catalogue as private
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Feature, Label, Schema
 from benchmarks.papers.forests import catalogue
+from benchmarks.papers.forests.consistent.grow import with_labels
 from benchmarks.papers.forests.trees.design import Design
+from benchmarks.papers.forests.trees.node_trees import NodeTree
 from benchmarks.papers.forests.trees.split_trees import CodedRows
 from tests.unit.benchmarks.papers.reference_forests import IRIS, UNIT, error, iris, public_rows
 from tests.unit.benchmarks.papers.reference_forests import grown as grown_forest
@@ -196,3 +198,22 @@ def test_the_error_of_a_consistent_forest_falls_towards_that_of_bayes(slug: str)
 @pytest.mark.parametrize("slug", CONSISTENT)
 def test_the_error_of_a_consistent_forest_comes_close_to_that_of_bayes(slug: str) -> None:
     _check_falling(slug, (100, 1_000, 10_000, 100_000), last=0.02)
+
+
+def test_labels_of_leaves_are_drawn_as_printed() -> None:
+    """Pr[c] ∝ exp(B3/2 · P_c): equal leaves of many trees get their labels by this law, each one label."""
+    shares = np.tile([0.7, 0.2, 0.1], (40_000, 1))
+    tree = NodeTree(np.full(40_000, -1, np.int32), np.zeros(40_000), np.zeros(40_000, np.int32), shares)
+    drawn = with_labels(tree, 4.0, np.random.default_rng(5)).shares
+    law = np.exp(2.0 * shares[0]) / np.exp(2.0 * shares[0]).sum()
+    assert np.array_equal(drawn.sum(axis=1), np.ones(40_000))
+    assert drawn.mean(axis=0) == pytest.approx(law, abs=0.01)
+
+
+def test_a_literal_multinomial_forest_has_no_path_longer_than_its_depth() -> None:
+    X, y = iris()
+    rows = public_rows(*X[:100].T, y=y[:100])
+    forest = grown_forest("mrf-plain", IRIS, rows, n_estimators=3, max_depth=2, b3="1", min_samples_leaf=1)
+    sizes = np.diff(forest.arrays["root"])
+    assert (sizes <= 7).all()
+    assert set(np.unique(forest.arrays["values"])) == {0.0, 1.0}
