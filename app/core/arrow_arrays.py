@@ -38,7 +38,8 @@ def floats(array: pa.Array) -> NDArray[np.float64]:
 
 def elements(array: pa.Array, dtype: type[Number]) -> NDArray[Number]:
     """The elements of an array of numbers; any number for a null."""
-    return np.frombuffer(array.buffers()[1], dtype)[array.offset :][: len(array)]
+    # A foreign buffer may be longer than its elements, and end in the middle of one.
+    return np.frombuffer(array.buffers()[1], dtype, count=len(array), offset=array.offset * np.dtype(dtype).itemsize)
 
 
 def _of_cells(kind: pa.DataType) -> pa.DataType:

@@ -98,6 +98,13 @@ def test_a_null_among_the_values_of_a_dictionary_is_an_empty_cell() -> None:
     assert columns["sex"].empty(SCHEMA.features[2]).tolist() == [1, 2, 3]
 
 
+@pytest.mark.parametrize("ages", [pa.float64(), pa.int64()])
+def test_a_buffer_that_ends_in_the_middle_of_an_element_is_read(ages: pa.DataType) -> None:
+    cells = np.array([41, 7], dtype=ages.to_pandas_dtype()).tobytes() + b"more"
+    table = pa.table({"age": pa.Array.from_buffers(ages, 2, [None, pa.py_buffer(cells)])})
+    assert arrow_tables.read(stream_of(table), NAMES).columns["age"].numbers().tolist() == [41.0, 7.0]
+
+
 def test_the_read_out_is_in_the_metadata() -> None:
     table = pa.table({"age": [1]})
     assert arrow_tables.read(stream_of(table), NAMES).read_out is None
