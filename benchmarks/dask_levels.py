@@ -23,7 +23,7 @@ from app.datasets import private_rows, row_files, row_layout
 from app.forests.data.coded_rows import TrainingRows, parts_of
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Feature, Label, Schema
-from app.forests.grow import code_request
+from app.forests.forest_release import code_request
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees.tree_histograms import Assignment, LocalHistograms, PartedHistograms
 from app.privacy.partitions import Partitions

@@ -19,7 +19,7 @@ from app.forests.catalogue import Auto
 from app.forests.contract.algorithm import Algorithm, TwoDatasetAlgorithm
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.sanitiser import SanitisedRows
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from app.privacy import accountants

@@ -1,7 +1,7 @@
 """Lists every algorithm with its price, its read-outs and its description for ``GET /algorithms``.
 
-``auto`` chooses an algorithm and the size of its forest from public numbers alone. Growth is in ``app.forests.grow``,
-which only the child process of a job imports.
+``auto`` chooses an algorithm and the size of its forest from public numbers alone. Growth is in
+``app.forests.forest_release``, which only the child process of a job imports.
 """
 
 import math

@@ -300,7 +300,7 @@ def only_answer(forest: Forest, schema: Schema) -> str | None:
     return None if code is None else schema.label.classes[code]
 
 
-def stated(forest: Forest, schema: Schema, expected_rows: object) -> dict[str, str] | None:
+def only_answer_in_words(forest: Forest, schema: Schema, expected_rows: object) -> dict[str, str] | None:
     """The only class of a forest as ``label``, and sentences about it as ``text``; ``None`` without such a class.
 
     Args:

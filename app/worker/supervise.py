@@ -145,12 +145,12 @@ class Supervisor:
         self._shown_trees = 0
         self._next_shown_at = released_at(now(), self._interval_s)
 
-    def run(self, task: JobTask, kept: Lease) -> None:
+    def run(self, task: JobTask, lease: Lease) -> None:
         """Runs the child to its end and waits for the next public time; its output is then in the task's folder.
 
         Args:
             task: of the child.
-            kept: the lease of the job, which stores its progress.
+            lease: the lease of the job, which stores its progress.
 
         Raises:
             JobFailed: the child did not succeed, or this process was asked to stop now and killed the child.
@@ -163,14 +163,14 @@ class Supervisor:
             with contextlib.suppress(BrokenPipeError):
                 child.stdin.write(task.to_text().encode("utf-8") + b"\n")
                 child.stdin.flush()
-            self._watch(child, kept, n_trees=task.n_trees)
+            self._watch(child, lease, n_trees=task.n_trees)
         finally:
             end_child(child)
-        self._wait_for_release(kept)
+        self._wait_for_release(lease)
         if child.returncode != 0:
             raise JobFailed
 
-    def _watch(self, child: "subprocess.Popen[bytes]", kept: Lease, *, n_trees: int) -> None:
+    def _watch(self, child: "subprocess.Popen[bytes]", lease: Lease, *, n_trees: int) -> None:
         assert child.stdout is not None
         started_at = time.monotonic()
         with selectors.DefaultSelector() as selector:
@@ -182,7 +182,7 @@ class Supervisor:
                     if not done:
                         break
                     self._trees_done = min(self._trees_done + len(done), n_trees)
-                self._report(kept)
+                self._report(lease)
                 if time.monotonic() - started_at > limits.CHILD_TIMEOUT_S:
                     return
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -196,7 +196,7 @@ class Supervisor:
             self._told_of_stop = True
             _log.warning("finishing the running job; a second signal (Ctrl-C) stops now and loses what the job spent")
 
-    def _wait_for_release(self, kept: Lease) -> None:
+    def _wait_for_release(self, lease: Lease) -> None:
         """Holds the lease until the next public time, so that the end of the child shows then, however it ended.
 
         Raises:
@@ -207,7 +207,7 @@ class Supervisor:
             return
         until = released_at(now(), self._interval_s)
         while now() < until:
-            self._report(kept)
+            self._report(lease)
             self._heed_signals()
             self._stop.now.wait(max(min(_POLL_S, until - now()), 0))
 
@@ -223,9 +223,9 @@ class Supervisor:
             self._next_shown_at = released_at(now(), self._interval_s)
         return self._shown_trees
 
-    def _report(self, kept: Lease) -> None:
-        kept.show(self._trees_to_show())
-        kept.require()
+    def _report(self, lease: Lease) -> None:
+        lease.show(self._trees_to_show())
+        lease.require()
 
 
 def _start(_task: JobTask) -> "subprocess.Popen[bytes]":

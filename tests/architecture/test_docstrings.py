@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.forests import catalogue, evaluation_release, profile_release
-from app.forests import grow as growth
+from app.forests import forest_release as growth
 from app.forests.bins import releases
 
 _ROOT = Path(__file__).parents[2]

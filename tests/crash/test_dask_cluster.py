@@ -14,7 +14,7 @@ import pytest
 from app.core.object_store import ObjectStore
 from app.core.processes import Stop
 from app.core.settings import Settings
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.planning import plan
 from app.jobs.states import EndReason, JobState
 from app.services.execution import run_job

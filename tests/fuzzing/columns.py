@@ -16,6 +16,9 @@ _FORMS = {form.value[-1:].encode() + form.value[:1].encode(): form for form in C
 """Forms by the first two bytes of an input."""
 
 
+_MOST_BYTES = 2**24
+
+
 @cache
 def seeds() -> tuple[bytes, ...]:
     tables = [
@@ -32,14 +35,32 @@ def seeds() -> tuple[bytes, ...]:
     )
 
 
+class _Ended(Exception):
+    """The reader of the stream ends the decoding process: a few bytes can claim billions of empty rows."""
+
+
+class _Pieces(list[Piece]):
+    """Pieces of a stream, of a limited size together."""
+
+    n_bytes = 0
+
+    def append(self, piece: Piece) -> None:
+        self.n_bytes += len(piece)
+        if self.n_bytes > _MOST_BYTES:
+            raise _Ended
+        super().append(piece)
+
+
 def run(data: bytes) -> bool:
     """A body is refused without a cell in the error, or its blocks have every row that another reader sees."""
     form = _FORMS.get(data[:2])
     if form is None:
         return False
-    pieces: list[Piece] = []
+    pieces = _Pieces()
     try:
         decode(io.BytesIO(data[2:]), form, {"age"}, pieces.append, categories={"sex", "a"})
+    except _Ended:
+        return False
     except BodyRefused as error:
         refused = error
     else:

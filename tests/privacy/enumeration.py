@@ -28,7 +28,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.forests import grow as growth
+from app.forests import forest_release as growth
 from tests.privacy import copied_counts
 from tests.privacy.copied_counts import StandIn, Table
 

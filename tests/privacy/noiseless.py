@@ -7,7 +7,7 @@ import numpy as np
 from app.forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows, CodeRequest, is_wide
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.grow import code_request
+from app.forests.forest_release import code_request
 from app.forests.planning import PlanRequest, plan
 from app.privacy.accountants import gdp
 from tests.privacy.fixed_releases import FixedReleases

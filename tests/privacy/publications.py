@@ -12,7 +12,7 @@ from app.forests import evaluation as evaluation_price
 from app.forests import evaluation_release, profile_release
 from app.forests import profile as profile_price
 from app.forests.contract.plan import Forest
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.planning import PlanRequest, plan, public_facts
 from app.privacy import accountants
 from app.privacy.calibration import AccountRequest, price_of

@@ -13,7 +13,7 @@ from scipy import stats
 
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.sanitiser import SanitisedRows
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.trees import leaf_read_out, tree_price
 from app.forests.trees.tree_price import TreePrice

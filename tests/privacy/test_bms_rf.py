@@ -22,7 +22,7 @@ from app.forests.contract.plan import Forest, Plan, PlanInvalid
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.grow import grow as grow_forest
+from app.forests.forest_release import grow as grow_forest
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees import tree_histograms

@@ -19,7 +19,7 @@ from app.forests.bins import noisy_counts
 from app.forests.contract.plan import Forest, Plan, PlanInvalid
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees import leaf_read_out, tree_growth

@@ -12,7 +12,7 @@ from app.forests import released_forest
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_codes, sanitise_numbers
 from app.forests.data.schema import Schema
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import plan
 from app.forests.trees.leaf_read_out import leaves_of

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from app.forests import catalogue
-from app.forests import grow as growth
+from app.forests import forest_release as growth
 from app.forests.algorithms.literature import grow as literature
 from app.forests.algorithms.literature.price import AveragedTrees
 from app.forests.contract.plan import Plan

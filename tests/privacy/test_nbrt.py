@@ -18,7 +18,7 @@ from app.forests.algorithms.nbrt.read import leaf_scores
 from app.forests.algorithms.nbrt.scales import Scales
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.kernels import boosting as kernels
 from app.forests.kernels import node_rows
 from app.forests.noise.randomness import SystemRandomness

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from app.forests import catalogue, evaluation_release, planning, profile_release
-from app.forests import grow as growth
+from app.forests import forest_release as growth
 from app.forests import profile as profile_price
 from app.forests.bins import noisy_counts
 from app.forests.bins.quantile_bins import ReusedProfile

@@ -12,7 +12,7 @@ from app.forests import planning, profile, profile_release
 from app.forests.bins import quantile_bins, releases
 from app.forests.bins.quantile_bins import ReusedProfile
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.planning import PlanRequest, public_facts
 from app.forests.profile import ProfilePlan
 from app.privacy.accountants import pure

@@ -8,7 +8,7 @@ import pytest
 
 from app.forests import catalogue, released_forest
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import plan
 from tests.privacy.stranger import digest, questions

@@ -20,7 +20,7 @@ from app.forests.contract.plan import Plan
 from app.forests.data import coded_rows, threads
 from app.forests.data.coded_rows import CodedColumns, CodedRows, TrainingRows
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.grow import FROM_VALUES, code_request, grow
+from app.forests.forest_release import FROM_VALUES, code_request, grow
 from app.forests.remote import CodedDistributedRows, ShardStates
 from app.privacy import accountants
 from app.privacy.events import (

@@ -22,7 +22,7 @@ from app.forests.bins import noisy_counts, releases
 from app.forests.contract.algorithm import PublicFacts
 from app.forests.data.schema import Schema
 from app.forests.evaluation import Evaluation
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan, public_facts
 from app.forests.profile import Profile

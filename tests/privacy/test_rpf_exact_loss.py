@@ -20,7 +20,7 @@ from app.forests.bins import quantile_bins, releases
 from app.forests.contract.plan import Plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.kernels import boosting, fourth_roots
 from app.forests.planning import PlanRequest, plan
 from app.privacy.accountants import pure

@@ -14,7 +14,7 @@ from app.forests.algorithms.rpf.read import UNREACHED
 from app.forests.contract.plan import Plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from tests.privacy.laws import assert_law, discrete_laplace_law

@@ -17,7 +17,7 @@ from app.forests.algorithms.rpf import price
 from app.forests.algorithms.rpf.price import PathScales, events_of, stages
 from app.forests.algorithms.rpf.read import UNREACHED
 from app.forests.contract.plan import Plan
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.kernels import fourth_roots
 from app.forests.kernels.boosting import UNIT
 from app.forests.planning import PlanRequest, plan

@@ -14,7 +14,7 @@ from app.forests.algorithms.literature import medians
 from app.forests.contract.plan import Plan, PlanInvalid
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.planning import plan
 from app.forests.trees import tree_price
 from app.privacy import accountants

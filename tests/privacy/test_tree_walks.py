@@ -18,7 +18,7 @@ import pytest
 from app.forests import planning
 from app.forests.contract.plan import Plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.trees import split_rules, tree_histograms, tree_parameters
 from app.privacy.events import ExponentialMechanism, PermuteAndFlip
 from tests.privacy.plain_walks import SCHEMA, UNIVERSE, Split, goes_left, leaf_of, rows, split_at, splits_of

@@ -7,7 +7,7 @@ from app.core.stores import Store
 from app.datasets import private_rows
 from app.forests.contract.plan import Plan
 from app.forests.data.coded_rows import CodedRows
-from app.forests.grow import code_request
+from app.forests.forest_release import code_request
 from app.privacy.partitions import Scope
 from app.services.jobs.task import PartRows
 from tests.support.uploads import DATA_KEY, HEADER, SCHEMA, Ingestion, path_of, store_table, stored_table

@@ -35,7 +35,7 @@ from app.services.datasets.declare import join_population
 from app.services.datasets.erase import IF_UNREAD, STAYS, delete_dataset, erase_upload
 from app.services.datasets.upload import UploadTerms
 from app.services.installation import Installation
-from app.services.ledger import balances, spend
+from app.services.ledger import balances, charges
 from app.services.pages import PageRequest
 from app.wire.datasets import GrantIn, GrantList, JoinIn
 from app.wire.ledger import PartitionBalance
@@ -147,7 +147,7 @@ def _details_page(
     shown = show.show_dataset(installation, caller, dataset).model_dump(by_alias=True)
     reference = shown["id"]
     balance = _if_permitted(lambda: balances.show_balance(installation, caller, reference, scope={}))
-    spent = _if_permitted(lambda: spend.list_charges(installation, caller, reference))
+    spent = _if_permitted(lambda: charges.list_charges(installation, caller, reference))
     pairs = [] if balance is None else _pairs(balance.partitions)
     access = _if_permitted(lambda: _grants(installation, caller, reference))
     rules = _if_permitted(lambda: show_rules(installation, caller, reference))
@@ -162,7 +162,7 @@ def _details_page(
         plot=None if spent is None or balance is None else pictures.spend(spent, balance.model_dump()),
         pairs=pairs,
         chosen=chosen,
-        grid=chosen and spend.show_pairs(installation, caller, reference, first=chosen[0], second=chosen[1]),
+        grid=chosen and charges.show_pairs(installation, caller, reference, first=chosen[0], second=chosen[1]),
         access=access,
         rules=rules,
         in_force=None if rules is None else _fields(rules),

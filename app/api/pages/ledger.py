@@ -22,10 +22,10 @@ from app.ledger.tables import EntryKind
 from app.services import populations
 from app.services.datasets import show
 from app.services.installation import Installation
-from app.services.ledger import balances, evidence, history, spend
+from app.services.ledger import balances, charges, evidence, history
+from app.services.ledger.charges import Spend
 from app.services.ledger.evidence import show_deployment, verify_ledger
 from app.services.ledger.history import EVERY_ENTRY, Search
-from app.services.ledger.spend import Spend
 from app.services.pages import PageRequest
 from app.wire.datasets import PopulationIn
 from app.wire.ledger import AccountBalance, AccountEntryKind, CapIn
@@ -213,7 +213,7 @@ def show_report(
 
 def _charges(installation: Installation, caller: Principal, balance: AccountBalance) -> Spend | None:
     """The charges of a dataset. A population is not charged itself: its members are."""
-    return None if balance.kind == "population" else spend.list_charges(installation, caller, balance.account)
+    return None if balance.kind == "population" else charges.list_charges(installation, caller, balance.account)
 
 
 population_pages = APIRouter(prefix="/ui/populations", route_class=PageRoute)

@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from app.api.pages import words
-from app.services.ledger.spend import Spend
+from app.services.ledger.charges import Spend
 from app.wire.spending import AccuracyOut, MajorityOut
 
 _WIDTH = 600

@@ -280,8 +280,9 @@ class Described:
 class Algorithm(Described, ABC):
     """A randomised learner with a proven price.
 
-    Every method is a function of public facts. Growth (``app.forests.grow``) takes every noise scale from the event
-    that :meth:`event` prices; reading (``app.forests.contract.plan``) is post-processing of the releases of growth.
+    Every method is a function of public facts. Growth (``app.forests.forest_release``) takes every noise scale from the
+    event that :meth:`event` prices; reading (``app.forests.contract.plan``) is post-processing of the releases of
+    growth.
 
     Attributes:
         reuses_profiles: whether a plan may use the bins (and ``nbrt`` the class counts) of a released profile.

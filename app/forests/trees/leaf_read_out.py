@@ -231,11 +231,11 @@ class CountFamily:
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
         """A reader that normalises sums of leaf values."""
-        of_noise = noise_scale(leaves_of(forest.plan.event))
+        scale = noise_scale(leaves_of(forest.plan.event))
         sums = LeafSums(
             encoding_of(schema, forest.plan.parameters["n_bins"], forest.plan.profile),
             forest.arrays,
-            leaf_values(forest.arrays["counts"], read_out, noise_scale=of_noise),
+            leaf_values(forest.arrays["counts"], read_out, noise_scale=scale),
         )
         return PooledSums(sums, read_out)
 

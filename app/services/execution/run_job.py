@@ -106,12 +106,12 @@ def run_job(
             waits.
     """
     stop = stop or Stop()
-    with Lease(installation, claim) as kept:
-        task = _charged(installation, claim, kept, stop=stop)
+    with Lease(installation, claim) as lease:
+        task = _charged(installation, claim, lease, stop=stop)
         if task is None:
             return
         try:
-            _run_and_end(installation, claim, kept, task, run, stop=stop)
+            _run_and_end(installation, claim, lease, task, run, stop=stop)
         except LeaseLost:
             shutil.rmtree(task.folder, ignore_errors=True)
             raise
@@ -119,12 +119,12 @@ def run_job(
         shutil.rmtree(task.folder, ignore_errors=True)
 
 
-def _charged(installation: Installation, claim: Claim, kept: Lease, *, stop: Stop) -> JobTask | None:
+def _charged(installation: Installation, claim: Claim, lease: Lease, *, stop: Stop) -> JobTask | None:
     """Brings the files of a job and charges it; ``None`` if the job ended uncharged, or is in the queue again."""
     try:
-        if not _lay_out_inputs(installation, claim, kept):
+        if not _lay_out_inputs(installation, claim, lease):
             return None
-        _bring_rows(installation, claim, kept, stop=stop)
+        _bring_rows(installation, claim, lease, stop=stop)
         return charge_job(installation, claim)
     except TaskNotPaid:
         _log.error("a job's task is not what its reservations pay for")
@@ -143,7 +143,7 @@ def _charged(installation: Installation, claim: Claim, kept: Lease, *, stop: Sto
     return None
 
 
-def _lay_out_inputs(installation: Installation, claim: Claim, kept: Lease) -> bool:
+def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> bool:
     """Copies the models that a job reads to its folder, so that nobody can remove them after the charge.
 
     Returns:
@@ -164,7 +164,7 @@ def _lay_out_inputs(installation: Installation, claim: Claim, kept: Lease) -> bo
             files.make_folder(path.parent)
             path.touch(mode=0o600)
             path.write_bytes(installation.store.get(digest))
-            kept.require()
+            lease.require()
     except ArtifactLost:
         with installation.database.read() as session:
             if all(models.is_referenced(session, digest) for digest in digests):
@@ -194,7 +194,7 @@ def _put_back(installation: Installation, claim: Claim) -> None:
     shutil.rmtree(installation.job_folder(claim.job_id), ignore_errors=True)
 
 
-def _bring_rows(installation: Installation, claim: Claim, kept: Lease, *, stop: Stop) -> None:
+def _bring_rows(installation: Installation, claim: Claim, lease: Lease, *, stop: Stop) -> None:
     """Copies the files of a job's rows to this machine, and authenticates them.
 
     Raises:
@@ -204,7 +204,7 @@ def _bring_rows(installation: Installation, claim: Claim, kept: Lease, *, stop: 
         SealBroken: a file is damaged, or another file has its name.
     """
     try:
-        kept.wait_for(partial(_authenticate_rows, installation, claim), stopping=stop.begun)
+        lease.wait_for(partial(_authenticate_rows, installation, claim), stopping=stop.begun)
     except OSError:  # nothing was charged, and the job goes back to the queue with its lease
         raise Unavailable("the rows of a job cannot be read") from None
 
@@ -273,7 +273,7 @@ def _located(installation: Installation, part: PartRows) -> PartRows:
 def _run_and_end(
     installation: Installation,
     claim: Claim,
-    kept: Lease,
+    lease: Lease,
     task: JobTask,
     run: Callable[[JobTask, Lease], None],
     *,
@@ -281,8 +281,8 @@ def _run_and_end(
 ) -> None:
     try:
         files.make_folder(task.folder)
-        run(kept.wait_for(partial(located, installation, task), stopping=stop.now), kept)
-        kept.show(task.n_trees)
+        run(lease.wait_for(partial(located, installation, task), stopping=stop.now), lease)
+        lease.show(task.n_trees)
         output = _stored(installation, task, stop=stop)
     except Stopped:
         _fail(installation, claim, reason=EndReason.LOST)

@@ -1,4 +1,4 @@
-"""Sends questions about the PRIVATE rows of a job to the workers of a Dask cluster. Runs in the job's child process.
+"""Sends queries about the PRIVATE rows of a job to the workers of a Dask cluster. Runs in the job's child process.
 
 Each shard is a future whose worker read the shard and keeps its rows (:mod:`app.services.releases.shard_tasks`). A
 question is one task for each worker that has shards, so that one table of sums comes from each. The worker of a task
@@ -27,7 +27,7 @@ from app.forests import remote
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
 from app.forests.data.threads import sum_of
-from app.forests.grow import code_request
+from app.forests.forest_release import code_request
 from app.forests.remote import CodedDistributedRows
 from app.privacy.partitions import Partitions
 from app.services.jobs.task import PartRows

@@ -13,7 +13,7 @@ from app.forests.data.coded_rows import CodeRequest, TrainingRows
 from app.forests.data.schema import Schema
 from app.forests.evaluation import EvaluationPlan
 from app.forests.evaluation_release import release as draw_evaluation
-from app.forests.grow import code_request, grow
+from app.forests.forest_release import code_request, grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.profile import ProfilePlan
 from app.forests.profile_release import release as draw_profile
@@ -58,7 +58,7 @@ def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
         forest = _grow(plan, schema, task.parts, _reader(task, stack), on_tree_done=on_tree_done)
     expected_rows = task.metadata.get("expected_rows")
     judged = {
-        "only_answer": released_forest.stated(forest, schema, expected_rows)
+        "only_answer": released_forest.only_answer_in_words(forest, schema, expected_rows)
     }  # post-processing, for cards and quotes
     # Not the task's schema: the database stores its 1e18 as an integer, which RFC 8785 refuses.
     data = released_forest.dumps(forest, {**task.metadata, **judged, "schema": schema.to_json()})

@@ -1,4 +1,4 @@
-"""Defines the tasks that Dask workers run: they read shards of PRIVATE rows, and sum what questions ask for.
+"""Defines the tasks that Dask workers run: they read shards of PRIVATE rows, and answer queries with sums over them.
 
 Tasks are functions of this module, and take and return bytes alone, so that Dask's pickle makes no object of ours
 (ADR 0043). Rows are never the result of a task: they stay in the process that read them, and Dask holds a receipt.

@@ -14,7 +14,7 @@ from app.forests.contract.algorithm import PublicFacts
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.evaluation import Evaluation, EvaluationInvalid, EvaluationPlan
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan, public_facts
 from app.forests.released_forest import probabilities

@@ -20,7 +20,7 @@ from app.forests.contract.plan import Forest, Reader
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_codes, sanitise_numbers
 from app.forests.data.schema import Feature, Schema
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.onnx import model
 from app.forests.planning import plan

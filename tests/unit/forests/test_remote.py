@@ -7,7 +7,7 @@ import pytest
 
 from app.forests import remote
 from app.forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.planning import plan
 from app.forests.remote import Branch, Call, CodedDistributedRows, Question, ShardStates, StateMissing
 from tests.privacy.noiseless import REQUESTS, Noiseless, as_codes

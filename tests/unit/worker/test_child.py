@@ -21,11 +21,11 @@ load_modules()
 before = loaded()
 
 from app.forests import catalogue, planning
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
-from tests.unit.forests.test_grow import SCHEMA, rows
+from tests.unit.forests.test_forest_release import SCHEMA, rows
 
 for slug in sys.argv[1:]:
     accountant = catalogue.algorithm(slug).accountants[0]

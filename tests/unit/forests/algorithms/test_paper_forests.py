@@ -11,7 +11,7 @@ from app.forests.contract.plan import Forest
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.kernels import node_rows
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan

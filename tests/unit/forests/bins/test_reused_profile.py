@@ -15,7 +15,7 @@ from app.forests.bins.quantile_bins import ReusedProfile
 from app.forests.catalogue import read_plan
 from app.forests.contract.plan import Plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan, public_facts
 from app.privacy.calibration import AccountRequest, Budget

@@ -8,7 +8,7 @@ import pytest
 from app.forests.data import coded_rows, threads
 from app.forests.data.coded_rows import RowParts
 from app.forests.data.threads import added, sum_over
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.planning import plan
 from tests.privacy.noiseless import REQUESTS, Noiseless, as_codes
 from tests.support.reweighted import SCHEMA, rows

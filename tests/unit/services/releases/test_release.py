@@ -28,7 +28,7 @@ def reads(monkeypatch: pytest.MonkeyPatch, algorithm: str, *parts: PartRows) -> 
     monkeypatch.setattr(service, "code_request", lambda _plan, _schema: None)
     monkeypatch.setattr(service, "grow", lambda *_rows, **_more: None)
     monkeypatch.setattr(service.released_forest, "dumps", lambda _forest, _metadata: b"")
-    monkeypatch.setattr(service.released_forest, "stated", lambda _forest, _schema, _expected_rows: None)
+    monkeypatch.setattr(service.released_forest, "only_answer_in_words", lambda _forest, _schema, _expected_rows: None)
     monkeypatch.setattr(JobTask, "write_output", lambda _task, _artifact: None)
     task = JobTask(
         kind="train", job_id="jb_1", folder=Path("folder"), work={"plan": {}}, n_trees=1, parts=parts, metadata={},

@@ -12,7 +12,7 @@ from app.forests.algorithms.bms_rf import grow, layers, read
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.grow import grow as grow_forest
+from app.forests.forest_release import grow as grow_forest
 from app.forests.kernels import node_rows
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan

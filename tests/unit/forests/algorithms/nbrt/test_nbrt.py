@@ -17,7 +17,7 @@ from app.forests.bins.noisy_counts import VARIANCE
 from app.forests.contract.plan import Forest, Plan, PlanInvalid
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from app.forests.released_forest import ArtifactInvalid

@@ -20,7 +20,7 @@ from app.forests.contract.plan import PlanInvalid
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.grow import grow
+from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.trees import split_rules
 from app.privacy.accountants import pure
