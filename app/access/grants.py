@@ -124,12 +124,7 @@ def lock(session: Session, key_id: str, *, changing: str | None = None) -> None:
 
 
 def confirm(session: Session, principal: Principal, *, now: Now) -> Principal:
-    """The present authority of a caller that was authenticated some time ago.
-
-    Raises:
-        Unauthenticated: the key was revoked, has expired, or has another secret than the caller sent; or the token
-            that the caller sent has expired.
-    """
+    """The present authority of a caller that was authenticated some time ago."""
     return confirm_row(session, principal, session.get(KeyRow, principal.key_id), now=now)
 
 
@@ -173,10 +168,6 @@ def require(session: Session, principal: Principal, dataset_id: str, needed: Col
     Args:
         needed: the roles, any of which suffices.
         kind: kind of the requested resource (``dataset``, ``job``, ``model``), for the text of ``NotFound``.
-
-    Raises:
-        NotFound: the principal has no role on the dataset, so it may not know that the dataset exists.
-        RoleMissing: the principal has a role on the dataset, but none of ``needed``.
     """
     check(principal, granted(session, principal, dataset_id), needed, kind=kind)
 

@@ -60,12 +60,7 @@ class IdempotentRequest:
 
 
 def stored(session: Session, request: IdempotentRequest) -> Answer | None:
-    """The stored answer to a request, if any.
-
-    Raises:
-        IdempotencyKeyReused: the key was used with another body.
-        IdempotencyInFlight: the first request with the key has not ended.
-    """
+    """The stored answer to a request, if any."""
     return answer_of(session.get(AnswerRow, request.identity, populate_existing=True), request)
 
 
@@ -94,10 +89,6 @@ def once(session: Session, request: IdempotentRequest | None, *, at: datetime, w
     Args:
         request: ``None`` if the key is optional and was not sent; no answer is stored then.
         work: runs on the caller's transaction; if it raises, the caller rolls everything back.
-
-    Raises:
-        IdempotencyKeyReused: the key was used with another body.
-        IdempotencyInFlight: the first request with the key has not committed (only where a database does not wait).
     """
     if request is None:
         return work()

@@ -231,7 +231,6 @@ def verify(text: str, rules: TokenRules, *, find_key: Callable[[str], SigningKey
 
     Raises:
         Unauthenticated: any check fails; the error does not say which.
-        Unavailable: the provider's keys are needed and cannot be read.
     """
     if len(text) > limits.MAX_TOKEN_CHARS or not has_form(text):
         raise Unauthenticated

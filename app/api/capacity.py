@@ -163,11 +163,7 @@ class Capacities:
 
     @asynccontextmanager
     async def turn(self, work: Work) -> AsyncIterator[None]:
-        """A turn of the present request, for work that runs in threads of the framework.
-
-        Raises:
-            ClientDisconnect: the client went away before its turn.
-        """
+        """A turn of the present request, for work that runs in threads of the framework."""
         client, turns = CLIENT.get(None) or Client(), self._turns[work]
         key_id = client.key_id
         await turns.begin(client)
@@ -188,11 +184,7 @@ class Capacities:
             yield item
 
     async def begin_large_body(self) -> None:
-        """Wait until the rest of a large body of the present request may arrive; :meth:`end_large_body` ends the turn.
-
-        Raises:
-            ClientDisconnect: the client went away before its turn.
-        """
+        """Wait until the rest of a large body of the present request may arrive; :meth:`end_large_body` ends the turn."""
         client = CLIENT.get()
         await self._large_bodies.begin(client)
         client.has_large_body = True

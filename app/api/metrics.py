@@ -71,11 +71,7 @@ class Metrics:
         self._observed_at = 0.0
 
     def collect(self) -> Iterator[Metric]:
-        """Yields every metric.
-
-        Raises:
-            Unavailable: the database cannot be reached or is too busy.
-        """
+        """Yields every metric."""
         yield Metric("counter", "requests", "Answered requests", ("method", "route", "status"), self._requests())
         yield Metric(
             "counter", "admissions", "Requests that spend budget, by outcome", ("outcome",), self._admissions()

@@ -192,8 +192,6 @@ async def read_body(
     Raises:
         TooLarge: the body has too many bytes.
         UnsupportedMediaType: the body is neither plain JSON nor of another accepted type.
-        BodyTooSlow: the client sends too slowly.
-        Unauthenticated: the key was revoked while the request waited for its body.
     """
     # Starlette's Headers and Request take longer than a prediction. As there, the first field of a name counts.
     fields: dict[bytes, str] = {}

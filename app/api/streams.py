@@ -92,8 +92,6 @@ class JobEvents:
         """Return the job's present state if the caller may see it.
 
         Raises:
-            NotFound: no such job, or the key has no grant on its dataset.
-            RoleMissing: the key has another role on the job's dataset.
             TooManyRequests: the process has ``limits.MAX_FOLLOWERS`` streams already, or the key has
                 ``limits.MAX_FOLLOWERS_PER_KEY``.
         """

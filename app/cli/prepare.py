@@ -121,9 +121,6 @@ def refuse_rewound(heads: Heads) -> None:
     """Compares the ledgers with the heads outside the database before anything listens.
 
     A database that cannot be reached yet is compared before the first request is answered.
-
-    Raises:
-        InstallationError: the database was rewound, or a head cannot be read.
     """
     with suppress(Unavailable):
         if heads.is_current:

@@ -187,9 +187,6 @@ class AdmissionBook:
 
         Returns:
             PRIVATE bool, one per row.
-
-        Raises:
-            InstallationError: the book is damaged or of another dataset.
         """
         admitted = np.zeros(len(unit_ids), dtype=np.bool_)
         counts, changed = self._read(sorted(set(unit_ids))), set[bytes]()

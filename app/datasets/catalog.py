@@ -145,7 +145,6 @@ class Dataset:
 
         Raises:
             DatasetDeleted: the key was destroyed with the rows.
-            InstallationError: the process does not have the storage key.
         """
         if self.row.wrapped_key is None:
             raise DatasetDeleted
@@ -415,11 +414,7 @@ def mark_deleted(row: DatasetRow, *, at: datetime) -> None:
 
 
 def wrap_keys_anew(session: Session, keys: StorageKeys) -> int:
-    """Wraps the data keys of all living datasets with the newest storage key; returns the number of changed datasets.
-
-    Raises:
-        InstallationError: a storage key is missing; nothing may be committed.
-    """
+    """Wraps the data keys of all living datasets with the newest storage key; returns the number of changed datasets."""
     living = select(DatasetRow).where(DatasetRow.deleted_at.is_(None)).order_by(DatasetRow.id).with_for_update()
     n_changed = 0
     for row in session.execute(living).scalars():

@@ -44,7 +44,6 @@ def erase_rows(store: Store, dataset_id: str, epoch_ids: Iterable[str], *, key: 
 
     Raises:
         FileNotFoundError: the dataset was erased during the call.
-        InstallationError: a file is damaged.
     """
     n_erased = 0
     for epoch_id in epoch_ids:
@@ -63,7 +62,6 @@ def erase_upload(store: Store, dataset_id: str, epoch_id: str, *, key: DataKey) 
 
     Raises:
         FileNotFoundError: the dataset was erased during the call.
-        InstallationError: the file is damaged.
     """
     file = row_files.sealed_rows(store, dataset_id, epoch_id, key=key)
     with row_layout.reading(file) as stored:

@@ -123,7 +123,6 @@ def ingest_rows(
 
     Raises:
         RowsInvalid: the declaration cannot read the upload. Nothing was stored, as with every other error.
-        MalformedRequest: the body should be gzip and is not, or is cut off.
         TooLarge: the unpacked body, its number of rows or the bytes of all uploads to the dataset are over the limit.
     """
     with _opened(source, form, rules) as body:

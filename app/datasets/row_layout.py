@@ -107,11 +107,7 @@ def without_body(form: pa.Schema) -> pa.Schema:
 
 
 def stored_uploads(store: Store, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey) -> dict[str, StoredUpload]:
-    """PRIVATE: what the footers of some uploads' files say, by epoch; uploads without a file are left out.
-
-    Raises:
-        InstallationError: a file is damaged.
-    """
+    """PRIVATE: what the footers of some uploads' files say, by epoch; uploads without a file are left out."""
     uploads: dict[str, StoredUpload] = {}
     for epoch in epoch_ids:
         with suppress(FileNotFoundError), reading(row_files.sealed_rows(store, dataset_id, epoch, key=key)) as stored:

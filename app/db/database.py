@@ -259,9 +259,6 @@ class Database:
         Args:
             url: ``sqlite:///<file>`` or ``postgresql://…``.
             pool_size: the largest number of connections; one for each thread that uses the database at a time.
-
-        Raises:
-            InstallationError: the address is not usable.
         """
         return cls(parse_url(url), pool_size=pool_size)
 

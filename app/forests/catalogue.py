@@ -144,11 +144,7 @@ def algorithm(slug: str) -> Algorithm:
 
 
 def family(slug: str) -> Family:
-    """The family that stores and reads the released arrays of an algorithm.
-
-    Raises:
-        InvalidRequest: no algorithm has this slug.
-    """
+    """The family that stores and reads the released arrays of an algorithm."""
     return _FAMILIES[algorithm(slug).slug]
 
 

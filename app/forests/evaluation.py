@@ -125,11 +125,7 @@ def _tables(metrics: Sequence[str], n_classes: int) -> tuple[str, ...]:
 
 
 def plan_best(n_models: int, facts: PublicFacts, *, winner_accuracy: bool) -> EvaluationPlan:
-    """Prices the choice of the best of several models: one charge, whatever the number of models.
-
-    Raises:
-        InvalidRequest: a share too small for any draw.
-    """
+    """Prices the choice of the best of several models: one charge, whatever the number of models."""
     share = 1 - WINNER_SHARE if winner_accuracy else Fraction(1)
     parts = [Part(1, _selection(facts.part(share), n_models))]
     releases = [BEST]

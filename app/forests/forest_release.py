@@ -135,9 +135,6 @@ def grow(
     Returns:
         The released forest, in the shape that the plan fixes.
 
-    Raises:
-        UnpaidDraw: growth would draw what the plan's event does not pay for; nothing is released.
-
     Privacy:
         ``pure.loss(plan.event)``-DP under the algorithm's adjacency, by the algorithm's theorem. Where that adjacency
         is add/remove, the loss under replace-one is twice as much. Encoding and assignment are record-wise (lemmas L5

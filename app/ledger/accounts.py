@@ -90,7 +90,6 @@ def continue_account(
     Raises:
         AccountDiffers: the loads of the two accounts cannot be added; says in which facts they differ.
         Unavailable: reservations of the erased dataset are still being given back.
-        BalanceMismatch: the balance of the erased dataset differs from its entries.
     """
     erased, account = tables.locked_account(session, erased_id), tables.locked_account(session, account_id)
     before = chain.state_of(session, erased)
@@ -136,11 +135,7 @@ def _differences(account: AccountRow, erased: AccountRow) -> tuple[str, ...]:
 
 
 def locked_cap(session: Session, account_id: str) -> int:
-    """The cap in force, with the account locked until the end of the transaction.
-
-    Raises:
-        NotFound: no such account.
-    """
+    """The cap in force, with the account locked until the end of the transaction."""
     return chain.state_of(session, tables.locked_account(session, account_id)).cap
 
 
@@ -157,10 +152,6 @@ def change_cap(session: Session, account_id: str, cap: int, *, reason: str, acto
         cap: the new cap, in whole steps of the account's unit.
         reason: a public sentence, part of the entry.
         actor: the key that changes the cap.
-
-    Raises:
-        NotFound: no such account.
-        BalanceMismatch: the account's balance differs from its entries.
     """
     row = tables.locked_account(session, account_id)
     assert chain.state_of(session, row).cap != statements.CLOSED, "a closed account stays closed"

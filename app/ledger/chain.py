@@ -397,9 +397,6 @@ def extend(session: Session, row: AccountRow, new_entry: NewEntry, *, not_before
 
     Returns:
         The entry and, at its turn, the entry that states the state after it, each with the id of the account.
-
-    Raises:
-        BalanceMismatch: the entry cannot follow the entries before it; nothing may be committed.
     """
     entry = Entry(
         sequence=row.last_sequence + 1,
@@ -436,11 +433,7 @@ def complete_subtrees(session: Session, entries: Sequence[tuple[str, Entry]]) ->
 
 
 def _advanced(session: Session, row: AccountRow, entry: Entry) -> State:
-    """Advances the state of a locked account by an entry that the transaction is about to write; returns the state.
-
-    Raises:
-        BalanceMismatch: the entry cannot follow the entries before it; nothing may be committed.
-    """
+    """Advances the state of a locked account by an entry that the transaction is about to write; returns the state."""
     state = State(row.id) if entry.sequence == 1 else state_of(session, row)
     states = _of_transaction(session)
     if state is not states.get(row.id) or "budget" in vars(state):  # somebody reads it

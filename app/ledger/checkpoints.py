@@ -327,11 +327,7 @@ def pinned_keys(session: Session) -> list[str]:
 
 
 def pin_key(session: Session, verifier_key: str, *, after: Sequence[str], at: datetime) -> None:
-    """Makes a key the present signer's. ``after``: the pinned keys, as the caller read them.
-
-    Raises:
-        sqlalchemy.exc.IntegrityError: another process has pinned a key since.
-    """
+    """Makes a key the present signer's. ``after``: the pinned keys, as the caller read them."""
     session.add(SignerRow(ordinal=len(after) + 1, verifier_key=verifier_key, pinned_at=at))
     session.flush()
 

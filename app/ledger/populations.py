@@ -77,11 +77,7 @@ def open_population(session: Session, new_population: NewPopulation, *, at: date
 
 
 def open_with_budget_of(session: Session, account_id: str, *, name: str, by: str, at: datetime) -> PopulationRow:
-    """Opens a population with the budget of the account that becomes its first member.
-
-    Raises:
-        NameTaken: another population has the name.
-    """
+    """Opens a population with the budget of the account that becomes its first member."""
     account = tables.account(session, account_id)
     cap = chain.state_of(session, account).cap
     new_population = NewPopulation(stamps.new(stamps.POPULATION), name, account.accountant, cap, account.delta, by)
@@ -129,7 +125,6 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
     Raises:
         PopulationMismatch: the account differs from the members in a fact that a population fixes, belongs to another
             population, or raises the highest cap beyond ``limits.MAX_STEPS``.
-        BalanceMismatch: the account or the population differs from its entries.
     """
     account = tables.locked_account(session, account_id)
     current = id_of(session, account_id) or chain.state_of(session, account).population_id
@@ -262,11 +257,7 @@ def of_ids(session: Session, population_ids: Collection[str]) -> dict[str, Popul
 
 
 def of_population(session: Session, population_id: str) -> Population:
-    """A population with the loads of its members, and what the members have reserved.
-
-    Raises:
-        NotFound: no such account.
-    """
+    """A population with the loads of its members, and what the members have reserved."""
     population = of_row(session, tables.account(session, population_id))
     return detailed(session, [population])[population_id]
 

@@ -59,12 +59,7 @@ class Budget:
         return Budget(self.accountant, int(share * self.amount), self.adjacency)
 
     def loss(self, event: Event) -> Fraction:
-        """The loss of an event in this budget's unit, exact or rounded up.
-
-        Raises:
-            NoBoundInUnit: the event has a bound elsewhere, but not in this unit.
-            UnknownPrivacyEvent: the event has no bound under this adjacency.
-        """
+        """The loss of an event in this budget's unit, exact or rounded up."""
         return accountants.by_name(self.accountant).loss(event, adjacency=self.adjacency)
 
     def covers(self, event: Event) -> bool:
@@ -133,9 +128,6 @@ def fitted(budget: Budget, event_at: Callable[[Fraction], Event], *, start: Frac
         budget: the largest loss of the event.
         event_at: the mechanism's event at a strength; its loss rises with it, and may level off.
         start: a strength to begin with, above zero.
-
-    Raises:
-        NoBoundInUnit: the event has a bound elsewhere, but not in this unit.
     """
     high = start
     for _ in range(_MAX_DOUBLINGS):

@@ -129,7 +129,6 @@ def remove(session: Session, model_id: str) -> str:
     """Removes a model's row and returns the digest of its artifact.
 
     Raises:
-        NotFound: no such model.
         ModelHasAlias: an alias names the model.
     """
     row = locked(session, model_id)

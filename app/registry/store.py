@@ -104,11 +104,7 @@ class ArtifactCache:
         self._loaded: LRUCache[str, tuple[Artifact, int]] = LRUCache(limits.MAX_CACHED_ARTIFACT_BYTES, getsizeof=_size)
 
     def get(self, digest: str) -> "Artifact":
-        """Returns the artifact of a digest, and loads it unless it is cached.
-
-        Raises:
-            ArtifactLost: the file is absent, or its bytes have changed.
-        """
+        """Returns the artifact of a digest, and loads it unless it is cached."""
         loaded = self.loaded(digest)
         if loaded is not None:
             return loaded

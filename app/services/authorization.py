@@ -48,11 +48,7 @@ class IdentityProvider:
 
 
 def confirm(installation: Installation, principal: Principal) -> Principal:
-    """The principal of a request that began some time ago, with its present roles.
-
-    Raises:
-        Unauthenticated: the key was revoked or rotated meanwhile, or has expired.
-    """
+    """The principal of a request that began some time ago, with its present roles."""
     with installation.database.read() as session:
         return refreshed(installation, session, principal)
 
@@ -71,7 +67,6 @@ def authenticate(
     Raises:
         Unauthenticated: the key or the token is missing, malformed, unknown, wrong, expired or revoked; the error does
             not say which.
-        Unavailable: a token needs the provider's keys, which cannot be read now.
     """
     credential = _credential(authorization)
     if credential is None:
@@ -171,10 +166,6 @@ def write_as(
         changing: the key that the transaction revokes or rotates, or whose grants it changes. The block then ends when
             no process predicts by earlier authority, even if nothing changed: the change may be that of another
             request, which still waits.
-
-    Raises:
-        Unauthenticated: the caller's key was revoked or rotated meanwhile, or has expired.
-        Unavailable: the database cannot be reached or is too busy; nothing was committed.
     """
     with installation.database.write() as session:
         grants.lock(session, caller.key_id, changing=changing)
@@ -184,43 +175,25 @@ def write_as(
 
 
 def refreshed(installation: Installation, session: Session, caller: Principal) -> Principal:
-    """The caller of a request that began some time ago, with its present roles.
-
-    Raises:
-        Unauthenticated: the caller's key was revoked or rotated meanwhile, or has expired.
-    """
+    """The caller of a request that began some time ago, with its present roles."""
     return grants.confirm(session, caller, now=installation.database.now)
 
 
 def authorized_dataset(session: Session, principal: Principal, reference: str, roles: Set[Role]) -> catalog.Dataset:
-    """Finds a dataset by id or name, and checks that the caller has one of several roles on it.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: the key may see the dataset, but has none of these roles.
-    """
+    """Finds a dataset by id or name, and checks that the caller has one of several roles on it."""
     dataset = catalog.find(session, reference)
     grants.require(session, principal, dataset.id, roles, kind="dataset")
     return dataset
 
 
 def require_role(installation: Installation, principal: Principal, reference: str, roles: Set[Role]) -> str:
-    """Checks that the caller has one of several roles on a dataset, before a page or a body; returns the dataset's id.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: the key may see the dataset, but has none of these roles.
-    """
+    """Checks that the caller has one of several roles on a dataset, before a page or a body; returns the dataset's id."""
     with installation.database.read() as session:
         return authorized_dataset(session, principal, reference, roles).id
 
 
 def has_role(installation: Installation, principal: Principal, reference: str, roles: Set[Role]) -> bool:
-    """Whether the caller has one of several roles on a dataset that it sees. A page then offers what they allow.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-    """
+    """Whether the caller has one of several roles on a dataset that it sees. A page then offers what they allow."""
     try:
         require_role(installation, principal, reference, roles)
     except RoleMissing:

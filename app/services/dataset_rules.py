@@ -94,23 +94,14 @@ def _time(at: datetime | None) -> str | None:
 
 
 def show_rules(installation: Installation, principal: Principal, reference: str) -> RulesOut:
-    """Shows the rules of a dataset.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: only owners see rules.
-    """
+    """Shows the rules of a dataset."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         return rules_out(session, dataset, at=installation.database.now(session))
 
 
 def list_frozen(installation: Installation, principal: Principal) -> list[tuple[str, str]]:
-    """Lists the frozen datasets whose rows are not erased, by id and name.
-
-    Raises:
-        RoleMissing: only an admin sees the rules of all datasets.
-    """
+    """Lists the frozen datasets whose rows are not erased, by id and name."""
     principal.require(Role.ADMIN)
     with installation.database.read() as session:
         frozen = catalog.named(session, rules.frozen_accounts(session))

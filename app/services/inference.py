@@ -296,7 +296,6 @@ def versioned_model(
 
     Raises:
         NotFound: no such model, the name addresses another version, or it is not visible to this key.
-        RoleMissing: the key's role on the model's dataset does not allow this.
     """
     model = predicting_model(installation, principal, name)
     if version not in (None, model.id):

@@ -57,12 +57,7 @@ class Installation:
 
     @classmethod
     def open(cls, settings: Settings, *, pool_size: int) -> "Installation":
-        """Opens the database and the home folder. Makes the folder, but no tables.
-
-        Raises:
-            InstallationError: the database address is not usable, a restore was killed, or a private file of the home
-                belongs to another account and is open to others.
-        """
+        """Opens the database and the home folder. Makes the folder, but no tables."""
         refuse_unfinished_restore(settings)
         settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         close_to_others(_private_paths(settings))
@@ -82,11 +77,7 @@ class Installation:
 
     @cached_property
     def storage_keys(self) -> StorageKeys:
-        """The keys that wrap the data keys in the database, read once per process.
-
-        Raises:
-            InstallationError: the keys are missing or cannot be read.
-        """
+        """The keys that wrap the data keys in the database, read once per process."""
         return read_storage_keys(self.settings)
 
     def spool(self) -> BinaryIO:

@@ -77,11 +77,7 @@ def end_sessions(installation: Installation, principal: Principal) -> None:
 def list_keys(
     installation: Installation, principal: Principal, page: PageRequest, *, part: str | None = None
 ) -> KeyList:
-    """Lists keys without their secrets, including expired and revoked keys; only those with ``part`` in id or name.
-
-    Raises:
-        RoleMissing: only an admin lists keys.
-    """
+    """Lists keys without their secrets, including expired and revoked keys; only those with ``part`` in id or name."""
     principal.require(Role.ADMIN)
     with installation.database.read() as session:
         shown, following = page_of(
@@ -91,12 +87,7 @@ def list_keys(
 
 
 def revoke_key(installation: Installation, principal: Principal, key_id: str) -> None:
-    """Revokes a key. Every effect of the key was committed before; none follows. Revoking a revoked key succeeds.
-
-    Raises:
-        RoleMissing: only an admin revokes.
-        NotFound: no such key.
-    """
+    """Revokes a key. Every effect of the key was committed before; none follows. Revoking a revoked key succeeds."""
     principal.require(Role.ADMIN)  # the transaction delays the requests of the other key
     with write_as(installation, principal, changing=key_id) as (session, principal):
         principal.require(Role.ADMIN)
@@ -110,10 +101,6 @@ def show_revocation(installation: Installation, principal: Principal, key_id: st
     """Shows a key before it is revoked, with the names, by id, of the datasets that no other working key owns.
 
     A revocation is a matter of security, so it leaves datasets without an owner if it must; admins act there then.
-
-    Raises:
-        RoleMissing: only an admin revokes.
-        NotFound: no such key.
     """
     principal.require(Role.ADMIN)
     with installation.database.read() as session:
@@ -123,11 +110,7 @@ def show_revocation(installation: Installation, principal: Principal, key_id: st
 
 
 def record_uses(installation: Installation) -> None:
-    """Writes the uses of keys that this process has noted.
-
-    Raises:
-        Unavailable: the database cannot be reached or is too busy; the next call writes the same uses.
-    """
+    """Writes the uses of keys that this process has noted."""
     uses = installation.last_uses.take()
     if uses:
         with installation.database.write() as session:
@@ -238,12 +221,7 @@ def _text_or_none(at: datetime | None) -> str | None:
 
 
 def list_grants(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> GrantList:
-    """Lists the grants on a dataset, in order of the keys' ids. Grants of expired and revoked keys have no effect.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: the key is neither an owner nor an auditor of the dataset.
-    """
+    """Lists the grants on a dataset, in order of the keys' ids. Grants of expired and revoked keys have no effect."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, SEE_GRANTS)
         shown, following = page_of(
@@ -258,11 +236,7 @@ def list_grants(installation: Installation, principal: Principal, reference: str
 def names_of_keys(
     installation: Installation, principal: Principal, reference: str, ids: Collection[str]
 ) -> dict[str, str]:
-    """Reads the names of those of several keys whose names the caller may know, by id.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-    """
+    """Reads the names of those of several keys whose names the caller may know, by id."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, SEE_DATASET)
         return grants.names_of_keys(session, principal, dataset.id, ids)
@@ -273,7 +247,6 @@ def put_grant(installation: Installation, principal: Principal, reference: str, 
 
     Raises:
         NotFound: no such dataset or key, or the key is revoked.
-        RoleMissing: only the owner grants.
         LastOwner: the key is the only owner, and the role is another.
     """
     with _changing(installation, principal, reference, key_id) as (session, principal, dataset):
@@ -291,8 +264,6 @@ def remove_grant(installation: Installation, principal: Principal, reference: st
     """Revokes a grant. Revoking a grant that does not exist succeeds.
 
     Raises:
-        NotFound: no such dataset or key.
-        RoleMissing: only the owner revokes.
         LastOwner: the key is the only owner. An admin can still revoke the key itself.
     """
     with _changing(installation, principal, reference, key_id) as (session, principal, dataset):
@@ -309,7 +280,6 @@ def show_grant(
 
     Raises:
         NotFound: no such dataset or grant, or the dataset is not visible to this key.
-        RoleMissing: only the owner revokes.
     """
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)

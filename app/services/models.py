@@ -34,10 +34,6 @@ def show_model(installation: Installation, principal: Principal, address: str) -
 
     The guarantee is the present one: it follows later changes of the cap, and names a population that the dataset
     joined later.
-
-    Raises:
-        NotFound: no such model, or it is not visible to this key.
-        RoleMissing: the key's role on its dataset does not allow this.
     """
     with installation.database.read() as session:
         row = addressed_model(session, principal, address, SEE_MODEL)
@@ -71,13 +67,7 @@ def list_models(
 
 
 def take_artifact(installation: Installation, principal: Principal, address: str) -> BinaryIO:
-    """Opens the file of a model's artifact.
-
-    Raises:
-        Unauthenticated: the key was revoked while the request waited for its turn.
-        NotFound: no such model, or it is not visible to this key.
-        RoleMissing: the key may predict, but not download.
-    """
+    """Opens the file of a model's artifact."""
     return installation.store.open(_taken(installation, principal, address).digest)
 
 
@@ -91,13 +81,6 @@ def take_onnx(
         principal: the caller.
         address: id or alias of the model.
         read_out: a read-out of the algorithm; ``None``: its default.
-
-    Raises:
-        Unauthenticated: the key was revoked while the request waited for its turn.
-        InvalidRequest: the algorithm has no such read-out.
-        NotFound: no such model, or it is not visible to this key.
-        RoleMissing: the key may predict, but not download.
-        NotSupported: the algorithm cannot be exported to ONNX yet.
     """
     from app.forests.onnx import model  # 0.25 s to import, needed by an export only
 
@@ -111,13 +94,7 @@ def take_onnx(
 
 
 def delete_model(installation: Installation, principal: Principal, address: str) -> None:
-    """Deletes a model, and its artifact unless another model refers to it. What was charged stays charged.
-
-    Raises:
-        NotFound: no such model, or it is not visible to this key.
-        RoleMissing: the key may predict, but not delete.
-        ModelHasAlias: an alias names the model.
-    """
+    """Deletes a model, and its artifact unless another model refers to it. What was charged stays charged."""
     with write_as(installation, principal) as (session, principal):
         row = addressed_model(session, principal, address, TAKE_MODEL)
         digest = models.remove(session, row.id)
@@ -243,12 +220,7 @@ def put_alias(installation: Installation, principal: Principal, reference: str, 
 
 
 def remove_alias(installation: Installation, principal: Principal, reference: str, alias: str) -> None:
-    """Removes an alias. Its moves stay, and it may be used again. Removing an alias that does not exist succeeds.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: only analysts name models.
-    """
+    """Removes an alias. Its moves stay, and it may be used again. Removing an alias that does not exist succeeds."""
     with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, NAME_MODEL)
         catalog.locked(session, dataset.id)
@@ -260,11 +232,7 @@ def remove_alias(installation: Installation, principal: Principal, reference: st
 
 
 def list_aliases(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> AliasList:
-    """Lists the aliases of a dataset that name a model, in alphabetical order.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-    """
+    """Lists the aliases of a dataset that name a model, in alphabetical order."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, SEE_DATASET)
         shown, following = page_of(
@@ -283,7 +251,6 @@ def show_alias(
 
     Raises:
         NotFound: no such dataset or alias, or it is not visible to this key.
-        RoleMissing: the key may not read the dataset's ledger.
     """
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, SEE_BALANCE)

@@ -50,11 +50,7 @@ class Observed:
 
 
 def observe(installation: Installation, heads: Heads) -> Observed:
-    """Reads the facts in several short transactions.
-
-    Raises:
-        Unavailable: the database cannot be reached or is too busy.
-    """
+    """Reads the facts in several short transactions."""
     with installation.database.read() as session:
         sizes = tables.sizes(session)
         jobs, failed = queue.counts(session, WAITING), queue.failed(session)

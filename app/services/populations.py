@@ -46,10 +46,7 @@ def open_population(
     """Opens a population with its own budget, before any dataset is a member.
 
     Raises:
-        RoleMissing: the key may not declare datasets.
-        InvalidRequest: the cap is out of range.
         NotSupported: the budget sets δ aside.
-        NameTaken: another population has the name.
     """
     if body.budget.delta_set_aside is not None:
         raise NotSupported("delta_set_aside of a population")
@@ -74,11 +71,7 @@ def open_population(
 
 
 def list_populations(installation: Installation, principal: Principal, page: PageRequest) -> PopulationList:
-    """Lists the populations that the key opened; for admins and auditors, all populations.
-
-    Raises:
-        RoleMissing: the key neither declares datasets nor audits.
-    """
+    """Lists the populations that the key opened; for admins and auditors, all populations."""
     principal.require(Role.OWNER, Role.AUDITOR)
     declared_by = None if sees_all_populations(principal) else principal.key_id
     with installation.database.read() as session:
@@ -91,11 +84,7 @@ def list_populations(installation: Installation, principal: Principal, page: Pag
 
 
 def show_population(installation: Installation, principal: Principal, reference: str) -> PopulationOut:
-    """Shows one population, by id or name.
-
-    Raises:
-        NotFound: no such population, or another key opened it.
-    """
+    """Shows one population, by id or name."""
     with installation.database.read() as session:
         return population_out(session, visible_population(session, principal, reference))
 

@@ -111,11 +111,7 @@ class PredictingModel:
         return self.predict(columns, read_out=read_out).answer(answer_form)
 
     def predict(self, columns: SanitisedColumns, *, read_out: str | None) -> Predicted:
-        """Predicts sanitised rows.
-
-        Raises:
-            InvalidRequest: the model offers no such read-out.
-        """
+        """Predicts sanitised rows."""
         forest, schema = self.artifact.forest, self.schema
         probabilities = forests.probabilities(forest, schema, columns, read_out=read_out)
         codes = forests.labels(forest, schema, columns, probabilities, read_out=read_out)
@@ -153,13 +149,6 @@ def predict(
         body: of the request.
         form: of the body.
         answer_form: of the answer.
-
-    Raises:
-        MalformedRequest: the body is not of its form, or a name occurs twice in one object.
-        InvalidRequest: the body has another shape, an unknown column, an invalid cell or an unknown read-out.
-        TooLarge: the request has too many rows, values, names, or parts for the model.
-        NotFound: no such model, or it is not visible to this key.
-        RoleMissing: the key's role on the model's dataset does not allow this.
     """
     model = predicting_model(installation, principal, address)  # first: what a body may cost depends on the model
     return model.answer(body, form, answer_form)
@@ -189,12 +178,7 @@ def model_at_once(
 
 
 def predicting_model(installation: Installation, principal: Principal, address: str) -> PredictingModel:
-    """Loads a model with which the caller may predict.
-
-    Raises:
-        NotFound: no such model, or it is not visible to this key.
-        RoleMissing: the key's role on the model's dataset does not allow this.
-    """
+    """Loads a model with which the caller may predict."""
     addressed = address_of(installation, principal, address)
     return PredictingModel(addressed.model_id, installation.cache.get(addressed.digest))
 
@@ -221,7 +205,6 @@ def addressed_model(session: Session, principal: Principal, address: str, roles:
 
     Raises:
         NotFound: no such model or alias, or it is not visible to this key.
-        RoleMissing: the key's role on the model's dataset does not allow this.
     """
     parts = models.split_address(address)
     if parts is None:

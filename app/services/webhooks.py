@@ -80,12 +80,7 @@ def create_webhook(
 
 
 def list_webhooks(installation: Installation, principal: Principal, reference: str) -> WebhookList:
-    """Lists the webhooks of a dataset, without their secrets.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: only owners see webhooks.
-    """
+    """Lists the webhooks of a dataset, without their secrets."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         rows = outbox.of_dataset(session, dataset.id)
@@ -93,12 +88,7 @@ def list_webhooks(installation: Installation, principal: Principal, reference: s
 
 
 def delete_webhook(installation: Installation, principal: Principal, reference: str, webhook_id: str) -> None:
-    """Removes a webhook with its waiting deliveries. Removing a webhook that does not exist succeeds.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: only owners remove webhooks.
-    """
+    """Removes a webhook with its waiting deliveries. Removing a webhook that does not exist succeeds."""
     with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         if outbox.has(session, dataset.id, webhook_id):
@@ -137,9 +127,6 @@ def deliver_due(installation: Installation, *, stopping: threading.Event | None 
 
     Returns:
         The number of accepted deliveries.
-
-    Raises:
-        Unavailable: the database cannot be reached.
     """
     stopping = stopping or threading.Event()
     with installation.database.read() as session:

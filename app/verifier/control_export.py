@@ -100,11 +100,7 @@ def is_control(value: Json) -> bool:
 
 
 def verify(lines: Iterable[bytes], checkpoints: Sequence[Checkpoint] = ()) -> ControlSummary:
-    """Verifies the export of a control chain.
-
-    Raises:
-        NotVerified: a check fails.
-    """
+    """Verifies the export of a control chain."""
     check_logs(checkpoints, [CONTROL])
     reading = Reading(lines, lambda header: _Acts(header, checkpoints))
     return reading.read_to_the_end(lambda: _summary(reading.account.chain))

@@ -123,11 +123,7 @@ class Continued:
 
 
 def read_continued(entry: Entry, header: Header) -> Continued:
-    """Reads the details of an opening load.
-
-    Raises:
-        Malformed: a field is missing, unknown or invalid.
-    """
+    """Reads the details of an opening load."""
     named = json_fields.fields(entry.details, {"continues"}, "the details of the opening load")["continues"]
     sets_aside = {"delta"} if header.delta_set_aside else set()
     fields = json_fields.fields(named, _CONTINUED_FIELDS | sets_aside, "the account that is continued")

@@ -78,9 +78,6 @@ def verify(
         checkpoints: with valid signatures, to compare the entries with.
         erased: exports of the erased datasets whose accounts continue here, read up to their headers: of the account
             that this one continues, of the account that that one continues, and so on.
-
-    Raises:
-        NotVerified: a line fails a check.
     """
     reading = read(lines, checkpoints)
     check_logs(checkpoints, [each.account.header.dataset for each in (reading, *erased)])
@@ -136,11 +133,7 @@ def _check_opening_load(summary: Summary, before: "Account", compared: Summary) 
 
 
 def read(lines: Iterable[bytes], checkpoints: Sequence[Checkpoint], *, file: str | None = None) -> "Reading[Account]":
-    """Opens an export for verification line by line.
-
-    Raises:
-        NotVerified: the header fails a check.
-    """
+    """Opens an export for verification line by line."""
     return Reading(lines, lambda header: Account(read_header(header), header, checkpoints), file=file)
 
 

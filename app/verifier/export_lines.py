@@ -74,9 +74,6 @@ class Reading(Generic[AccountT]):
             lines: of the file, with line ends, as iteration over a binary file yields them.
             opened: makes the account from the header.
             file: path for messages; None for the export that is verified.
-
-        Raises:
-            NotVerified: the header fails a check.
         """
         self._lines = iter(lines)
         self._file = file
@@ -88,11 +85,7 @@ class Reading(Generic[AccountT]):
             self.account = opened(_read_line(first))
 
     def advance(self) -> bool:
-        """Checks and applies the next entry; False at the end of the file.
-
-        Raises:
-            NotVerified: the entry fails a check.
-        """
+        """Checks and applies the next entry; False at the end of the file."""
         line = next(self._lines, None)
         if line is None:
             return False
@@ -100,11 +93,7 @@ class Reading(Generic[AccountT]):
         return True
 
     def read_to_the_end(self, summary: Callable[[], SummaryT]) -> SummaryT:
-        """Reads all remaining entries and returns the summary.
-
-        Raises:
-            NotVerified: an entry fails a check, or the end of the export does.
-        """
+        """Reads all remaining entries and returns the summary."""
         for line in self._lines:
             self._take(line)
         return self.finished(summary)
@@ -115,11 +104,7 @@ class Reading(Generic[AccountT]):
             self.account.take(_read_line(line))
 
     def finished(self, summary: Callable[[], SummaryT]) -> SummaryT:
-        """Checks the end of the export and returns the summary.
-
-        Raises:
-            NotVerified: the export is truncated, or its last cap is not the header's.
-        """
+        """Checks the end of the export and returns the summary."""
         header = self.account.header
         with self.named(self.n_lines + 1):
             self.account.chain.check_end()

@@ -97,9 +97,6 @@ class MemberLedger:
             lines: of the export, with line ends.
             checkpoints: of any logs; those of the member's log are compared.
             file: path for messages.
-
-        Raises:
-            NotVerified: the header fails a check.
         """
         self._reading: Reading[Account] = dataset_replay.read(lines, checkpoints, file=file)
         self._largest = Largest(self._account.cells)

@@ -85,11 +85,7 @@ def is_population(value: Json) -> bool:
 
 
 def read_header(value: Json) -> PopulationHeader:
-    """Reads the first line.
-
-    Raises:
-        Malformed: the line is not the header of a population's export in format 1.
-    """
+    """Reads the first line."""
     fields = json_fields.fields(value, _HEADER_FIELDS, "the header")
     json_fields.check_export(fields)
     accountant = json_fields.accountant(fields["accountant"])

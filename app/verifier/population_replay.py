@@ -96,9 +96,6 @@ def verify(
         lines: of the population's export, with line ends.
         members: at most one export of each dataset, read up to its header.
         checkpoints: with valid signatures, of the population's log or of a member's log.
-
-    Raises:
-        NotVerified: a line fails a check; ``file`` is None for a line of the population's export.
     """
     ledgers = {member.dataset: member for member in members}
     assert len(ledgers) == len(members), "one export of each dataset"

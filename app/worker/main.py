@@ -38,9 +38,6 @@ def run(settings: Settings, *, announce: Callable[[], None] = lambda: None) -> i
 
     Returns:
         The exit code: 0.
-
-    Raises:
-        InstallationError: the database was rewound, or the signing key or a head outside the database cannot be read.
     """
     assert threading.current_thread() is threading.main_thread()
     configure(settings.log_level)

@@ -154,7 +154,6 @@ class Supervisor:
 
         Raises:
             JobFailed: the child did not succeed, or this process was asked to stop now and killed the child.
-            LeaseLost: the job was cancelled or another worker has it; the child was killed.
         """
         child = _start(task)
         try:
@@ -201,7 +200,6 @@ class Supervisor:
 
         Raises:
             JobFailed: this process was asked to stop now. Whether the child had ended does not show.
-            LeaseLost: see :meth:`run`.
         """
         if self._interval_s == 0:
             return

@@ -158,11 +158,7 @@ def rows_to_read(
 
 
 def _evaluation_body(fields: EvaluationFields) -> EvaluationIn:
-    """The body of the API's request that a form stands for.
-
-    Raises:
-        InvalidRequest: a field breaks a rule of the API.
-    """
+    """The body of the API's request that a form stands for."""
     metrics = [fields.counts, *(["auroc"] if fields.auroc else [])]
     given = {"dataset": fields.dataset.strip() or None, **fields.stated()}
     return checked(EvaluationIn, {**given, **fields.amounts(), "metrics": metrics})
@@ -259,11 +255,7 @@ def _selection_page(
 
 
 def _selection_body(fields: SelectionFields, of: str) -> SelectionIn:
-    """The body of the API's request that a form stands for.
-
-    Raises:
-        InvalidRequest: a field breaks a rule of the API.
-    """
+    """The body of the API's request that a form stands for."""
     given = {"dataset": fields.dataset.strip() or of, "models": fields.normal().chosen.split()}
     return checked(
         SelectionIn, {**given, **fields.stated(), **fields.amounts(), "winner_accuracy": bool(fields.winner_accuracy)}

@@ -293,11 +293,7 @@ def _needed(expected: ExpectedAccuracyOut, recover: str) -> Mapping[str, Any] | 
 
 
 def _body(model: type[_Model], dataset: str, fields: TrainingFields) -> _Model:
-    """The body of the API's request that a form stands for.
-
-    Raises:
-        InvalidRequest: a field breaks a rule of the API.
-    """
+    """The body of the API's request that a form stands for."""
     given = {"algorithm": fields.algorithm, **fields.stated()}
     value = {name: text for name, text in given.items() if text and name in model.model_fields}
     return checked(model, {**value, **fields.amounts(), "dataset": dataset})

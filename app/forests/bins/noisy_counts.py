@@ -69,11 +69,7 @@ def noise(squared_sensitivity: int, *, coordinates: int) -> RoundedGaussian:
 
 
 def mu_squared(budget: Budget) -> Fraction:
-    """The squared ratio of L2 sensitivity to deviation that the budget allows normal noise: μ² of a ``gdp`` account.
-
-    Raises:
-        NoBoundInUnit: normal noise has no price in the account's unit.
-    """
+    """The squared ratio of L2 sensitivity to deviation that the budget allows normal noise: μ² of a ``gdp`` account."""
     return budget.limit / loss_of_unit(budget)
 
 
@@ -100,9 +96,6 @@ def priced(epsilon: Fraction, budget: Budget, *, coordinates: int) -> Event:
         epsilon: price of the table on accounts that count ε.
         budget: price of the table on accounts of another unit.
         coordinates: cells of the table.
-
-    Raises:
-        InvalidRequest: the price is too small for any draw.
     """
     if budget.accountant == pure.NAME:
         return DiscreteLaplace(

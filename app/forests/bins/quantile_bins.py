@@ -175,11 +175,7 @@ def n_levels(event: Event) -> int:
 
 
 def inverse_scale(event: Event) -> Fraction:
-    """The priced inverse scale of the selections.
-
-    Raises:
-        UnknownPrivacyEvent: not the event of private quantile bins.
-    """
+    """The priced inverse scale of the selections."""
     return selection_of(event).inverse_scale
 
 
@@ -264,9 +260,6 @@ def price_bins(schema: Schema, epsilon: Fraction, budget: Budget, *, n_levels: i
         epsilon: price of the bins on accounts that count ε.
         budget: price of the bins on accounts of another unit.
         n_levels: see ``quantile_bins.event``.
-
-    Raises:
-        InvalidRequest: the price is too small for any draw.
     """
     if budget.accountant == pure.NAME:
         return event(schema, epsilon, n_levels=n_levels)

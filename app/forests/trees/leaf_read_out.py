@@ -104,11 +104,7 @@ def leaves_of(forest: Event) -> Event:
 
 
 def noise_scale(leaves: Event) -> float:
-    """Scale, in rows, of the noise on leaf counts; public. For normal noise: the Laplace scale of equal deviation.
-
-    Raises:
-        UnknownPrivacyEvent: the event is not one of leaf counts.
-    """
+    """Scale, in rows, of the noise on leaf counts; public. For normal noise: the Laplace scale of equal deviation."""
     if isinstance(leaves, DiscreteLaplace) and leaves.inverse_scale > 0:
         return float(1 / leaves.inverse_scale)
     noisy_counts.per_row(leaves)

@@ -48,9 +48,6 @@ def loss(event: Event, *, adjacency: Adjacency) -> Fraction:
 
     Gaussian noise costs Δ²/σ², the exponential mechanism :func:`of_bounded_range`, and any other ε-DP mechanism
     :func:`of_pure` (docs/proofs/accounting.md A4).
-
-    Raises:
-        UnknownPrivacyEvent: a leaf whose guarantee is stated under another adjacency.
     """
     return composed(event, adjacency=adjacency, leaf=_leaf, label_factor=4)
 

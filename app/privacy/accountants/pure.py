@@ -13,12 +13,7 @@ TAKES_DELTA = False
 
 
 def loss(event: Event, *, adjacency: Adjacency) -> Fraction:
-    """The exact ε of an event on an account of ``adjacency``; a leaf costs sensitivity times inverse scale.
-
-    Raises:
-        NoBoundInUnit: an event without a pure bound, such as one with Gaussian noise.
-        UnknownPrivacyEvent: a leaf whose guarantee is stated under another adjacency.
-    """
+    """The exact ε of an event on an account of ``adjacency``; a leaf costs sensitivity times inverse scale."""
     return composed(event, adjacency=adjacency, leaf=lambda leaf: pure_loss(leaf, accountant=NAME), label_factor=2)
 
 

@@ -54,9 +54,6 @@ def loss(event: Event, *, adjacency: Adjacency) -> Fraction:
 
     Gaussian noise costs Δ²/2σ², an ε-DP mechanism ε·tanh(ε/2), and the exponential mechanism ε²/8 where that is
     smaller (docs/proofs/accounting.md A4).
-
-    Raises:
-        UnknownPrivacyEvent: a leaf whose guarantee is stated under another adjacency.
     """
     return composed(event, adjacency=adjacency, leaf=_leaf, label_factor=4)
 

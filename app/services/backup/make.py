@@ -41,7 +41,6 @@ def make_backup(installation: Installation, destination: Path) -> Manifest:
 
     Raises:
         InstallationError: the destination exists or cannot be written, or the ledger contradicts a head.
-        Unavailable: the database cannot be reached, or a dataset or model was deleted during every attempt.
     """
     if destination.exists():
         raise InstallationError(f"{destination} exists already")

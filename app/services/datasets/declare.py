@@ -53,18 +53,7 @@ _REQUIRED = {"hash": "cells", "column": "column", "epoch": "how"}
 def register_dataset(
     installation: Installation, principal: Principal, declaration: DatasetIn, *, request: IdempotentRequest | None
 ) -> Answer:
-    """Declares a dataset. The calling key becomes its owner.
-
-    Raises:
-        InvalidRequest: a rule of the declaration is broken.
-        RoleMissing: the key may not declare datasets.
-        NameTaken: a living dataset has the name, or an erased dataset of other owners had it.
-        AccountDiffers: an erased dataset of the name has spent, and the declaration cannot continue its account.
-        SameSubmitter: the key declared the erased dataset of which it states that it was about other people.
-        NotFound: another key opened the population.
-        PopulationMismatch: the dataset's loss cannot be added to the losses of the population's members.
-        Unavailable: reservations of the erased dataset of the name are still being given back.
-    """
+    """Declares a dataset. The calling key becomes its owner."""
     checked = _Checked.of(declaration)  # before anything is locked
     keys = installation.storage_keys
     with write_as(installation, principal) as (session, principal):
@@ -86,10 +75,6 @@ def check_declaration(installation: Installation, principal: Principal, declarat
 
     A form asks for it at every pause in typing, so it only reads, unless the name was that of an erased dataset: then
     it declares the dataset, which may continue an account, and rolls everything back.
-
-    Raises:
-        InvalidRequest, RoleMissing, NameTaken, AccountDiffers, SameSubmitter, NotFound, PopulationMismatch,
-        Unavailable: see :func:`register_dataset`.
     """
     checked = _Checked.of(declaration)
     keys = installation.storage_keys
@@ -109,14 +94,7 @@ def check_declaration(installation: Installation, principal: Principal, declarat
 
 
 def join_population(installation: Installation, principal: Principal, reference: str, *, population: str) -> DatasetOut:
-    """Makes a dataset a member of a population, for good, on the owner's public statement.
-
-    Raises:
-        NotFound: no such dataset or population, or it is not visible to this key.
-        RoleMissing: only the dataset's owner may state the membership.
-        DatasetDeleted: the dataset's rows are erased.
-        PopulationMismatch: the dataset's loss cannot be added to the members', or it is a member of another population.
-    """
+    """Makes a dataset a member of a population, for good, on the owner's public statement."""
     with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         locked = catalog.locked(session, dataset.id).living()

@@ -55,10 +55,6 @@ def delete_dataset(installation: Installation, principal: Principal, reference: 
     Running jobs are cancelled with the mark and stay charged; from then on no job of the dataset is charged. The mark
     is committed first. Then the rows are erased and queued jobs end, a few in each transaction, which gives their
     reservations back. The sweeper does what is left: because the process died, or because many jobs were queued.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: only the owner erases.
     """
     with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)

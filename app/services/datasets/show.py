@@ -34,11 +34,7 @@ if TYPE_CHECKING:
 
 
 def show_dataset(installation: Installation, principal: Principal, reference: str) -> DatasetOut:
-    """Shows one dataset, by id or name.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-    """
+    """Shows one dataset, by id or name."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, SEE_DATASET)
         return dataset_out(session, dataset)
@@ -161,12 +157,7 @@ def account_out(balance: statements.Balance) -> AccountOut:
 
 
 def list_uploads(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> UploadList:
-    """Lists uploads in the order of their arrival. The numbers of rows go to keys that were granted the role ``owner``.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: only owners and admins list uploads.
-    """
+    """Lists uploads in the order of their arrival. The numbers of rows go to keys that were granted the role ``owner``."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         is_owner = dataset.id in grants.granted_as(session, principal, Role.OWNER)
@@ -204,7 +195,6 @@ def show_overlaps(installation: Installation, principal: Principal, reference: s
     an uploaded guess reveals nothing about rows of other owners. The comparison changes no dataset.
 
     Raises:
-        NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: the key was not granted the role ``owner``.
         Unavailable: one of the datasets is being erased.
     """

@@ -310,7 +310,6 @@ def opened_book(installation: Installation, dataset: catalog.Dataset, key: DataK
     """Opens the book of a dataset whose privacy unit is a column. Other uploads and erasures wait until the block ends.
 
     Raises:
-        Unavailable: another upload to the dataset took too long, or too many uploads wait already.
         FileNotFoundError: the dataset was erased during the upload.
     """
     rules = BookRules(dataset.max_rows, key)

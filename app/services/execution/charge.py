@@ -75,9 +75,6 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
     Raises:
         LeaseLost: another worker has the job, or the job ended; nothing was charged.
         SubmitterRevoked: the submitter may not train on a dataset of the job any more; nothing was charged.
-        TaskNotPaid: the job's reservations do not pay for the job's task; nothing was charged.
-        Unavailable: the database cannot be read now; nothing was charged.
-        DatasetDeleted: the data key of a dataset was destroyed; nothing was charged.
         Frozen: a dataset of the job was frozen since the claim; nothing was charged.
     """
     with installation.database.write() as session:

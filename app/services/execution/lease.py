@@ -33,12 +33,7 @@ class Stopped(GrovekeeperError):
 
 
 def heartbeat(installation: Installation, claim: Claim, *, trees_done: int) -> None:
-    """Extends the lease and stores the number of finished trees.
-
-    Raises:
-        LeaseLost: the job was cancelled or another worker has it; the caller stops and writes nothing.
-        Unavailable: the database cannot be reached now.
-    """
+    """Extends the lease and stores the number of finished trees."""
     with installation.database.write() as session:
         queue.heartbeat(
             session,
@@ -93,7 +88,6 @@ class Lease:
         itself, so the work must leave nothing but copies.
 
         Raises:
-            LeaseLost: the job was cancelled, or another worker has it.
             Stopped: ``stopping`` was set.
         """
         outcome: Future[Result] = Future()

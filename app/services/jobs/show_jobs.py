@@ -25,12 +25,7 @@ Followed: TypeAlias = tuple[Principal, str]
 
 
 def show_job(installation: Installation, principal: Principal, job_id: str) -> JobOut:
-    """Shows one job.
-
-    Raises:
-        NotFound: no such job, or it is not visible to this key.
-        RoleMissing: the key's role on the job's dataset does not allow this.
-    """
+    """Shows one job."""
     with installation.database.read() as session:
         row = queue.job(session, job_id)
         grants.require(session, principal, row.dataset_id, SEE_JOB, kind="job")
@@ -55,8 +50,6 @@ def cancel_job(installation: Installation, principal: Principal, job_id: str) ->
     """Cancels a job. Before its charge the reservation is voided; after it the charge stays and the child is killed.
 
     Raises:
-        NotFound: no such job, or it is not visible to this key.
-        RoleMissing: the key neither submitted the job nor owns the job's dataset.
         JobFinished: the job has already ended.
     """
     with write_as(installation, principal) as (session, principal):

@@ -24,11 +24,7 @@ from app.wire.ledger import ActList, ActOut
 
 
 def list_acts(installation: Installation, principal: Principal, page: PageRequest) -> ActList:
-    """Lists a page of administrative acts, in order.
-
-    Raises:
-        RoleMissing: the key is neither an auditor of all datasets nor an admin.
-    """
+    """Lists a page of administrative acts, in order."""
     principal.require(Role.AUDITOR)
     with installation.database.read() as session:
         shown, following = page_of(
@@ -40,11 +36,7 @@ def list_acts(installation: Installation, principal: Principal, page: PageReques
 
 
 def export_acts(installation: Installation, principal: Principal) -> Iterator[bytes]:
-    """Exports the whole control chain as JSON Lines, for the verifier.
-
-    Raises:
-        RoleMissing: the key is neither an auditor of all datasets nor an admin.
-    """
+    """Exports the whole control chain as JSON Lines, for the verifier."""
     principal.require(Role.AUDITOR)
     with installation.database.read() as session:
         header, last = control.export_header(session)
@@ -52,11 +44,7 @@ def export_acts(installation: Installation, principal: Principal) -> Iterator[by
 
 
 def show_checkpoint_of_acts(installation: Installation, principal: Principal, *, signer: Signer) -> str:
-    """Shows the signed head of the control chain, as a note.
-
-    Raises:
-        RoleMissing: the key is neither an auditor of all datasets nor an admin.
-    """
+    """Shows the signed head of the control chain, as a note."""
     principal.require(Role.AUDITOR)
     with installation.database.read() as session:
         head = checkpoint_of(session, control.CHAIN, statements.size(session, control.CHAIN))
@@ -107,10 +95,6 @@ def search_acts(installation: Installation, principal: Principal, search: ActSea
     """Finds a page of administrative acts, newest first.
 
     A search for a key or a subject reads at most ``limits.MAX_SEARCHED_ENTRIES`` acts for a page, which may be short.
-
-    Raises:
-        RoleMissing: the key is neither an auditor of all datasets nor an admin.
-        InvalidRequest: the cursor is of another list.
     """
     principal.require(Role.AUDITOR)
     kinds = None if search.kind is None else [search.kind]
@@ -136,7 +120,6 @@ def show_act(installation: Installation, principal: Principal, sequence: int) ->
     """Shows one administrative act.
 
     Raises:
-        RoleMissing: the key is neither an auditor of all datasets nor an admin.
         NotFound: no such act.
     """
     principal.require(Role.AUDITOR)

@@ -86,7 +86,6 @@ def find_account(session: Session, principal: Principal, reference: str, roles: 
 
     Raises:
         NotFound: no such account, or it is not visible to this key; the error does not say which.
-        RoleMissing: the key may see the account, but has none of these roles.
     """
     try:
         return Account(_holder(session, principal, reference, roles))

@@ -65,12 +65,7 @@ class Spend:
 
 
 def list_charges(installation: Installation, principal: Principal, reference: str) -> Spend:
-    """Lists the newest charges of a dataset's account.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: the key may not read the ledger.
-    """
+    """Lists the newest charges of a dataset's account."""
     with installation.database.read() as session:
         dataset_id = authorized_dataset(session, principal, reference, SEE_LEDGER).id
         balance = statements.balance(session, dataset_id)

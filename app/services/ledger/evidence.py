@@ -57,12 +57,7 @@ class ProofRequest:
 
 
 def show_checkpoint(installation: Installation, principal: Principal, reference: str, *, signer: Signer) -> str:
-    """Shows the signed head of an account, as a note.
-
-    Raises:
-        NotFound: no such account, or it is not visible to this key.
-        RoleMissing: the key may not read the ledger.
-    """
+    """Shows the signed head of an account, as a note."""
     with installation.database.read() as session:
         account_id = find_account(session, principal, reference, SEE_LEDGER).id
         head = checkpoint_of(session, account_id, statements.size(session, account_id))
@@ -145,12 +140,7 @@ class Verification:
 
 
 def verify_ledger(installation: Installation, principal: Principal, reference: str, *, signer: Signer) -> Verification:
-    """Runs the verifier over the export of an account, its signed head and the signer's public key.
-
-    Raises:
-        NotFound: no such account, or it is not visible to this key.
-        RoleMissing: the key may not read the ledger.
-    """
+    """Runs the verifier over the export of an account, its signed head and the signer's public key."""
     with installation.database.read() as session:
         account_id = find_account(session, principal, reference, SEE_LEDGER).id
         header, last = statements.export_header(session, account_id)
@@ -159,11 +149,7 @@ def verify_ledger(installation: Installation, principal: Principal, reference: s
 
 
 def verify_acts(installation: Installation, principal: Principal, *, signer: Signer) -> Verification:
-    """Runs the verifier over the export of the control chain, its signed head and the signer's public key.
-
-    Raises:
-        RoleMissing: the key is neither an auditor of all datasets nor an admin.
-    """
+    """Runs the verifier over the export of the control chain, its signed head and the signer's public key."""
     principal.require(Role.AUDITOR)
     with installation.database.read() as session:
         header, last = control.export_header(session)
@@ -217,12 +203,7 @@ _REPLACEMENT = "Where one replaces another: ε = {epsilon}, δ = {delta}. "
 def show_deployment(
     installation: Installation, principal: Principal, reference: str, *, signer: Signer
 ) -> DeploymentOut:
-    """Shows the deployment document of an account. Nothing about the owner is stored.
-
-    Raises:
-        NotFound: no such account, or it is not visible to this key.
-        RoleMissing: the key may not read the ledger.
-    """
+    """Shows the deployment document of an account. Nothing about the owner is stored."""
     with installation.database.read() as session:
         account = find_account(session, principal, reference, SEE_LEDGER)
         balance = detailed(session, principal, account, {})

@@ -226,15 +226,7 @@ def _loss(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss) -> Fr
 
 
 def quote_external(installation: Installation, principal: Principal, reference: str, body: ExternalIn) -> ExternalQuote:
-    """Quotes an external mechanism: its price, and whether the account would admit it. Changes nothing.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: the key may not attest on the dataset.
-        InvalidRequest: the event, the declared loss or the scope breaks a rule.
-        DatasetDeleted: the dataset's rows are erased.
-        AccountantMismatch: no bound is proved in the account's unit.
-    """
+    """Quotes an external mechanism: its price, and whether the account would admit it. Changes nothing."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, ATTEST).living()
         charge = price_external(session, principal, dataset, body)
@@ -256,16 +248,7 @@ def quote_external(installation: Installation, principal: Principal, reference: 
 def charge_external(
     installation: Installation, caller: Principal, reference: str, body: ExternalIn, *, request: IdempotentRequest
 ) -> Answer:
-    """Charges an external mechanism at once and for good, on the caller's word. The mechanism may run after the answer.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: the key may not attest on the dataset.
-        InvalidRequest: the event, the declared loss or the scope breaks a rule.
-        DatasetDeleted: the dataset's rows are erased.
-        AccountantMismatch: no bound is proved in the account's unit.
-        BudgetExceeded: the account refuses the charge.
-    """
+    """Charges an external mechanism at once and for good, on the caller's word. The mechanism may run after the answer."""
     with spending(installation, caller, request) as spend:
         [asked] = spend.authorize([reference], ATTEST)
         dataset, session = asked.dataset, spend.session
@@ -288,12 +271,7 @@ def charge_external(
 def list_reservations(
     installation: Installation, principal: Principal, reference: str, page: PageRequest
 ) -> ReservationList:
-    """Lists the charges for external mechanisms on a dataset.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: the key neither attests on the dataset nor reads its ledger.
-    """
+    """Lists the charges for external mechanisms on a dataset."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, SEE_RESERVATIONS)
         shown, following = page_of(
@@ -307,12 +285,7 @@ def list_reservations(
 def show_reservation(
     installation: Installation, principal: Principal, reference: str, reservation_id: str
 ) -> ReservationOut:
-    """Shows one charge for an external mechanism.
-
-    Raises:
-        NotFound: no such dataset or reservation, or it is not visible to this key.
-        RoleMissing: the key neither attests on the dataset nor reads its ledger.
-    """
+    """Shows one charge for an external mechanism."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, SEE_RESERVATIONS)
         return _reservation_out(

@@ -109,11 +109,7 @@ def _pin(database: Database, signer: Signer, *, after: Sequence[str]) -> None:
 
 
 def open_log(installation: Installation) -> ErasureLog:
-    """The records of erasures, to write one.
-
-    Raises:
-        InstallationError: the signing key is missing or invalid.
-    """
+    """The records of erasures, to write one."""
     signer = open_signer(installation.settings, [], make=False)
     return log_of(installation.heads, signer, [signer.verifier_key])
 
@@ -132,7 +128,6 @@ def confirm_erasures(session: Session, log: ErasureLog) -> None:
     """Compares the records with the control chain at a start; signs those of earlier versions, writes missing ones.
 
     Raises:
-        InstallationError: a file is no record of this installation, and no act explains it.
         OSError: the records cannot be read or written.
     """
     explained = _explained(session)
@@ -395,10 +390,6 @@ def confirm_storage_keys(installation: Installation) -> None:
 
     A key is made in the home if no setting names one and the database has no data key. If several processes make one at
     once, they share the key of the first. Where machines share a store, no key is made: each would make another one.
-
-    Raises:
-        InstallationError: a storage key is missing or cannot be read.
-        Unavailable: the database does not answer.
     """
     with installation.database.read() as session:
         wrapped = catalog.wrapped_keys(session)
@@ -415,9 +406,6 @@ def rewrap_data_keys(settings: Settings, database: Database) -> tuple[str, int]:
 
     Returns:
         The id of the newest key, and the number of datasets whose keys were wrapped.
-
-    Raises:
-        InstallationError: a storage key is missing; nothing was changed.
     """
     keys = read_storage_keys(settings)
     with database.write() as session:

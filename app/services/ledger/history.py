@@ -79,12 +79,7 @@ _READ_AS_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def export_json_lines(installation: Installation, principal: Principal, reference: str) -> Iterator[bytes]:
-    """Exports the whole history as JSON Lines, for the verifier: a header, then every entry as it was hashed.
-
-    Raises:
-        NotFound: no such account, or it is not visible to this key.
-        RoleMissing: the key may not read the ledger.
-    """
+    """Exports the whole history as JSON Lines, for the verifier: a header, then every entry as it was hashed."""
     header, entries = _export(installation, principal, reference)
     return json_lines(header, entries)
 
@@ -99,10 +94,6 @@ def export_csv(installation: Installation, principal: Principal, reference: str)
     """Exports the whole history as a table for spreadsheets; objects are canonical JSON text.
 
     Beside every entry stand the facts of its job. A cell that a spreadsheet would compute begins with an apostrophe.
-
-    Raises:
-        NotFound: no such account, or it is not visible to this key.
-        RoleMissing: the key may not read the ledger.
     """
     with installation.database.read() as session:
         account = find_account(session, principal, reference, SEE_LEDGER)
@@ -317,7 +308,6 @@ def show_entry(installation: Installation, principal: Principal, reference: str,
 
     Raises:
         NotFound: no such account or entry, or the account is not visible to this key.
-        RoleMissing: the key may not read the ledger.
     """
     with installation.database.read() as session:
         account = find_account(session, principal, reference, SEE_LEDGER)

@@ -72,11 +72,7 @@ class Connection:
                     client.close()
 
     def rows(self, part: PartRows, schema: Schema, plan: Plan, *, keep_unlabelled: bool) -> CodedDistributedRows:
-        """The PRIVATE rows of a part of the job, read by the workers of the cluster; the charge is committed.
-
-        Raises:
-            ClusterFailed: not all rows were read before the deadline.
-        """
+        """The PRIVATE rows of a part of the job, read by the workers of the cluster; the charge is committed."""
         codes = code_request(plan, schema)
         assert codes is not None
         partitions = Partitions.from_json(part.partitions)

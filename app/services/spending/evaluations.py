@@ -252,12 +252,7 @@ class EvaluationKind:
 
 
 def show_evaluation(installation: Installation, principal: Principal, evaluation_id: str) -> EvaluationOut:
-    """Shows one evaluation.
-
-    Raises:
-        NotFound: no such evaluation, or it is not visible to this key.
-        RoleMissing: the key's role on the dataset whose rows were read does not allow this.
-    """
+    """Shows one evaluation."""
     with installation.database.read() as session:
         row = releases.find_evaluation(session, evaluation_id)
         grants.require(session, principal, row.dataset_id, TRAIN, kind="evaluation")
@@ -267,12 +262,7 @@ def show_evaluation(installation: Installation, principal: Principal, evaluation
 def list_evaluations(
     installation: Installation, principal: Principal, address: str, page: PageRequest
 ) -> EvaluationList:
-    """Lists the evaluations of one model on datasets where the key may train, newest first.
-
-    Raises:
-        NotFound: no such model, or it is not visible to this key.
-        RoleMissing: the key's role on the model's dataset does not allow this.
-    """
+    """Lists the evaluations of one model on datasets where the key may train, newest first."""
     with installation.database.read() as session:
         model = addressed_model(session, principal, address, SEE_MODEL)
         visible = grants.datasets_with(session, principal, TRAIN)

@@ -138,12 +138,7 @@ class ProfileKind:
 
 
 def show_profile(installation: Installation, principal: Principal, profile_id: str) -> ProfileOut:
-    """Shows one profile: released numbers, guarantee, receipt.
-
-    Raises:
-        NotFound: no such profile, or it is not visible to this key.
-        RoleMissing: the key's role on its dataset does not allow this.
-    """
+    """Shows one profile: released numbers, guarantee, receipt."""
     with installation.database.read() as session:
         row = releases.find_profile(session, profile_id)
         grants.require(session, principal, row.dataset_id, TRAIN, kind="profile")
@@ -151,12 +146,7 @@ def show_profile(installation: Installation, principal: Principal, profile_id: s
 
 
 def list_profiles(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> ProfileList:
-    """Lists the profiles of one dataset, newest first.
-
-    Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: the key may not train on it.
-    """
+    """Lists the profiles of one dataset, newest first."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, TRAIN)
         shown, following = page_of(

@@ -89,11 +89,6 @@ def read_asked(
 
     Returns:
         The caller with its present roles, and the datasets in the order of the references.
-
-    Raises:
-        Unauthenticated: the caller's key was revoked or rotated meanwhile, or has expired.
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: the key may see a dataset, but has none of these roles there.
     """
     key, rows = _query_asked(session, caller, [reference for reference in references if is_reference(reference)])
     principal = grants.confirm_row(session, caller, key, now=installation.database.now)
@@ -235,11 +230,7 @@ class PricedPart(RequestedPart):
 
 
 def price_part(asked: Asked, body: SpendingBody) -> RequestedPart:
-    """Reads the scope of a request and converts its (ε, δ) to an amount; the account's δ is the default.
-
-    Raises:
-        InvalidRequest: scope, ε or δ break a rule.
-    """
+    """Reads the scope of a request and converts its (ε, δ) to an amount; the account's δ is the default."""
     scope = asked.dataset.read_scope(body.scope, asked.uploads)
     delta = asked.delta if body.delta is None else body.delta
     return RequestedPart(
@@ -330,19 +321,11 @@ class Spending:
     _is_listened_to: bool = True
 
     def confirm(self) -> Principal:
-        """The caller with its present roles; only where those decide which datasets the request names.
-
-        Raises:
-            Unauthenticated: the caller's key was revoked or rotated meanwhile, or has expired.
-        """
+        """The caller with its present roles; only where those decide which datasets the request names."""
         return refreshed(self.installation, self.session, self.principal)
 
     def stored(self) -> Answer | None:
-        """The answer to an earlier request with the idempotency key, if any, whatever its datasets are by now.
-
-        Raises:
-            IdempotencyKeyReused: the key was used with another body.
-        """
+        """The answer to an earlier request with the idempotency key, if any, whatever its datasets are by now."""
         answer = idempotency.stored(self.session, self.request)
         self.location = None if answer is None else answer.location
         return answer
@@ -366,7 +349,6 @@ class Spending:
             The answer to an earlier request with the idempotency key, if any.
 
         Raises:
-            IdempotencyKeyReused: the key was used with another body.
             DatasetDeleted: a dataset was erased.
         """
         self.request = replace(self.request, route=route or self.request.route)
@@ -426,9 +408,6 @@ class Spending:
 
         Returns:
             The stored answer.
-
-        Raises:
-            IdempotencyKeyReused: the key was used with another body, on other datasets, at the same time.
         """
         self.is_first = idempotency.put(self.session, self.request, answer, at=self.at)
         if not self.is_first:
