@@ -184,7 +184,7 @@ class Capacities:
             yield item
 
     async def begin_large_body(self) -> None:
-        """Wait until the rest of a large body of the present request may arrive; :meth:`end_large_body` ends the turn."""
+        """Wait until the rest of a large body of the request may arrive; :meth:`end_large_body` ends the turn."""
         client = CLIENT.get()
         await self._large_bodies.begin(client)
         client.has_large_body = True

@@ -414,7 +414,7 @@ def mark_deleted(row: DatasetRow, *, at: datetime) -> None:
 
 
 def wrap_keys_anew(session: Session, keys: StorageKeys) -> int:
-    """Wraps the data keys of all living datasets with the newest storage key; returns the number of changed datasets."""
+    """Wraps the data keys of all living datasets with the newest storage key; returns how many datasets changed."""
     living = select(DatasetRow).where(DatasetRow.deleted_at.is_(None)).order_by(DatasetRow.id).with_for_update()
     n_changed = 0
     for row in session.execute(living).scalars():

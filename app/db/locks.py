@@ -94,7 +94,7 @@ def lock_rows(session: Session, *tables: tuple[InstrumentedAttribute[str], Colle
 
 
 def take_name(connection: Connection, name: str, *, wait_s: float) -> None:
-    """Locks a name until the transaction of a connection to PostgreSQL ends, which may be idle for as long as it likes."""
+    """Locks a name until the transaction of a connection to PostgreSQL ends, which may be idle for any time."""
     connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
     connection.execute(text("SET LOCAL statement_timeout = 0"))
     connection.execute(text(f"SET LOCAL lock_timeout = {int(wait_s * 1000)}"))

@@ -187,7 +187,7 @@ def authorized_dataset(session: Session, principal: Principal, reference: str, r
 
 
 def require_role(installation: Installation, principal: Principal, reference: str, roles: Set[Role]) -> str:
-    """Checks that the caller has one of several roles on a dataset, before a page or a body; returns the dataset's id."""
+    """Checks that the caller has one of several roles on a dataset, before a page or a body; returns its id."""
     with installation.database.read() as session:
         return authorized_dataset(session, principal, reference, roles).id
 

@@ -157,7 +157,7 @@ def account_out(balance: statements.Balance) -> AccountOut:
 
 
 def list_uploads(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> UploadList:
-    """Lists uploads in the order of their arrival. The numbers of rows go to keys that were granted the role ``owner``."""
+    """Lists uploads in the order of their arrival. Numbers of rows go to keys with the role ``owner``."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         is_owner = dataset.id in grants.granted_as(session, principal, Role.OWNER)

@@ -248,7 +248,7 @@ def quote_external(installation: Installation, principal: Principal, reference: 
 def charge_external(
     installation: Installation, caller: Principal, reference: str, body: ExternalIn, *, request: IdempotentRequest
 ) -> Answer:
-    """Charges an external mechanism at once and for good, on the caller's word. The mechanism may run after the answer."""
+    """Charges an external mechanism at once and for good, on the caller's word. It may run after the answer."""
     with spending(installation, caller, request) as spend:
         [asked] = spend.authorize([reference], ATTEST)
         dataset, session = asked.dataset, spend.session
