@@ -1,62 +1,23 @@
 """Defines the errors that callers distinguish: one class per fact, with the details as attributes.
 
-::
-
-    GrovekeeperError
-    ├── MalformedRequest               the body or a header cannot be parsed
-    ├── IdempotencyKeyMissing          a request that spends budget has no idempotency key
-    ├── Unauthenticated                no valid key
-    ├── RoleMissing                    a valid key without the role that the call needs
-    ├── NotFound                       no such resource, or none that the key may see
-    ├── MethodNotAllowed               the path exists, the method does not
-    ├── IdempotencyInFlight            the first request with this key has not ended
-    ├── IdempotencyKeyReused           the key was used with another body
-    ├── TooLarge                       a body or a list is over a public limit
-    ├── BodyTooSlow                    a body does not arrive in time
-    ├── UnsupportedMediaType           the body's type or encoding is not accepted
-    ├── InvalidRequest                 a field breaks a rule
-    ├── RowsInvalid                    the upload does not match the declaration
-    ├── CellsUnread                    many cells of the upload are not as declared
-    ├── UploadRepeated                 an equal body was uploaded to the dataset before
-    ├── NotSupported                   the request is legal, but not supported yet
-    ├── TooManyRequests                too many requests in flight, or too many unfinished jobs of the key
-    ├── BudgetExceeded                 the account cannot pay for the request
-    ├── QuotaExceeded                  the rules of a dataset admit less
-    │   └── NeedsApproval              the charge needs an approval, and cannot wait
-    ├── AccountantMismatch             the account's unit cannot express the charge
-    ├── AdjacencyMismatch              the account's adjacency is not the algorithm's
-    ├── AccountDiffers                 a declaration cannot continue the account of the erased dataset of its name
-    ├── PopulationMismatch             the dataset cannot become a member of the population
-    ├── ReservationSettled             the reservation was charged, void or expired already
-    ├── NoRowsYet                      the dataset has no upload yet
-    ├── NoRowsOfUnit                   no row of the unit is stored
-    ├── NameTaken                      a dataset or a population has or had this name
-    ├── LastOwner                      the change would leave a dataset without an owner
-    ├── DatasetDeleted                 the dataset was deleted
-    ├── Frozen                         an owner froze the dataset
-    ├── ModelHasAlias                  an alias names the model, so it cannot be deleted
-    ├── JobFinished                    the job has ended, so it cannot be cancelled
-    ├── NotWaiting                     the job does not wait for a decision
-    ├── SameSubmitter                  the submitter of a job may not decide about it
-    ├── LeaseLost                      another worker holds the job's lease (never leaves the worker)
-    ├── Unavailable                    the service cannot answer at the moment
-    │   └── BalanceMismatch            an account differs from its entries
-    └── InstallationError              the operator has to act; printed by the command line
-        └── LedgerRewound              the database contradicts a head that was written outside it
-            └── HeadNotSigned          a head outside the database has no signature of a signer that the database names
-
 No message and no attribute carries a private value, an exact private count or a rejected input value.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar
 
 from app.core import limits
 
 
 class GrovekeeperError(Exception):
-    """Root of all errors of this module. ``str()`` is a sentence for people."""
+    """Root of all errors. ``str()`` is a sentence for people: that of the class, with the attributes of the error."""
+
+    sentence: ClassVar[str] = ""
+
+    def __str__(self) -> str:
+        return self.sentence.format_map(vars(self)) if self.sentence else super().__str__()
 
 
 class MalformedRequest(GrovekeeperError):
@@ -66,15 +27,13 @@ class MalformedRequest(GrovekeeperError):
 class IdempotencyKeyMissing(GrovekeeperError):
     """A request that spends budget has no ``Idempotency-Key`` header."""
 
-    def __str__(self) -> str:
-        return "this request spends budget and needs an Idempotency-Key header"
+    sentence = "this request spends budget and needs an Idempotency-Key header"
 
 
 class Unauthenticated(GrovekeeperError):
     """The key is missing, malformed, unknown or revoked; the error does not say which."""
 
-    def __str__(self) -> str:
-        return "a valid key is needed: Authorization: Bearer <key>"
+    sentence = "a valid key is needed: Authorization: Bearer <key>"
 
 
 @dataclass(eq=False)
@@ -102,22 +61,19 @@ class NotFound(GrovekeeperError):
 class MethodNotAllowed(GrovekeeperError):
     """The path exists, but not for this method."""
 
-    def __str__(self) -> str:
-        return "this path has no such method"
+    sentence = "this path has no such method"
 
 
 class IdempotencyInFlight(GrovekeeperError):
     """The first request with this key has not ended yet."""
 
-    def __str__(self) -> str:
-        return "a request with this Idempotency-Key is still running"
+    sentence = "a request with this Idempotency-Key is still running"
 
 
 class IdempotencyKeyReused(GrovekeeperError):
     """The idempotency key was used with another body."""
 
-    def __str__(self) -> str:
-        return "this Idempotency-Key was used with another body"
+    sentence = "this Idempotency-Key was used with another body"
 
 
 @dataclass(eq=False)
@@ -127,15 +83,13 @@ class TooLarge(GrovekeeperError):
     what: str
     limit: int
 
-    def __str__(self) -> str:
-        return f"{self.what} is over the limit of {self.limit}"
+    sentence = "{what} is over the limit of {limit}"
 
 
 class BodyTooSlow(GrovekeeperError):
     """A body does not arrive within its time."""
 
-    def __str__(self) -> str:
-        return "the body did not arrive in time"
+    sentence = "the body did not arrive in time"
 
 
 @dataclass(eq=False)
@@ -188,8 +142,7 @@ class InvalidRequest(GrovekeeperError):
         """The same errors, for an object that is nested at ``pointer`` in the request."""
         return InvalidRequest([replace(error, at=pointer + error.at) for error in self.errors])
 
-    def __str__(self) -> str:
-        return "the request breaks a rule; see errors"
+    sentence = "the request breaks a rule; see errors"
 
 
 @dataclass(frozen=True)
@@ -217,8 +170,7 @@ class RowsInvalid(GrovekeeperError):
 
     columns: Sequence[ColumnProblem]
 
-    def __str__(self) -> str:
-        return "the upload does not match the declaration; nothing was stored"
+    sentence = "the upload does not match the declaration; nothing was stored"
 
 
 @dataclass(frozen=True)
@@ -243,28 +195,22 @@ class CellsUnread(GrovekeeperError):
 
     columns: Sequence[UnreadColumn]
 
-    def __str__(self) -> str:
-        return (
-            f"more than {limits.MAX_UNREAD_PERCENT} % of the cells of a column are not as declared; nothing was "
-            "stored: mend the file or the declaration, or accept such cells (accept_unknown)"
-        )
+    sentence = (
+        f"more than {limits.MAX_UNREAD_PERCENT} % of the cells of a column are not as declared; nothing was stored: "
+        "mend the file or the declaration, or accept such cells (accept_unknown)"
+    )
 
 
 @dataclass(eq=False)
 class UploadRepeated(GrovekeeperError):
-    """The same key uploaded an equal body to the dataset before, and its rows are still stored.
-
-    Attributes:
-        upload: id of that upload.
-    """
+    """The same key uploaded an equal body to the dataset before, as ``upload``, and its rows are still stored."""
 
     upload: str
 
-    def __str__(self) -> str:
-        return (
-            f"this body equals that of upload {self.upload}; nothing was stored: stored twice, each person in it would "
-            "count twice. Insist (again) if that is meant"
-        )
+    sentence = (
+        "this body equals that of upload {upload}; nothing was stored: stored twice, each person in it would count "
+        "twice. Insist (again) if that is meant"
+    )
 
 
 @dataclass(eq=False)
@@ -273,8 +219,7 @@ class NotSupported(GrovekeeperError):
 
     what: str
 
-    def __str__(self) -> str:
-        return f"not supported yet: {self.what}"
+    sentence = "not supported yet: {what}"
 
 
 @dataclass(eq=False)
@@ -284,64 +229,19 @@ class TooManyRequests(GrovekeeperError):
     what: str = "requests"
     retry_after_s: int = 1
 
-    def __str__(self) -> str:
-        return f"too many {self.what}"
+    sentence = "too many {what}"
 
 
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²", "delta": "δ"}
 
 
 @dataclass(eq=False)
-class BudgetExceeded(GrovekeeperError):
-    """The account cannot pay: in some cell ``charged + reserved + requested`` exceeds the cap.
-
-    Amounts are exact decimal strings in the account's unit.
+class _DoesNotFit(GrovekeeperError):
+    """A request costs more than fits. Amounts are exact decimal strings in the account's unit.
 
     Attributes:
         what_fits: computes :attr:`largest_that_fits`, an ε. The computation is slow, and the error is raised under
             locks, so it runs when the answer is written.
-        population: name of the dataset's population if its cap refuses; the amounts are then its members' together.
-        exact: ``False`` if the maximum over all joint cells took too much work; the amounts are then upper bounds.
-    """
-
-    dataset: str
-    dataset_name: str
-    accountant: str
-    unit: str
-    cap: str
-    charged: str
-    reserved: str
-    remaining: str
-    requested: str
-    tightest_cell: Mapping[str, object]
-    what_fits: Callable[[], str]
-    population: str | None = None
-    exact: bool = True
-
-    @cached_property
-    def largest_that_fits(self) -> str:
-        """The largest ε with which the same request would be admitted; computed at the first access."""
-        return self.what_fits()
-
-    def __str__(self) -> str:
-        where = f"dataset {self.dataset_name}"
-        if self.population is not None:
-            where = f"population {self.population} of {where}"
-        if self.tightest_cell:
-            cell = ", ".join(f"{name}={value}" for name, value in self.tightest_cell.items())
-            where = f"cell {cell} of {where}"
-        symbol = _SYMBOLS[self.unit]
-        return f"{self.requested} {symbol} requested, {self.remaining} {symbol} left for {where}"
-
-
-@dataclass(eq=False)
-class QuotaExceeded(GrovekeeperError):
-    """The request is above a limit of one job, or of what its key and other keys may spend together.
-
-    The error states what would fit, and neither the rules nor the other keys.
-
-    Attributes:
-        what_fits: computes :attr:`largest_that_fits`, as in :class:`BudgetExceeded`.
     """
 
     dataset: str
@@ -355,6 +255,41 @@ class QuotaExceeded(GrovekeeperError):
     def largest_that_fits(self) -> str:
         """The largest ε with which the same request would be admitted at once; computed at the first access."""
         return self.what_fits()
+
+
+@dataclass(eq=False)
+class BudgetExceeded(_DoesNotFit):
+    """The account cannot pay: in some cell ``charged + reserved + requested`` exceeds the cap.
+
+    Attributes:
+        population: name of the dataset's population if its cap refuses; the amounts are then its members' together.
+        exact: ``False`` if the maximum over all joint cells took too much work; the amounts are then upper bounds.
+    """
+
+    cap: str
+    charged: str
+    reserved: str
+    remaining: str
+    tightest_cell: Mapping[str, object]
+    population: str | None = None
+    exact: bool = True
+
+    def __str__(self) -> str:
+        where = f"dataset {self.dataset_name}"
+        if self.population is not None:
+            where = f"population {self.population} of {where}"
+        if self.tightest_cell:
+            cell = ", ".join(f"{name}={value}" for name, value in self.tightest_cell.items())
+            where = f"cell {cell} of {where}"
+        symbol = _SYMBOLS[self.unit]
+        return f"{self.requested} {symbol} requested, {self.remaining} {symbol} left for {where}"
+
+
+class QuotaExceeded(_DoesNotFit):
+    """The request is above a limit of one job, or of what its key and other keys may spend together.
+
+    The error states what would fit, and neither the rules nor the other keys.
+    """
 
     def __str__(self) -> str:
         return f"{self.requested} {_SYMBOLS[self.unit]} requested, the rules of dataset {self.dataset_name} admit less"
@@ -437,22 +372,19 @@ class ReservationSettled(GrovekeeperError):
 
     state: str = field(default="settled")
 
-    def __str__(self) -> str:
-        return f"the reservation is {self.state} already"
+    sentence = "the reservation is {state} already"
 
 
 class NoRowsYet(GrovekeeperError):
     """The dataset has no upload yet. Uploads are public events, so this error reveals nothing private."""
 
-    def __str__(self) -> str:
-        return "this dataset has no rows yet"
+    sentence = "this dataset has no rows yet"
 
 
 class NoRowsOfUnit(GrovekeeperError):
     """No row of the unit that an owner wants to erase is stored. Shown to owners only."""
 
-    def __str__(self) -> str:
-        return "no row of that unit is stored, so nothing was erased; compare the value, character by character"
+    sentence = "no row of that unit is stored, so nothing was erased; compare the value, character by character"
 
 
 @dataclass(eq=False)
@@ -461,22 +393,19 @@ class NameTaken(GrovekeeperError):
 
     kind: str = "dataset"
 
-    def __str__(self) -> str:
-        return f"another {self.kind} has this name"
+    sentence = "another {kind} has this name"
 
 
 class LastOwner(GrovekeeperError):
     """The change would leave a dataset without an owner whose key works."""
 
-    def __str__(self) -> str:
-        return "no other key that works is an owner of this dataset; make another key an owner first"
+    sentence = "no other key that works is an owner of this dataset; make another key an owner first"
 
 
 class DatasetDeleted(GrovekeeperError):
     """The dataset was deleted: its rows were erased, and its ledger remains."""
 
-    def __str__(self) -> str:
-        return "the rows of this dataset were erased; its ledger remains"
+    sentence = "the rows of this dataset were erased; its ledger remains"
 
 
 @dataclass(eq=False)
@@ -486,8 +415,7 @@ class Frozen(GrovekeeperError):
     dataset: str
     dataset_name: str
 
-    def __str__(self) -> str:
-        return f"the dataset {self.dataset_name} is frozen"
+    sentence = "the dataset {dataset_name} is frozen"
 
 
 @dataclass(eq=False)
@@ -503,15 +431,13 @@ class ModelHasAlias(GrovekeeperError):
 class JobFinished(GrovekeeperError):
     """A finished job cannot be cancelled."""
 
-    def __str__(self) -> str:
-        return "the job has finished already"
+    sentence = "the job has finished already"
 
 
 class NotWaiting(GrovekeeperError):
     """The job does not wait for a decision: it was decided, cancelled, or has expired."""
 
-    def __str__(self) -> str:
-        return "the job does not wait for a decision"
+    sentence = "the job does not wait for a decision"
 
 
 @dataclass(eq=False)
@@ -520,15 +446,13 @@ class SameSubmitter(GrovekeeperError):
 
     who: str = "an owner other than the submitter decides about this job"
 
-    def __str__(self) -> str:
-        return self.who
+    sentence = "{who}"
 
 
 class LeaseLost(GrovekeeperError):
     """Another worker holds the job's lease, so this worker must not write."""
 
-    def __str__(self) -> str:
-        return "the lease on this job was lost"
+    sentence = "the lease on this job was lost"
 
 
 @dataclass(eq=False)
@@ -538,8 +462,7 @@ class Unavailable(GrovekeeperError):
     why: str = "the service is not ready"
     retry_after_s: int = 1
 
-    def __str__(self) -> str:
-        return self.why
+    sentence = "{why}"
 
 
 class BalanceMismatch(Unavailable):
@@ -562,8 +485,7 @@ class InstallationError(GrovekeeperError):
 
     why: str
 
-    def __str__(self) -> str:
-        return self.why
+    sentence = "{why}"
 
 
 class LedgerRewound(InstallationError):

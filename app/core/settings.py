@@ -6,11 +6,11 @@ takes precedence over the variable of the same name. A secret may come from a fi
 
 import importlib.util
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, Self, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from app.core import json_text, limits
@@ -40,9 +40,9 @@ class Setting:
     name: str
     default: str
     meaning: str
-    read: Callable[[str], object] = str
-    secret: bool = False
-    worker: bool = field(kw_only=True)  # no default, so that a new setting cannot leave it out
+    read: Callable[[str], object]
+    secret: bool
+    worker: bool
 
     @property
     def variable(self) -> str:
@@ -82,184 +82,20 @@ def _read_roles(text: str) -> dict[str, str]:
     return roles
 
 
-SETTINGS: tuple[Setting, ...] = (
-    Setting(
-        "home",
-        "~/.grovekeeper",
-        "Folder of the embedded database, the rows, the artifacts and the generated keys. It may hold other files.",
-        _read_path,
-        worker=True,
-    ),
-    Setting(
-        "database_url",
-        "sqlite:///<home>/grovekeeper.sqlite3",
-        "Address of the database that the service uses: `sqlite:///<file>` or `postgresql://…`.",
-        secret=True,
-        worker=True,
-    ),
-    Setting(
-        "store",
-        "",
-        "Address of the object store for rows, artifacts and heads, which machines of one installation share: "
-        "`s3://bucket/prefix`, `gs://…`, `az://…`. Credentials come from the provider's usual variables. Needs the "
-        "extra `objectstore`, and a storage key that exists. When unset, they are in the home.",
-        worker=True,
-    ),
-    Setting(
-        "migration_url",
-        "",
-        "Address for `grovekeeper db upgrade`, as the PostgreSQL role that owns the tables. "
-        "When unset, `GROVEKEEPER_DATABASE_URL` is used.",
-        secret=True,
-        worker=False,
-    ),
-    Setting(
-        "admin_key",
-        "",
-        "The first admin key, `<id>.<secret>`. When unset, `serve` generates one on its first start.",
-        secret=True,
-        worker=False,
-    ),
-    Setting(
-        "workers",
-        "1",
-        "Worker processes that `serve` starts, 0 to 256; 0 leaves jobs to other machines.",
-        int,
-        worker=False,
-    ),
-    Setting("host", "127.0.0.1", "Address that the API listens on. A proxy provides TLS.", worker=False),
-    Setting("port", "8731", "Port that the API listens on; 0 picks a free one.", int, worker=False),
-    Setting(
-        "lease_ttl_s",
-        str(limits.LEASE_TTL_S),
-        "Seconds without a heartbeat after which a worker loses its job, 3 to 3,600.",
-        int,
-        worker=True,
-    ),
-    Setting(
-        "poll_interval_s", "0.5", "Seconds between an idle worker's looks for a job, 0.01 to 60.", float, worker=True
-    ),
-    Setting(
-        "release_interval_s",
-        "0",
-        "Seconds between the public times at which workers claim jobs, and charges, progress and results appear, 1 to "
-        "86,400 (see docs/guides/operator.md); 0 shows all of them at once.",
-        int,
-        worker=True,
-    ),
-    Setting(
-        "webhook_networks",
-        "none",
-        "Networks that webhooks may reach although they are not public, also without TLS, separated by commas: "
-        "`10.1.0.0/16`. With `none`, webhooks reach public addresses only, over TLS.",
-        _read_networks,
-        worker=False,
-    ),
-    Setting(
-        "otlp_endpoint",
-        "",
-        "Address of an OpenTelemetry collector for spans of requests, OTLP over HTTP: `https://…/v1/traces`. Needs the "
-        "extra `otel`. When unset, there are no spans.",
-        _read_endpoint,
-        worker=False,
-    ),
-    Setting(
-        "dask_scheduler",
-        "",
-        "Address of a Dask scheduler whose workers count the rows of large datasets: `tls://<host>:8786`, or "
-        "`tcp://127.0.0.1:8786` on one machine. Needs the extra `dask`. When unset, a job counts in its own process.",
-        worker=True,
-    ),
-    Setting(
-        "dask_rows",
-        "10000000",
-        "Declared size from which on a dataset's forests are grown on the Dask cluster.",
-        int,
-        worker=True,
-    ),
-    Setting(
-        "dask_deadline_s",
-        "600",
-        "Seconds, 1 to 86,400, in which all Dask workers have read their rows, or have counted a level; then the job "
-        "fails, charged.",
-        int,
-        worker=True,
-    ),
-    Setting(
-        "dask_ca_file",
-        "",
-        "Certificate, in PEM, of the authority that signs the certificates of the Dask cluster and no others.",
-        _read_path,
-        worker=True,
-    ),
-    Setting("dask_cert_file", "", "This machine's certificate in the Dask cluster, in PEM.", _read_path, worker=True),
-    Setting("dask_key_file", "", "The private key of that certificate, in PEM.", _read_path, worker=True),
-    Setting(
-        "log_level",
-        "INFO",
-        f"One of {', '.join(LOG_LEVELS)}. Logs are JSON lines on standard error.",
-        str.upper,
-        worker=True,
-    ),
-    Setting(
-        "signing_key_file",
-        "",
-        "File of the Ed25519 key that signs checkpoints, PKCS #8 in PEM. When unset, `<home>/signing.key`, made at the "
-        "first start. Machines of one installation share one key.",
-        _read_path,
-        worker=True,
-    ),
-    Setting(
-        "storage_key",
-        "",
-        "Key that wraps the keys of stored rows, 32 random bytes in base64; during a rotation several, the newest "
-        "first, separated by spaces or lines. When unset, `<home>/storage.key`, made at the first start. Machines of "
-        "one installation share the keys.",
-        secret=True,
-        worker=True,
-    ),
-    Setting(
-        "checkpoint_dir",
-        "",
-        "Folder for the newest signed head of every account, outside the database, so that a restore from an older "
-        "backup is detected. When unset, `<home>/checkpoints`. Machines of one installation share one folder.",
-        _read_path,
-        worker=True,
-    ),
-    Setting(
-        "oidc_issuer",
-        "",
-        "The `iss` claim of the tokens that are accepted beside keys. When unset, keys alone are accepted.",
-        worker=False,
-    ),
-    Setting("oidc_audience", "", "The only audience in the `aud` claim of a token.", worker=False),
-    Setting(
-        "oidc_jwks",
-        "",
-        "The public keys of the identity provider, a JSON Web Key Set: an `https://` address (on this machine also "
-        "`http://`), or a file.",
-        _read_location,
-        worker=False,
-    ),
-    Setting("oidc_roles_claim", "roles", "The claim that names roles: a text, or a list of texts.", worker=False),
-    Setting(
-        "oidc_roles",
-        "{}",
-        'Global roles by value of that claim, as a JSON object: `{"stewards": "owner"}`. The roles are '
-        f"{', '.join(GLOBAL_ROLES)}; other values of the claim give no role.",
-        _read_roles,
-        worker=False,
-    ),
-    Setting("url", "http://127.0.0.1:8731", "Address of the service that the client commands use.", worker=False),
-    Setting(
-        "api_key",
-        "",
-        "The key that the client commands send. When unset, they read `<home>/admin.key`.",
-        secret=True,
-        worker=False,
-    ),
-)
-"""Every setting, in the order of ``docs/settings.md``."""
+def _setting(
+    default: str,
+    meaning: str,
+    read: Callable[[str], object] = str,
+    *,
+    worker: bool,
+    secret: bool = False,
+    is_required: bool = False,
+) -> Any:
+    """A field of :class:`Settings`, with the facts of its :class:`Setting`; without a default it is ``None``."""
+    facts = {"default": default, "meaning": meaning, "read": read, "worker": worker, "secret": secret}
+    if is_required:
+        return field(repr=not secret, metadata=facts)
+    return field(default_factory=lambda: read(default) if default else None, repr=not secret, metadata=facts)
 
 
 @dataclass(frozen=True)
@@ -270,36 +106,154 @@ class Settings:
         InstallationError: a value is outside its range.
     """
 
-    home: Path
-    database_url: str = field(repr=False)
-    store: str | None = None
-    migration_url: str | None = field(default=None, repr=False)
-    admin_key: str | None = field(default=None, repr=False)
-    workers: int = 1
-    host: str = "127.0.0.1"
-    port: int = 8731
-    lease_ttl_s: int = limits.LEASE_TTL_S
-    poll_interval_s: float = 0.5
-    release_interval_s: int = 0
-    webhook_networks: tuple[IPv4Network | IPv6Network, ...] = ()
-    otlp_endpoint: str | None = None
-    dask_scheduler: str | None = None
-    dask_rows: int = 10_000_000
-    dask_deadline_s: int = 600
-    dask_ca_file: Path | None = None
-    dask_cert_file: Path | None = None
-    dask_key_file: Path | None = None
-    log_level: str = "INFO"
-    signing_key_file: Path | None = None
-    storage_key: str | None = field(default=None, repr=False)
-    checkpoint_dir: Path | None = None
-    oidc_issuer: str | None = None
-    oidc_audience: str | None = None
-    oidc_jwks: str | Path | None = None
-    oidc_roles_claim: str = "roles"
-    oidc_roles: Mapping[str, str] = field(default_factory=dict)
-    url: str = "http://127.0.0.1:8731"
-    api_key: str | None = field(default=None, repr=False)
+    home: Path = _setting(
+        "~/.grovekeeper",
+        "Folder of the embedded database, the rows, the artifacts and the generated keys. It may hold other files.",
+        _read_path,
+        worker=True,
+        is_required=True,
+    )
+    database_url: str = _setting(
+        "sqlite:///<home>/grovekeeper.sqlite3",
+        "Address of the database that the service uses: `sqlite:///<file>` or `postgresql://…`.",
+        secret=True,
+        worker=True,
+        is_required=True,
+    )
+    store: str | None = _setting(
+        "",
+        "Address of the object store for rows, artifacts and heads, which machines of one installation share: "
+        "`s3://bucket/prefix`, `gs://…`, `az://…`. Credentials come from the provider's usual variables. Needs the "
+        "extra `objectstore`, and a storage key that exists. When unset, they are in the home.",
+        worker=True,
+    )
+    migration_url: str | None = _setting(
+        "",
+        "Address for `grovekeeper db upgrade`, as the PostgreSQL role that owns the tables. "
+        "When unset, `GROVEKEEPER_DATABASE_URL` is used.",
+        secret=True,
+        worker=False,
+    )
+    admin_key: str | None = _setting(
+        "",
+        "The first admin key, `<id>.<secret>`. When unset, `serve` generates one on its first start.",
+        secret=True,
+        worker=False,
+    )
+    workers: int = _setting(
+        "1", "Worker processes that `serve` starts, 0 to 256; 0 leaves jobs to other machines.", int, worker=False
+    )
+    host: str = _setting("127.0.0.1", "Address that the API listens on. A proxy provides TLS.", worker=False)
+    port: int = _setting("8731", "Port that the API listens on; 0 picks a free one.", int, worker=False)
+    lease_ttl_s: int = _setting(
+        str(limits.LEASE_TTL_S),
+        "Seconds without a heartbeat after which a worker loses its job, 3 to 3,600.",
+        int,
+        worker=True,
+    )
+    poll_interval_s: float = _setting(
+        "0.5", "Seconds between an idle worker's looks for a job, 0.01 to 60.", float, worker=True
+    )
+    release_interval_s: int = _setting(
+        "0",
+        "Seconds between the public times at which workers claim jobs, and charges, progress and results appear, 1 to "
+        "86,400 (see docs/guides/operator.md); 0 shows all of them at once.",
+        int,
+        worker=True,
+    )
+    webhook_networks: tuple[IPv4Network | IPv6Network, ...] = _setting(
+        "none",
+        "Networks that webhooks may reach although they are not public, also without TLS, separated by commas: "
+        "`10.1.0.0/16`. With `none`, webhooks reach public addresses only, over TLS.",
+        _read_networks,
+        worker=False,
+    )
+    otlp_endpoint: str | None = _setting(
+        "",
+        "Address of an OpenTelemetry collector for spans of requests, OTLP over HTTP: `https://…/v1/traces`. Needs the "
+        "extra `otel`. When unset, there are no spans.",
+        _read_endpoint,
+        worker=False,
+    )
+    dask_scheduler: str | None = _setting(
+        "",
+        "Address of a Dask scheduler whose workers count the rows of large datasets: `tls://<host>:8786`, or "
+        "`tcp://127.0.0.1:8786` on one machine. Needs the extra `dask`. When unset, a job counts in its own process.",
+        worker=True,
+    )
+    dask_rows: int = _setting(
+        "10000000", "Declared size from which on a dataset's forests are grown on the Dask cluster.", int, worker=True
+    )
+    dask_deadline_s: int = _setting(
+        "600",
+        "Seconds, 1 to 86,400, in which all Dask workers have read their rows, or have counted a level; then the job "
+        "fails, charged.",
+        int,
+        worker=True,
+    )
+    dask_ca_file: Path | None = _setting(
+        "",
+        "Certificate, in PEM, of the authority that signs the certificates of the Dask cluster and no others.",
+        _read_path,
+        worker=True,
+    )
+    dask_cert_file: Path | None = _setting(
+        "", "This machine's certificate in the Dask cluster, in PEM.", _read_path, worker=True
+    )
+    dask_key_file: Path | None = _setting("", "The private key of that certificate, in PEM.", _read_path, worker=True)
+    log_level: str = _setting(
+        "INFO", f"One of {', '.join(LOG_LEVELS)}. Logs are JSON lines on standard error.", str.upper, worker=True
+    )
+    signing_key_file: Path | None = _setting(
+        "",
+        "File of the Ed25519 key that signs checkpoints, PKCS #8 in PEM. When unset, `<home>/signing.key`, made at the "
+        "first start. Machines of one installation share one key.",
+        _read_path,
+        worker=True,
+    )
+    storage_key: str | None = _setting(
+        "",
+        "Key that wraps the keys of stored rows, 32 random bytes in base64; during a rotation several, the newest "
+        "first, separated by spaces or lines. When unset, `<home>/storage.key`, made at the first start. Machines of "
+        "one installation share the keys.",
+        secret=True,
+        worker=True,
+    )
+    checkpoint_dir: Path | None = _setting(
+        "",
+        "Folder for the newest signed head of every account, outside the database, so that a restore from an older "
+        "backup is detected. When unset, `<home>/checkpoints`. Machines of one installation share one folder.",
+        _read_path,
+        worker=True,
+    )
+    oidc_issuer: str | None = _setting(
+        "",
+        "The `iss` claim of the tokens that are accepted beside keys. When unset, keys alone are accepted.",
+        worker=False,
+    )
+    oidc_audience: str | None = _setting("", "The only audience in the `aud` claim of a token.", worker=False)
+    oidc_jwks: str | Path | None = _setting(
+        "",
+        "The public keys of the identity provider, a JSON Web Key Set: an `https://` address (on this machine also "
+        "`http://`), or a file.",
+        _read_location,
+        worker=False,
+    )
+    oidc_roles_claim: str = _setting("roles", "The claim that names roles: a text, or a list of texts.", worker=False)
+    oidc_roles: Mapping[str, str] = _setting(
+        "{}",
+        'Global roles by value of that claim, as a JSON object: `{"stewards": "owner"}`. The roles are '
+        f"{', '.join(GLOBAL_ROLES)}; other values of the claim give no role.",
+        _read_roles,
+        worker=False,
+    )
+    url: str = _setting("http://127.0.0.1:8731", "Address of the service that the client commands use.", worker=False)
+    api_key: str | None = _setting(
+        "",
+        "The key that the client commands send. When unset, they read `<home>/admin.key`.",
+        secret=True,
+        worker=False,
+    )
 
     def __post_init__(self) -> None:
         in_range = {
@@ -358,7 +312,11 @@ class Settings:
         arguments = {name: value for name, value in values.items() if value is not None}
         home = arguments.setdefault("home", _read_path("~/.grovekeeper"))
         arguments.setdefault("database_url", f"sqlite:///{home}/grovekeeper.sqlite3")
-        return cls(**arguments)  # type: ignore[arg-type]  # a test checks that SETTINGS and the fields agree
+        return cls(**arguments)  # type: ignore[arg-type]  # each value was read by its own setting
+
+
+SETTINGS = tuple(Setting(it.name, **it.metadata) for it in fields(Settings))
+"""Every setting, in the order of ``docs/settings.md``."""
 
 
 def _read(setting: Setting, environ: Mapping[str, str]) -> object | None:

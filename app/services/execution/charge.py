@@ -51,22 +51,19 @@ WORKER = "worker"
 class TaskNotPaid(GrovekeeperError):
     """The task of a job differs from what its reservations pay for."""
 
-    def __str__(self) -> str:
-        return "the reservations of a job do not pay for its task"
+    sentence = "the reservations of a job do not pay for its task"
 
 
 class SubmitterRevoked(GrovekeeperError):
     """The submitter's key or grant was revoked, or the key expired, before the job was charged."""
 
-    def __str__(self) -> str:
-        return "the submitter of a job may not train any more"
+    sentence = "the submitter of a job may not train any more"
 
 
 class UnknownJobKind(GrovekeeperError):
     """A newer version queued the job: this worker was not restarted yet."""
 
-    def __str__(self) -> str:
-        return "a job is of a kind that this version does not know"
+    sentence = "a job is of a kind that this version does not know"
 
 
 def charge_job(installation: Installation, claim: Claim) -> JobTask:

@@ -28,8 +28,7 @@ _MOST_S = 1.0
 class Stopped(GrovekeeperError):
     """This process was asked to stop while it brought the files of a job."""
 
-    def __str__(self) -> str:
-        return "a worker stopped while it brought the files of a job"
+    sentence = "a worker stopped while it brought the files of a job"
 
 
 def heartbeat(installation: Installation, claim: Claim, *, trees_done: int) -> None:

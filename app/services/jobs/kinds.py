@@ -26,8 +26,7 @@ from app.services.jobs.task import JobTask
 class OutputInvalid(GrovekeeperError):
     """The bytes that the child wrote are not an output of the job's kind."""
 
-    def __str__(self) -> str:
-        return "the job's output is not of its form"
+    sentence = "the job's output is not of its form"
 
 
 class JobOutput(Protocol):

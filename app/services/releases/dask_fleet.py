@@ -41,8 +41,7 @@ SHARD_ROWS: Final = 2**20
 class ClusterFailed(GrovekeeperError):
     """The workers of a cluster did not read their rows or answer in time."""
 
-    def __str__(self) -> str:
-        return "the Dask cluster failed"
+    sentence = "the Dask cluster failed"
 
 
 @dataclass(frozen=True)
