@@ -88,13 +88,8 @@ class Plain:
 class Remote(Plain):
     """Options of every command that talks to a service."""
 
-    url: Annotated[
-        str | None, typer.Option("--url", help="Address of the service; default GROVEKEEPER_URL.", show_default=False)
-    ] = None
-    key_file: Annotated[
-        Path | None,
-        typer.Option("--key-file", help="File of the key; default GROVEKEEPER_API_KEY_FILE.", show_default=False),
-    ] = None
+    url: Annotated[str | None, typer.Option(help="Address of the service; default GROVEKEEPER_URL.")] = None
+    key_file: Annotated[Path | None, typer.Option(help="File of the key; default GROVEKEEPER_API_KEY_FILE.")] = None
 
     @contextmanager
     def client(self) -> Iterator[Client]:
@@ -145,6 +140,18 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
     return wrapper
+
+
+class Group(typer.Typer):
+    """A group of commands."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(help=text, no_args_is_help=True)
+
+    def command(self, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:  # type: ignore[override]
+        """Adds a function to the group as :func:`command` makes it a command."""
+        add = super().command(name)
+        return lambda function: add(command(function))
 
 
 @contextmanager
@@ -229,32 +236,23 @@ def _key_of_home(settings: Settings) -> str:
     return _read_key(file)
 
 
-DatasetArgument: TypeAlias = Annotated[str, typer.Argument(help="Name or id of the dataset.", show_default=False)]
-AccountArgument: TypeAlias = Annotated[
-    str, typer.Argument(help="Name or id of a dataset, or id of a population.", show_default=False)
-]
-ModelArgument: TypeAlias = Annotated[str, typer.Argument(help="Id or alias of the model.", show_default=False)]
-JobArgument: TypeAlias = Annotated[str, typer.Argument(help="Id of the job.", show_default=False)]
-KeyArgument: TypeAlias = Annotated[
-    str, typer.Argument(help="Id of the key, the part before the dot.", show_default=False)
-]
+DatasetArgument: TypeAlias = Annotated[str, typer.Argument(help="Name or id of the dataset.")]
+AccountArgument: TypeAlias = Annotated[str, typer.Argument(help="Name or id of a dataset, or id of a population.")]
+ModelArgument: TypeAlias = Annotated[str, typer.Argument(help="Id or alias of the model.")]
+JobArgument: TypeAlias = Annotated[str, typer.Argument(help="Id of the job.")]
+KeyArgument: TypeAlias = Annotated[str, typer.Argument(help="Id of the key, the part before the dot.")]
 
 
 ScopeOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--scope", help="region=EU, shard=0,1 (may be repeated), or JSON; default all cells.", show_default=False
-    ),
+    list[str] | None, typer.Option(help="region=EU, shard=0,1 (may be repeated), or JSON; default all cells.")
 ]
 
 
 DeltaOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--delta", help="Such as 1e-6; default the δ of the account, if it has one.", show_default=False),
+    str | None, typer.Option(help="Such as 1e-6; default the δ of the account, if it has one.")
 ]
 PurposeOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--purpose", help="Why; auditors read it beside the charge, for good.", show_default=False),
+    str | None, typer.Option(help="Why; auditors read it beside the charge, for good.")
 ]
 AttemptOption: TypeAlias = Annotated[str | None, typer.Option(help="Continue an earlier attempt.")]
 WaitOption: TypeAlias = Annotated[bool, typer.Option("--wait", help="Wait for the job.")]
@@ -353,12 +351,14 @@ def read_bytes(file: Path) -> bytes:
         raise WrongUse(f"{file} cannot be read: {error.strerror}") from error
 
 
-def check_new(file: Path) -> None:
-    """Checks that a download overwrites no file.
+def check_new(file: Path | None) -> None:
+    """Checks that a download overwrites no file; without a file, nothing is written.
 
     Raises:
         WrongUse: the file exists, or its folder does not.
     """
+    if file is None:
+        return
     if file.exists():
         raise WrongUse(f"{file} exists already; name another file")
     if not file.parent.is_dir():

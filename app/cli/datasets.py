@@ -13,13 +13,13 @@ from app.cli.command import (
     AttemptOption,
     Client,
     DatasetArgument,
+    Group,
     KeyArgument,
     Plain,
     Remote,
     WrongUse,
     YesOption,
     check_new,
-    command,
     confirm,
     one_attempt,
     read_bytes,
@@ -34,7 +34,7 @@ _STAYS = (
     "rows of a unit that had all its places are not stored again."
 )
 
-app = typer.Typer(help="Declare datasets, upload rows, grant roles.", no_args_is_help=True)
+app = Group("Declare datasets, upload rows, grant roles.")
 
 
 _LISTS = {
@@ -49,25 +49,20 @@ _LISTS = {
 class Choices:
     """What a data dictionary may leave open."""
 
-    name: Annotated[str | None, typer.Option(help="Name of the dataset.", show_default=False)] = None
-    label: Annotated[str | None, typer.Option(help="The column to predict.", show_default=False)] = None
-    unit: Annotated[str | None, typer.Option(help="The column that names the person.", show_default=False)] = None
-    table: Annotated[str | None, typer.Option(help="Which of several tables.", show_default=False)] = None
+    name: Annotated[str | None, typer.Option(help="Name of the dataset.")] = None
+    label: Annotated[str | None, typer.Option(help="The column to predict.")] = None
+    unit: Annotated[str | None, typer.Option(help="The column that names the person.")] = None
+    table: Annotated[str | None, typer.Option(help="Which of several tables.")] = None
 
 
 @dataclass(frozen=True)
 class Declared:
     """What the owner decides, and no data dictionary says."""
 
-    epsilon: Annotated[str | None, typer.Option(help="The lifetime budget, as a pure account.", show_default=False)] = (
-        None
-    )
-    public_size: Annotated[
-        int | None, typer.Option(help="A round number of rows that may be published.", show_default=False)
-    ] = None
+    epsilon: Annotated[str | None, typer.Option(help="The lifetime budget, as a pure account.")] = None
+    public_size: Annotated[int | None, typer.Option(help="A round number of rows that may be published.")] = None
     cells: Annotated[
-        int | None,
-        typer.Option(help="Number of hash cells, so that rows can be held back from training.", show_default=False),
+        int | None, typer.Option(help="Number of hash cells, so that rows can be held back from training.")
     ] = None
 
     @property
@@ -84,27 +79,19 @@ class Declared:
 
 
 @app.command("init")
-@command
 def init(
     call: Plain,
     choices: Choices,
     declared: Declared,
     dictionary: Annotated[
-        Path,
-        typer.Argument(
-            help="JSON: the schema of a declaration, or a Frictionless table schema. Never rows.",
-            show_default=False,
-        ),
+        Path, typer.Argument(help="JSON: the schema of a declaration, or a Frictionless table schema. Never rows.")
     ],
-    declaration: Annotated[
-        Path | None, typer.Argument(help="A file for the draft; default standard output.", show_default=False)
-    ] = None,
+    declaration: Annotated[Path | None, typer.Argument(help="A file for the draft; default standard output.")] = None,
 ) -> None:
     """Make a draft of a declaration from a data dictionary, and list what it lacks. Reads no rows."""
     from app.datasets.dictionaries import NotADictionary, draft_declaration
 
-    if declaration is not None:
-        check_new(declaration)
+    check_new(declaration)
     try:
         draft = draft_declaration(read_bytes(dictionary), **vars(choices), also=declared.members)
     except (NotADictionary, TooLarge) as error:
@@ -128,7 +115,6 @@ def init(
 
 
 @app.command("check")
-@command
 def check(call: Remote, file: Annotated[Path, typer.Argument(help="The declaration, as JSON.")]) -> None:
     """Check a declaration by the rules of the service. Stores nothing."""
     declaration, output = read_bytes(file), call.output
@@ -143,10 +129,9 @@ def check(call: Remote, file: Annotated[Path, typer.Argument(help="The declarati
 
 
 @app.command("create")
-@command
 def create(
     call: Remote,
-    file: Annotated[Path, typer.Argument(help="The declaration, as JSON.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="The declaration, as JSON.")],
     idempotency_key: AttemptOption = None,
 ) -> None:
     """Declare a dataset: its public schema, its budget, its privacy unit."""
@@ -163,10 +148,7 @@ def create(
     output.hint(f"grovekeeper datasets upload {dataset['name']} ROWS.csv")
 
 
-RowsArgument = Annotated[
-    Path,
-    typer.Argument(help="CSV with a header row, plain or gzip; Parquet; Arrow or Feather.", show_default=False),
-]
+RowsArgument = Annotated[Path, typer.Argument(help="CSV with a header row, plain or gzip; Parquet; Arrow or Feather.")]
 AcceptOption = Annotated[
     bool,
     typer.Option(
@@ -176,7 +158,6 @@ AcceptOption = Annotated[
 
 
 @app.command("upload")
-@command
 def upload(
     call: Remote,
     dataset: DatasetArgument,
@@ -194,11 +175,10 @@ def upload(
 
 
 @app.command("replace-upload")
-@command
 def replace_upload(
     call: Remote,
     dataset: DatasetArgument,
-    upload: Annotated[str, typer.Argument(help="Id of the upload to erase.", show_default=False)],
+    upload: Annotated[str, typer.Argument(help="Id of the upload to erase.")],
     file: RowsArgument,
     accept_unknown: AcceptOption = False,
     yes: YesOption = False,
@@ -271,7 +251,6 @@ def _print_report(output: Output, dataset: str, report: dict[str, Any]) -> None:
 
 
 @app.command("uploads")
-@command
 def uploads(call: Remote, dataset: DatasetArgument) -> None:
     """List the uploads to a dataset. For its owner, with the number of stored rows."""
     with call.client() as client:
@@ -282,10 +261,7 @@ def uploads(call: Remote, dataset: DatasetArgument) -> None:
 
 
 @app.command("list")
-@command
-def list_datasets(
-    call: Remote, name: Annotated[str | None, typer.Option(help="A part of the name.", show_default=False)] = None
-) -> None:
+def list_datasets(call: Remote, name: Annotated[str | None, typer.Option(help="A part of the name.")] = None) -> None:
     """List the datasets that the key may see."""
     with call.client() as client:
         datasets = list(client.datasets(name=name))
@@ -299,7 +275,6 @@ def list_datasets(
 
 
 @app.command("show")
-@command
 def show(call: Remote, dataset: DatasetArgument) -> None:
     """Show the public facts of a dataset and its balance."""
     output = call.output
@@ -333,12 +308,7 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
 
 
 @app.command("delete")
-@command
-def delete(
-    call: Remote,
-    dataset: DatasetArgument,
-    yes: YesOption = False,
-) -> None:
+def delete(call: Remote, dataset: DatasetArgument, yes: YesOption = False) -> None:
     """Erase the rows of a dataset for good. Its ledger, its models and its name stay."""
     confirm(call.output, f"Erase the rows of {dataset} for good?", yes=yes)
     with call.client() as client:
@@ -348,14 +318,10 @@ def delete(
 
 
 @app.command("erase-unit")
-@command
 def erase_unit(
     call: Remote,
     dataset: DatasetArgument,
-    unit: Annotated[
-        str,
-        typer.Argument(help="The value of the unit column, or - to read it from standard input.", show_default=False),
-    ],
+    unit: Annotated[str, typer.Argument(help="The value of the unit column, or - to read it from standard input.")],
     yes: YesOption = False,
 ) -> None:
     """Erase the rows of one unit. Spend stays spent."""
@@ -369,11 +335,10 @@ def erase_unit(
 
 
 @app.command("erase-upload")
-@command
 def erase_upload(
     call: Remote,
     dataset: DatasetArgument,
-    upload: Annotated[str, typer.Argument(help="Id of the upload.", show_default=False)],
+    upload: Annotated[str, typer.Argument(help="Id of the upload.")],
     yes: YesOption = False,
 ) -> None:
     """Erase the rows of one upload. Spend stays spent; places of units are free again if no job read the rows."""
@@ -390,7 +355,6 @@ def _print_erasure(output: Output, answer: dict[str, Any]) -> None:
 
 
 @app.command("overlaps")
-@command
 def overlaps(call: Remote, dataset: DatasetArgument) -> None:
     """Show which rows a dataset shares with your other datasets. For its owner only; changes nothing."""
     with call.client() as client:
@@ -411,7 +375,6 @@ def overlaps(call: Remote, dataset: DatasetArgument) -> None:
 
 
 @app.command("grants")
-@command
 def list_grants(call: Remote, dataset: DatasetArgument) -> None:
     """List who has which role on a dataset."""
     with call.client() as client:
@@ -423,12 +386,11 @@ def list_grants(call: Remote, dataset: DatasetArgument) -> None:
 
 
 @app.command("grant")
-@command
 def grant(
     call: Remote,
     dataset: DatasetArgument,
     key_id: KeyArgument,
-    role: Annotated[str, typer.Argument(help="owner, attester, analyst, predictor or auditor.", show_default=False)],
+    role: Annotated[str, typer.Argument(help="owner, attester, analyst, predictor or auditor.")],
 ) -> None:
     """Grant a role on a dataset to a key."""
     with call.client() as client:
@@ -439,7 +401,6 @@ def grant(
 
 
 @app.command("revoke")
-@command
 def revoke(call: Remote, dataset: DatasetArgument, key_id: KeyArgument) -> None:
     """Revoke a key's role on a dataset."""
     with call.client() as client:

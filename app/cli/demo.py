@@ -32,6 +32,7 @@ from app.cli.output import Output, amount
 from app.core import processes
 from app.core.errors import InstallationError
 from app.core.settings import PREFIX, Settings
+from app.forests.expected_accuracy import without_privacy
 from grovekeeper_client.errors import ApiProblem
 
 BUDGET = "3"
@@ -49,10 +50,8 @@ class _Stopped(BaseException):
 @command
 def demo(
     call: Plain,
-    home: Annotated[
-        Path | None, typer.Option(help="Keep everything in this folder; default a temporary one.", show_default=False)
-    ] = None,
-    port: Annotated[int | None, typer.Option(help="Port of the server.", show_default=False)] = None,
+    home: Annotated[Path | None, typer.Option(help="Keep everything in this folder; default a temporary one.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the server.")] = None,
     end: Annotated[bool, typer.Option("--exit", help="Stop the server after the last step.")] = False,
 ) -> None:
     """Show everything on a real dataset: a quote, training, predictions, a refusal, the verified ledger."""
@@ -234,7 +233,6 @@ class _Tour:
     def _predict(self) -> tuple[float, float]:
         self._title("A service asks for predictions. They are free, for ever")
         self._command(f"predict {self.model_id} ROWS.csv")
-        from app.forests.expected_accuracy import without_privacy
         from grovekeeper_client.models import predict_rows
 
         truth = self._dataset.held_out_labels

@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.command import Plain, command
+from app.cli.command import Group, Plain, command
 from app.cli.problems import ExitCode
 from app.core import processes
 from app.core.errors import InstallationError
@@ -22,21 +24,20 @@ from app.core.memory import without_collection
 from app.core.processes import provider_environment, scrubbed_environment
 from app.core.settings import Settings
 from app.db import revisions
+from app.db.database import Database
 
-db = typer.Typer(help="Upgrade the database of the installation, and change its keys.", no_args_is_help=True)
+db = Group("Upgrade the database of the installation, and change its keys.")
 
 
 @dataclass(frozen=True)
 class HomeOptions(Plain):
     """Options that locate the installation."""
 
-    home: Annotated[
-        Path | None, typer.Option(help="Folder of the installation; default GROVEKEEPER_HOME.", show_default=False)
-    ] = None
-    database_url: Annotated[
-        str | None, typer.Option(help="Address of the database; default SQLite in the home.", show_default=False)
-    ] = None
-    log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.", show_default=False)] = None
+    home: Annotated[Path | None, typer.Option(help="Folder of the installation; default GROVEKEEPER_HOME.")] = None
+    database_url: Annotated[str | None, typer.Option(help="Address of the database; default SQLite in the home.")] = (
+        None
+    )
+    log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None
 
     def settings(self, **flags: object) -> Settings:
         """The settings of the environment, overridden by these options and ``flags``."""
@@ -46,32 +47,34 @@ class HomeOptions(Plain):
             os.environ, home=home, database_url=self.database_url, log_level=level, **flags
         )
 
+    @contextmanager
+    def database(self) -> Iterator[Database]:
+        """The database of the installation, closed on exit; raises as :func:`app.cli.prepare.opened` does."""
+        from app.cli.prepare import opened
+
+        with opened(self.settings()) as database:
+            yield database
+
 
 @dataclass(frozen=True)
 class WorkOptions:
     """Options of workers."""
 
     lease_ttl_s: Annotated[
-        int | None, typer.Option(help="Seconds without a heartbeat until a worker loses its job.", show_default=False)
+        int | None, typer.Option(help="Seconds without a heartbeat until a worker loses its job.")
     ] = None
-    poll_interval_s: Annotated[
-        float | None, typer.Option(help="Seconds between polls of an empty queue.", show_default=False)
-    ] = None
+    poll_interval_s: Annotated[float | None, typer.Option(help="Seconds between polls of an empty queue.")] = None
     release_interval_s: Annotated[
-        int | None, typer.Option(help="Seconds between the public times of jobs; 0 for none.", show_default=False)
+        int | None, typer.Option(help="Seconds between the public times of jobs; 0 for none.")
     ] = None
-
-    def flags(self) -> dict[str, object]:
-        """These options by the names of their settings."""
-        return dict(vars(self))
 
 
 @dataclass(frozen=True)
 class ListenOptions(HomeOptions):
     """Options of the API's address."""
 
-    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default=False)] = None
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 picks one.", show_default=False)] = None
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 picks one.")] = None
 
     def settings(self, **flags: object) -> Settings:
         return super().settings(host=self.host, port=self.port, **flags)
@@ -81,7 +84,7 @@ class ListenOptions(HomeOptions):
 def serve(
     call: ListenOptions,
     work: WorkOptions,
-    workers: Annotated[int | None, typer.Option(help="Number of worker processes.", show_default=False)] = None,
+    workers: Annotated[int | None, typer.Option(help="Number of worker processes.")] = None,
 ) -> None:
     """Run the API and its workers on the embedded database, on one machine."""
     with without_collection():
@@ -91,7 +94,7 @@ def serve(
         line = json.dumps({"ready": url}) if call.as_json else f"Grovekeeper is ready at {url}"
         print(line, flush=True)
 
-    run(call.settings(workers=workers, **work.flags()), announce=announce)
+    run(call.settings(workers=workers, **vars(work)), announce=announce)
 
 
 @command
@@ -110,7 +113,7 @@ def worker(call: HomeOptions, work: WorkOptions) -> None:
     with without_collection():
         from app.worker.main import run
 
-    settings = call.settings(**work.flags())
+    settings = call.settings(**vars(work))
     raise typer.Exit(run(settings, announce=lambda: _say_ready(call, settings, "The worker is ready", ready=True)))
 
 
@@ -141,12 +144,9 @@ def prepare(call: Plain) -> None:
 
 
 @db.command("upgrade")
-@command
 def upgrade(
     call: HomeOptions,
-    migration_url: Annotated[
-        str | None, typer.Option(help="Address for the role that owns the tables.", show_default=False)
-    ] = None,
+    migration_url: Annotated[str | None, typer.Option(help="Address for the role that owns the tables.")] = None,
 ) -> None:
     """Bring the database to the newest revision, and register GROVEKEEPER_ADMIN_KEY if it is set."""
     from app.cli import prepare
@@ -159,7 +159,6 @@ def upgrade(
 
 
 @db.command("status")
-@command
 def status(call: HomeOptions) -> None:
     """Show the database's revision. Exits with 1 if it is not the newest."""
     current, head = revisions.current_revision(call.settings().database_url), revisions.head_revision()
@@ -171,23 +170,23 @@ def status(call: HomeOptions) -> None:
 
 
 @db.command("new-signer")
-@command
 def new_signer(call: HomeOptions) -> None:
     """Replace a lost signing key: make a key where none is, and sign heads and checkpoints with it from now on."""
-    from app.cli import prepare
+    from app.services.ledger.heads import replace_signer
 
-    signer = prepare.replace_signing_key(call.settings())
+    with call.database() as database:
+        signer = replace_signer(call.settings(), database)
     call.output.answer({"verifier_key": signer.verifier_key})
     call.output.say(f"heads and checkpoints are signed with {signer.verifier_key}; publish the key for auditors")
 
 
 @db.command("rewrap-keys")
-@command
 def rewrap_keys(call: HomeOptions) -> None:
     """Wrap the keys of stored rows with the newest storage key, so that older storage keys can be removed."""
-    from app.cli import prepare
+    from app.services.ledger.heads import rewrap_data_keys
 
-    key_id, n_wrapped = prepare.rewrap_keys(call.settings())
+    with call.database() as database:
+        key_id, n_wrapped = rewrap_data_keys(call.settings(), database)
     call.output.answer({"storage_key": key_id, "datasets": n_wrapped})
     call.output.say(f"the keys of {n_wrapped} datasets were wrapped anew; the storage key {key_id} wraps all keys")
 
@@ -201,15 +200,14 @@ def openapi(_call: Plain) -> None:
 
 
 @command
-def backup(
-    call: HomeOptions,
-    folder: Annotated[Path, typer.Argument(help="Folder to make; must not exist.", show_default=False)],
-) -> None:
+def backup(call: HomeOptions, folder: Annotated[Path, typer.Argument(help="Folder to make; must not exist.")]) -> None:
     """Write database, rows and artifacts to a folder, while the service runs. Keys and heads are left out."""
-    from app.cli.prepare import opened_installation
     from app.services.backup.make import make_backup
+    from app.services.installation import Installation
 
-    with opened_installation(call.settings()) as installation:
+    with call.database():  # is at the newest revision
+        installation = Installation.open(call.settings(), pool_size=1)
+    with closing(installation):
         made = make_backup(installation, folder)
     call.output.answer({"made_at": made.made_at, "files": len(made.files), "size_bytes": made.size_bytes})
     call.output.say(f"wrote {folder}: {len(made.files)} files, {made.size_bytes:,} bytes, as of {made.made_at}")
@@ -218,10 +216,8 @@ def backup(
 @command
 def restore(
     call: HomeOptions,
-    folder: Annotated[Path, typer.Argument(help="Folder that `grovekeeper backup` made.", show_default=False)],
-    migration_url: Annotated[
-        str | None, typer.Option(help="Address for the role that owns the tables.", show_default=False)
-    ] = None,
+    folder: Annotated[Path, typer.Argument(help="Folder that `grovekeeper backup` made.")],
+    migration_url: Annotated[str | None, typer.Option(help="Address for the role that owns the tables.")] = None,
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Restore without the newest entries; close their accounts for ever.")
     ] = False,
@@ -239,13 +235,10 @@ def restore(
         call.output.complain(problem)
 
 
-dask_commands = typer.Typer(
-    help="Run the processes of a Dask cluster, which count the rows of large datasets.", no_args_is_help=True
-)
+dask_commands = Group("Run the processes of a Dask cluster, which count the rows of large datasets.")
 
 
 @dask_commands.command("scheduler")
-@command
 def run_scheduler() -> None:
     """Run the scheduler at GROVEKEEPER_DASK_SCHEDULER until a signal stops it."""
     settings = _dask_settings()
@@ -253,14 +246,11 @@ def run_scheduler() -> None:
 
 
 @dask_commands.command("worker")
-@command
 def run_dask_worker(
     memory_limit: Annotated[
         str, typer.Option(help="Memory of the worker: 48GiB, or a share of the machine's.")
     ] = "0.8",
-    host: Annotated[
-        str | None, typer.Option(help="Address to listen on; default: chosen by the network.", show_default=False)
-    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; default: chosen by the network.")] = None,
 ) -> None:
     """Run one worker, which counts with all processors of the machine, until a signal stops it."""
     settings = _dask_settings()

@@ -7,20 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.command import Client, JobArgument, Remote, command
+from app.cli.command import Client, Group, JobArgument, Remote
 from app.cli.output import GIVEN_EARLIER, Output, amount
 from app.cli.problems import ExitCode
 from app.jobs.states import ENDED
 from grovekeeper_client.errors import REASONS
 
-app = typer.Typer(help="Look at jobs, and cancel them.", no_args_is_help=True)
+app = Group("Look at jobs, and cancel them.")
 
 _DONE = {"train": "trained model", "profile": "released profile", "evaluation": "released evaluation"}
 _SHOWN_BY = {"train": "models", "profile": "profiles", "evaluation": "evaluations"}
 
 
 @app.command("list")
-@command
 def list_jobs(
     call: Remote,
     dataset: Annotated[str | None, typer.Option(help="Of this dataset only.")] = None,
@@ -39,7 +38,6 @@ def list_jobs(
 
 
 @app.command("show")
-@command
 def show(
     call: Remote,
     job_id: JobArgument,
@@ -74,7 +72,6 @@ def show(
 
 
 @app.command("cancel")
-@command
 def cancel(call: Remote, job_id: JobArgument) -> None:
     """Cancel a job. A job that has not started frees its reservation; a charge stays."""
     with call.client() as client:

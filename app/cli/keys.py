@@ -6,39 +6,30 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.command import KeyArgument, Remote, check_new, command
+from app.cli.command import Group, KeyArgument, Remote, check_new
 from app.cli.installation import HomeOptions
 
-app = typer.Typer(help="Make, list, rotate and revoke keys.", no_args_is_help=True)
+app = Group("Make, list, rotate and revoke keys.")
 
 
-Expires = Annotated[
-    str | None,
-    typer.Option("--expires-at", help="When the key ends, as 2027-01-31T12:00:00Z.", show_default=False),
-]
+Expires = Annotated[str | None, typer.Option(help="When the key ends, as 2027-01-31T12:00:00Z.")]
 
 
-Save = Annotated[
-    Path | None,
-    typer.Option("--save", help="A file for the secret, which is then not shown.", show_default=False),
-]
+Save = Annotated[Path | None, typer.Option(help="A file for the secret, which is then not shown.")]
 
 
 @app.command("create")
-@command
 def create(
     call: Remote,
-    name: Annotated[str, typer.Argument(help="Name of the person or program.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the person or program.")],
     role: Annotated[
-        list[str] | None,
-        typer.Option("--role", help="admin, owner or auditor, everywhere; may be repeated.", show_default=False),
+        list[str] | None, typer.Option(help="admin, owner or auditor, everywhere; may be repeated.")
     ] = None,
     expires_at: Expires = None,
     save: Save = None,
 ) -> None:
     """Make a key. Its secret is shown once, or saved to a file."""
-    if save is not None:
-        check_new(save)
+    check_new(save)
     with call.client() as client:
         made = client.create_key(name, role or [], expires_at=expires_at)
     _show_secret(call, made, save)
@@ -47,7 +38,6 @@ def create(
 
 
 @app.command("list")
-@command
 def list_keys(call: Remote) -> None:
     """List all keys and subjects, without secrets."""
     with call.client() as client:
@@ -61,18 +51,15 @@ def list_keys(call: Remote) -> None:
 
 
 @app.command("rotate")
-@command
 def rotate(call: Remote, key_id: KeyArgument, expires_at: Expires = None, save: Save = None) -> None:
     """Replace a key's secret. The earlier secret is refused at once; the key's id, grants and jobs stay."""
-    if save is not None:
-        check_new(save)
+    check_new(save)
     with call.client() as client:
         rotated = client.rotate_key(key_id, expires_at=expires_at)
     _show_secret(call, rotated, save)
 
 
 @app.command("revoke")
-@command
 def revoke(call: Remote, key_id: KeyArgument) -> None:
     """Revoke a key at once."""
     with call.client() as client:
@@ -95,15 +82,14 @@ def _show_secret(call: Remote, made: dict[str, Any], file: Path | None) -> None:
 
 
 @app.command("create-admin")
-@command
 def create_admin(
-    call: HomeOptions,
-    name: Annotated[str, typer.Option(help="Name of the person or program.")] = "admin",
+    call: HomeOptions, name: Annotated[str, typer.Option(help="Name of the person or program.")] = "admin"
 ) -> None:
     """Make an admin key on the installation itself, for when all admin keys are lost."""
-    from app.cli import prepare
+    from app.services.keys import create_admin
 
-    made = prepare.create_admin_key(call.settings(), name)
+    with call.database() as database:
+        made = create_admin(database, name)
     call.output.answer({"id": made.id, "key": made.text})
     call.output.say(made.text)
     call.output.say("This is shown once: keep it safe.")

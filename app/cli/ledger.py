@@ -16,6 +16,7 @@ from app.cli.command import (
     AttemptOption,
     Client,
     DatasetArgument,
+    Group,
     Plain,
     Remote,
     ScopeOption,
@@ -34,25 +35,14 @@ from grovekeeper_client.errors import ApiProblem
 
 MAX_SHOWN_CELLS = 32
 
-app = typer.Typer(help="Read balances and entries, export them, change caps.", no_args_is_help=True)
-
-
-@dataclass(frozen=True)
-class NewCap:
-    """Arguments of a change of cap."""
-
-    epsilon: Annotated[str, typer.Argument(help="The new lifetime ε, at the account's own δ.", show_default=False)]
-    reason: Annotated[str, typer.Option(help="The reason; the entries keep it for good.", show_default=False)]
-    idempotency_key: AttemptOption = None
+app = Group("Read balances and entries, export them, change caps.")
 
 
 @app.command("show")
-@command
 def show(
     call: Remote,
     account: Annotated[
-        str | None,
-        typer.Argument(help="Name or id of a dataset, or id of a population; default all.", show_default=False),
+        str | None, typer.Argument(help="Name or id of a dataset, or id of a population; default all.")
     ] = None,
     scope: ScopeOption = None,
 ) -> None:
@@ -81,11 +71,11 @@ def show(
 class Stated:
     """Options that state the loss of a mechanism: an event, or one declared loss."""
 
-    event: Annotated[Path | None, typer.Option(help="File with the event (docs/events.md).", show_default=False)] = None
-    epsilon: Annotated[str | None, typer.Option(help="Declared ε.", show_default=False)] = None
-    delta: Annotated[str | None, typer.Option(help="Declared δ beside ε.", show_default=False)] = None
-    rho: Annotated[str | None, typer.Option(help="Declared ρ.", show_default=False)] = None
-    mu: Annotated[str | None, typer.Option(help="Declared μ.", show_default=False)] = None
+    event: Annotated[Path | None, typer.Option(help="File with the event (docs/events.md).")] = None
+    epsilon: Annotated[str | None, typer.Option(help="Declared ε.")] = None
+    delta: Annotated[str | None, typer.Option(help="Declared δ beside ε.")] = None
+    rho: Annotated[str | None, typer.Option(help="Declared ρ.")] = None
+    mu: Annotated[str | None, typer.Option(help="Declared μ.")] = None
     adjacency: Annotated[str, typer.Option(help="Of the declared loss: add_remove or label.")] = "add_remove"
     per: Annotated[str, typer.Option(help="The loss is that of one row or of one unit.")] = "row"
     scope: ScopeOption = None
@@ -108,11 +98,10 @@ class Stated:
 
 
 @app.command("charge")
-@command
 def charge(
     call: Remote,
     dataset: DatasetArgument,
-    description: Annotated[str, typer.Option(help="What will run; the entries keep it.", show_default=False)],
+    description: Annotated[str, typer.Option(help="What will run; the entries keep it.")],
     stated: Stated,
     quote: Annotated[bool, typer.Option("--quote", help="Quote the price and charge nothing.")] = False,
     idempotency_key: AttemptOption = None,
@@ -140,7 +129,6 @@ def charge(
 
 
 @app.command("reservations")
-@command
 def reservations(call: Remote, dataset: DatasetArgument) -> None:
     """List the charges for external mechanisms, and who attests them."""
     with call.client() as client:
@@ -165,12 +153,17 @@ def _without_epsilon_of_a_job(stated: Stated, output: Output) -> Iterator[None]:
 
 
 @app.command("cap")
-@command
-def cap(call: Remote, account: AccountArgument, new: NewCap) -> None:
+def cap(
+    call: Remote,
+    account: AccountArgument,
+    epsilon: Annotated[str, typer.Argument(help="The new lifetime ε, at the account's own δ.")],
+    reason: Annotated[str, typer.Option(help="The reason; the entries keep it for good.")],
+    idempotency_key: AttemptOption = None,
+) -> None:
     """Lower a lifetime cap (its owner), or raise it (an admin). What is charged stays charged."""
     output = call.output
-    with call.client() as client, one_attempt(output, new.idempotency_key) as key:
-        balance = client.change_cap(account, new.epsilon, reason=new.reason, idempotency_key=key)
+    with call.client() as client, one_attempt(output, idempotency_key) as key:
+        balance = client.change_cap(account, epsilon, reason=reason, idempotency_key=key)
     output.answer(balance)
     name, remaining = balance["account_name"], amount(balance, "remaining")
     output.say(f"the cap of {name} is now {amount(balance, 'cap')}; {remaining} are left")
@@ -178,33 +171,28 @@ def cap(call: Remote, account: AccountArgument, new: NewCap) -> None:
     output.hint(f"grovekeeper ledger show {account}")
 
 
-@dataclass(frozen=True)
-class EntrySearch:
-    """Options that choose entries."""
-
-    kind: Annotated[str | None, typer.Option(help="Only one kind, such as charge.", show_default=False)] = None
-    job: Annotated[str | None, typer.Option(help="Of a job or a reservation.", show_default=False)] = None
-    actor: Annotated[str | None, typer.Option(help="Of a key, or of the worker.", show_default=False)] = None
-    scope: ScopeOption = None
-
-
 @app.command("entries")
-@command
-def entries(call: Remote, account: AccountArgument, search: EntrySearch) -> None:
+def entries(
+    call: Remote,
+    account: AccountArgument,
+    kind: Annotated[str | None, typer.Option(help="Only one kind, such as charge.")] = None,
+    job: Annotated[str | None, typer.Option(help="Of a job or a reservation.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Of a key, or of the worker.")] = None,
+    scope: ScopeOption = None,
+) -> None:
     """Show the entries of an account, the oldest first: all of them, or those that the options choose."""
     with call.client() as client:
-        scope = read_scope(search.scope, partial(client.dataset, account)) or None
-        listed = client.entry_list(account, kind=search.kind, job=search.job, actor=search.actor, scope=scope)
+        cells = read_scope(scope, partial(client.dataset, account)) or None
+        listed = client.entry_list(account, kind=kind, job=job, actor=actor, scope=cells)
     call.output.answer(listed)
     show_entries(call.output, listed)
 
 
 @app.command("export")
-@command
 def export(
     call: Remote,
     account: AccountArgument,
-    file: Annotated[Path, typer.Argument(help="File to write; must not exist.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="File to write; must not exist.")],
     export_format: Annotated[str, typer.Option("--format", help="jsonl (which can be verified) or csv.")] = "jsonl",
 ) -> None:
     """Write the whole history of an account to a file."""
@@ -318,16 +306,13 @@ def _member_cells(member: dict[str, Any] | None) -> list[Any]:
     return [None, None] if member is None else [member["dataset"], member["sequence"]]
 
 
-NewFile = Annotated[
-    Path | None, typer.Argument(help="File to write; must not exist. Default: print.", show_default=False)
-]
+NewFile = Annotated[Path | None, typer.Argument(help="File to write; must not exist. Default: print.")]
 
 
 @app.command("checkpoint")
-@command
 def checkpoint(call: Remote, account: AccountArgument, file: NewFile = None) -> None:
     """Download the signed head of an account's log, to check later exports against."""
-    _check_new(file)
+    check_new(file)
     with call.client() as client:
         note = client.checkpoint(account)
     give(call.output, note, file=file, as_json={"account": account, "checkpoint": note})
@@ -340,21 +325,19 @@ def checkpoint(call: Remote, account: AccountArgument, file: NewFile = None) -> 
 
 
 @app.command("deployment")
-@command
 def deployment(
     call: Remote,
     account: AccountArgument,
     file: NewFile = None,
     owner: Annotated[
-        Path | None,
-        typer.Option(help="What only you know, as a part of the record: YAML or JSON.", show_default=False),
+        Path | None, typer.Option(help="What only you know, as a part of the record: YAML or JSON.")
     ] = None,
 ) -> None:
     """Write a record for the public registry of deployments, with the members that only the owner knows.
 
     The service fills in what it knows and stores nothing of --owner.
     """
-    _check_new(file)
+    check_new(file)
     with call.client() as client:
         answer = client.deployment(account)
     complete(answer, {} if owner is None else _read_part(owner))
@@ -405,23 +388,16 @@ def _read_part(file: Path) -> dict[str, Any]:
 
 
 @app.command("proof")
-@command
 def proof(
     call: Remote,
     account: AccountArgument,
     file: NewFile = None,
-    sequence: Annotated[
-        int | None, typer.Option(min=1, help="Prove that this entry is in the log.", show_default=False)
-    ] = None,
-    from_size: Annotated[
-        int | None, typer.Option(min=1, help="Prove that the log only grew since this size.", show_default=False)
-    ] = None,
-    size: Annotated[
-        int | None, typer.Option(min=1, help="Size of the checkpoint; default the newest.", show_default=False)
-    ] = None,
+    sequence: Annotated[int | None, typer.Option(min=1, help="Prove that this entry is in the log.")] = None,
+    from_size: Annotated[int | None, typer.Option(min=1, help="Prove that the log only grew since this size.")] = None,
+    size: Annotated[int | None, typer.Option(min=1, help="Size of the checkpoint; default the newest.")] = None,
 ) -> None:
     """Download a proof of inclusion (--sequence) or of consistency (--from-size)."""
-    _check_new(file)
+    check_new(file)
     with call.client() as client:
         if sequence is not None and from_size is None:
             answer = client.inclusion(account, sequence, size=size)
@@ -436,10 +412,9 @@ def proof(
 
 
 @app.command("signer")
-@command
 def signer(call: Remote, file: NewFile = None) -> None:
     """Download the public key that checkpoints are checked with."""
-    _check_new(file)
+    check_new(file)
     with call.client() as client:
         answer = client.signer()
     give(call.output, answer["public_key"], file=file, as_json=answer)
@@ -450,26 +425,19 @@ def signer(call: Remote, file: NewFile = None) -> None:
 @command
 def verify(
     call: Plain,
-    file: Annotated[Path, typer.Argument(help="An export (JSON Lines) or a proof (JSON).", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="An export (JSON Lines) or a proof (JSON).")],
     checkpoint: Annotated[
-        list[Path] | None,
-        typer.Option(help="A checkpoint to compare with; may be repeated.", show_default=False),
+        list[Path] | None, typer.Option(help="A checkpoint to compare with; may be repeated.")
     ] = None,
-    public_key: Annotated[
-        Path | None, typer.Option(help="The public key that signed the checkpoints.", show_default=False)
-    ] = None,
+    public_key: Annotated[Path | None, typer.Option(help="The public key that signed the checkpoints.")] = None,
     member: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="The export of a member, if FILE is the export of its population; may be repeated.",
-            show_default=False,
-        ),
+        typer.Option(help="The export of a member, if FILE is the export of its population; may be repeated."),
     ] = None,
     erased: Annotated[
         list[Path] | None,
         typer.Option(
-            help="The export of the erased dataset whose account FILE continues; may be repeated for those before.",
-            show_default=False,
+            help="The export of the erased dataset whose account FILE continues; may be repeated for those before."
         ),
     ] = None,
 ) -> None:
@@ -480,11 +448,6 @@ def verify(
         raise WrongUse("a checkpoint is checked with a public key: give --checkpoint and --public-key, or neither")
     evidence = verifier.Evidence(tuple(checkpoint or ()), public_key, tuple(member or ()), tuple(erased or ()))
     raise typer.Exit(verifier.run(file, evidence, as_json=call.as_json))
-
-
-def _check_new(file: Path | None) -> None:
-    if file is not None:
-        check_new(file)
 
 
 def give(output: Output, text: str, *, file: Path | None, as_json: dict[str, object]) -> None:
@@ -499,11 +462,10 @@ def give(output: Output, text: str, *, file: Path | None, as_json: dict[str, obj
         output.say(f"wrote {file}")
 
 
-act_commands = typer.Typer(help="List administrative acts and export them.", no_args_is_help=True)
+act_commands = Group("List administrative acts and export them.")
 
 
 @act_commands.command("list")
-@command
 def list_acts(call: Remote) -> None:
     """List administrative acts: keys, grants, declarations, erasures, caps, rules, aliases and others."""
     with call.client() as client:
@@ -514,10 +476,7 @@ def list_acts(call: Remote) -> None:
 
 
 @act_commands.command("export")
-@command
-def export_acts(
-    call: Remote, file: Annotated[Path, typer.Argument(help="File to write; must not exist.", show_default=False)]
-) -> None:
+def export_acts(call: Remote, file: Annotated[Path, typer.Argument(help="File to write; must not exist.")]) -> None:
     """Download every administrative act, for `grovekeeper verify`."""
     check_new(file)
     with call.client() as client:
@@ -528,11 +487,9 @@ def export_acts(
 
 
 @act_commands.command("checkpoint")
-@command
 def checkpoint_of_acts(call: Remote, file: NewFile = None) -> None:
     """Download the signed head of the administrative acts, to check later exports against."""
-    if file is not None:
-        check_new(file)
+    check_new(file)
     with call.client() as client:
         note = client.checkpoint_of_acts()
     give(call.output, note, file=file, as_json={"log": "control", "checkpoint": note})

@@ -103,11 +103,7 @@ class _Program(TyperGroup):
 
 
 app = typer.Typer(
-    name="grovekeeper",
-    cls=_Program,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+    name="grovekeeper", cls=_Program, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 
 

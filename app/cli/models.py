@@ -12,6 +12,7 @@ import typer
 from app.cli import problems
 from app.cli.command import (
     DatasetArgument,
+    Group,
     ModelArgument,
     ReceiptOption,
     Remote,
@@ -23,11 +24,10 @@ from app.cli.command import (
 )
 from app.cli.problems import ExitCode
 
-app = typer.Typer(help="Look at model cards, take models away.", no_args_is_help=True)
+app = Group("Look at model cards, take models away.")
 
 
 @app.command("list")
-@command
 def list_models(
     call: Remote,
     dataset: Annotated[str | None, typer.Option(help="Of this dataset only.")] = None,
@@ -53,7 +53,6 @@ def list_models(
 
 
 @app.command("show")
-@command
 def show(call: Remote, model_id: ModelArgument, receipt: ReceiptOption = False) -> None:
     """Show a model card: the guarantee, the parameters, and the receipt on request."""
     with call.client() as client:
@@ -95,12 +94,7 @@ def show(call: Remote, model_id: ModelArgument, receipt: ReceiptOption = False) 
 
 
 @app.command("delete")
-@command
-def delete(
-    call: Remote,
-    model_id: ModelArgument,
-    yes: YesOption = False,
-) -> None:
+def delete(call: Remote, model_id: ModelArgument, yes: YesOption = False) -> None:
     """Delete a model. Its charge stays."""
     confirm(call.output, f"Delete {model_id} for good?", yes=yes)
     with call.client() as client:
@@ -110,11 +104,10 @@ def delete(
 
 
 @app.command("download")
-@command
 def download(
     call: Remote,
     model_id: ModelArgument,
-    file: Annotated[Path, typer.Argument(help="Where to; must not exist.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="Where to; must not exist.")],
     artifact_format: Annotated[str, typer.Option("--format", help="safetensors or onnx.")] = "safetensors",
     read_out: Annotated[str | None, typer.Option(help="Read-out of an ONNX file, if the model has several.")] = None,
 ) -> None:
@@ -137,9 +130,7 @@ def download(
 def predict(
     call: Remote,
     model_id: ModelArgument,
-    file: Annotated[
-        Path, typer.Argument(help="Rows: .csv with a header, .jsonl, or JSON.", show_default=False, metavar="ROWS")
-    ],
+    file: Annotated[Path, typer.Argument(help="Rows: .csv with a header, .jsonl, or JSON.", metavar="ROWS")],
     read_out: Annotated[str | None, typer.Option(help="Read-out: mv, ta or pa, if the model has them.")] = None,
 ) -> None:
     """Predict rows. Predictions cost no budget, and nothing is stored."""
@@ -253,15 +244,14 @@ def _objects(value: object) -> Rows:
     return value
 
 
-alias_commands = typer.Typer(help="Give models names that can move to other models.", no_args_is_help=True)
+alias_commands = Group("Give models names that can move to other models.")
 
 AliasArgument: TypeAlias = Annotated[
-    str, typer.Argument(help="DATASET@NAME, such as bank@production.", show_default=False, metavar="ALIAS")
+    str, typer.Argument(help="DATASET@NAME, such as bank@production.", metavar="ALIAS")
 ]
 
 
 @alias_commands.command("list")
-@command
 def list_aliases(call: Remote, dataset: DatasetArgument) -> None:
     """List the aliases of a dataset's models."""
     with call.client() as client:
@@ -272,7 +262,6 @@ def list_aliases(call: Remote, dataset: DatasetArgument) -> None:
 
 
 @alias_commands.command("set")
-@command
 def put(call: Remote, alias: AliasArgument, model_id: ModelArgument) -> None:
     """Set an alias to a model. Later requests that use the alias reach that model."""
     dataset, name = _parts(alias)
@@ -284,7 +273,6 @@ def put(call: Remote, alias: AliasArgument, model_id: ModelArgument) -> None:
 
 
 @alias_commands.command("history")
-@command
 def history(call: Remote, alias: AliasArgument) -> None:
     """Show which models an alias named, newest first, and who moved it."""
     dataset, name = _parts(alias)
@@ -296,7 +284,6 @@ def history(call: Remote, alias: AliasArgument) -> None:
 
 
 @alias_commands.command("remove")
-@command
 def remove_alias(call: Remote, alias: AliasArgument) -> None:
     """Remove an alias. Its model and its history stay."""
     dataset, name = _parts(alias)

@@ -4,28 +4,27 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.command import AttemptOption, DatasetArgument, Remote, YesOption, command, confirm, one_attempt
+from app.cli.command import AttemptOption, DatasetArgument, Group, Remote, YesOption, confirm, one_attempt
 from app.cli.datasets import balance_cells, erased
 from app.cli.output import amount
 
-app = typer.Typer(help="Open accounts over all datasets about the same people.", no_args_is_help=True)
+app = Group("Open accounts over all datasets about the same people.")
 
 _JOINING = """\
 The dataset's spend, earlier and later, then counts in the population. A job on the dataset must fit both caps.
 No dataset leaves a population. A name that no population has opens one with the dataset's budget.
 """
 
-PopulationArgument = Annotated[str, typer.Argument(help="Name or id of a population.", show_default=False)]
+PopulationArgument = Annotated[str, typer.Argument(help="Name or id of a population.")]
 
 
 @app.command("create")
-@command
 def create(
     call: Remote,
-    name: Annotated[str, typer.Argument(help="Name of the population.", show_default=False)],
-    epsilon: Annotated[str, typer.Option(help="Lifetime ε of one person over all datasets.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the population.")],
+    epsilon: Annotated[str, typer.Option(help="Lifetime ε of one person over all datasets.")],
     accountant: Annotated[str, typer.Option(help="pure, zcdp or gdp; that of every dataset.")] = "pure",
-    delta: Annotated[str | None, typer.Option(help="δ, for zcdp and gdp.", show_default=False)] = None,
+    delta: Annotated[str | None, typer.Option(help="δ, for zcdp and gdp.")] = None,
     idempotency_key: AttemptOption = None,
 ) -> None:
     """Open a population without datasets."""
@@ -44,7 +43,6 @@ def create(
 
 
 @app.command("list")
-@command
 def list_populations(call: Remote) -> None:
     """List the populations that the key opened; all populations for admins and auditors."""
     with call.client() as client:
@@ -56,7 +54,6 @@ def list_populations(call: Remote) -> None:
 
 
 @app.command("show")
-@command
 def show(call: Remote, population: PopulationArgument) -> None:
     """Show a population, its balance, its datasets and its guarantee."""
     with call.client() as client:
@@ -88,13 +85,7 @@ def show(call: Remote, population: PopulationArgument) -> None:
 
 
 @app.command("join")
-@command
-def join(
-    call: Remote,
-    dataset: DatasetArgument,
-    population: PopulationArgument,
-    yes: YesOption = False,
-) -> None:
+def join(call: Remote, dataset: DatasetArgument, population: PopulationArgument, yes: YesOption = False) -> None:
     """State that a dataset is about the people of a population. This cannot be undone."""
     confirm(call.output, f"{_JOINING}Join {dataset} to {population} for good?", yes=yes)
     with call.client() as client:

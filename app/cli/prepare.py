@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 
 from sqlalchemy.exc import DBAPIError
 
-from app.access.keys import NewKey, living_admin_exists
+from app.access.keys import living_admin_exists
 from app.cli.command import ADMIN_KEY_FILE
 from app.core import files
 from app.core.dask_cluster import is_loopback
@@ -14,10 +14,8 @@ from app.core.errors import InstallationError, Unavailable
 from app.core.settings import Settings
 from app.db import revisions
 from app.db.database import Database, database_file, parse_url
-from app.ledger.checkpoints import Signer
-from app.services.installation import Installation, refuse_unfinished_restore
-from app.services.keys import create_admin, ensure_first_admin
-from app.services.ledger.heads import Heads, replace_signer, rewrap_data_keys
+from app.services.installation import refuse_unfinished_restore
+from app.services.keys import ensure_first_admin
 
 
 def prepare(settings: Settings) -> None:
@@ -83,48 +81,6 @@ def opened(settings: Settings) -> Iterator[Database]:
         yield database
     finally:
         database.close()
-
-
-def create_admin_key(settings: Settings, name: str) -> NewKey:
-    """Makes an admin key; raises as :func:`opened` does."""
-    with opened(settings) as database:
-        return create_admin(database, name)
-
-
-def replace_signing_key(settings: Settings) -> Signer:
-    """Makes a signing key where none is; raises as :func:`opened` does."""
-    with opened(settings) as database:
-        return replace_signer(settings, database)
-
-
-def rewrap_keys(settings: Settings) -> tuple[str, int]:
-    """Wraps the keys of rows with the newest storage key; returns its id, and how many keys were wrapped.
-
-    Raises as :func:`opened` does.
-    """
-    with opened(settings) as database:
-        return rewrap_data_keys(settings, database)
-
-
-@contextmanager
-def opened_installation(settings: Settings) -> Iterator[Installation]:
-    """The installation, closed on exit; raises as :func:`opened` does."""
-    with opened(settings):
-        installation = Installation.open(settings, pool_size=1)
-    try:
-        yield installation
-    finally:
-        installation.close()
-
-
-def refuse_rewound(heads: Heads) -> None:
-    """Compares the ledgers with the heads outside the database before anything listens.
-
-    A database that cannot be reached yet is compared before the first request is answered.
-    """
-    with suppress(Unavailable):
-        if heads.is_current:
-            heads.confirm()
 
 
 def is_embedded(settings: Settings) -> bool:

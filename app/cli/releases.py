@@ -11,6 +11,7 @@ from app.cli.command import (
     Client,
     DatasetArgument,
     DeltaOption,
+    Group,
     ModelArgument,
     PurposeOption,
     ReceiptOption,
@@ -18,7 +19,6 @@ from app.cli.command import (
     ScopeOption,
     WaitOption,
     as_typed,
-    command,
     one_attempt,
     read_scope,
 )
@@ -26,23 +26,18 @@ from app.cli.jobs import price_of, show_accepted, show_quote
 from app.cli.output import Output
 from app.cli.training import read_parameters
 
-evaluation_commands = typer.Typer(
-    help="Evaluate models privately, and choose the best of several.", no_args_is_help=True
-)
+evaluation_commands = Group("Evaluate models privately, and choose the best of several.")
 
-ModelsArgument = Annotated[list[str], typer.Argument(help="Ids of two or more models.", show_default=False)]
+ModelsArgument = Annotated[list[str], typer.Argument(help="Ids of two or more models.")]
 
 
 @dataclass(frozen=True)
 class SpendOptions:
     """Options of an evaluation: its rows, its budget and its purpose."""
 
-    epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.1.", show_default=False)]
+    epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.1.")]
     delta: DeltaOption = None
-    dataset: Annotated[
-        str | None,
-        typer.Option("--dataset", help="Dataset to evaluate on; default the model's dataset.", show_default=False),
-    ] = None
+    dataset: Annotated[str | None, typer.Option(help="Dataset to evaluate on; default the model's dataset.")] = None
     scope: ScopeOption = None
     purpose: PurposeOption = None
 
@@ -64,7 +59,6 @@ MetricOption = Annotated[
 
 
 @evaluation_commands.command("quote")
-@command
 def show_price(
     call: Remote,
     model_id: ModelArgument,
@@ -82,7 +76,6 @@ def show_price(
 
 
 @evaluation_commands.command("run")
-@command
 def run(
     call: Remote,
     model_id: ModelArgument,
@@ -111,7 +104,6 @@ class SelectionOptions(SpendOptions):
 
 
 @evaluation_commands.command("best")
-@command
 def best(
     call: Remote,
     models: ModelsArgument,
@@ -134,7 +126,6 @@ def best(
 
 
 @evaluation_commands.command("list")
-@command
 def list_evaluations(call: Remote, model_id: ModelArgument) -> None:
     """List the evaluations of a model, newest first."""
     with call.client() as client:
@@ -156,10 +147,9 @@ def list_evaluations(call: Remote, model_id: ModelArgument) -> None:
 
 
 @evaluation_commands.command("show")
-@command
 def show_evaluation(
     call: Remote,
-    evaluation_id: Annotated[str, typer.Argument(help="Id of the evaluation.", show_default=False)],
+    evaluation_id: Annotated[str, typer.Argument(help="Id of the evaluation.")],
     receipt: ReceiptOption = False,
 ) -> None:
     """Show an evaluation: accuracy with its interval, confusion matrix, AUROC, or the best model."""
@@ -242,7 +232,7 @@ def _interval(interval: dict[str, Any]) -> str:
     return f"{interval['low']:.1%} to {interval['high']:.1%}"
 
 
-profile_commands = typer.Typer(help="Release profiles of datasets, and look at them.", no_args_is_help=True)
+profile_commands = Group("Release profiles of datasets, and look at them.")
 
 
 @dataclass(frozen=True)
@@ -250,11 +240,10 @@ class ProfileOptions:
     """Options of a profile: its dataset and its budget."""
 
     dataset: DatasetArgument
-    epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.2.", show_default=False)]
+    epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.2.")]
     delta: DeltaOption = None
     parameter: Annotated[
-        list[str] | None,
-        typer.Option("--parameter", "-p", help="bins, class_share or size_share, as name=value.", show_default=False),
+        list[str] | None, typer.Option("--parameter", "-p", help="bins, class_share or size_share, as name=value.")
     ] = None
     scope: ScopeOption = None
 
@@ -273,7 +262,6 @@ class ProfileOptions:
 
 
 @profile_commands.command("quote")
-@command
 def quote(call: Remote, request: ProfileOptions, receipt: ReceiptOption = False) -> None:
     """Quote a profile. Reads no row and costs nothing."""
     with call.client() as client:
@@ -285,11 +273,10 @@ def quote(call: Remote, request: ProfileOptions, receipt: ReceiptOption = False)
 
 
 @profile_commands.command("release")
-@command
 def release(
     call: Remote,
     request: ProfileOptions,
-    name: Annotated[str | None, typer.Option(help="A name for the profile.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option(help="A name for the profile.")] = None,
     purpose: PurposeOption = None,
     wait: WaitOption = False,
     idempotency_key: AttemptOption = None,
@@ -303,7 +290,6 @@ def release(
 
 
 @profile_commands.command("list")
-@command
 def list_profiles(call: Remote, dataset: DatasetArgument) -> None:
     """List the profiles of a dataset, newest first."""
     with call.client() as client:
@@ -314,10 +300,9 @@ def list_profiles(call: Remote, dataset: DatasetArgument) -> None:
 
 
 @profile_commands.command("show")
-@command
 def show_profile(
     call: Remote,
-    profile_id: Annotated[str, typer.Argument(help="Id of the profile.", show_default=False, metavar="PROFILE")],
+    profile_id: Annotated[str, typer.Argument(help="Id of the profile.", metavar="PROFILE")],
     receipt: ReceiptOption = False,
 ) -> None:
     """Show a profile: noisy class counts and size, edges of the bins, the guarantee, and the receipt on request."""

@@ -6,17 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.command import DatasetArgument, JobArgument, Remote, WrongUse, YesOption, command, confirm
+from app.cli.command import DatasetArgument, Group, JobArgument, Remote, WrongUse, YesOption, confirm
 from app.cli.output import Output, amount
 
-app = typer.Typer(help="Limit what a dataset admits below its cap.", no_args_is_help=True)
+app = Group("Limit what a dataset admits below its cap.")
 
 _RULES = ("largest_job", "approval_above", "quotas", "frozen", "erase_rows_at")
 _NO_RULE: Mapping[str, Any] = {name: [] if name == "quotas" else False if name == "frozen" else None for name in _RULES}
 
 
 @app.command("show")
-@command
 def show(call: Remote, dataset: DatasetArgument) -> None:
     """Show the rules of a dataset, what is spent of its quotas, and a proposal."""
     with call.client() as client:
@@ -28,24 +27,17 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
 class RuleOptions:
     """Rules to change. A rule that is not named stays."""
 
-    largest_job: Annotated[str | None, typer.Option(help="Largest amount of one job.", show_default=False)] = None
+    largest_job: Annotated[str | None, typer.Option(help="Largest amount of one job.")] = None
     approval_above: Annotated[
-        str | None,
-        typer.Option(help="Amount of a key above which its jobs wait for another owner.", show_default=False),
+        str | None, typer.Option(help="Amount of a key above which its jobs wait for another owner.")
     ] = None
     quota: Annotated[
-        list[str] | None,
-        typer.Option(help="KEY=AMOUNT or KEY,KEY=AMOUNT; all quotas, may be repeated.", show_default=False),
+        list[str] | None, typer.Option(help="KEY=AMOUNT or KEY,KEY=AMOUNT; all quotas, may be repeated.")
     ] = None
-    frozen: Annotated[
-        bool | None, typer.Option("--freeze/--unfreeze", help="Admit and start nothing.", show_default=False)
-    ] = None
-    erase_rows_at: Annotated[
-        str | None, typer.Option(help="Time with its zone: 2030-12-31T00:00:00Z.", show_default=False)
-    ] = None
+    frozen: Annotated[bool | None, typer.Option("--freeze/--unfreeze", help="Admit and start nothing.")] = None
+    erase_rows_at: Annotated[str | None, typer.Option(help="Time with its zone: 2030-12-31T00:00:00Z.")] = None
     without: Annotated[
-        list[str] | None,
-        typer.Option(help="Remove largest-job, approval-above, quotas or erase-rows-at.", show_default=False),
+        list[str] | None, typer.Option(help="Remove largest-job, approval-above, quotas or erase-rows-at.")
     ] = None
 
     def to_json(self) -> dict[str, Any]:
@@ -68,7 +60,6 @@ class RuleOptions:
 
 
 @app.command("set")
-@command
 def set_rules(call: Remote, dataset: DatasetArgument, options: RuleOptions) -> None:
     """Change some rules; the others stay. Amounts are in the account's unit. Looser rules need a second owner."""
     changed = options.to_json()
@@ -78,12 +69,7 @@ def set_rules(call: Remote, dataset: DatasetArgument, options: RuleOptions) -> N
 
 
 @app.command("confirm")
-@command
-def confirm_rules(
-    call: Remote,
-    dataset: DatasetArgument,
-    yes: YesOption = False,
-) -> None:
+def confirm_rules(call: Remote, dataset: DatasetArgument, yes: YesOption = False) -> None:
     """Put looser rules in force that another owner proposed."""
     with call.client() as client:
         rules = client.rules(dataset)
@@ -145,13 +131,12 @@ def _quota(text: str) -> dict[str, Any]:
     return {"keys": keys.split(","), "cap": cap}
 
 
-approval_commands = typer.Typer(help="Decide about jobs that wait for an owner.", no_args_is_help=True)
+approval_commands = Group("Decide about jobs that wait for an owner.")
 
-ReasonOption = Annotated[str, typer.Option(help="A sentence that the control chain keeps.", show_default=False)]
+ReasonOption = Annotated[str, typer.Option(help="A sentence that the control chain keeps.")]
 
 
 @approval_commands.command("list")
-@command
 def list_approvals(call: Remote) -> None:
     """List the jobs that wait for a decision about a dataset that the key owns, oldest first."""
     with call.client() as client:
@@ -167,14 +152,12 @@ def list_approvals(call: Remote) -> None:
 
 
 @approval_commands.command("approve")
-@command
 def approve(call: Remote, job_id: JobArgument, reason: ReasonOption) -> None:
     """Let a waiting job run. An owner other than its submitter decides."""
     _decide(call, job_id, "approve", reason)
 
 
 @approval_commands.command("reject")
-@command
 def reject(call: Remote, job_id: JobArgument, reason: ReasonOption) -> None:
     """End a waiting job and void its reservation."""
     _decide(call, job_id, "reject", reason)
@@ -198,24 +181,20 @@ def _submitter(job: Mapping[str, Any]) -> str:
     return key_id if name is None else f"{name} ({key_id})"
 
 
-webhook_commands = typer.Typer(
-    help="Send events about jobs, refusals and low budgets to other programs.", no_args_is_help=True
-)
+webhook_commands = Group("Send events about jobs, refusals and low budgets to other programs.")
 
 
 @webhook_commands.command("add")
-@command
 def add(
     call: Remote,
     dataset: DatasetArgument,
-    address: Annotated[str, typer.Argument(help="A public https address.", show_default=False)],
+    address: Annotated[str, typer.Argument(help="A public https address.")],
     event: Annotated[
         list[str] | None,
         typer.Option(help="job.queued, job.started, job.ended (default) or request.refused; may be repeated."),
     ] = None,
     below: Annotated[
-        str | None,
-        typer.Option(help="Also when less than this share of the cap remains, such as 0.2.", show_default=False),
+        str | None, typer.Option(help="Also when less than this share of the cap remains, such as 0.2.")
     ] = None,
 ) -> None:
     """Register an address. The secret of its signatures is shown once."""
@@ -229,7 +208,6 @@ def add(
 
 
 @webhook_commands.command("list")
-@command
 def list_webhooks(call: Remote, dataset: DatasetArgument) -> None:
     """List the webhooks of a dataset, and how many events wait for each."""
     with call.client() as client:
@@ -243,11 +221,8 @@ def list_webhooks(call: Remote, dataset: DatasetArgument) -> None:
 
 
 @webhook_commands.command("remove")
-@command
 def remove(
-    call: Remote,
-    dataset: DatasetArgument,
-    webhook: Annotated[str, typer.Argument(help="Id of the webhook.", show_default=False)],
+    call: Remote, dataset: DatasetArgument, webhook: Annotated[str, typer.Argument(help="Id of the webhook.")]
 ) -> None:
     """Remove a webhook. Events that wait for it are dropped."""
     with call.client() as client:

@@ -13,17 +13,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import uvicorn
 from fastapi import FastAPI
 
 from app.api.http_protocol import BoundedHttp
 from app.api.main import create_app
-from app.cli.prepare import prepare, refuse_rewound
+from app.cli.prepare import prepare
 from app.cli.worker_pool import WorkerPool
 from app.core import limits
-from app.core.errors import InstallationError
+from app.core.errors import InstallationError, Unavailable
 from app.core.logging import configure
 from app.core.memory import ONE_BLAS_THREAD, forbid_core_dumps, share_arenas, without_collection
 from app.core.processes import Periodic, Stop, stop_signals
@@ -97,36 +97,26 @@ def server_config(application: FastAPI) -> uvicorn.Config:
 def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
     """The periodic tasks of a serving process; none runs before the database is at this program's revision."""
 
-    def when_current(task: Callable[[threading.Event], object], *, confirms: bool = False) -> Callable[..., None]:
+    def periodic(
+        name: str, task: Callable[[threading.Event], object], interval_s: float, *, confirms: bool = False
+    ) -> Periodic:
         def run(stopping: threading.Event) -> None:
             if heads.is_current:
                 if confirms:  # nothing is erased or told on the word of a database that was rewound
                     heads.confirm()
                 task(stopping)
 
-        return run
+        return Periodic(name, run, interval_s=interval_s)
 
     def deliver(stopping: threading.Event) -> None:
         deliver_due(installation, stopping=stopping)
 
-    def erase(_: threading.Event) -> None:
-        erase_due(installation)
-
-    def tidy(_: threading.Event) -> None:
-        installation.files.tidy()
-
-    def load(_: threading.Event) -> None:
-        prepare_newest(installation)
-
-    def record(_: threading.Event) -> None:
-        record_uses(installation)
-
     return [
-        Periodic("preparation", when_current(load), interval_s=limits.PREPARATION_INTERVAL_S),
-        Periodic("webhooks", when_current(deliver, confirms=True), interval_s=limits.WEBHOOK_INTERVAL_S),
-        Periodic("last uses", when_current(record), interval_s=limits.LAST_USES_INTERVAL_S),
-        Periodic("copies", when_current(tidy), interval_s=limits.COPIES_INTERVAL_S),
-        Periodic("erasures", when_current(erase, confirms=True), interval_s=limits.ERASURE_INTERVAL_S),
+        periodic("preparation", lambda _: prepare_newest(installation), limits.PREPARATION_INTERVAL_S),
+        periodic("webhooks", deliver, limits.WEBHOOK_INTERVAL_S, confirms=True),
+        periodic("last uses", lambda _: record_uses(installation), limits.LAST_USES_INTERVAL_S),
+        periodic("copies", lambda _: installation.files.tidy(), limits.COPIES_INTERVAL_S),
+        periodic("erasures", lambda _: erase_due(installation), limits.ERASURE_INTERVAL_S, confirms=True),
     ]
 
 
@@ -250,7 +240,10 @@ def worker_secrets(settings: Settings) -> dict[str, str]:
 def _api(settings: Settings, listener: socket.socket) -> ApiThread:
     with without_collection():
         application = create_app(settings)
-    refuse_rewound(application.state.heads)
+    heads: Heads = application.state.heads
+    with suppress(Unavailable):  # a database that cannot be reached yet is compared before the first answer
+        if heads.is_current:
+            heads.confirm()
     return ApiThread(application, listener)
 
 

@@ -38,40 +38,24 @@ class PlanOptions:
 
     dataset: DatasetArgument
     algorithm: Annotated[str, typer.Option("--algorithm", "-a", help="See: grovekeeper algorithms")] = "auto"
-    epsilon: Annotated[
-        str | None, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.7.", show_default=False)
-    ] = None
+    epsilon: Annotated[str | None, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.7.")] = None
     delta: DeltaOption = None
-    parameter: Annotated[
-        list[str] | None, typer.Option("--parameter", "-p", help="name=value; may be repeated.", show_default=False)
-    ] = None
+    parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="name=value; may be repeated.")] = (
+        None
+    )
     scope: ScopeOption = None
 
-    profile: Annotated[
-        str | None, typer.Option(help="Id of a profile to reuse at no privacy cost.", show_default=False)
-    ] = None
+    profile: Annotated[str | None, typer.Option(help="Id of a profile to reuse at no privacy cost.")] = None
 
     unlabelled: Annotated[
-        str | None,
-        typer.Option(
-            "--unlabelled",
-            help="For sspe-1: the second dataset, or the same dataset with another scope.",
-            show_default=False,
-        ),
+        str | None, typer.Option(help="For sspe-1: the second dataset, or the same dataset with another scope.")
     ] = None
-    unlabelled_epsilon: Annotated[
-        str | None,
-        typer.Option("--unlabelled-epsilon", help="ε of the second dataset; default --epsilon.", show_default=False),
-    ] = None
-    unlabelled_delta: Annotated[
-        str | None,
-        typer.Option("--unlabelled-delta", help="δ of the second dataset, if its account has one.", show_default=False),
-    ] = None
+    unlabelled_epsilon: Annotated[str | None, typer.Option(help="ε of the second dataset; default --epsilon.")] = None
+    unlabelled_delta: Annotated[str | None, typer.Option(help="δ of the second dataset, if its account has one.")] = (
+        None
+    )
     unlabelled_scope: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--unlabelled-scope", help="Scope of the second dataset, as --scope; default all cells.", show_default=False
-        ),
+        list[str] | None, typer.Option(help="Scope of the second dataset, as --scope; default all cells.")
     ] = None
 
     def as_typed(self) -> str:
@@ -117,10 +101,7 @@ class PlanOptions:
             if any(value is not None for value in given.values()):
                 raise WrongUse("--unlabelled names the dataset that the other --unlabelled options are about")
             return {}
-        part: dict[str, Any] = {
-            "dataset": self.unlabelled,
-            "epsilon": self.unlabelled_epsilon or self.epsilon,
-        }
+        part: dict[str, Any] = {"dataset": self.unlabelled, "epsilon": self.unlabelled_epsilon or self.epsilon}
         if self.unlabelled_delta is not None:
             part["delta"] = self.unlabelled_delta
         if self.unlabelled_scope is not None:
@@ -131,9 +112,7 @@ class PlanOptions:
 @command
 def algorithms(
     call: Remote,
-    slugs: Annotated[
-        list[str] | None, typer.Argument(metavar="ALGORITHM", help="Algorithms to show in full.", show_default=False)
-    ] = None,
+    slugs: Annotated[list[str] | None, typer.Argument(metavar="ALGORITHM", help="Algorithms to show in full.")] = None,
 ) -> None:
     """List the algorithms, or show some: what their papers claim, what runs here, accuracy, parameters."""
     with call.client() as client:
@@ -170,8 +149,7 @@ def _show_about(output: Output, about: Mapping[str, Any]) -> None:
 
 RecoverOption = Annotated[
     int | None,
-    typer.Option(
-        "--recover", min=1, max=100, show_default=False,
+    typer.Option(min=1, max=100,
         help="Show the ε at which similar public tables recovered this percentage of a non-private forest's gain.",
     ),
 ]  # fmt: skip
@@ -203,7 +181,7 @@ def plan(
 def train(
     call: Remote,
     request: PlanOptions,
-    name: Annotated[str | None, typer.Option(help="A name for the model.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option(help="A name for the model.")] = None,
     purpose: PurposeOption = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the job, with a progress bar.")] = False,
     idempotency_key: AttemptOption = None,
