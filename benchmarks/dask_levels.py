@@ -20,6 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from app.datasets import private_rows, row_files, row_layout
+from app.datasets.private_rows import Selection
 from app.forests.data.coded_rows import TrainingRows, parts_of
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Feature, Label, Schema
@@ -95,7 +96,7 @@ def compare(sizes: Sequence[int], folder: Path) -> None:
     print("| rows | counted by | read s | level, median s | least s | processor s | bytes of a level |")
     print("|---|---|---|---|---|---|---|")
     for n_rows, part in parts.items():
-        read = partial(private_rows.read, part.files, schema=SCHEMA, partitions=Partitions(()), scope={}, codes=codes)
+        read = partial(private_rows.read, part.files, Selection(SCHEMA, Partitions(()), {}), codes=codes)
         tables[n_rows].append(measure(f"{n_rows:,} | one process", read, codes.public))
     for n_workers in (1, 2):
         with dask_cluster(folder, n_workers=n_workers) as cluster:

@@ -19,6 +19,7 @@ from app.core.stores import StoredFile
 from app.datasets import private_rows
 from app.datasets.fingerprints import Fingerprints
 from app.datasets.ingest import RowRules, ingest_rows
+from app.datasets.private_rows import Selection
 from app.datasets.upload_bodies import BodyForm
 from app.forests.data.schema import Feature, Label, Schema
 from app.privacy.partitions import Partitions
@@ -85,7 +86,7 @@ def _seconds(text: bytes, *, is_sealed: bool) -> tuple[float, float]:
             form=BodyForm.CSV,
         )
         stored = time.process_time()
-        private_rows.read([rows], schema=_SCHEMA, partitions=Partitions(()), scope={})  # type: ignore[list-item]
+        private_rows.read([rows], Selection(_SCHEMA, Partitions(()), {}))  # type: ignore[list-item]
         return stored - start, time.process_time() - stored
 
 

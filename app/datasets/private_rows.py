@@ -7,11 +7,8 @@ applied again to whatever values a file holds, so that a damaged file cannot mak
 row. A file that cannot be read at all is a fault of the installation; the error says nothing about its content.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TypeVar, overload
 
 import numpy as np
@@ -42,119 +39,32 @@ from app.privacy.partitions import ColumnPartition, HashPartition, Partitions, S
 Element = TypeVar("Element", np.int32, np.float64)
 
 
-def _scalar(value: np.int32 | np.float64) -> pa.Scalar:
-    """A scalar of Arrow. ``pa.scalar`` imports pandas where it is installed: 0.2 s of CPU in each child of a job."""
-    return pa.Array.from_buffers(pa.from_numpy_dtype(value.dtype), 1, [None, pa.py_buffer(value.tobytes())])[0]
+class Selection:
+    """The rows of a job's scope: each is kept or dropped by its own label and cells alone (lemma L6 in
+    docs/proofs/lemmas.md).
 
-
-_NO_CODE, _NAN = _scalar(np.int32(-1)), _scalar(np.float64(math.nan))
-
-
-@overload
-def read(
-    files: Sequence[SealedFile],
-    *,
-    schema: Schema,
-    partitions: Partitions,
-    scope: Scope,
-    keep_unlabelled: bool = False,
-    codes: None = None,
-) -> SanitisedRows: ...
-
-
-@overload
-def read(
-    files: Sequence[SealedFile],
-    *,
-    schema: Schema,
-    partitions: Partitions,
-    scope: Scope,
-    keep_unlabelled: bool = False,
-    codes: CodeRequest,
-) -> CodedRows: ...
-
-
-def read(
-    files: Sequence[SealedFile],
-    *,
-    schema: Schema,
-    partitions: Partitions,
-    scope: Scope,
-    keep_unlabelled: bool = False,
-    codes: CodeRequest | None = None,
-) -> SanitisedRows | CodedRows:
-    """Reads the rows of a job's scope. One call is one private read: commit the charge before it.
-
-    Each row is kept or dropped by its own label and cells alone (lemma L6 in docs/proofs/lemmas.md).
-
-    Args:
-        files: public; the files of the epochs in scope, in the order of the returned rows.
+    Attributes:
         schema: public; the declaration under which the rows were stored.
-        partitions: public; as declared.
-        scope: public; the box of the job. Its epochs are ignored, because ``files`` are the files of those epochs.
-        keep_unlabelled: keep rows without a known label, with class −1, for mechanisms that learn from features alone.
-            Where only labels are protected, dropping such rows would reveal which labels are unknown.
-        codes: public; read codes by public bins instead of values. A row group is in memory at a time; codes that an
-            earlier job stored are read in place of values. Whether they are there depends on jobs, not on rows.
-
-    Returns:
-        PRIVATE rows; there may be no row.
-
-    Raises:
-        ValueError: the scope names a partition or cell that was not declared.
-        InstallationError: a file is absent, damaged or of an unknown form.
+        form: the layout of the files.
+        columns: the stored columns that :meth:`among` reads.
     """
-    selection = Selection(schema, partitions, scope, keep_unlabelled=keep_unlabelled)
-    if codes is None:
-        return _read_values(files, selection)
-    return _read_codes(files, selection, codes)
 
-
-def shards(files: Sequence[SealedFile], *, schema: Schema, partitions: Partitions, n_rows: int) -> list[RowGroups]:
-    """Divides files into row groups of about ``n_rows`` rows together, which several machines read.
-
-    The division depends on the number of rows of each upload, never on their values. It is PRIVATE, as that number is.
-
-    Raises:
-        InstallationError: a file is absent, damaged or of an unknown form.
-    """
-    selection = Selection(schema, partitions, {}, keep_unlabelled=True)
-    return [shard for file in files for shard in _shards(file, selection, n_rows=n_rows)]
-
-
-def read_shard(
-    shard: RowGroups,
-    *,
-    schema: Schema,
-    partitions: Partitions,
-    scope: Scope,
-    keep_unlabelled: bool,
-    codes: CodeRequest,
-) -> CodedRows:
-    """Reads row groups of one file; otherwise like :func:`read`. A shard is read again after its machine was lost.
-
-    Raises:
-        ValueError: the scope names a partition or cell that was not declared.
-        InstallationError: the file is absent, damaged, of an unknown form, or took the place of the file of the shard.
-    """
-    selection = Selection(schema, partitions, scope, keep_unlabelled=keep_unlabelled)
-    return _read_codes([shard.file], selection, codes, within=shard)
-
-
-class Box:
-    """Tests whether rows lie in a box, each row by its own cells alone (lemma L6 in docs/proofs/lemmas.md)."""
-
-    def __init__(self, schema: Schema, partitions: Partitions, scope: Scope) -> None:
-        """Finds the stored column of every partition that the scope restricts. Epochs are files: the caller picks them.
+    def __init__(self, schema: Schema, partitions: Partitions, scope: Scope, *, keep_unlabelled: bool = False) -> None:
+        """Finds the stored column of every partition that the scope restricts.
 
         Args:
             schema: public.
             partitions: public; as declared.
-            scope: public; a box in normal form.
+            scope: public; a box in normal form. Its epochs are ignored: each is a file, and the caller picks the files.
+            keep_unlabelled: keep rows without a known label, with class −1, for mechanisms that learn from features
+                alone. Where only labels are protected, dropping such rows would reveal which labels are unknown.
 
         Raises:
-            ValueError: a partition or a cell that was not declared.
+            ValueError: the scope names a partition or cell that was not declared.
         """
+        self.schema = schema
+        self.form = row_layout.arrow_schema(schema, partitions)
+        self._keep_unlabelled = keep_unlabelled
         self._tests: list[tuple[str, Feature | None, NDArray[np.int32]]] = []
         declared = {partition.name: partition for partition in partitions.declared}
         stored = {column.partition.name: column.name for column in stored_columns(partitions)}
@@ -173,85 +83,58 @@ class Box:
                     index = [declared.name for declared in schema.features].index(partition.column)
                     column, feature = row_layout.feature_column(index), schema.features[index]
                 self._tests.append((column, feature, codes))
-
-    @property
-    def columns(self) -> list[str]:
-        """The stored columns that :meth:`covers` reads."""
-        return [column for column, _, _ in self._tests]
-
-    def covers(self, table: pa.Table) -> NDArray[np.bool_]:
-        """A PRIVATE mask of the rows of a table that lie in the box."""
-        covered = np.ones(table.num_rows, dtype=np.bool_)
-        for column, feature, selected in self._tests:
-            codes = integers(table.column(column))
-            covered &= np.isin(codes if feature is None else sanitise_codes(feature, codes), selected)
-        return covered
-
-
-def integers(stored: pa.ChunkedArray) -> NDArray[np.int32]:
-    """A column of integers. A null, which only a damaged file has, becomes −1: no declared code, class or cell."""
-    return _without_nulls(pc.fill_null(stored, _NO_CODE), np.int32)
-
-
-def numbers(stored: pa.ChunkedArray) -> NDArray[np.float64]:
-    """A column of numbers; a null becomes NaN."""
-    return _without_nulls(pc.fill_null(stored, _NAN), np.float64)
-
-
-def _without_nulls(stored: pa.ChunkedArray, dtype: type[Element]) -> NDArray[Element]:
-    """The values of a column. ``ChunkedArray.to_numpy`` imports pandas where it is installed."""
-    chunks: list[NDArray[Element]] = [
-        np.frombuffer(chunk.buffers()[1], dtype=dtype, count=len(chunk), offset=chunk.offset * np.dtype(dtype).itemsize)
-        for chunk in stored.chunks
-        if len(chunk)
-    ]
-    return chunks[0] if len(chunks) == 1 else np.concatenate([np.empty(0, dtype=dtype), *chunks])
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The rows that a job reads; see :func:`read` for the attributes.
-
-    Attributes:
-        schema: of the files.
-        partitions: of the files.
-        scope: of the job.
-        keep_unlabelled: whether rows without a declared class are read, too.
-
-    Raises:
-        ValueError: the scope names a partition or cell that was not declared.
-    """
-
-    schema: Schema
-    partitions: Partitions
-    scope: Scope
-    keep_unlabelled: bool
-    _box: Box = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_box", Box(self.schema, self.partitions, self.scope))  # refuses before a file is open
-
-    @cached_property
-    def form(self) -> pa.Schema:
-        """The layout of the files."""
-        return row_layout.arrow_schema(self.schema, self.partitions)
-
-    @property
-    def columns(self) -> list[str]:
-        """The stored columns that :meth:`among` reads."""
-        return [*self._box.columns, row_layout.LABEL_COLUMN]
+        self.columns = [*(column for column, _, _ in self._tests), row_layout.LABEL_COLUMN]
 
     def among(self, table: pa.Table) -> NDArray[np.bool_]:
         """A PRIVATE mask of the rows of a table."""
-        kept = self._box.covers(table)
-        return kept if self.keep_unlabelled else kept & has_known_label(self.schema.label, _labels(table))
+        kept = np.ones(table.num_rows, dtype=np.bool_)
+        for column, feature, selected in self._tests:
+            codes = integers(table.column(column))
+            kept &= np.isin(codes if feature is None else sanitise_codes(feature, codes), selected)
+        return kept if self._keep_unlabelled else kept & has_known_label(self.schema.label, _labels(table))
 
 
-def _shards(file: SealedFile, selection: Selection, *, n_rows: int) -> list[RowGroups]:
-    """Divides a file into row groups of about ``n_rows`` rows together; at least one shard, each of at least one group.
+@overload
+def read(files: Sequence[SealedFile], selection: Selection, *, codes: None = None) -> SanitisedRows: ...
+
+
+@overload
+def read(files: Sequence[SealedFile], selection: Selection, *, codes: CodeRequest) -> CodedRows: ...
+
+
+@overload
+def read(
+    files: Sequence[SealedFile], selection: Selection, *, codes: CodeRequest | None
+) -> SanitisedRows | CodedRows: ...
+
+
+def read(
+    files: Sequence[SealedFile], selection: Selection, *, codes: CodeRequest | None = None
+) -> SanitisedRows | CodedRows:
+    """Reads the rows of a job's scope. One call is one private read: commit the charge before it.
+
+    Args:
+        files: public; the files of the epochs in scope, in the order of the returned rows.
+        selection: public.
+        codes: public; read codes by public bins instead of values. A row group is in memory at a time; codes that an
+            earlier job stored are read in place of values. Whether they are there depends on jobs, not on rows.
+
+    Returns:
+        PRIVATE rows; there may be no row.
 
     Raises:
-        InstallationError: the file is absent, damaged, of an unknown form.
+        InstallationError: a file is absent, damaged or of an unknown form.
+    """
+    return _read_values(files, selection) if codes is None else _read_codes(files, selection, codes)
+
+
+def shards(file: SealedFile, selection: Selection, *, n_rows: int) -> list[RowGroups]:
+    """Divides a file into row groups of about ``n_rows`` rows together, which several machines read; at least one.
+
+    The division depends on the number of rows of the upload, never on their values. It is PRIVATE, as that number is.
+
+    Raises:
+        InstallationError: the file is absent, damaged or of an unknown form.
     """
     with _opened(file, selection) as (reader, stored):
         starts, waiting = [0], 0
@@ -264,13 +147,38 @@ def _shards(file: SealedFile, selection: Selection, *, n_rows: int) -> list[RowG
         return [RowGroups(file, reader.file_id, start, stop) for start, stop in zip(starts, stops, strict=True)]
 
 
-def _read_values(files: Sequence[SealedFile], selection: Selection) -> SanitisedRows:
-    """Reads the values of rows from files.
+def read_shard(shard: RowGroups, selection: Selection, *, codes: CodeRequest) -> CodedRows:
+    """Reads row groups of one file; otherwise like :func:`read`. A shard is read again after its machine was lost.
 
     Raises:
-        ValueError: the scope names a partition or cell that was not declared.
-        InstallationError: a file is absent, damaged, of an unknown form.
+        InstallationError: the file is absent, damaged, of an unknown form, or took the place of the file of the shard.
     """
+    return _read_codes([shard.file], selection, codes, within=shard)
+
+
+def integers(stored: pa.ChunkedArray) -> NDArray[np.int32]:
+    """A column of integers. A null, which only a damaged file has, becomes −1: no declared code, class or cell."""
+    return _joined(stored, np.int32(-1))
+
+
+def numbers(stored: pa.ChunkedArray) -> NDArray[np.float64]:
+    """A column of numbers; a null becomes NaN."""
+    return _joined(stored, np.float64(np.nan))
+
+
+def _joined(stored: pa.ChunkedArray, of_null: Element) -> NDArray[Element]:
+    """The values of a column. ``ChunkedArray.to_numpy`` and ``pa.scalar`` import pandas where it is installed: 0.2 s of
+    CPU in each child of a job."""
+    null = pa.Array.from_buffers(pa.from_numpy_dtype(of_null.dtype), 1, [None, pa.py_buffer(of_null.tobytes())])[0]
+    chunks: list[NDArray[Element]] = [
+        np.frombuffer(chunk.buffers()[1], of_null.dtype, count=len(chunk), offset=chunk.offset * of_null.itemsize)
+        for chunk in pc.fill_null(stored, null).chunks
+        if len(chunk)
+    ]
+    return chunks[0] if len(chunks) == 1 else np.concatenate([np.empty(0, of_null.dtype), *chunks])
+
+
+def _read_values(files: Sequence[SealedFile], selection: Selection) -> SanitisedRows:
     tables = [table for file in files for table in _read_file(file, selection)]
     table = pa.concat_tables([selection.form.empty_table(), *tables])
     del tables
@@ -290,11 +198,7 @@ def _read_values(files: Sequence[SealedFile], selection: Selection) -> Sanitised
 def _read_codes(
     files: Sequence[SealedFile], selection: Selection, request: CodeRequest, *, within: RowGroups | None = None
 ) -> CodedRows:
-    """Reads rows as codes by public bins, a row group at a time; ``within``: of the only file, these row groups alone.
-
-    Raises:
-        InstallationError: as :func:`_read_values`; or another file took the place of the file that ``within`` names.
-    """
+    """Reads rows as codes by public bins, a row group at a time; ``within``: only these row groups of the only file."""
     others = {*selection.columns, *([row_layout.ROW_ID_COLUMN] if request.with_ids else [])}
     features = CodedColumns(request.public)
     y, ids = [np.empty(0, dtype=np.int32)], [np.empty((0, ROW_ID_BYTES), dtype=np.uint8)]

@@ -8,6 +8,7 @@ import pytest
 from app.access.idempotency import IdempotentRequest
 from app.core.errors import BudgetExceeded
 from app.datasets import private_rows
+from app.datasets.private_rows import Selection
 from app.forests.data.schema import Schema
 from app.ledger import tables
 from app.privacy.partitions import Partitions
@@ -50,12 +51,8 @@ def _ages_read(installation: Installation) -> set[int]:
     claim = claimed(installation)
     task = run_job.located(installation, charge.charge_job(installation, claim))
     [part] = type(task).from_text(task.to_text()).parts
-    rows = private_rows.read(
-        part.files,
-        schema=Schema.from_json(part.schema),
-        partitions=Partitions.from_json(part.partitions),
-        scope=part.scope,
-    )
+    selection = Selection(Schema.from_json(part.schema), Partitions.from_json(part.partitions), part.scope)
+    rows = private_rows.read(part.files, selection)
     ages = [int(age) for age in rows.features.columns[0]]
     assert len(set(ages)) == len(ages)
     return set(ages)

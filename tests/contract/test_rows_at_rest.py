@@ -17,6 +17,7 @@ from app.core.errors import DatasetDeleted, InstallationError
 from app.core.sealed_files import StorageKeys
 from app.datasets import catalog, private_rows, row_files
 from app.datasets.catalog import DatasetRow
+from app.datasets.private_rows import Selection
 from app.db.database import database_file, parse_url
 from app.forests.data.schema import Schema
 from app.jobs.states import EndReason, JobState
@@ -108,8 +109,8 @@ def test_rows_of_one_dataset_are_not_read_as_rows_of_another(installation: Insta
     path_of(one).write_bytes(other.file.read_bytes())
     schema = Schema.from_json(people.SCHEMA)
     with pytest.raises(InstallationError, match="absent, damaged"):
-        private_rows.read([one], schema=schema, partitions=Partitions(()), scope={})
-    assert len(private_rows.read([other], schema=schema, partitions=Partitions(()), scope={}).y) == 1
+        private_rows.read([one], Selection(schema, Partitions(()), {}))
+    assert len(private_rows.read([other], Selection(schema, Partitions(()), {})).y) == 1
 
 
 def test_a_wrapped_key_of_another_dataset_opens_nothing(installation: Installation) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from app.core.errors import DatasetDeleted, InvalidRequest, NoRowsOfUnit, NotFound
 from app.datasets import admission, catalog, erasure, private_rows, row_files, row_layout
+from app.datasets.private_rows import Selection
 from app.ledger import control, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.tables import EntryKind
@@ -61,9 +62,7 @@ def test_the_rows_go_from_every_upload_and_the_others_stay_as_they_were(
     assert remaining == [[kept[0][1]], kept[1], [kept[2][1]]]
     with installation.database.read() as session:
         stored = catalog.find(session, dataset)
-    rows = private_rows.read(
-        people.files(installation, dataset), schema=stored.schema, partitions=stored.partitions, scope={}
-    )
+    rows = private_rows.read(people.files(installation, dataset), Selection(stored.schema, stored.partitions, {}))
     assert len(rows.y) == 3, "the files are of the form that jobs read"
 
 

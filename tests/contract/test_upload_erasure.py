@@ -10,6 +10,7 @@ import pytest
 
 from app.core.errors import DatasetDeleted, NotFound, RoleMissing
 from app.datasets import catalog, erasure, private_rows
+from app.datasets.private_rows import Selection
 from app.ledger import control, tables
 from app.ledger.tables import EntryKind
 from app.services.datasets.erase import delete_dataset, erase_upload
@@ -58,9 +59,7 @@ def test_the_rows_and_fingerprints_of_one_upload_go(installation: Installation, 
     assert [epoch.rows for epoch in show_overlaps(installation, OWNER, dataset).epochs] == [None, 1]
     with installation.database.read() as session:
         stored = catalog.find(session, dataset)
-    rows = private_rows.read(
-        people.files(installation, dataset), schema=stored.schema, partitions=stored.partitions, scope={}
-    )
+    rows = private_rows.read(people.files(installation, dataset), Selection(stored.schema, stored.partitions, {}))
     assert len(rows.y) == 1, "the files are of the form that jobs read"
 
 

@@ -27,6 +27,7 @@ from app.core.processes import scrubbed_environment
 from app.core.sealed_files import StorageKeys
 from app.core.stores import Directory
 from app.datasets import catalog, private_rows, row_files
+from app.datasets.private_rows import Selection
 from app.forests.data.schema import Schema
 from app.jobs.tables import JobRow
 from app.privacy.partitions import Partitions
@@ -243,7 +244,7 @@ def test_a_count_of_rows_in_the_metadata_of_a_job_is_detected(
             for epoch in row.parts[0].epochs
         ]
         schema, partitions = Schema.from_json(dataset.row.schema), Partitions.from_json(dataset.row.partitions)
-        rows = private_rows.read(files, schema=schema, partitions=partitions, scope={})
+        rows = private_rows.read(files, Selection(schema, partitions, {}))
         return {**honest(session, row), "n_rows": len(rows.y)}
 
     homes, found = list[Path](), []

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from app.core.stores import Store
 from app.datasets import private_rows
+from app.datasets.private_rows import Selection
 from app.forests.contract.plan import Plan
 from app.forests.data.coded_rows import CodedRows
 from app.forests.forest_release import code_request
@@ -54,4 +55,4 @@ def local_rows(part: PartRows, plan: Plan) -> CodedRows:
     codes = code_request(plan, SCHEMA)
     assert codes is not None
     ingest = Ingestion(part.row_files[0].parents[2])
-    return private_rows.read(part.files, schema=SCHEMA, partitions=ingest.partitions, scope=SCOPE, codes=codes)
+    return private_rows.read(part.files, Selection(SCHEMA, ingest.partitions, SCOPE), codes=codes)

@@ -12,6 +12,7 @@ from app.core.stores import Directory
 from app.datasets import private_rows, row_files
 from app.datasets.fingerprints import Fingerprints
 from app.datasets.ingest import IngestReport, RowRules, ingest_rows
+from app.datasets.private_rows import Selection
 from app.datasets.upload_bodies import BodyForm
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Feature, Label, Schema
@@ -81,13 +82,8 @@ class Ingestion:
         return self.read_box({} if cells is None else {"shard": tuple(cells)}, keep_unlabelled=keep_unlabelled)
 
     def read_box(self, scope: Scope, *, keep_unlabelled: bool = False) -> SanitisedRows:
-        return private_rows.read(
-            [self.destination],
-            schema=self.schema,
-            partitions=self.partitions,
-            scope=scope,
-            keep_unlabelled=keep_unlabelled,
-        )
+        selection = Selection(self.schema, self.partitions, scope, keep_unlabelled=keep_unlabelled)
+        return private_rows.read([self.destination], selection)
 
     def files(self) -> list[str]:
         """Names of all files in the home, so that a test sees leftovers of a refusal."""

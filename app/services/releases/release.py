@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import Protocol
 
 from app.datasets import private_rows
+from app.datasets.private_rows import Selection
 from app.forests import catalogue, released_forest
 from app.forests.bins import quantile_bins
 from app.forests.contract.plan import Forest, Plan
@@ -88,14 +89,12 @@ def _reader(task: JobTask, stack: ExitStack) -> ReadRows:
 
 def _read_rows(part: PartRows, schema: Schema, plan: Plan, *, keep_unlabelled: bool) -> TrainingRows:
     """The rows in the scope of a part; ``keep_unlabelled``: also those whose label is missing or unknown."""
-    return private_rows.read(
-        part.files,
-        schema=schema,
-        partitions=Partitions.from_json(part.partitions),
-        scope=part.scope,
-        keep_unlabelled=keep_unlabelled,
-        codes=code_request(plan, schema),
-    )
+    selection = _selection(part, schema, keep_unlabelled=keep_unlabelled)
+    return private_rows.read(part.files, selection, codes=code_request(plan, schema))
+
+
+def _selection(part: PartRows, schema: Schema, *, keep_unlabelled: bool = False) -> Selection:
+    return Selection(schema, Partitions.from_json(part.partitions), part.scope, keep_unlabelled=keep_unlabelled)
 
 
 def release_profile(task: JobTask) -> None:
@@ -105,9 +104,8 @@ def release_profile(task: JobTask) -> None:
     """
     [part] = task.parts
     schema = Schema.from_json(part.schema)
-    partitions = Partitions.from_json(part.partitions)
     request = CodeRequest(quantile_bins.public_grid(schema))
-    rows = private_rows.read(part.files, schema=schema, partitions=partitions, scope=part.scope, codes=request)
+    rows = private_rows.read(part.files, _selection(part, schema), codes=request)
     released = draw_profile(ProfilePlan.from_json(task.work["plan"]), schema, rows, SystemRandomness())
     task.write_output(json.dumps(released.to_json()).encode("utf-8"))
 
@@ -115,14 +113,12 @@ def release_profile(task: JobTask) -> None:
 def release_evaluation(task: JobTask) -> None:
     """Reads the rows in scope, releases the priced evaluation and writes it to the task's folder.
 
-    One call is one release, paid for by the job's charge. The models are in the
-    task's folder.
+    One call is one release, paid for by the job's charge. The models are in the task's folder.
     """
     [part] = task.parts
     schema = Schema.from_json(part.schema)
     evaluated = [released_forest.loads(task.input_path(model["digest"]).read_bytes()) for model in task.work["models"]]
     models = [(artifact.forest, artifact.schema) for artifact in evaluated]
-    plan, partitions = EvaluationPlan.from_json(task.work["plan"]), Partitions.from_json(part.partitions)
-    rows = private_rows.read(part.files, schema=schema, partitions=partitions, scope=part.scope)
-    released = draw_evaluation(plan, models, rows, SystemRandomness())
+    rows = private_rows.read(part.files, _selection(part, schema))
+    released = draw_evaluation(EvaluationPlan.from_json(task.work["plan"]), models, rows, SystemRandomness())
     task.write_output(json.dumps(released.to_json()).encode("utf-8"))

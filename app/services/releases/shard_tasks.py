@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 from app.core.sealed_files import DataKey, SealedFile
 from app.core.stores import Store, StoredFile
 from app.datasets import private_rows
+from app.datasets.private_rows import Selection
 from app.datasets.row_layout import RowGroups
 from app.forests import remote
 from app.forests.data.coded_rows import CodedRows, CodeRequest
@@ -70,14 +71,8 @@ class Order:
     def read(self, rows: bytes) -> CodedRows:
         """Reads the PRIVATE rows of the shard."""
         read = remote.loads(rows)
-        return private_rows.read_shard(
-            RowGroups(_sealed(self.file, read), self.file_id, self.start, self.stop),
-            schema=read["public"].schema,
-            partitions=Partitions.from_json(read["partitions"].value),
-            scope={name: tuple(cells) for name, cells in read["scope"].value.items()},
-            keep_unlabelled=read["keep_unlabelled"],
-            codes=CodeRequest(read["public"], read["with_ids"]),
-        )
+        groups = RowGroups(_sealed(self.file, read), self.file_id, self.start, self.stop)
+        return private_rows.read_shard(groups, _selection(read), codes=CodeRequest(read["public"], read["with_ids"]))
 
 
 def _sealed(file: str, read: dict[str, Any]) -> SealedFile:
@@ -88,6 +83,12 @@ def _sealed(file: str, read: dict[str, Any]) -> SealedFile:
     if _HERE.store is None:
         raise ValueError("the name of a file, and no store")
     return SealedFile(StoredFile(_HERE.store, file), key)
+
+
+def _selection(read: dict[str, Any]) -> Selection:
+    partitions = Partitions.from_json(read["partitions"].value)
+    scope = {name: tuple(cells) for name, cells in read["scope"].value.items()}
+    return Selection(read["public"].schema, partitions, scope, keep_unlabelled=read["keep_unlabelled"])
 
 
 ANSWER: Final = b"\x01"
@@ -118,12 +119,8 @@ def divide(file: bytes, n_rows: bytes, rows: bytes) -> bytes:
     """
     try:
         read = remote.loads(rows)
-        shards = private_rows.shards(
-            [_sealed(remote.loads(file), read)],
-            schema=read["public"].schema,
-            partitions=Partitions.from_json(read["partitions"].value),
-            n_rows=remote.loads(n_rows),
-        )
+        sealed = _sealed(remote.loads(file), read)
+        shards = private_rows.shards(sealed, _selection(read), n_rows=remote.loads(n_rows))
         return ANSWER + remote.dumps(tuple((shard.file_id, shard.start, shard.stop) for shard in shards))
     except Exception:  # noqa: BLE001  (one opaque failure, whatever it was)
         return FAILED

@@ -10,6 +10,7 @@ import pytest
 
 from app.core.sealed_files import DataKey, SealBroken, SealedFile, Writer
 from app.datasets import code_files, erasure, private_rows, row_files
+from app.datasets.private_rows import Selection
 from app.forests.bins import quantile_bins
 from app.forests.data.coded_rows import CodedRows, CodeRequest
 from app.forests.data.encoding import Encoding
@@ -29,13 +30,8 @@ def small_files_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read(ingest: Ingestion, public: Encoding = GRID, cells: list[int] | None = None) -> CodedRows:
-    return private_rows.read(
-        [ingest.destination],
-        schema=SCHEMA,
-        partitions=ingest.partitions,
-        scope={} if cells is None else {"shard": tuple(cells)},
-        codes=CodeRequest(public, with_ids=True),
-    )
+    selection = Selection(SCHEMA, ingest.partitions, {} if cells is None else {"shard": tuple(cells)})
+    return private_rows.read([ingest.destination], selection, codes=CodeRequest(public, with_ids=True))
 
 
 def codes(rows: CodedRows, public: Encoding = GRID) -> np.ndarray:

@@ -9,6 +9,7 @@ from app.core.errors import InstallationError
 from app.core.sealed_files import DataKey, SealedFile
 from app.core.stores import Directory
 from app.datasets import private_rows, row_files, row_layout
+from app.datasets.private_rows import Selection
 from app.forests.data.schema import Feature, Schema
 from app.privacy.partitions import HashPartition, Partitions
 from tests.support.uploads import DATA_KEY, GOOD_ROW, HEADER, SCHEMA, Ingestion, path_of, store_table, stored_table
@@ -63,7 +64,7 @@ def test_a_row_keeps_its_values_label_and_id_in_every_scope(ingest):
 def test_an_empty_scope_and_an_empty_list_of_files_have_no_rows(ingest):
     ingest(NUMBERED)
     assert ingest.read([]).features.n_rows == 0
-    nothing = private_rows.read([], schema=SCHEMA, partitions=Partitions(()), scope={})
+    nothing = private_rows.read([], Selection(SCHEMA, Partitions(()), {}))
     assert nothing.features.n_rows == 0
     assert nothing.y.dtype == np.int32
     assert nothing.row_ids.shape == (0, 16)
@@ -76,7 +77,7 @@ def test_epochs_are_read_in_the_order_of_files(tmp_path, ingest):
     other.destination = row_files.sealed_rows(Directory(tmp_path), "ds_a", "ep_b", key=DATA_KEY)
     other(HEADER + GOOD_ROW.replace("39", "40") * 3)
     files = [other.destination, ingest.destination]
-    rows = private_rows.read(files, schema=SCHEMA, partitions=ingest.partitions, scope={})
+    rows = private_rows.read(files, Selection(SCHEMA, ingest.partitions, {}))
     assert rows.features.columns[0].tolist() == [40.0] * 3 + [39.0] * 2
     assert rows.features.n_rows == rows.y.size == len(rows.row_ids) == 5
 

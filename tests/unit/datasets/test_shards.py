@@ -5,6 +5,7 @@ import pytest
 
 from app.core.errors import InstallationError
 from app.datasets import private_rows
+from app.datasets.private_rows import Selection
 from app.datasets.row_layout import RowGroups
 from app.forests.bins import quantile_bins
 from app.forests.data.coded_rows import CodedRows, CodeRequest
@@ -20,18 +21,13 @@ def store(ingest: Ingestion, body: str = BODY) -> None:
 
 
 def shards(ingest: Ingestion, n_rows: int) -> list[RowGroups]:
-    return private_rows.shards([ingest.destination], schema=SCHEMA, partitions=ingest.partitions, n_rows=n_rows)
+    return private_rows.shards(ingest.destination, Selection(SCHEMA, ingest.partitions, {}), n_rows=n_rows)
 
 
 def read(ingest: Ingestion, shard: RowGroups) -> CodedRows:
-    return private_rows.read_shard(
-        shard,
-        schema=SCHEMA,
-        partitions=ingest.partitions,
-        scope={"shard": (1, 3)},
-        keep_unlabelled=False,
-        codes=CodeRequest(quantile_bins.public_grid(SCHEMA), with_ids=True),
-    )
+    selection = Selection(SCHEMA, ingest.partitions, {"shard": (1, 3)})
+    codes = CodeRequest(quantile_bins.public_grid(SCHEMA), with_ids=True)
+    return private_rows.read_shard(shard, selection, codes=codes)
 
 
 @pytest.mark.parametrize(("n_rows", "n_shards"), [(1, 8), (100, 3), (1_000, 1)])

@@ -22,7 +22,10 @@ UNLABELLED = PartRows(schema={}, row_files=(Path("other"),), partitions=[], scop
 def reads(monkeypatch: pytest.MonkeyPatch, algorithm: str, *parts: PartRows) -> list[dict[str, Any]]:
     """The calls of the row reader, one for each part."""
     seen: list[dict[str, Any]] = []
-    monkeypatch.setattr(private_rows, "read", lambda files, **asked: seen.append({"files": files, **asked}))
+    monkeypatch.setattr(
+        private_rows, "read", lambda files, selection, **_codes: seen.append({"files": files, **selection})
+    )
+    monkeypatch.setattr(service, "Selection", lambda _schema, _cut, scope, **asked: {"scope": scope, **asked})
     monkeypatch.setattr(catalogue, "read_plan", lambda _plan: SimpleNamespace(algorithm=algorithm))
     monkeypatch.setattr(Schema, "from_json", lambda _schema: SimpleNamespace(to_json=dict))
     monkeypatch.setattr(service, "code_request", lambda _plan, _schema: None)
