@@ -52,6 +52,9 @@ DialectName: TypeAlias = Literal["sqlite", "postgresql"]
 ACCESS = "grovekeeper_access"
 """Execution option: ``"write"`` or ``"read"``. On SQLite a connection without the option can only read."""
 
+KEPT = "kept"
+"""Key of ``Session.info``: :attr:`Database.kept`."""
+
 _SQLITE_PRAGMAS = (
     f"PRAGMA busy_timeout = {int(limits.DATABASE_WRITE_WAIT_S * 1000)}",
     "PRAGMA journal_mode = WAL",
@@ -239,6 +242,7 @@ class Database:
         dialect: ``"sqlite"`` or ``"postgresql"``.
         engine: for migrations and tests only; services use :meth:`read` and :meth:`write`.
         errors: errors of transactions since the start: ``busy`` (no free connection), ``temporary`` or ``unexpected``.
+        kept: what transactions have read of immutable rows and keep for later ones (:mod:`app.ledger.chain`).
     """
 
     def __init__(self, url: URL, *, pool_size: int = limits.MAX_DATABASE_CONNECTIONS) -> None:
@@ -246,9 +250,11 @@ class Database:
         self.engine: Engine = open_engine(url, pool_size=pool_size)
         self.errors: Tally[str] = Tally()
         self._write_lock = WriteLock.of(database_file(url)) if self.dialect == "sqlite" else None
-        self._writers = sessionmaker(self.engine.execution_options(**{ACCESS: "write"}), expire_on_commit=False)
+        self.kept: dict[str, Any] = {}
+        writing = self.engine.execution_options(**{ACCESS: "write"})
+        self._writers = sessionmaker(writing, expire_on_commit=False, info={KEPT: self.kept})
         self._beside = create_engine(self.engine.url, poolclass=NullPool, hide_parameters=True)
-        self._readers = sessionmaker(self._reading(), expire_on_commit=False)
+        self._readers = sessionmaker(self._reading(), expire_on_commit=False, info={KEPT: self.kept})
 
     @classmethod
     def open(cls, url: str, *, pool_size: int = limits.MAX_DATABASE_CONNECTIONS) -> Self:

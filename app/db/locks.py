@@ -12,16 +12,21 @@ import os
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from sqlalchemy import Connection, Dialect, func, select, text
+from sqlalchemy import BigInteger, BindParameter, Connection, Dialect, Select, bindparam, func, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from app.core import limits
 from app.core.errors import Unavailable
+
+_number: BindParameter[int] = bindparam("number", type_=BigInteger)
+_LOCK_ALONE = select(func.pg_advisory_xact_lock(_number))
+_LOCK_SHARED = select(func.pg_advisory_xact_lock_shared(_number))
 
 
 @contextmanager
@@ -69,10 +74,9 @@ def lock_names(session: Session, *, shared: Collection[str] = (), exclusive: Col
     """
     if session.get_bind().dialect.name == "sqlite":
         return
-    acquire = {True: func.pg_advisory_xact_lock, False: func.pg_advisory_xact_lock_shared}
-    with sent_together(session):
-        for name in sorted({*shared, *exclusive}):  # a statement for each: SQL promises no order within one
-            session.connection().execute(select(acquire[name in exclusive](number_of(name))))
+    connection = session.connection()
+    for name in sorted({*shared, *exclusive}):  # a statement for each: SQL promises no order within one
+        connection.execute(_LOCK_ALONE if name in exclusive else _LOCK_SHARED, {"number": number_of(name)})
 
 
 def lock_rows(session: Session, *tables: tuple[InstrumentedAttribute[str], Collection[str]]) -> None:
@@ -89,8 +93,12 @@ def lock_rows(session: Session, *tables: tuple[InstrumentedAttribute[str], Colle
         return
     with sent_together(session):
         for column, ids in tables:  # a statement for each: SQL promises no order within one
-            rows = select(column).where(column.in_(ids)).order_by(column)
-            session.connection().execute(rows.with_for_update())
+            session.connection().execute(_locking(column), {"ids": ids})
+
+
+@cache
+def _locking(column: InstrumentedAttribute[str]) -> Select[Any]:
+    return select(column).where(column.in_(bindparam("ids", expanding=True))).order_by(column).with_for_update()
 
 
 def take_name(connection: Connection, name: str, *, wait_s: float) -> None:
@@ -98,7 +106,7 @@ def take_name(connection: Connection, name: str, *, wait_s: float) -> None:
     connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
     connection.execute(text("SET LOCAL statement_timeout = 0"))
     connection.execute(text(f"SET LOCAL lock_timeout = {int(wait_s * 1000)}"))
-    connection.execute(select(func.pg_advisory_xact_lock(number_of(name))))
+    connection.execute(_LOCK_ALONE, {"number": number_of(name)})
 
 
 def number_of(name: str) -> int:

@@ -18,12 +18,13 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final, Self
 
-from sqlalchemy import URL, Text, event, select, type_coerce
+from sqlalchemy import Text, event, select, type_coerce
 from sqlalchemy.orm import Session
+from sqlalchemy.orm.attributes import set_committed_value
 
 from app.core import amounts, stamps
 from app.core.errors import BalanceMismatch
-from app.db.database import transaction_time
+from app.db.database import KEPT, transaction_time
 from app.ledger import tables
 from app.ledger.admission import AccountState, Bound
 from app.ledger.checkpoints import Log
@@ -55,8 +56,6 @@ _NOTHING = Bound(0, is_tight=True)
 _OF_TRANSACTION = "ledger states"
 
 _log = logging.getLogger(__name__)
-_states: "dict[tuple[URL, str], State]" = {}
-"""By database and account: 2.5 KB for an account, and 0.4 KB for each distinct scope and open reservation."""
 
 
 @dataclass
@@ -324,11 +323,11 @@ def state_of(session: Session, row: AccountRow) -> State:
     own = _of_transaction(session).get(row.id)
     if own is not None and own.hash == row.last_hash:
         return own
-    place = (session.get_bind().engine.url, row.id)
-    state = _states.get(place)
+    states = _kept(session)
+    state = states.get(row.id)
     is_behind = state is None or state.sequence < row.last_sequence
     if state is None or is_behind or (state.sequence == row.last_sequence and state.hash != row.last_hash):
-        state = _states[place] = _caught_up(session, row, state if is_behind else None)
+        state = states[row.id] = _caught_up(session, row, state if is_behind else None)
     if facts_of(row) != state.facts:
         raise mismatch(row.id, "facts")
     return state
@@ -386,8 +385,8 @@ def append(session: Session, row: AccountRow, new_entry: NewEntry, *, not_before
 
 
 def extend(session: Session, row: AccountRow, new_entry: NewEntry, *, not_before: str = "") -> list[tuple[str, Entry]]:
-    """Seals the next entry of an account and moves its state and its head, in memory; the caller writes it before the
-    commit.
+    """Seals the next entry of an account and moves its state and its head, in memory; the caller writes the entry and
+    the head before the commit (:func:`app.ledger.tables.insert_entries`).
 
     Args:
         session: of the transaction, whose time the entry states.
@@ -412,7 +411,8 @@ def extend(session: Session, row: AccountRow, new_entry: NewEntry, *, not_before
         details=new_entry.details or None,
     ).sealed()
     after = None if row.id == CONTROL_CHAIN else _advanced(session, row, entry)
-    row.last_sequence, row.last_hash, row.last_at = entry.sequence, entry.hash, entry.at
+    for name, value in tables.head_after(entry).items():
+        set_committed_value(row, name, value)  # the database gets the head together with the entries
     if after is None or (entry.sequence + 1) % STATE_EVERY:
         return [(row.id, entry)]
     stated = NewEntry(EntryKind.STATE, 0, actor=new_entry.actor, details={"state": after.to_json()})
@@ -421,7 +421,7 @@ def extend(session: Session, row: AccountRow, new_entry: NewEntry, *, not_before
 
 def write(session: Session, entries: Sequence[tuple[str, Entry]]) -> None:
     """Writes sealed entries, each with the id of its account, the heads of the accounts, and complete subtrees."""
-    session.flush()
+    session.flush()  # a new account
     tables.insert_entries(session, entries)
     complete_subtrees(session, entries)
 
@@ -442,6 +442,12 @@ def _advanced(session: Session, row: AccountRow, entry: Entry) -> State:
     return state
 
 
+def _kept(session: Session) -> dict[str, State]:
+    """The states that this process keeps: 2.5 KB for an account, and 0.4 KB for each scope and open reservation."""
+    states: dict[str, State] = session.info.setdefault(KEPT, {})
+    return states
+
+
 def _of_transaction(session: Session) -> dict[str, State]:
     """The states after entries that the transaction has written, which no other transaction may see."""
     states: dict[str, State] = session.info.setdefault(_OF_TRANSACTION, {})
@@ -452,10 +458,9 @@ def _of_transaction(session: Session) -> dict[str, State]:
 def _publish(session: Session) -> None:
     """Keeps the states of a committed transaction, so that the next one need not read its entries."""
     for state in session.info.pop(_OF_TRANSACTION, {}).values():
-        place = (session.get_bind().engine.url, state.account_id)
-        known = _states.get(place)
+        known = _kept(session).get(state.account_id)
         if known is None or known.sequence < state.sequence:
-            _states[place] = state
+            _kept(session)[state.account_id] = state
 
 
 @event.listens_for(Session, "after_rollback")

@@ -212,7 +212,6 @@ def write(session: Session, judged: Judged) -> None:
             population = judged.rows[population_id]
             entries += populations.extend(session, population, row, reserved, load=placed.member.load)
     if reservations:
-        session.flush()  # the heads
         with sent_together(session):
             session.execute(_ADD_RESERVATIONS, reservations)
             tables.insert_entries(session, entries)

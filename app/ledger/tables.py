@@ -13,10 +13,21 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 import rfc8785
-from sqlalchemy import CheckConstraint, ColumnElement, Index, Select, UniqueConstraint, func, select
+from sqlalchemy import (
+    CheckConstraint,
+    ColumnElement,
+    Index,
+    Select,
+    Table,
+    UniqueConstraint,
+    bindparam,
+    func,
+    select,
+    update,
+)
 from sqlalchemy.orm import Mapped, Session, mapped_column
 from sqlalchemy.sql.elements import SQLCoreOperations
 
@@ -364,6 +375,8 @@ class EntryRow(Base):
 
 
 _ADD_ENTRIES = insert_rows(EntryRow)
+_ACCOUNTS = cast(Table, AccountRow.__table__)
+_MOVE_HEADS = update(_ACCOUNTS).where(_ACCOUNTS.c.id == bindparam("moved"))  # sets the columns that rows name
 
 
 def locked_account(session: Session, account_id: str) -> AccountRow:
@@ -399,7 +412,7 @@ def locked_accounts(session: Session, account_ids: Collection[str]) -> dict[str,
 
 
 def insert_entries(session: Session, entries: Sequence[tuple[str, Entry]]) -> None:
-    """Writes sealed entries, each with the id of its account."""
+    """Writes sealed entries, each with the id of its account, and the heads of the accounts."""
     rows = [
         {
             "account_id": account_id,
@@ -418,6 +431,13 @@ def insert_entries(session: Session, entries: Sequence[tuple[str, Entry]]) -> No
         for account_id, entry in entries
     ]
     session.execute(_ADD_ENTRIES, rows)
+    newest = dict(entries)
+    session.execute(_MOVE_HEADS, [{"moved": account_id, **head_after(entry)} for account_id, entry in newest.items()])
+
+
+def head_after(entry: Entry) -> dict[str, Any]:
+    """The columns of an account's row that state the head of its chain, after an entry."""
+    return {"last_sequence": entry.sequence, "last_hash": entry.hash, "last_at": entry.at}
 
 
 def reservation(session: Session, reservation_id: str) -> ReservationRow:

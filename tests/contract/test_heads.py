@@ -13,7 +13,7 @@ from app.core.errors import BalanceMismatch, InstallationError, LedgerRewound
 from app.core.processes import Stop
 from app.core.settings import Settings
 from app.jobs import queue
-from app.ledger import chain, checkpoints, control
+from app.ledger import checkpoints, control
 from app.ledger.checkpoints import Checkpoint, Signer
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
@@ -269,7 +269,7 @@ def test_a_restore_under_a_running_process_is_noticed(sqlite_database_url: str, 
         shutil.copyfile(backup, file)
         with pytest.raises(BalanceMismatch):
             scene.submit(key="by a process that has read more")
-        chain._states.clear()  # as in another process
+        scene.installation.database.kept.clear()  # as in another process
         for number in range(1, n_later):
             scene.submit(key=f"later {number}")
         before = _written(scene)

@@ -92,7 +92,7 @@ def test_a_bound_is_reported_refuses_soundly_and_keeps_its_sum(
     exact = _balance(installation)
     assert (exact.charged + exact.reserved, exact.is_exact) == (60, True)
     monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 1)
-    monkeypatch.setattr(chain, "_states", {})
+    installation.database.kept.clear()
     bounded = _balance(installation)
     assert (bounded.charged + bounded.reserved, bounded.is_exact) == (90, False)
     assert bounded.cap == bounded.charged + bounded.reserved + bounded.remaining

@@ -9,7 +9,7 @@ from sqlalchemy import event
 
 from app.core.errors import InvalidRequest
 from app.jobs.queue import JobFilter
-from app.ledger import admission, chain
+from app.ledger import admission
 from app.privacy.joint_loads import Loads
 from app.privacy.numbering import Boxes
 from app.privacy.partitions import Partitions, Scope
@@ -101,7 +101,7 @@ def test_a_balance_reads_and_computes_the_state_of_its_account_once(
     """The scope, and the whole account for the guarantee."""
     shards = [{"name": "shard", "kind": "hash", "cells": 3}]
     dataset = people.declared(installation, population="patients", partitions=shards)["id"]
-    chain._states.clear()
+    installation.database.kept.clear()
     computed.clear()
     with _questions(installation) as queries:
         balances.show_balance(installation, OWNER, dataset, scope=scope)
@@ -120,7 +120,7 @@ def test_a_list_of_accounts_computes_each_balance_once(
 ) -> None:
     for population in (None, "p", "p"):
         people.declared(installation, population=population)
-    chain._states.clear()
+    installation.database.kept.clear()
     computed.clear()
     for _ in range(2):
         show(installation, OWNER, PageRequest(500))
@@ -161,7 +161,7 @@ def test_the_list_of_evaluations_takes_a_fixed_number_of_queries(scene: Scene, c
                     created_at=row.created_at,
                 )
                 stored.add_evaluation(session, copy, [model_id])
-        chain._states.clear()
+        scene.installation.database.kept.clear()
         computed.clear()
         models.list_models(scene.installation, OWNER, PageRequest(500))
         models.show_model(scene.installation, OWNER, model_id)

@@ -51,9 +51,9 @@ def accounts(installation: Installation) -> Installation:
 
 
 @pytest.fixture
-def restart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def restart(installation: Installation) -> Callable[[], None]:
     """Forgets what this process read before."""
-    return lambda: monkeypatch.setattr(chain, "_states", {})
+    return installation.database.kept.clear
 
 
 def _on(table: type[Any], account_id: str, kind: Any = update, **values: Any) -> Executable:
@@ -243,9 +243,9 @@ def test_an_admission_reads_only_entries_after_the_last_state(
     for _ in range(4):
         _reserved(installation, "ds_a")
     assert taken == [], "this process wrote all of them"
-    known = chain._states.copy()
+    known = installation.database.kept.copy()
     _reserved(installation, "ds_a")
-    monkeypatch.setattr(chain, "_states", known)  # as in a process beside the one that wrote it
+    installation.database.kept.update(known)  # as in a process beside the one that wrote it
     for _ in range(2):
         with pytest.raises(BudgetExceeded):
             _reserved(installation, "ds_a", 100)
