@@ -201,7 +201,7 @@ def sign_in(response: Response, request: Request, signer: Signer, principal: Pri
             _time_to_text(principal.rotated_at),
             _time_to_text(principal.token_expires_at),
             principal.sign_outs,
-        ],
+        ]
     )
     response.set_cookie(
         _cookie_name(request),

@@ -17,7 +17,6 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.telemetry import TelemetryConfig
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
-from starlette.routing import BaseRoute
 
 from app.api import problems
 from app.api.authentication import Authentication, Readiness
@@ -29,7 +28,7 @@ from app.api.problems import INTERNAL, MEDIA_TYPE, PROBLEMS
 from app.api.requests import check_query
 from app.api.routes import administration, datasets, ledger, models, spending
 from app.api.streams import JobEvents
-from app.core.errors import GrovekeeperError, IdempotencyKeyMissing, InstallationError
+from app.core.errors import IdempotencyKeyMissing, InstallationError
 from app.core.settings import Settings
 from app.services.authorization import IdentityProvider
 from app.services.installation import Installation
@@ -59,19 +58,15 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.readiness = Readiness(installation.home, app.state.heads, capacities)
     app.state.job_events = JobEvents(capacities)
     app.state.metrics = Metrics(installation, app.state.heads)
+    route = next(route for route in models.model_routes.routes if getattr(route, "name", None) == "predict")
     app.add_middleware(
         EveryRequest,
         installation=installation,
         authentication=Authentication(installation, app.state.heads, capacities, provider),
-        predictions=Predictions(installation, capacities, _route_of("predict")),
+        predictions=Predictions(installation, capacities, route),
         spans=_spans(settings),
     )
     return app
-
-
-def _route_of(operation_id: str) -> BaseRoute:
-    """The route of an operation on models."""
-    return next(route for route in models.model_routes.routes if getattr(route, "operation_id", None) == operation_id)
 
 
 def _spans(settings: Settings) -> Spans | None:
@@ -97,12 +92,12 @@ def _application() -> FastAPI:
         redirect_slashes=False,
         strict_content_type=False,
         telemetry=_NO_TELEMETRY,
+        generate_unique_id_function=lambda route: route.name,
     )
     for router in _ROUTERS:
         app.include_router(router, dependencies=_CHECKED)
     for pages in PAGES:
         app.include_router(pages, include_in_schema=False)
-    app.add_exception_handler(GrovekeeperError, problems.on_named_error)
     app.add_exception_handler(RequestValidationError, problems.on_validation_error)
     app.add_exception_handler(HTTPException, problems.on_http_exception)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it

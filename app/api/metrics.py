@@ -8,8 +8,10 @@ fixed times that they live, whether they run a job or not.
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 from prometheus_client import core, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -24,25 +26,6 @@ from app.services.ledger.heads import Heads
 from app.services.observed import Observed, observe
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-_FAMILIES = {"counter": core.CounterMetricFamily, "gauge": core.GaugeMetricFamily}
-
-
-class Metric(NamedTuple):
-    """A metric with its time series.
-
-    Attributes:
-        kind: whether it only grows.
-        name: without the prefix of the service.
-        meaning: for people.
-        labels: names of the labels.
-        numbers: by the values of the labels, in their order.
-    """
-
-    kind: Literal["counter", "gauge"]
-    name: str
-    meaning: str
-    labels: tuple[str, ...]
-    numbers: Mapping[Any, int]
 
 
 class Answered(NamedTuple):
@@ -59,7 +42,7 @@ class Answered(NamedTuple):
     status: int
 
 
-class Metrics:
+class Metrics(Collector):
     """The metrics of one process."""
 
     def __init__(self, installation: Installation, heads: Heads) -> None:
@@ -70,44 +53,34 @@ class Metrics:
         self._observed: Observed | None = None
         self._observed_at = 0.0
 
-    def collect(self) -> Iterator[Metric]:
-        """Yields every metric."""
-        yield Metric("counter", "requests", "Answered requests", ("method", "route", "status"), self._requests())
-        yield Metric(
-            "counter", "admissions", "Requests that spend budget, by outcome", ("outcome",), self._admissions()
-        )
+    def text(self) -> bytes:
+        """Every metric in the text format of Prometheus."""
+        return generate_latest(self)
+
+    def collect(self) -> Iterator[core.Metric]:
+        """Yields every metric, in the order of the text."""
+        answered = {(it.method, it.route, str(it.status)): number for it, number in self.requests.counts().items()}
+        yield _counter("requests", "Answered requests", ("method", "route", "status"), answered)
+        admissions: Counter[tuple[str]] = Counter()
+        for outcome, number in self._installation.admissions.counts().items():
+            admissions[(_outcome(outcome),)] += number
+        yield _counter("admissions", "Requests that spend budget, by outcome", ("outcome",), admissions)
         errors = {(kind,): number for kind, number in self._installation.database.errors.counts().items()}
-        yield Metric(
-            "counter", "database_errors", "Transactions that the database ended with an error", ("kind",), errors
-        )
+        yield _counter("database_errors", "Transactions that the database ended with an error", ("kind",), errors)
         observed = self._observe()
         states = {(state.value,): number for state, number in observed.jobs.items()}
-        yield Metric("gauge", "jobs", "Jobs in the queue, and jobs that wait for an approval", ("state",), states)
+        yield _gauge("jobs", "Jobs in the queue, and jobs that wait for an approval", ("state",), states)
         wait_s = {(): observed.longest_wait_s}
-        yield Metric("gauge", "longest_wait_seconds", "Seconds that the first job of the queue has waited", (), wait_s)
-        yield Metric("gauge", "workers", "Worker processes that live", (), {(): observed.workers})
+        yield _gauge("longest_wait_seconds", "Seconds that the first job of the queue has waited", (), wait_s)
+        yield _gauge("workers", "Worker processes that live", (), {(): observed.workers})
         failed = {(reason.value,): number for reason, number in observed.failed.items()}
-        yield Metric("gauge", "failed_jobs", "Jobs that failed, by reason", ("reason",), failed)
-        yield Metric("gauge", "deliveries", "Events that webhooks wait for", (), {(): observed.deliveries})
-        yield Metric("gauge", "accounts", "Accounts in the ledger", (), {(): observed.accounts})
+        yield _gauge("failed_jobs", "Jobs that failed, by reason", ("reason",), failed)
+        yield _gauge("deliveries", "Events that webhooks wait for", (), {(): observed.deliveries})
+        yield _gauge("accounts", "Accounts in the ledger", (), {(): observed.accounts})
         near_cap = {(f"{float(share):g}",): number for share, number in observed.near_cap.items()}
-        yield Metric(
-            "gauge", "accounts_near_cap", "Accounts with at least this share of the cap spent", ("share",), near_cap
-        )
+        yield _gauge("accounts_near_cap", "Accounts with at least this share of the cap spent", ("share",), near_cap)
         behind = {(): observed.heads_behind}
-        yield Metric(
-            "gauge", "heads_behind", "Accounts whose newest entries are in no head outside the database", (), behind
-        )
-
-    def _requests(self) -> dict[tuple[str, ...], int]:
-        return {(it.method, it.route, str(it.status)): number for it, number in self.requests.counts().items()}
-
-    def _admissions(self) -> dict[tuple[str, ...], int]:
-        numbers: dict[tuple[str, ...], int] = {}
-        for outcome, number in self._installation.admissions.counts().items():
-            labels = (_outcome(outcome),)
-            numbers[labels] = numbers.get(labels, 0) + number
-        return numbers
+        yield _gauge("heads_behind", "Accounts whose newest entries are in no head outside the database", (), behind)
 
     def _observe(self) -> Observed:
         """The facts of the installation, at most ``limits.METRICS_AGE_S`` seconds old: to read them costs time."""
@@ -125,18 +98,19 @@ def _outcome(outcome: bool | type[GrovekeeperError]) -> str:
     return next((PROBLEMS[kind] for kind in outcome.__mro__ if kind in PROBLEMS), INTERNAL).slug
 
 
-def text_of(metrics: Iterable[Metric]) -> bytes:
-    """Metrics in the text format of Prometheus, in their order."""
-    return generate_latest(_Listed(metrics))
+def _family(
+    kind: type[core.CounterMetricFamily] | type[core.GaugeMetricFamily],
+    name: str,
+    meaning: str,
+    labels: tuple[str, ...],
+    numbers: Mapping[Any, int],
+) -> core.Metric:
+    """A metric with its time series: numbers by the values of the labels, in their order."""
+    family = kind(f"grovekeeper_{name}", meaning, labels=labels)
+    for values, number in sorted(numbers.items()):
+        family.add_metric(values, number)
+    return family
 
 
-class _Listed(Collector):
-    def __init__(self, metrics: Iterable[Metric]) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterator[core.Metric]:
-        for metric in self._metrics:
-            family = _FAMILIES[metric.kind](f"grovekeeper_{metric.name}", metric.meaning, labels=metric.labels)
-            for values, number in sorted(metric.numbers.items()):
-                family.add_metric(values, number)
-            yield family
+_counter = partial(_family, core.CounterMetricFamily)
+_gauge = partial(_family, core.GaugeMetricFamily)

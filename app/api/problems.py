@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, get_args
+from typing import Any, NoReturn, get_args
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -194,17 +194,10 @@ def _with_error_of_protocol(body: dict[str, Any], path: str) -> dict[str, Any]:
     return {"error": ": ".join((body["detail"], "; ".join(listed))) if listed else body["detail"], **body}
 
 
-async def on_named_error(request: Request, error: Exception) -> Response:
-    """Handle every :class:`GrovekeeperError`."""
-    assert isinstance(error, GrovekeeperError)
-    return answer_to(error, request)
-
-
-async def on_validation_error(request: Request, error: Exception) -> Response:
-    """Handle validation errors of query parameters and headers."""
+async def on_validation_error(request: Request, error: Exception) -> NoReturn:
+    """Name the validation errors of query parameters and headers."""
     assert isinstance(error, RequestValidationError)
-    invalid = invalid_request([{**item, "loc": item["loc"][1:]} for item in error.errors()])
-    return response_to(invalid, request.url.path)
+    raise invalid_request([{**item, "loc": item["loc"][1:]} for item in error.errors()]) from None
 
 
 def invalid_request(

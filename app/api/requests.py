@@ -49,9 +49,6 @@ _BINARY_TYPES = ("application/octet-stream",)
 """Of a JSON object with the bytes of tensors after it."""
 _BODY_HEADERS = frozenset({b"content-length", b"content-type", b"content-encoding"})
 _LENGTH = re.compile(r"[0-9]{1,20}")
-_DECLARED = "_limits"
-"""The attribute of an endpoint that holds its limits."""
-
 _KEY = re.compile(rf"[\x21-\x7e]{{1,{limits.MAX_IDEMPOTENCY_KEY_CHARS}}}")
 # The middleware authenticates; this documents it.
 _bearer = HTTPBearer(auto_error=False, description="`Authorization: Bearer <key or token>`")
@@ -69,17 +66,13 @@ class Body(StrEnum):
 
     @property
     def max_bytes(self) -> int:
-        match self:
-            case Body.JSON:
-                return limits.MAX_JSON_BODY_BYTES
-            case Body.DECLARATION:
-                return limits.MAX_DECLARATION_BODY_BYTES
-            case Body.ERASURE:
-                return limits.MAX_ERASURE_BODY_BYTES
-            case Body.INFERENCE:
-                return limits.MAX_PREDICTION_BODY_BYTES
-            case Body.UPLOAD:
-                return limits.MAX_UPLOAD_BODY_BYTES
+        return {
+            Body.JSON: limits.MAX_JSON_BODY_BYTES,
+            Body.DECLARATION: limits.MAX_DECLARATION_BODY_BYTES,
+            Body.ERASURE: limits.MAX_ERASURE_BODY_BYTES,
+            Body.INFERENCE: limits.MAX_PREDICTION_BODY_BYTES,
+            Body.UPLOAD: limits.MAX_UPLOAD_BODY_BYTES,
+        }[self]
 
     @property
     def max_nodes(self) -> int:
@@ -105,7 +98,7 @@ def limited(
     """
 
     def declare(endpoint: _Endpoint) -> _Endpoint:
-        endpoint.__dict__[_DECLARED] = _Limits(body, needs, work)
+        endpoint.__dict__["_limits"] = _Limits(body, needs, work)
         return endpoint
 
     return declare
@@ -149,7 +142,7 @@ class BodyRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
-        limits_here: _Limits = self.endpoint.__dict__.get(_DECLARED, _Limits())
+        limits_here: _Limits = self.endpoint.__dict__.get("_limits", _Limits())
         body = limits_here.body
         usual = Work.READ if self.methods == {"GET"} else Work.WRITE
         work = limits_here.work or (Work.ADMINISTRATION if is_administration(self.path) else usual)
@@ -321,19 +314,26 @@ def _continued(waits_for: Any, steps: Generator[Any, Any, Message]) -> Generator
             return message
 
 
-def installation(request: Request) -> Installation:
+async def installation(request: Request) -> Installation:
     return cast(Installation, request.app.state.installation)
 
 
-def heads(request: Request) -> Heads:
+async def heads(request: Request) -> Heads:
     return cast(Heads, request.app.state.heads)
 
 
-def principal(request: Request, _: Annotated[object, Security(_bearer)]) -> Principal:
+async def principal(request: Request, _: Annotated[object, Security(_bearer)]) -> Principal:
     return cast(Principal, request.state.principal)
 
 
-def page(
+Caller = Annotated[Principal, Depends(principal)]
+
+
+async def by(request: Request, caller: Caller) -> tuple[Installation, Principal]:
+    return request.app.state.installation, caller
+
+
+async def page(
     limit: Annotated[int, Query(ge=1, le=limits.MAX_PAGE_SIZE)] = limits.DEFAULT_PAGE_SIZE,
     cursor: Annotated[str | None, Query(max_length=128)] = None,
 ) -> PageRequest:
@@ -341,9 +341,7 @@ def page(
 
 
 async def optional_idempotency(
-    request: BodyRequest,
-    caller: Annotated[Principal, Depends(principal)],
-    key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
+    request: BodyRequest, caller: Caller, key: Annotated[str | None, Header(alias="Idempotency-Key")] = None
 ) -> IdempotentRequest | None:
     """Read the request's idempotency key, with a digest of the body's canonical form; ``None`` without a key."""
     checked = checked_key(request, key)
@@ -353,9 +351,7 @@ async def optional_idempotency(
     return IdempotentRequest(caller.key_id, route_of(request), checked, digest)
 
 
-async def idempotency(
-    request: Annotated[IdempotentRequest | None, Depends(optional_idempotency)],
-) -> IdempotentRequest:
+async def idempotency(request: Annotated[IdempotentRequest | None, Depends(optional_idempotency)]) -> IdempotentRequest:
     """Read the idempotency key of a request that spends budget; such a request must have a key.
 
     Raises:
@@ -394,7 +390,9 @@ NameFilter: TypeAlias = Annotated[str | None, Query(max_length=limits.MAX_DATASE
 
 CurrentInstallation = Annotated[Installation, Depends(installation)]
 KeptHeads = Annotated[Heads, Depends(heads)]
-Caller = Annotated[Principal, Depends(principal)]
+By = Annotated[tuple[Installation, Principal], Depends(by)]
+"""The first two arguments of a service: whose request it is."""
+
 Page = Annotated[PageRequest, Depends(page)]
 OptionalIdempotency = Annotated[IdempotentRequest | None, Depends(optional_idempotency)]
 Idempotency = Annotated[IdempotentRequest, Depends(idempotency)]

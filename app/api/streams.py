@@ -6,7 +6,7 @@ Changes of jobs are server-sent events, with one poller of the database per proc
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextvars import Context
 from functools import partial
 from os import fstat
@@ -80,6 +80,13 @@ class _OpenFile(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
+def exported(
+    request: Request, lines: Iterable[bytes], *, media_type: str = "application/x-ndjson"
+) -> StreamingResponse:
+    """Stream lines, each computed in a thread for exports."""
+    return StreamingResponse(capacities(request).iterate(Work.EXPORT, lines), media_type=media_type)
+
+
 class JobEvents:
     """Event streams of jobs for all clients of one event loop, with one look at the database per interval."""
 
@@ -140,6 +147,20 @@ class JobEvents:
             for each in followed:
                 for queue in self._followers.get(each, ()):
                     queue.put_nowait(visible.get(each))
+
+
+async def job_events(
+    request: Request, installation: Installation, caller: Principal, job_id: str, event: Callable[[JobOut], bytes]
+) -> StreamingResponse:
+    """Stream an event for the present state of a job and for every change, until :meth:`JobEvents.follow` ends."""
+    events: JobEvents = request.app.state.job_events
+    first = await events.checked_job(installation, caller, job_id)
+
+    async def stream() -> AsyncIterator[bytes]:
+        async for job in events.follow(installation, caller, first):
+            yield event(job)
+
+    return StreamingResponse(stream(), media_type="text/event-stream")
 
 
 async def receive_upload(

@@ -15,6 +15,8 @@ from opentelemetry.trace import SpanKind
 from opentelemetry.trace import TracerProvider as AnyProvider
 from starlette.types import Scope
 
+from app.api.authentication import is_page
+
 TRACED = frozenset(
     {
         "change_cap", "change_rules", "check_health", "check_readiness", "create_key", "create_plan",
@@ -52,7 +54,7 @@ class RequestSpans:
     def record(self, scope: Scope, *, status: int, began_ns: int, ended_ns: int) -> None:
         """Exports the span of a request that has ended, if its operation is in :data:`TRACED`."""
         route: Any = scope.get("route")
-        if getattr(route, "operation_id", None) not in TRACED:
+        if is_page(scope["path"]) or getattr(route, "name", None) not in TRACED:
             return
         carrier = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         span = self._tracer.start_span(

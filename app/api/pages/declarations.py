@@ -10,17 +10,16 @@ from decimal import Decimal, InvalidOperation
 from secrets import token_urlsafe
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from fastapi.responses import RedirectResponse
 
-from app.access.grants import Principal, Role
-from app.access.idempotency import IdempotentRequest
+from app.access.grants import Role
 from app.api.capacity import Work, capacities
-from app.api.pages.forms import Form, PageRoute, checked, read_form
-from app.api.pages.rendering import rendered
+from app.api.pages.forms import Form, checked, identity, read_form
+from app.api.pages.rendering import Visit, Visitor
 from app.api.pages.words import field_problem, sentence
-from app.api.requests import Caller, CurrentInstallation, checked_key, limited, route_of
-from app.core import json_text, limits
+from app.api.requests import BodyRoute, limited
+from app.core import limits
 from app.core.errors import (
     AccountDiffers,
     FieldProblem,
@@ -35,22 +34,14 @@ from app.core.errors import (
 from app.datasets.dictionaries import NotADictionary, draft_declaration
 from app.services import populations
 from app.services.datasets.declare import check_declaration, register_dataset
-from app.services.installation import Installation
 from app.services.pages import PageRequest
 from app.wire.datasets import DatasetIn, DeclarationOut
 
-declaration_pages = APIRouter(prefix="/ui/datasets/new", route_class=PageRoute)
-
+declaration_pages = APIRouter(prefix="/ui/datasets/new", route_class=BodyRoute)
 
 COLUMN_FIELDS = ("name", "type", "lower", "upper", "categories", "ordered", "missing", "bounds")
-
-
 PARTITION_FIELDS = ("name", "kind", "cells", "column", "categories", "how")
-
-
 STEPS = ("columns", "budget", "review")
-
-
 _TABLES = {"f": COLUMN_FIELDS, "p": PARTITION_FIELDS}
 _FIELD_OF_REFUSAL: Mapping[type[GrovekeeperError], str] = {
     AccountDiffers: "other_people",
@@ -66,27 +57,24 @@ _REFUSALS: tuple[type[GrovekeeperError], ...] = (InvalidRequest, *_FIELD_OF_REFU
 
 @declaration_pages.get("")
 @limited(needs=Role.OWNER)
-def begin(request: Request, installation: CurrentInstallation, caller: Caller) -> Response:
+def begin(visit: Visitor) -> Response:
     """Show the first step with one empty column."""
-    form = {"n_f": "1", "n_p": "0", "once": token_urlsafe(16)}
-    return _Draft(request, installation, caller, form).page(step="columns")
+    return _Draft(visit, {"n_f": "1", "n_p": "0", "once": token_urlsafe(16)}).page(step="columns")
 
 
 @declaration_pages.post("")
 @limited(needs=Role.OWNER)
-async def go_on(request: Request, installation: CurrentInstallation, caller: Caller) -> Response:
+async def go_on(visit: Visitor) -> Response:
     """Change the form as its buttons ask, show another step, or declare the dataset."""
-    draft = _Draft(request, installation, caller, await read_form(request))
-    return await capacities(request).run(Work.WRITE, draft.answer)
+    draft = _Draft(visit, await read_form(visit.request))
+    return await capacities(visit.request).run(Work.WRITE, draft.answer)
 
 
 @dataclass(frozen=True)
 class _Draft:
     """A declaration that somebody is writing: the fields of the form as they were sent."""
 
-    request: Request
-    installation: Installation
-    caller: Principal
+    visit: Visit
     form: Form
 
     def answer(self) -> Response:
@@ -120,9 +108,8 @@ class _Draft:
         if not self.form.get("tried"):
             hidden = set(untouched(self.form, problems))
             problems = {field: words for field, words in problems.items() if field not in hidden}
-        shared = populations.list_populations(self.installation, self.caller, PageRequest(limits.MAX_PAGE_SIZE))
-        return rendered(
-            self.request,
+        shared = populations.list_populations(*self.visit.by, PageRequest(limits.MAX_PAGE_SIZE))
+        return self.visit.page(
             "declare",
             status=status,
             step=step,
@@ -171,14 +158,10 @@ class _Draft:
         return replace(self, form=with_rows(self.form, prefix, _TABLES[prefix], table))
 
     def _declare(self) -> Response:
-        once = checked_key(self.request, self.form.get("once") or None)
-        identity = None
-        if once is not None:
-            digest = json_text.digest(dict(self.form))
-            identity = IdempotentRequest(self.caller.key_id, route_of(self.request), once, digest)
+        request = identity(self.visit, self.form)
         try:
             body = checked(DatasetIn, declaration(self.form, step="review"))
-            answer = register_dataset(self.installation, self.caller, body, request=identity)
+            answer = register_dataset(*self.visit.by, body, request=request)
         except _REFUSALS:
             return replace(self, form={**self.form, "tried": "yes"}).page(step="review", status=422)
         return RedirectResponse(f"/ui{answer.location}", status_code=303)
@@ -191,7 +174,7 @@ class _Draft:
             form = {**form, "name": "unnamed"}
         try:
             body = checked(DatasetIn, declaration(form, step=step))
-            return check_declaration(self.installation, self.caller, body), {}
+            return check_declaration(*self.visit.by, body), {}
         except InvalidRequest as invalid:
             return None, problems_of(invalid.errors)
         except _REFUSALS as refusal:

@@ -6,34 +6,30 @@ An evaluation measures one model, or chooses the best of several models for one 
 from collections.abc import Sequence
 from contextlib import suppress
 from secrets import token_urlsafe
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
-from app.access.grants import TRAIN, Principal
-from app.access.idempotency import Answer
+from app.access.grants import TRAIN
 from app.api.pages import pictures
-from app.api.pages.forms import Form, PageRoute, checked
-from app.api.pages.rendering import rendered, rendered_with
-from app.api.pages.spending import SpendingFields, Text, accepted, identity, quoted
+from app.api.pages.forms import Form, checked, submitted
+from app.api.pages.rendering import Visit, Visitor
+from app.api.pages.spending import SpendingFields, Text, paid_identity, quoted
 from app.api.pages.words import unit_of
-from app.api.requests import Caller, CurrentInstallation
+from app.api.requests import BodyRoute
 from app.core import limits
-from app.core.errors import GrovekeeperError, NotFound, RoleMissing
+from app.core.errors import NotFound, RoleMissing
 from app.registry.models import ModelFilter
 from app.services import models
 from app.services.authorization import require_role
 from app.services.datasets import show
-from app.services.installation import Installation
 from app.services.pages import PageRequest
 from app.services.spending import evaluations
 from app.services.spending.evaluations import show_evaluation_quote, submit_evaluation
-from app.wire.spending import EvaluationIn, SelectionIn
+from app.wire.spending import EvaluationIn, EvaluationQuoteOut, SelectionIn
 
-evaluation_pages = APIRouter(prefix="/ui", route_class=PageRoute)
-
-_Fields = TypeVar("_Fields", bound="RowsToRead")
+evaluation_pages = APIRouter(prefix="/ui", route_class=BodyRoute)
 
 
 class RowsToRead(SpendingFields):
@@ -61,81 +57,17 @@ class EvaluationFields(RowsToRead):
 
 
 @evaluation_pages.get("/models/{model_id}/evaluate")
-def quote_evaluation(
-    request: Request,
-    installation: CurrentInstallation,
-    caller: Caller,
-    model_id: str,
-    fields: Annotated[EvaluationFields, Query()],
-) -> Response:
+def quote_evaluation(visit: Visitor, model_id: str, fields: Annotated[EvaluationFields, Query()]) -> Response:
     """Show the form of an evaluation with its price."""
-    return _evaluation_page(request, installation, caller, model_id, fields)
+    model = models.show_model(*visit.by, model_id).model_dump(by_alias=True)
+    shown, unknown = _rows_to_read(visit, fields, model["dataset"])
 
+    def ask() -> EvaluationQuoteOut:
+        return show_evaluation_quote(*visit.by, [model["id"]], _evaluation_body(fields))
 
-@evaluation_pages.post("/models/{model_id}/evaluate")
-async def evaluate(request: Request, installation: CurrentInstallation, caller: Caller, model_id: str) -> Response:
-    """Submit the evaluation of the form; a refusal shows the form again with what would fit."""
-
-    def act(form: Form) -> Answer:
-        body = _evaluation_body(checked(EvaluationFields, form))
-        return submit_evaluation(installation, caller, [model_id], body, request=identity(request, caller, form))
-
-    def refused(form: Form, refusal: GrovekeeperError) -> Response:
-        return _evaluation_page(
-            request, installation, caller, model_id, checked(EvaluationFields, form), refusal=refusal
-        )
-
-    return await accepted(request, act, refused)
-
-
-@evaluation_pages.get("/evaluations/{evaluation_id}")
-def show_evaluation(
-    request: Request, installation: CurrentInstallation, caller: Caller, evaluation_id: str
-) -> Response:
-    """Show one evaluation."""
-    evaluation = evaluations.show_evaluation(installation, caller, evaluation_id)
-    return rendered(
-        request,
-        "evaluation",
-        evaluation=evaluation,
-        unit=unit_of(show.show_dataset(installation, caller, evaluation.dataset)),
-        names=_names(installation, caller, evaluation.models),
-        scale=evaluation.accuracy and pictures.accuracy(evaluation.accuracy, evaluation.majority),
-        roc=evaluation.auroc and pictures.roc(evaluation.auroc.histogram),
-    )
-
-
-def _names(installation: Installation, caller: Principal, model_ids: Sequence[str]) -> dict[str, str]:
-    """The names of those models that still exist, that the caller may see and that have a name."""
-    names = {}
-    for model_id in model_ids:
-        with suppress(NotFound, RoleMissing):
-            names[model_id] = models.show_model(installation, caller, model_id).name or model_id
-    return names
-
-
-def _evaluation_page(
-    request: Request,
-    installation: Installation,
-    caller: Principal,
-    model_id: str,
-    fields: EvaluationFields,
-    *,
-    refusal: GrovekeeperError | None = None,
-) -> Response:
-    model = models.show_model(installation, caller, model_id).model_dump(by_alias=True)
-    shown, unknown = rows_to_read(installation, caller, fields, model["dataset"])
-    quote = quoted(
-        installation,
-        caller,
-        shown,
-        lambda: show_evaluation_quote(installation, caller, [model["id"]], _evaluation_body(fields)),
-        refusal=unknown or refusal,
-    )
-    return rendered_with(
-        request,
+    quote = quoted(visit, shown, ask, unknown=unknown)
+    return visit.refused(quote.refusal).page(
         "evaluate",
-        quote.refusal,
         model=model,
         dataset=shown,
         partitions=fields.choices(shown),
@@ -145,16 +77,50 @@ def _evaluation_page(
     )
 
 
-def rows_to_read(
-    installation: Installation, caller: Principal, fields: RowsToRead, trained_on: str
-) -> tuple[dict[str, Any], NotFound | None]:
+@evaluation_pages.post("/models/{model_id}/evaluate")
+async def evaluate(visit: Visitor, model_id: str) -> Response:
+    """Submit the evaluation of the form; a refusal shows the form again with what would fit."""
+
+    def act(form: Form) -> str:
+        body = _evaluation_body(checked(EvaluationFields, form))
+        return f"/ui{submit_evaluation(*visit.by, [model_id], body, request=paid_identity(visit, form)).location}"
+
+    def page(refused: Visit) -> Response:
+        return quote_evaluation(refused, model_id, checked(EvaluationFields, refused.sent))
+
+    return await submitted(visit, act, page)
+
+
+@evaluation_pages.get("/evaluations/{evaluation_id}")
+def show_evaluation(visit: Visitor, evaluation_id: str) -> Response:
+    """Show one evaluation."""
+    evaluation = evaluations.show_evaluation(*visit.by, evaluation_id)
+    return visit.page(
+        "evaluation",
+        evaluation=evaluation,
+        unit=unit_of(show.show_dataset(*visit.by, evaluation.dataset)),
+        names=_names(visit, evaluation.models),
+        scale=evaluation.accuracy and pictures.accuracy(evaluation.accuracy, evaluation.majority),
+        roc=evaluation.auroc and pictures.roc(evaluation.auroc.histogram),
+    )
+
+
+def _names(visit: Visit, model_ids: Sequence[str]) -> dict[str, str]:
+    """The names of those models that still exist, that the caller may see and that have a name."""
+    names = {}
+    for model_id in model_ids:
+        with suppress(NotFound, RoleMissing):
+            names[model_id] = models.show_model(*visit.by, model_id).name or model_id
+    return names
+
+
+def _rows_to_read(visit: Visit, fields: RowsToRead, trained_on: str) -> tuple[dict[str, Any], NotFound | None]:
     """The dataset that a form names; where it does not exist, the dataset of the models with the error."""
     try:
-        named = show.show_dataset(installation, caller, fields.dataset.strip() or trained_on)
+        named = show.show_dataset(*visit.by, fields.dataset.strip() or trained_on)
         return named.model_dump(by_alias=True), None
     except NotFound as unknown:
-        shown = show.show_dataset(installation, caller, trained_on)
-        return shown.model_dump(by_alias=True), unknown
+        return show.show_dataset(*visit.by, trained_on).model_dump(by_alias=True), unknown
 
 
 def _evaluation_body(fields: EvaluationFields) -> EvaluationIn:
@@ -164,7 +130,7 @@ def _evaluation_body(fields: EvaluationFields) -> EvaluationIn:
     return checked(EvaluationIn, {**given, **fields.amounts(), "metrics": metrics})
 
 
-selection_pages = APIRouter(prefix="/ui/datasets/{of}/choice", route_class=PageRoute)
+selection_pages = APIRouter(prefix="/ui/datasets/{of}/choice", route_class=BodyRoute)
 
 _Reference = Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)]
 
@@ -188,60 +154,21 @@ class SelectionFields(RowsToRead):
 
 
 @selection_pages.get("")
-def quote_selection(
-    request: Request,
-    installation: CurrentInstallation,
-    caller: Caller,
-    of: str,
-    fields: Annotated[SelectionFields, Query()],
-) -> Response:
+def quote_selection(visit: Visitor, of: str, fields: Annotated[SelectionFields, Query()]) -> Response:
     """Show the form of a choice among the models of a dataset, with its price once two models are chosen."""
-    return _selection_page(request, installation, caller, of, fields)
-
-
-@selection_pages.post("")
-async def choose(request: Request, installation: CurrentInstallation, caller: Caller, of: str) -> Response:
-    """Submit the choice of the form; a refusal shows the form again with what would fit."""
-
-    def act(form: Form) -> Answer:
-        body = _selection_body(checked(SelectionFields, form), of)
-        return submit_evaluation(installation, caller, body.models, body, request=identity(request, caller, form))
-
-    def refused(form: Form, refusal: GrovekeeperError) -> Response:
-        return _selection_page(request, installation, caller, of, checked(SelectionFields, form), refusal=refusal)
-
-    return await accepted(request, act, refused)
-
-
-def _selection_page(
-    request: Request,
-    installation: Installation,
-    caller: Principal,
-    of: str,
-    fields: SelectionFields,
-    *,
-    refusal: GrovekeeperError | None = None,
-) -> Response:
-    require_role(installation, caller, of, TRAIN)
-    trained_on = show.show_dataset(installation, caller, of)
-    page = PageRequest(limits.MAX_COMPARED_MODELS)
-    listed = models.list_models(installation, caller, page, ModelFilter(trained_on.id))
-    shown, unknown = rows_to_read(installation, caller, fields, trained_on.id)
+    require_role(*visit.by, of, TRAIN)
+    trained_on = show.show_dataset(*visit.by, of)
+    listed = models.list_models(*visit.by, PageRequest(limits.MAX_COMPARED_MODELS), ModelFilter(trained_on.id))
+    shown, unknown = _rows_to_read(visit, fields, trained_on.id)
     fields = fields.normal()
     chosen = fields.chosen.split()
-    quote = quoted(
-        installation,
-        caller,
-        shown,
-        (lambda: show_evaluation_quote(installation, caller, chosen, _selection_body(fields, of)))
-        if len(chosen) > 1
-        else None,
-        refusal=unknown or refusal,
-    )
-    return rendered_with(
-        request,
+
+    def ask() -> EvaluationQuoteOut:
+        return show_evaluation_quote(*visit.by, chosen, _selection_body(fields, of))
+
+    quote = quoted(visit, shown, ask if len(chosen) > 1 else None, unknown=unknown)
+    return visit.refused(quote.refusal).page(
         "choose",
-        quote.refusal,
         trained_on=trained_on,
         models=listed.models,
         has_more=listed.next is not None,
@@ -251,6 +178,19 @@ def _selection_page(
         fields=fields,
         quote=quote,
         once=token_urlsafe(16),
+    )
+
+
+@selection_pages.post("")
+async def choose(visit: Visitor, of: str) -> Response:
+    """Submit the choice of the form; a refusal shows the form again with what would fit."""
+
+    def act(form: Form) -> str:
+        body = _selection_body(checked(SelectionFields, form), of)
+        return f"/ui{submit_evaluation(*visit.by, body.models, body, request=paid_identity(visit, form)).location}"
+
+    return await submitted(
+        visit, act, lambda refused: quote_selection(refused, of, checked(SelectionFields, refused.sent))
     )
 
 

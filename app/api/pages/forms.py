@@ -1,25 +1,25 @@
-"""Defines the routes of pages, reads the forms of pages, and calls the service that a form asks for.
+"""Reads the forms of pages, and calls the service that a form asks for.
 
 A form with one file (``multipart/form-data``) is read as it arrives; no part of the file stays in memory.
 """
 
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Request, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, Field, ValidationError
 
+from app.access.idempotency import IdempotentRequest
 from app.api import problems
 from app.api.authentication import require_same_origin
 from app.api.capacity import Work, capacities, is_administration
-from app.api.pages.rendering import page_of
-from app.api.requests import BodyRequest, BodyRoute
-from app.core import limits
+from app.api.pages.rendering import Visit
+from app.api.requests import BodyRequest, checked_key, route_of
+from app.core import json_text, limits
 from app.core.errors import GrovekeeperError, InvalidRequest, MalformedRequest, Unauthenticated
 from app.services.pages import PageRequest
 
@@ -28,23 +28,6 @@ _Model = TypeVar("_Model", bound=BaseModel)
 _BOUNDARY = re.compile(r'multipart/form-data;\s*boundary="?([!-~]{1,70}?)"?\s*', re.IGNORECASE)
 _NAME = re.compile(rb'[;\s]name="([^"]*)"')
 _FILE_NAME = re.compile(rb'[;\s]filename="([^"]*)"')
-
-
-class PageRoute(BodyRoute):
-    """A route whose named errors are answered with a page."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handler = super().get_route_handler()
-
-        async def handle(request: Request) -> Response:
-            try:
-                return await handler(request)
-            except GrovekeeperError as error:
-                return page_of(request, error)
-            except RequestValidationError as error:
-                return page_of(request, problems.invalid_request(error.errors()))
-
-        return handle
 
 
 class SearchForm(BaseModel):
@@ -82,18 +65,16 @@ async def read_form(
     return dict(fields)
 
 
-async def submitted(
-    request: Request, act: Callable[[Form], str | Response], refused: Callable[[GrovekeeperError], Response]
-) -> Response:
+async def submitted(visit: Visit, act: Callable[[Form], str | Response], page: Callable[[Visit], Response]) -> Response:
     """Run what a form asks for, and lead to the page that shows the result.
 
     Args:
-        request: with the form.
+        visit: with the form.
         act: what the form asks for; returns the address of the page that follows, or that page.
-        refused: shows the page of the form again with the reason of a refusal. It raises what the page raises, so a
-            caller who may not see the page is refused as everywhere.
+        page: shows the page of the form again if it is refused. It raises what the page raises, so a caller who may
+            not see the page is refused as everywhere.
     """
-    form = request.state.form = await read_form(request)
+    form = await read_form(visit.request)
 
     def run() -> Response:
         try:
@@ -102,11 +83,18 @@ async def submitted(
         except Unauthenticated:
             raise
         except GrovekeeperError as error:
-            return refused(error)
+            return page(visit.refused(error, form))
 
-    return await capacities(request).run(
-        Work.ADMINISTRATION if is_administration(request.url.path) else Work.WRITE, run
-    )
+    work = Work.ADMINISTRATION if is_administration(visit.request.url.path) else Work.WRITE
+    return await capacities(visit.request).run(work, run)
+
+
+def identity(visit: Visit, form: Form) -> IdempotentRequest | None:
+    """The identity of a form by its hidden field ``once``, which makes a form that is sent twice one request."""
+    once = checked_key(visit.request, form.get("once") or None)
+    if once is None:
+        return None
+    return IdempotentRequest(visit.caller.key_id, route_of(visit.request), once, json_text.digest(dict(form)))
 
 
 def utc(text: str) -> str | None:

@@ -1,11 +1,10 @@
 """Draws the pictures of the dashboard as SVG. A picture holds nothing that the words beside it do not say."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from app.api.pages import words
 from app.services.ledger.charges import Spend
@@ -21,49 +20,35 @@ _NARROWEST = Decimal("1.5")
 _HATCH_STEP = 8
 
 
-@dataclass(frozen=True)
-class Bar:
-    """Parts of a cap, from the left: charged, reserved, and what a request asks for.
+def budget_bar(account: Mapping[str, Any], label: str, requested: str = "0") -> Markup:
+    """Draw parts of a cap from the left: charged solid, reserved hatched, requested outlined; and a tick at the cap.
 
-    Attributes:
+    Args:
+        account: has the amounts.
         label: the bar in words, for readers who do not see it.
+        requested: what a request asks for.
     """
-
-    cap: Decimal
-    charged: Decimal
-    reserved: Decimal
-    requested: Decimal
-    label: str
-
-    @classmethod
-    def of(cls, account: Mapping[str, Any], *, label: str, requested: str = "0") -> "Bar":
-        """The bar of an account's amounts."""
-        return cls(
-            Decimal(account["cap"]),
-            Decimal(account["charged"]),
-            Decimal(account["reserved"]),
-            Decimal(requested),
-            label,
-        )
-
-
-def budget_bar(bar: Bar) -> Markup:
-    """Draw charged solid, reserved hatched, requested outlined, the rest empty, and a tick at the cap."""
-    whole = max(bar.cap, bar.charged + bar.reserved + bar.requested, Decimal(1).scaleb(-30))
+    cap = Decimal(account["cap"])
+    amounts = {name: Decimal(account[name]) for name in ("charged", "reserved")} | {"requested": Decimal(requested)}
+    whole = max(cap, sum(amounts.values()), Decimal(1).scaleb(-30))
     parts, start = [], Decimal(0)
-    for kind, amount in (("charged", bar.charged), ("reserved", bar.reserved), ("requested", bar.requested)):
+    for kind, amount in amounts.items():
         left, width = start / whole * _WIDTH, max(amount / whole * _WIDTH, _NARROWEST)
         if amount:
-            parts.append(_rectangle(kind, left, width))
+            parts.append(
+                Markup('<rect class="{}" x="{}" width="{}" height="{}"/>').format(
+                    kind, _number(left), _number(width), _BAR_HEIGHT
+                )
+            )
         if amount and kind == "reserved":
             parts.append(_hatching(left, width))
         start += amount
-    tick = min(bar.cap / whole * _WIDTH, Decimal(_WIDTH - 1))
+    tick = min(cap / whole * _WIDTH, Decimal(_WIDTH - 1))
     return Markup(
         '<svg class="bar" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" aria-label="{label}">'
         '<rect class="empty" width="{w}" height="{h}"/>{parts}'
         '<line class="cap" x1="{x}" x2="{x}" y1="0" y2="{h}"/></svg>'
-    ).format(w=_WIDTH, h=_BAR_HEIGHT, label=bar.label, parts=Markup("").join(parts), x=_number(tick))
+    ).format(w=_WIDTH, h=_BAR_HEIGHT, label=label, parts=Markup("").join(parts), x=_number(tick))
 
 
 def spend(spent: Spend, balance: Mapping[str, Any]) -> Markup | None:
@@ -259,12 +244,6 @@ def share_class(left: str, cap: str) -> str:
     """The class of a cell of a heat map, by the share of the cap that is used: ``share-0`` to ``share-4``."""
     share = 1 - Decimal(left) / (Decimal(cap) or Decimal(1))
     return f"share-{(share * 4).to_integral_value(ROUND_CEILING):f}"
-
-
-def _rectangle(kind: str, start: Decimal, width: Decimal) -> Markup:
-    return Markup('<rect class="{}" x="{}" width="{}" height="{}"/>').format(
-        escape(kind), _number(start), _number(width), _BAR_HEIGHT
-    )
 
 
 def _hatching(start: Decimal, width: Decimal) -> Markup:

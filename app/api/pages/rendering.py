@@ -1,11 +1,12 @@
 """Renders the templates of the dashboard under a strict content policy, and shows errors as pages."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlencode
 
-from fastapi import Request
+from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -15,7 +16,8 @@ from app.api import problems
 from app.api.authentication import SIGN_IN
 from app.api.pages import pictures, words
 from app.core import errors
-from app.core.errors import GrovekeeperError
+from app.core.errors import GrovekeeperError, NotFound, RoleMissing
+from app.services.installation import Installation
 from app.wire import odds_words
 
 POLICY = (
@@ -23,17 +25,67 @@ POLICY = (
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 _HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin"}
+_Part = TypeVar("_Part")
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A request of a caller who is signed in.
+
+    Attributes:
+        sent: the fields of a form that was refused, which its page shows again.
+        refusal: why the form was refused.
+    """
+
+    request: Request
+    installation: Installation
+    caller: Principal
+    sent: Mapping[str, str] = field(default_factory=dict)
+    refusal: GrovekeeperError | None = None
+
+    @property
+    def by(self) -> tuple[Installation, Principal]:
+        """The first two arguments of a service."""
+        return self.installation, self.caller
+
+    def refused(self, refusal: GrovekeeperError | None, sent: Mapping[str, str] | None = None) -> "Visit":
+        """This visit, whose page says why a form was refused."""
+        return replace(self, refusal=refusal, sent=sent or {})
+
+    def page(self, template: str, *, status: int = 200, **context: object) -> HTMLResponse:
+        """Return a page, with the status of the refusal in place of ``status`` if there is one.
+
+        The template finds the problem of the refusal as ``refusal``, and the fields of the refused form as ``sent``.
+        """
+        problem = None
+        if self.refusal is not None:
+            status, problem = shown_problem(self.refusal)
+        return rendered(self.request, template, status=status, refusal=problem, sent=self.sent, **context)
+
+
+async def _visit(request: Request) -> Visit:
+    return Visit(request, request.app.state.installation, request.state.principal)
+
+
+Visitor = Annotated[Visit, Depends(_visit)]
+
+
+def as_file(response: Response, name: str) -> Response:
+    """A response that a browser saves as a file."""
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+def if_permitted(show: Callable[[], _Part]) -> _Part | None:
+    """A part of a page, unless the caller lacks the role."""
+    try:
+        return show()
+    except (NotFound, RoleMissing):
+        return None
 
 
 def rendered(request: Request, template: str, *, status: int = 200, **context: object) -> HTMLResponse:
-    """Return a page.
-
-    Args:
-        request: gives the caller, if one is signed in, and the path.
-        template: name of the template without its suffix.
-        status: of the answer.
-        context: what the template shows.
-    """
+    """Return a page from the template of a name, for a caller who may not be signed in."""
     caller: Principal | None = getattr(request.state, "principal", None)
     shared = {"caller": caller, "path": request.url.path, "is_later_page": "cursor" in request.query_params}
     text = _environment().get_template(f"{template}.html").render(**shared, **context)
@@ -54,7 +106,7 @@ def _environment() -> Environment:
     }
     environment.filters |= {"percent": odds_words.percent, "minute": _minute}
     environment.globals |= {
-        "symbols": words.SYMBOLS, "odds_sentence": odds_words.sentence, "budget_bar": _bar,
+        "symbols": words.SYMBOLS, "odds_sentence": odds_words.sentence, "budget_bar": pictures.budget_bar,
         "odds_scale": pictures.odds_scale, "share_class": pictures.share_class,
         "recovered_shares": pictures.recovered_shares,
     }  # fmt: skip
@@ -64,10 +116,6 @@ def _environment() -> Environment:
 def _minute(time: str) -> Markup:
     """A time to the minute, exact where a program reads the page."""
     return Markup('<time datetime="{}">{}</time>').format(time, words.minute(time))
-
-
-def _bar(account: Mapping[str, Any], label: str, requested: str = "0") -> object:
-    return pictures.budget_bar(pictures.Bar.of(account, label=label, requested=requested))
 
 
 def page_of(request: Request, error: GrovekeeperError) -> Response:
@@ -86,21 +134,6 @@ def shown_problem(error: GrovekeeperError) -> tuple[int, dict[str, Any]]:
     """Return the status of a named error, and its problem with an ``advice``: what to do next, or nothing."""
     body, row = problems.problem_of(error)
     return row.status, {**body, "advice": _ADVICE.get(row.slug, "")}
-
-
-def rendered_with(
-    request: Request, template: str, refusal: GrovekeeperError | None, *, status: int = 200, **context: object
-) -> HTMLResponse:
-    """Return a page that says why a form was refused, with the status of the refusal; ``status`` if it was not.
-
-    The template finds the refusal as ``refusal``, and the fields of the refused form as ``sent``, to show them again.
-    """
-    problem = None
-    sent: Mapping[str, str] = {}
-    if refusal is not None:
-        status, problem = shown_problem(refusal)
-        sent = getattr(request.state, "form", {})
-    return rendered(request, template, status=status, refusal=problem, sent=sent, **context)
 
 
 def unexpected(request: Request) -> HTMLResponse:

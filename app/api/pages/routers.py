@@ -10,15 +10,15 @@ from app.api import authentication
 from app.api.authentication import SIGN_IN
 from app.api.capacity import Work, capacities, work_of_authentication
 from app.api.pages import admin, datasets, declarations, evaluations, jobs, ledger, models, spending
-from app.api.pages.forms import PageRoute, read_form
-from app.api.pages.rendering import rendered
-from app.api.requests import CurrentInstallation, KeptHeads
+from app.api.pages.forms import read_form
+from app.api.pages.rendering import as_file, rendered
+from app.api.requests import BodyRoute, CurrentInstallation, KeptHeads
 from app.core import limits
 from app.core.errors import NotFound, Unauthenticated
 from app.services.authorization import authenticate
 from app.services.ledger.evidence import show_signer
 
-shared_pages = APIRouter(route_class=PageRoute)
+shared_pages = APIRouter(route_class=BodyRoute)
 
 _ASSETS = Path(__file__).with_name("assets")
 
@@ -71,11 +71,9 @@ async def sign_out(request: Request, installation: CurrentInstallation, heads: K
 
 
 @shared_pages.get("/ui/signer.pem")
-def public_key(heads: KeptHeads) -> PlainTextResponse:
+def public_key(heads: KeptHeads) -> Response:
     """Download the public key that verifies checkpoints; any key may read it."""
-    return PlainTextResponse(
-        show_signer(heads.signer).public_key, headers={"Content-Disposition": 'attachment; filename="signer.pem"'}
-    )
+    return as_file(PlainTextResponse(show_signer(heads.signer).public_key), "signer.pem")
 
 
 @shared_pages.get("/ui/{path:path}")

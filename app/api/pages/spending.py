@@ -11,30 +11,20 @@ from secrets import token_urlsafe
 from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import RedirectResponse
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
-from app.access.grants import TRAIN, Principal
-from app.access.idempotency import Answer, IdempotentRequest
-from app.api.capacity import Work, capacities
+from app.access.grants import TRAIN
+from app.access.idempotency import IdempotentRequest
 from app.api.pages.datasets import population_of
-from app.api.pages.forms import Form, PageRoute, checked, read_form
-from app.api.pages.rendering import rendered_with
-from app.api.requests import Caller, CurrentInstallation, checked_key, route_of
+from app.api.pages.forms import Form, checked, identity, submitted
+from app.api.pages.rendering import Visit, Visitor
+from app.api.requests import BodyRoute
 from app.core import json_text, limits
-from app.core.errors import (
-    GrovekeeperError,
-    IdempotencyKeyMissing,
-    InvalidRequest,
-    NotFound,
-    RoleMissing,
-    Unauthenticated,
-)
+from app.core.errors import GrovekeeperError, IdempotencyKeyMissing, InvalidRequest, NotFound, RoleMissing
 from app.forests import catalogue
 from app.services.authorization import require_role
 from app.services.datasets import show
-from app.services.installation import Installation
 from app.services.ledger import balances
 from app.services.spending.training import show_plan, submit_training
 from app.wire.spending import AccountPlanOut, AlgorithmOut, ExpectedAccuracyOut, PlanIn, PlanOut, TrainIn
@@ -118,62 +108,42 @@ class Quote(Generic[_Plan]):
 
 
 def quoted(
-    installation: Installation,
-    caller: Principal,
-    dataset: Mapping[str, Any],
-    ask: Callable[[], _Plan] | None,
-    *,
-    refusal: GrovekeeperError | None = None,
+    visit: Visit, dataset: Mapping[str, Any], ask: Callable[[], _Plan] | None, *, unknown: NotFound | None = None
 ) -> Quote[_Plan]:
     """Ask for a quote; a refusal becomes a part of the page.
 
     Args:
-        installation: this installation.
-        caller: the caller.
+        visit: of a form that was refused, or not sent yet; no quote is asked for a refused form.
         dataset: the shown dataset, whose account pays.
         ask: asks a service for the quote; ``None`` if the form has no ε yet.
-        refusal: of the form that was sent; no quote is asked for then.
+        unknown: the form names a dataset that does not exist.
     """
+    if isinstance(visit.refusal, NotFound | RoleMissing):
+        raise visit.refusal
+    refusal = unknown or visit.refusal
     if ask is None or refusal is not None:
         return Quote(None, "", dataset["account"], None, refusal)
     try:
         plan = ask()
-        balance = balances.show_balance(installation, caller, dataset["id"], scope=plan.scope).model_dump()
+        balance = balances.show_balance(*visit.by, dataset["id"], scope=plan.scope).model_dump()
     except (NotFound, RoleMissing):
         raise
     except GrovekeeperError as error:
         return Quote(None, "", dataset["account"], None, error)
     scope = json.dumps(plan.scope, ensure_ascii=False) if plan.scope else ""
-    return Quote(plan, scope, balance, population_of(installation, caller, plan.population), None)
+    return Quote(plan, scope, balance, population_of(visit, plan.population), None)
 
 
-def identity(request: Request, caller: Principal, form: Form) -> IdempotentRequest:
-    """The identity of a form that spends, by its hidden field ``once``.
+def paid_identity(visit: Visit, form: Form) -> IdempotentRequest:
+    """The identity of a form that spends.
 
     Raises:
-        IdempotencyKeyMissing: the form has no such field.
+        IdempotencyKeyMissing: the form has none.
     """
-    once = checked_key(request, form.get("once") or None)
-    if once is None:
+    request = identity(visit, form)
+    if request is None:
         raise IdempotencyKeyMissing
-    return IdempotentRequest(caller.key_id, route_of(request), once, json_text.digest(dict(form)))
-
-
-async def accepted(
-    request: Request, act: Callable[[Form], Answer], refused: Callable[[Form, GrovekeeperError], Response]
-) -> Response:
-    """Submit a form as a job and lead to the job; a refusal shows the form again with what would fit."""
-    form = await read_form(request)
-
-    def run() -> Response:
-        try:
-            return RedirectResponse(f"/ui{act(form).location}", status_code=303)
-        except (NotFound, RoleMissing, Unauthenticated):
-            raise
-        except GrovekeeperError as error:
-            return refused(form, error)
-
-    return await capacities(request).run(Work.WRITE, run)
+    return request
 
 
 def _cells(partition: Mapping[str, Any], dataset: Mapping[str, Any]) -> Sequence[object]:
@@ -197,7 +167,7 @@ def _json(text: str) -> Any:
         raise InvalidRequest.at("/scope", "not-json") from None
 
 
-training_pages = APIRouter(prefix="/ui/datasets/{dataset}/train", route_class=PageRoute)
+training_pages = APIRouter(prefix="/ui/datasets/{dataset}/train", route_class=BodyRoute)
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -210,53 +180,19 @@ class TrainingFields(SpendingFields):
 
 
 @training_pages.get("")
-def quote(
-    request: Request,
-    installation: CurrentInstallation,
-    caller: Caller,
-    dataset: str,
-    fields: Annotated[TrainingFields, Query()],
-) -> Response:
+def quote(visit: Visitor, dataset: str, fields: Annotated[TrainingFields, Query()]) -> Response:
     """Show the form of a training job, with its price as soon as an ε is given."""
-    return _page(request, installation, caller, dataset, fields)
-
-
-@training_pages.post("")
-async def train(request: Request, installation: CurrentInstallation, caller: Caller, dataset: str) -> Response:
-    """Submit the job of the form; a refusal shows the form again with what would fit."""
-
-    def act(form: Form) -> Answer:
-        body = _body(TrainIn, dataset, checked(TrainingFields, form))
-        return submit_training(installation, caller, body, request=identity(request, caller, form))
-
-    def refused(form: Form, refusal: GrovekeeperError) -> Response:
-        return _page(request, installation, caller, dataset, checked(TrainingFields, form), refusal=refusal)
-
-    return await accepted(request, act, refused)
-
-
-def _page(
-    request: Request,
-    installation: Installation,
-    caller: Principal,
-    dataset: str,
-    fields: TrainingFields,
-    *,
-    refusal: GrovekeeperError | None = None,
-) -> Response:
-    require_role(installation, caller, dataset, TRAIN)
-    shown = show.show_dataset(installation, caller, dataset).model_dump(by_alias=True)
+    require_role(*visit.by, dataset, TRAIN)
+    shown = show.show_dataset(*visit.by, dataset).model_dump(by_alias=True)
 
     def ask() -> PlanOut:
         _share(fields.recover)
-        return show_plan(installation, caller, _body(PlanIn, dataset, fields))
+        return show_plan(*visit.by, _body(PlanIn, dataset, fields))
 
-    quote = quoted(installation, caller, shown, ask if fields.epsilon else None, refusal=refusal)
+    quote = quoted(visit, shown, ask if fields.epsilon else None)
     expected = quote.plan and quote.plan.expected_accuracy
-    return rendered_with(
-        request,
+    return visit.refused(quote.refusal).page(
         "train",
-        quote.refusal,
         dataset=shown,
         algorithms=_algorithms_for(shown),
         partitions=fields.choices(shown),
@@ -266,6 +202,17 @@ def _page(
         needed=_needed(expected, fields.recover) if expected else None,
         once=token_urlsafe(16),
     )
+
+
+@training_pages.post("")
+async def train(visit: Visitor, dataset: str) -> Response:
+    """Submit the job of the form; a refusal shows the form again with what would fit."""
+
+    def act(form: Form) -> str:
+        body = _body(TrainIn, dataset, checked(TrainingFields, form))
+        return f"/ui{submit_training(*visit.by, body, request=paid_identity(visit, form)).location}"
+
+    return await submitted(visit, act, lambda refused: quote(refused, dataset, checked(TrainingFields, refused.sent)))
 
 
 def _algorithms_for(dataset: Mapping[str, Any]) -> list[AlgorithmOut]:

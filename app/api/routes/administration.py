@@ -9,10 +9,10 @@ from typing import Literal
 from fastapi import APIRouter, Request, Response
 
 from app.access.grants import Role
-from app.api import problems
 from app.api.authentication import Readiness
-from app.api.metrics import MEDIA_TYPE, Metrics, text_of
-from app.api.requests import BodyRoute, Caller, CurrentInstallation, Page, limited
+from app.api.metrics import MEDIA_TYPE, Metrics
+from app.api.problems import JSON_BODY, documented
+from app.api.requests import BodyRoute, By, Caller, Page, limited
 from app.core.errors import NotFound, RoleMissing, Unavailable
 from app.services import keys
 from app.wire.base import Answer
@@ -25,15 +25,13 @@ class Health(Answer):
     status: Literal["ok"]
 
 
-@health_routes.get("/healthz", operation_id="check_health", responses=problems.documented(needs_key=False))
+@health_routes.get("/healthz", responses=documented(needs_key=False))
 async def check_health() -> Health:
     """Answer 200 while the process runs."""
     return Health(status="ok")
 
 
-@health_routes.get(
-    "/readyz", operation_id="check_readiness", responses=problems.documented(Unavailable, needs_key=False)
-)
+@health_routes.get("/readyz", responses=documented(Unavailable, needs_key=False))
 async def check_readiness(request: Request) -> Health:
     """Answer 200 if the database answers, is at this program's revision and holds every head written outside it."""
     readiness: Readiness = request.app.state.readiness
@@ -46,59 +44,43 @@ metric_routes = APIRouter(tags=["health"], route_class=BodyRoute)
 
 @metric_routes.get(
     "/metrics",
-    operation_id="show_metrics",
     response_class=Response,
     responses={
         200: {"description": "Metrics of this process.", "content": {"text/plain": {"schema": {"type": "string"}}}},
-        **problems.documented(RoleMissing),
+        **documented(RoleMissing),
     },
 )
 def show_metrics(request: Request, caller: Caller) -> Response:
     """Show the metrics of this API process in the text format of Prometheus. None of them depends on a row."""
     caller.require(Role.AUDITOR)
     measured: Metrics = request.app.state.metrics
-    return Response(text_of(measured.collect()), media_type=MEDIA_TYPE)
+    return Response(measured.text(), media_type=MEDIA_TYPE)
 
 
 key_routes = APIRouter(prefix="/keys", tags=["keys"], route_class=BodyRoute)
 
 
-@key_routes.post(
-    "",
-    operation_id="create_key",
-    status_code=201,
-    responses=problems.documented(RoleMissing, *problems.JSON_BODY),
-)
+@key_routes.post("", status_code=201, responses=documented(RoleMissing, *JSON_BODY))
 @limited(needs=Role.ADMIN)
-def create_key(installation: CurrentInstallation, caller: Caller, body: KeyIn) -> KeyCreated:
+def create_key(by: By, body: KeyIn) -> KeyCreated:
     """Make a key. Only this answer shows its secret."""
-    return keys.create_key(installation, caller, body)
+    return keys.create_key(*by, body)
 
 
-@key_routes.post(
-    "/{key_id}/secret",
-    operation_id="rotate_key",
-    status_code=201,
-    responses=problems.documented(RoleMissing, NotFound, *problems.JSON_BODY),
-)
+@key_routes.post("/{key_id}/secret", status_code=201, responses=documented(RoleMissing, NotFound, *JSON_BODY))
 @limited(needs=Role.ADMIN)
-def rotate_key(installation: CurrentInstallation, caller: Caller, key_id: str, body: RotationIn) -> KeyCreated:
+def rotate_key(by: By, key_id: str, body: RotationIn) -> KeyCreated:
     """Replace the secret of a key. The key's id stays; requests with the earlier secret are refused at once."""
-    return keys.rotate_key(installation, caller, key_id, body)
+    return keys.rotate_key(*by, key_id, body)
 
 
-@key_routes.get("", operation_id="list_keys", responses=problems.documented(RoleMissing))
-def list_keys(installation: CurrentInstallation, caller: Caller, page: Page) -> KeyList:
+@key_routes.get("", responses=documented(RoleMissing))
+def list_keys(by: By, page: Page) -> KeyList:
     """List all keys without secrets, expired and revoked keys included."""
-    return keys.list_keys(installation, caller, page)
+    return keys.list_keys(*by, page)
 
 
-@key_routes.delete(
-    "/{key_id}",
-    operation_id="revoke_key",
-    status_code=204,
-    responses=problems.documented(RoleMissing, NotFound),
-)
-def revoke_key(installation: CurrentInstallation, caller: Caller, key_id: str) -> None:
+@key_routes.delete("/{key_id}", status_code=204, responses=documented(RoleMissing, NotFound))
+def revoke_key(by: By, key_id: str) -> None:
     """Revoke a key at once."""
-    keys.revoke_key(installation, caller, key_id)
+    keys.revoke_key(*by, key_id)

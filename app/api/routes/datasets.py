@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from app.access.grants import Role
-from app.api import problems
+from app.api.problems import JSON_BODY, REPEATABLE, documented
 from app.api.requests import (
     Body,
     BodyRoute,
+    By,
     Caller,
-    CurrentInstallation,
     NameFilter,
     OptionalIdempotency,
     Page,
@@ -69,7 +69,7 @@ declaration_routes = APIRouter(prefix="/declarations", tags=["datasets"], route_
 
 _DECLARING = (
     RoleMissing, SameSubmitter, NotFound, NameTaken, AccountDiffers, PopulationMismatch, BalanceMismatch,
-    *problems.JSON_BODY,
+    *JSON_BODY,
 )  # fmt: skip
 
 _FORMS = {
@@ -93,174 +93,120 @@ _ROWS_BODY: dict[str, Any] = {
 }
 
 
-@dataset_routes.post(
-    "",
-    operation_id="declare_dataset",
-    status_code=201,
-    response_model=DatasetOut,
-    responses=problems.documented(*_DECLARING, *problems.REPEATABLE),
-)
+@dataset_routes.post("", status_code=201, response_model=DatasetOut, responses=documented(*_DECLARING, *REPEATABLE))
 @limited(body=Body.DECLARATION, needs=Role.OWNER)
-def declare_dataset(
-    installation: CurrentInstallation, caller: Caller, body: DatasetIn, request: OptionalIdempotency
-) -> Response:
+def declare_dataset(by: By, body: DatasetIn, request: OptionalIdempotency) -> Response:
     """Declare a dataset: public schema, lifetime budget, partitions. The calling key becomes its owner."""
-    return sent(declare.register_dataset(installation, caller, body, request=request))
+    return sent(declare.register_dataset(*by, body, request=request))
 
 
-@declaration_routes.post("", operation_id="check_declaration", responses=problems.documented(*_DECLARING))
+@declaration_routes.post("", responses=documented(*_DECLARING))
 @limited(body=Body.DECLARATION, needs=Role.OWNER)
-def check_declaration(installation: CurrentInstallation, caller: Caller, body: DatasetIn) -> DeclarationOut:
+def check_declaration(by: By, body: DatasetIn) -> DeclarationOut:
     """Check a declaration by the rules of `POST /datasets`, and store nothing."""
-    return declare.check_declaration(installation, caller, body)
+    return declare.check_declaration(*by, body)
 
 
-@dataset_routes.get("", operation_id="list_datasets", responses=problems.documented())
-def list_datasets(
-    installation: CurrentInstallation, caller: Caller, page: Page, name: NameFilter = None
-) -> DatasetList:
+@dataset_routes.get("", responses=documented())
+def list_datasets(by: By, page: Page, name: NameFilter = None) -> DatasetList:
     """List the public facts and the balance of every dataset on which the key has a grant.
 
     With `name`, only datasets whose names contain it, in upper or lower case.
     """
-    return show.list_datasets(installation, caller, page, name=name)
+    return show.list_datasets(*by, page, name=name)
 
 
-@dataset_routes.get("/{dataset}", operation_id="show_dataset", responses=problems.documented(NotFound))
-def show_dataset(installation: CurrentInstallation, caller: Caller, dataset: str) -> DatasetOut:
+@dataset_routes.get("/{dataset}", responses=documented(NotFound))
+def show_dataset(by: By, dataset: str) -> DatasetOut:
     """Show the public facts and the balance of one dataset, by id or name."""
-    return show.show_dataset(installation, caller, dataset)
+    return show.show_dataset(*by, dataset)
 
 
-@dataset_routes.delete(
-    "/{dataset}",
-    operation_id="delete_dataset",
-    status_code=204,
-    responses=problems.documented(NotFound, RoleMissing),
-)
-def delete_dataset(installation: CurrentInstallation, caller: Caller, dataset: str) -> None:
+@dataset_routes.delete("/{dataset}", status_code=204, responses=documented(NotFound, RoleMissing))
+def delete_dataset(by: By, dataset: str) -> None:
     """Erase the rows of a dataset. Spend, ledger and models stay.
 
     No job of the dataset begins any more. If many are queued, some are cancelled after the answer; until then, they
     show as queued and their prices as reserved.
     """
-    erase.delete_dataset(installation, caller, dataset)
+    erase.delete_dataset(*by, dataset)
 
 
-@dataset_routes.get(
-    "/{dataset}/grants", operation_id="list_grants", responses=problems.documented(NotFound, RoleMissing)
-)
-def list_grants(installation: CurrentInstallation, caller: Caller, dataset: str, page: Page) -> GrantList:
+@dataset_routes.get("/{dataset}/grants", responses=documented(NotFound, RoleMissing))
+def list_grants(by: By, dataset: str, page: Page) -> GrantList:
     """List who has which role on the dataset, since when and by whom. For owners and auditors."""
-    return keys.list_grants(installation, caller, dataset, page)
+    return keys.list_grants(*by, dataset, page)
 
 
-@dataset_routes.put(
-    "/{dataset}/grants/{key_id}",
-    operation_id="put_grant",
-    responses=problems.documented(NotFound, RoleMissing, LastOwner, *problems.JSON_BODY),
-)
-def put_grant(installation: CurrentInstallation, caller: Caller, dataset: str, key_id: str, body: GrantIn) -> GrantOut:
+@dataset_routes.put("/{dataset}/grants/{key_id}", responses=documented(NotFound, RoleMissing, LastOwner, *JSON_BODY))
+def put_grant(by: By, dataset: str, key_id: str, body: GrantIn) -> GrantOut:
     """Grant a key a role on the dataset, in place of its earlier role."""
-    return keys.put_grant(installation, caller, dataset, key_id, role=body.role)
+    return keys.put_grant(*by, dataset, key_id, role=body.role)
 
 
 @dataset_routes.delete(
-    "/{dataset}/grants/{key_id}",
-    operation_id="delete_grant",
-    status_code=204,
-    responses=problems.documented(NotFound, RoleMissing, LastOwner),
+    "/{dataset}/grants/{key_id}", status_code=204, responses=documented(NotFound, RoleMissing, LastOwner)
 )
-def delete_grant(installation: CurrentInstallation, caller: Caller, dataset: str, key_id: str) -> None:
+def delete_grant(by: By, dataset: str, key_id: str) -> None:
     """Revoke a key's role on the dataset. The last owner keeps the role until another key is an owner."""
-    keys.remove_grant(installation, caller, dataset, key_id)
+    keys.remove_grant(*by, dataset, key_id)
 
 
-@dataset_routes.get("/{dataset}/rules", operation_id="show_rules", responses=problems.documented(NotFound, RoleMissing))
-def show_rules(installation: CurrentInstallation, caller: Caller, dataset: str) -> RulesOut:
+@dataset_routes.get("/{dataset}/rules", responses=documented(NotFound, RoleMissing))
+def show_rules(by: By, dataset: str) -> RulesOut:
     """Show the rules of the dataset, what is spent of its quotas, and a proposal of looser rules. For owners."""
-    return dataset_rules.show_rules(installation, caller, dataset)
+    return dataset_rules.show_rules(*by, dataset)
 
 
-@dataset_routes.put(
-    "/{dataset}/rules",
-    operation_id="change_rules",
-    responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY),
-)
-def change_rules(installation: CurrentInstallation, caller: Caller, dataset: str, body: RulesIn) -> RulesOut:
+@dataset_routes.put("/{dataset}/rules", responses=documented(NotFound, RoleMissing, DatasetDeleted, *JSON_BODY))
+def change_rules(by: By, dataset: str, body: RulesIn) -> RulesOut:
     """Replace the rules of the dataset. Looser rules are in force once a second owner or an admin sends them."""
-    return dataset_rules.change_rules(installation, caller, dataset, body)
+    return dataset_rules.change_rules(*by, dataset, body)
 
 
 @dataset_routes.post(
-    "/{dataset}/erasures",
-    operation_id="erase_unit",
-    responses=problems.documented(NotFound, NoRowsOfUnit, RoleMissing, DatasetDeleted, *problems.JSON_BODY),
+    "/{dataset}/erasures", responses=documented(NotFound, NoRowsOfUnit, RoleMissing, DatasetDeleted, *JSON_BODY)
 )
 @limited(body=Body.ERASURE)
-def erase_unit(installation: CurrentInstallation, caller: Caller, dataset: str, body: ErasureIn) -> ErasureOut:
+def erase_unit(by: By, dataset: str, body: ErasureIn) -> ErasureOut:
     """Erase the rows of one unit. Spend stays spent, and the unit's places stay taken."""
-    return erase.erase_unit(installation, caller, dataset, unit=body.unit)
+    return erase.erase_unit(*by, dataset, unit=body.unit)
 
 
-@dataset_routes.get(
-    "/{dataset}/overlaps", operation_id="show_overlaps", responses=problems.documented(NotFound, RoleMissing)
-)
-def show_overlaps(installation: CurrentInstallation, caller: Caller, dataset: str) -> OverlapOut:
+@dataset_routes.get("/{dataset}/overlaps", responses=documented(NotFound, RoleMissing))
+def show_overlaps(by: By, dataset: str) -> OverlapOut:
     """Count the rows that the dataset shares with others of the same owner. For that owner only; changes nothing."""
-    return show.show_overlaps(installation, caller, dataset)
+    return show.show_overlaps(*by, dataset)
 
 
-@dataset_routes.get(
-    "/{dataset}/uploads", operation_id="list_uploads", responses=problems.documented(NotFound, RoleMissing)
-)
-def list_uploads(installation: CurrentInstallation, caller: Caller, dataset: str, page: Page) -> UploadList:
+@dataset_routes.get("/{dataset}/uploads", responses=documented(NotFound, RoleMissing))
+def list_uploads(by: By, dataset: str, page: Page) -> UploadList:
     """List the uploads of the dataset, with the stored rows for owners by a grant. For owners."""
-    return show.list_uploads(installation, caller, dataset, page)
+    return show.list_uploads(*by, dataset, page)
 
 
-@dataset_routes.delete(
-    "/{dataset}/uploads/{upload}",
-    operation_id="erase_upload",
-    responses=problems.documented(NotFound, RoleMissing, DatasetDeleted),
-)
-def erase_upload(installation: CurrentInstallation, caller: Caller, dataset: str, upload: str) -> UploadErasureOut:
+@dataset_routes.delete("/{dataset}/uploads/{upload}", responses=documented(NotFound, RoleMissing, DatasetDeleted))
+def erase_upload(by: By, dataset: str, upload: str) -> UploadErasureOut:
     """Erase the rows of one upload. Spend stays spent; `places` says if units' places are free. May be repeated."""
-    return erase.erase_upload(installation, caller, dataset, upload=upload)
+    return erase.erase_upload(*by, dataset, upload=upload)
 
 
 @dataset_routes.put(
     "/{dataset}/population",
-    operation_id="join_population",
-    responses=problems.documented(
-        NotFound,
-        RoleMissing,
-        DatasetDeleted,
-        PopulationMismatch,
-        BalanceMismatch,
-        *problems.JSON_BODY,
-    ),
+    responses=documented(NotFound, RoleMissing, DatasetDeleted, PopulationMismatch, BalanceMismatch, *JSON_BODY),
 )
-def join_population(installation: CurrentInstallation, caller: Caller, dataset: str, body: JoinIn) -> DatasetOut:
+def join_population(by: By, dataset: str, body: JoinIn) -> DatasetOut:
     """State that the rows are about the people of a population. From then on its cap applies, too, for good."""
-    return declare.join_population(installation, caller, dataset, population=body.population)
+    return declare.join_population(*by, dataset, population=body.population)
 
 
 @dataset_routes.post(
     "/{dataset}/rows",
-    operation_id="upload_rows",
     status_code=201,
     response_model=UploadOut,
     openapi_extra=_ROWS_BODY,
-    responses=problems.documented(
-        NotFound,
-        RoleMissing,
-        DatasetDeleted,
-        RowsInvalid,
-        CellsUnread,
-        UploadRepeated,
-        *problems.JSON_BODY,
-        *problems.REPEATABLE,
+    responses=documented(
+        NotFound, RoleMissing, DatasetDeleted, RowsInvalid, CellsUnread, UploadRepeated, *JSON_BODY, *REPEATABLE
     ),
 )
 @limited(body=Body.UPLOAD)
@@ -301,59 +247,44 @@ population_routes = APIRouter(prefix="/populations", tags=["populations"], route
 
 @population_routes.post(
     "",
-    operation_id="create_population",
     status_code=201,
     response_model=PopulationOut,
-    responses=problems.documented(RoleMissing, NameTaken, NotSupported, *problems.JSON_BODY, *problems.REPEATABLE),
+    responses=documented(RoleMissing, NameTaken, NotSupported, *JSON_BODY, *REPEATABLE),
 )
 @limited(needs=Role.OWNER)
-def create_population(
-    installation: CurrentInstallation, caller: Caller, body: PopulationIn, request: OptionalIdempotency
-) -> Response:
+def create_population(by: By, body: PopulationIn, request: OptionalIdempotency) -> Response:
     """Open an account over all datasets about the same people. Datasets join the population by its name."""
-    return sent(populations.open_population(installation, caller, body, request=request))
+    return sent(populations.open_population(*by, body, request=request))
 
 
-@population_routes.get("", operation_id="list_populations", responses=problems.documented(RoleMissing))
-def list_populations(installation: CurrentInstallation, caller: Caller, page: Page) -> PopulationList:
+@population_routes.get("", responses=documented(RoleMissing))
+def list_populations(by: By, page: Page) -> PopulationList:
     """List the populations that the key opened, with their members; all populations for admins and auditors."""
-    return populations.list_populations(installation, caller, page)
+    return populations.list_populations(*by, page)
 
 
-@population_routes.get("/{population}", operation_id="show_population", responses=problems.documented(NotFound))
-def show_population(installation: CurrentInstallation, caller: Caller, population: str) -> PopulationOut:
+@population_routes.get("/{population}", responses=documented(NotFound))
+def show_population(by: By, population: str) -> PopulationOut:
     """Show one population with its members, by id or name."""
-    return populations.show_population(installation, caller, population)
+    return populations.show_population(*by, population)
 
 
 webhook_routes = APIRouter(prefix="/datasets/{dataset}/webhooks", tags=["datasets"], route_class=BodyRoute)
 
 
-@webhook_routes.post(
-    "",
-    operation_id="create_webhook",
-    status_code=201,
-    responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY),
-)
-def create_webhook(
-    installation: CurrentInstallation, caller: Caller, dataset: str, body: WebhookIn
-) -> WebhookWithSecret:
+@webhook_routes.post("", status_code=201, responses=documented(NotFound, RoleMissing, DatasetDeleted, *JSON_BODY))
+def create_webhook(by: By, dataset: str, body: WebhookIn) -> WebhookWithSecret:
     """Register an address that is told about jobs, refusals or a low budget of a dataset. Its secret is shown once."""
-    return webhooks.create_webhook(installation, caller, dataset, body)
+    return webhooks.create_webhook(*by, dataset, body)
 
 
-@webhook_routes.get("", operation_id="list_webhooks", responses=problems.documented(NotFound, RoleMissing))
-def list_webhooks(installation: CurrentInstallation, caller: Caller, dataset: str) -> WebhookList:
+@webhook_routes.get("", responses=documented(NotFound, RoleMissing))
+def list_webhooks(by: By, dataset: str) -> WebhookList:
     """List the webhooks of a dataset, without their secrets."""
-    return webhooks.list_webhooks(installation, caller, dataset)
+    return webhooks.list_webhooks(*by, dataset)
 
 
-@webhook_routes.delete(
-    "/{webhook_id}",
-    operation_id="delete_webhook",
-    status_code=204,
-    responses=problems.documented(NotFound, RoleMissing),
-)
-def delete_webhook(installation: CurrentInstallation, caller: Caller, dataset: str, webhook_id: str) -> None:
+@webhook_routes.delete("/{webhook_id}", status_code=204, responses=documented(NotFound, RoleMissing))
+def delete_webhook(by: By, dataset: str, webhook_id: str) -> None:
     """Remove a webhook with its waiting deliveries."""
-    webhooks.delete_webhook(installation, caller, dataset, webhook_id)
+    webhooks.delete_webhook(*by, dataset, webhook_id)

@@ -10,19 +10,10 @@ import yaml
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
-from app.api import problems
-from app.api.capacity import Work, capacities
-from app.api.requests import (
-    BodyRoute,
-    Caller,
-    CurrentInstallation,
-    Idempotency,
-    KeptHeads,
-    OptionalIdempotency,
-    Page,
-    limited,
-    sent,
-)
+from app.api.capacity import Work
+from app.api.problems import JSON_BODY, REPEATABLE, SPENDING, documented
+from app.api.requests import BodyRoute, By, Caller, Idempotency, KeptHeads, OptionalIdempotency, Page, limited, sent
+from app.api.streams import exported
 from app.core import json_text, limits
 from app.core.errors import (
     AccountantMismatch,
@@ -63,10 +54,7 @@ _Id: TypeAlias = Annotated[str | None, Query(max_length=limits.MAX_REFERENCE_CHA
 _ScopeText: TypeAlias = Annotated[str | None, Query(max_length=65_536)]
 
 _EXPORT: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "A header line, then every entry.",
-        "content": {"application/x-ndjson": {}, "text/csv": {}},
-    }
+    200: {"description": "A header line, then every entry.", "content": {"application/x-ndjson": {}, "text/csv": {}}}
 }
 
 
@@ -95,122 +83,86 @@ def _search(
     return Search(kinds=kinds, job_id=job, actor=actor, scope=_scope(scope))
 
 
-@ledger_routes.get("", operation_id="list_balances", responses=problems.documented(RoleMissing))
-def list_balances(installation: CurrentInstallation, caller: Caller, page: Page) -> BalanceList:
+@ledger_routes.get("", responses=documented(RoleMissing))
+def list_balances(by: By, page: Page) -> BalanceList:
     """List cap, charged, reserved and remaining of every dataset whose ledger the key may read."""
-    return balances.list_balances(installation, caller, page)
+    return balances.list_balances(*by, page)
 
 
-@ledger_routes.get("/{account}", operation_id="show_balance", responses=problems.documented(NotFound, RoleMissing))
+@ledger_routes.get("/{account}", responses=documented(NotFound, RoleMissing))
 def show_balance(
-    installation: CurrentInstallation,
-    caller: Caller,
+    by: By,
     account: str,
     scope: Annotated[_ScopeText, Query(description='Cells of a dataset as JSON: `{"shard": [0, 1]}`')] = None,
 ) -> AccountBalance:
     """Show the balance of a dataset (id or name) at the tightest joint cell of a scope, or of a population (id)."""
-    return balances.show_balance(installation, caller, account, scope=_scope(scope))
+    return balances.show_balance(*by, account, scope=_scope(scope))
 
 
-@ledger_routes.get(
-    "/{account}/entries", operation_id="list_entries", responses=problems.documented(NotFound, RoleMissing)
-)
-def list_entries(
-    installation: CurrentInstallation,
-    caller: Caller,
-    account: str,
-    page: Page,
-    search: Annotated[Search, Depends(_search)],
-) -> EntryList:
+@ledger_routes.get("/{account}/entries", responses=documented(NotFound, RoleMissing))
+def list_entries(by: By, account: str, page: Page, search: Annotated[Search, Depends(_search)]) -> EntryList:
     """List the entries of an account in order, with their events, exactly as they were hashed."""
-    return history.list_entries(installation, caller, account, page, search)
+    return history.list_entries(*by, account, page, search)
 
 
 @ledger_routes.get(
-    "/{account}/export",
-    operation_id="export_ledger",
-    response_class=StreamingResponse,
-    responses={**_EXPORT, **problems.documented(NotFound, RoleMissing)},
+    "/{account}/export", response_class=StreamingResponse, responses={**_EXPORT, **documented(NotFound, RoleMissing)}
 )
 @limited(work=Work.EXPORT)
 def export_ledger(
-    request: Request,
-    installation: CurrentInstallation,
-    caller: Caller,
-    account: str,
-    form: Annotated[Literal["jsonl", "csv"], Query(alias="format")] = "jsonl",
+    request: Request, by: By, account: str, form: Annotated[Literal["jsonl", "csv"], Query(alias="format")] = "jsonl"
 ) -> StreamingResponse:
     """Export the whole history of an account, for `grovekeeper verify` (JSON Lines) or for a spreadsheet (CSV)."""
     if form == "csv":
-        lines, media_type = history.export_csv(installation, caller, account), "text/csv"
-    else:
-        lines, media_type = history.export_json_lines(installation, caller, account), "application/x-ndjson"
-    return StreamingResponse(capacities(request).iterate(Work.EXPORT, lines), media_type=media_type)
+        return exported(request, history.export_csv(*by, account), media_type="text/csv")
+    return exported(request, history.export_json_lines(*by, account))
 
 
 @ledger_routes.post(
     "/{account}/cap",
-    operation_id="change_cap",
     response_model=ChangedCap,
-    responses=problems.documented(
-        NotFound, RoleMissing, DatasetDeleted, BalanceMismatch, *problems.JSON_BODY, *problems.REPEATABLE
-    ),
+    responses=documented(NotFound, RoleMissing, DatasetDeleted, BalanceMismatch, *JSON_BODY, *REPEATABLE),
 )
-def change_cap(
-    installation: CurrentInstallation, caller: Caller, account: str, body: CapIn, request: OptionalIdempotency
-) -> Response:
+def change_cap(by: By, account: str, body: CapIn, request: OptionalIdempotency) -> Response:
     """Lower the lifetime cap (the owner, or the key that opened the population) or raise it (an admin).
 
     The entries record the reason. Charges stay.
     """
-    return sent(balances.change_cap(installation, caller, account, body, request=request))
+    return sent(balances.change_cap(*by, account, body, request=request))
 
 
 reservation_routes = APIRouter(prefix="/ledger/{dataset}", tags=["ledger"], route_class=BodyRoute)
 
 
 @reservation_routes.post(
-    "/quotes",
-    operation_id="create_quote",
-    responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, AccountantMismatch, *problems.JSON_BODY),
+    "/quotes", responses=documented(NotFound, RoleMissing, DatasetDeleted, AccountantMismatch, *JSON_BODY)
 )
-def create_quote(installation: CurrentInstallation, caller: Caller, dataset: str, body: ExternalIn) -> ExternalQuote:
+def create_quote(by: By, dataset: str, body: ExternalIn) -> ExternalQuote:
     """Quote an external mechanism: its price, and whether it fits. A quote costs nothing."""
-    return external.quote_external(installation, caller, dataset, body)
+    return external.quote_external(*by, dataset, body)
 
 
 @reservation_routes.post(
     "/reservations",
-    operation_id="create_reservation",
     status_code=201,
     response_model=ReservationOut,
-    responses=problems.documented(NotFound, RoleMissing, AccountantMismatch, NeedsApproval, *problems.SPENDING),
+    responses=documented(NotFound, RoleMissing, AccountantMismatch, NeedsApproval, *SPENDING),
 )
-def create_reservation(
-    installation: CurrentInstallation, caller: Caller, dataset: str, body: ExternalIn, request: Idempotency
-) -> Response:
+def create_reservation(by: By, dataset: str, body: ExternalIn, request: Idempotency) -> Response:
     """Charge the dataset's account for an external mechanism, for good. Request it before the mechanism runs."""
-    return sent(external.charge_external(installation, caller, dataset, body, request=request))
+    return sent(external.charge_external(*by, dataset, body, request=request))
 
 
-@reservation_routes.get(
-    "/reservations", operation_id="list_reservations", responses=problems.documented(NotFound, RoleMissing)
-)
-def list_reservations(installation: CurrentInstallation, caller: Caller, dataset: str, page: Page) -> ReservationList:
+@reservation_routes.get("/reservations", responses=documented(NotFound, RoleMissing))
+def list_reservations(by: By, dataset: str, page: Page) -> ReservationList:
     """List the charges for external mechanisms, and who attests them."""
-    return external.list_reservations(installation, caller, dataset, page)
+    return external.list_reservations(*by, dataset, page)
 
 
-@reservation_routes.get(
-    "/reservations/{reservation_id}",
-    operation_id="show_reservation",
-    responses=problems.documented(NotFound, RoleMissing),
-)
-def show_reservation(
-    installation: CurrentInstallation, caller: Caller, dataset: str, reservation_id: str
-) -> ReservationOut:
+@reservation_routes.get("/reservations/{reservation_id}", responses=documented(NotFound, RoleMissing))
+def show_reservation(by: By, dataset: str, reservation_id: str) -> ReservationOut:
     """Show one charge for an external mechanism."""
-    return external.show_reservation(installation, caller, dataset, reservation_id)
+    return external.show_reservation(*by, dataset, reservation_id)
 
 
 evidence_routes = APIRouter(tags=["ledger"])
@@ -226,38 +178,29 @@ def _proof(sequence: Count = None, from_size: Count = None, size: Count = None) 
 
 
 @evidence_routes.get(
-    "/ledger/{account}/checkpoint",
-    operation_id="show_checkpoint",
-    response_class=PlainTextResponse,
-    responses=problems.documented(NotFound, RoleMissing),
+    "/ledger/{account}/checkpoint", response_class=PlainTextResponse, responses=documented(NotFound, RoleMissing)
 )
-def show_checkpoint(installation: CurrentInstallation, caller: Caller, heads: KeptHeads, account: str) -> str:
+def show_checkpoint(by: By, heads: KeptHeads, account: str) -> str:
     """Show the signed head of the account's log: origin, size, Merkle root and time, as a signed note."""
-    return evidence.show_checkpoint(installation, caller, account, signer=heads.signer)
+    return evidence.show_checkpoint(*by, account, signer=heads.signer)
 
 
-@evidence_routes.get(
-    "/ledger/{account}/proofs", operation_id="show_proof", responses=problems.documented(NotFound, RoleMissing)
-)
-def show_proof(
-    installation: CurrentInstallation, caller: Caller, account: str, proof: Annotated[ProofRequest, Depends(_proof)]
-) -> InclusionOut | ConsistencyOut:
+@evidence_routes.get("/ledger/{account}/proofs", responses=documented(NotFound, RoleMissing))
+def show_proof(by: By, account: str, proof: Annotated[ProofRequest, Depends(_proof)]) -> InclusionOut | ConsistencyOut:
     """Prove that an entry is in the log (`?sequence=`), or that the log only grew since a size (`?from_size=`).
 
     `size` is the size of the checkpoint that the proof refers to; by default the newest.
     """
-    return evidence.show_proof(installation, caller, account, proof)
+    return evidence.show_proof(*by, account, proof)
 
 
 @evidence_routes.get(
     "/ledger/{account}/deployment",
-    operation_id="show_deployment",
     response_model=DeploymentOut,
-    responses={200: {"content": {_YAML: {}}}, **problems.documented(NotFound, RoleMissing)},
+    responses={200: {"content": {_YAML: {}}}, **documented(NotFound, RoleMissing)},
 )
 def show_deployment(
-    installation: CurrentInstallation,
-    caller: Caller,
+    by: By,
     heads: KeptHeads,
     account: str,
     accept: Annotated[str, Header(description="`application/yaml` for YAML")] = "application/json",
@@ -266,14 +209,14 @@ def show_deployment(
 
     It is organised after the questions of NIST SP 800-226. What only the owner knows is listed as missing.
     """
-    shown = evidence.show_deployment(installation, caller, account, signer=heads.signer)
+    shown = evidence.show_deployment(*by, account, signer=heads.signer)
     if _YAML in accept:
         text = yaml.safe_dump(shown.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100)
         return Response(text, media_type=_YAML)
     return Response(shown.model_dump_json(), media_type="application/json")
 
 
-@evidence_routes.get("/signer", operation_id="show_signer", responses=problems.documented())
+@evidence_routes.get("/signer", responses=documented())
 def show_signer(_caller: Caller, heads: KeptHeads) -> SignerOut:
     """Show the public key that verifies the signatures of checkpoints."""
     return evidence.show_signer(heads.signer)
@@ -282,34 +225,32 @@ def show_signer(_caller: Caller, heads: KeptHeads) -> SignerOut:
 audit_routes = APIRouter(prefix="/audit", tags=["audit"], route_class=BodyRoute)
 
 
-@audit_routes.get("", operation_id="list_acts", responses=problems.documented(RoleMissing))
-def list_acts(installation: CurrentInstallation, caller: Caller, page: Page) -> ActList:
+@audit_routes.get("", responses=documented(RoleMissing))
+def list_acts(by: By, page: Page) -> ActList:
     """List administrative acts in order: keys, grants, declarations, erasures, caps, rules, aliases and others."""
-    return audit.list_acts(installation, caller, page)
+    return audit.list_acts(*by, page)
 
 
 @audit_routes.get(
     "/export",
-    operation_id="export_acts",
     response_class=StreamingResponse,
     responses={
         200: {"description": "A header line, then every act.", "content": {"application/x-ndjson": {}}},
-        **problems.documented(RoleMissing),
+        **documented(RoleMissing),
     },
 )
 @limited(work=Work.EXPORT)
-def export_acts(request: Request, installation: CurrentInstallation, caller: Caller) -> StreamingResponse:
+def export_acts(request: Request, by: By) -> StreamingResponse:
     """Export every administrative act, for `grovekeeper verify`."""
-    lines = audit.export_acts(installation, caller)
-    return StreamingResponse(capacities(request).iterate(Work.EXPORT, lines), media_type="application/x-ndjson")
+    return exported(request, audit.export_acts(*by))
 
 
 @audit_routes.get(
     "/checkpoint",
-    operation_id="show_head",
+    summary="Show Checkpoint Of Acts",
     response_class=PlainTextResponse,
-    responses=problems.documented(RoleMissing),
+    responses=documented(RoleMissing),
 )
-def show_checkpoint_of_acts(installation: CurrentInstallation, caller: Caller, heads: KeptHeads) -> str:
+def show_head(by: By, heads: KeptHeads) -> str:
     """Show the signed head of the administrative acts, as a signed note."""
-    return audit.show_checkpoint_of_acts(installation, caller, signer=heads.signer)
+    return audit.show_checkpoint_of_acts(*by, signer=heads.signer)

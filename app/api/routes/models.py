@@ -1,21 +1,20 @@
 """Defines the routes of models: cards, downloads, predictions, aliases, and the Open Inference Protocol (``/v2``)."""
 
+from functools import partial
 from importlib.metadata import version
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from app.access.grants import Principal
-from app.api import problems
 from app.api.authentication import Readiness
 from app.api.capacity import Work, capacities
-from app.api.requests import Body, BodyRoute, Caller, CurrentInstallation, NameFilter, Page, limited
+from app.api.problems import JSON_BODY, documented
+from app.api.requests import Body, BodyRoute, By, Caller, NameFilter, Page, limited
 from app.api.streams import model_file
 from app.core.errors import InvalidRequest, ModelHasAlias, NotFound, NotSupported, RoleMissing, Unavailable
 from app.registry.models import ModelFilter
 from app.services import inference, models
-from app.services.inference import InferenceAnswer, infer, versioned_model
-from app.services.installation import Installation
+from app.services.inference import infer, versioned_model
 from app.services.predict import PredictionForm
 from app.wire.models import (
     AliasHistory,
@@ -56,66 +55,50 @@ _PREDICT_BODY: dict[str, Any] = {
 }
 
 
-@model_routes.get("", operation_id="list_models", responses=problems.documented())
+@model_routes.get("", responses=documented())
 def list_models(
-    installation: CurrentInstallation,
-    caller: Caller,
-    page: Page,
-    dataset: NameFilter = None,
-    algorithm: NameFilter = None,
-    alias: NameFilter = None,
+    by: By, page: Page, dataset: NameFilter = None, algorithm: NameFilter = None, alias: NameFilter = None
 ) -> ModelList:
     """List the models of all datasets on which the key may predict, newest first; query parameters filter the list."""
-    return models.list_models(installation, caller, page, ModelFilter(dataset, algorithm, alias))
+    return models.list_models(*by, page, ModelFilter(dataset, algorithm, alias))
 
 
-@model_routes.get("/{model_id}", operation_id="show_model", responses=problems.documented(NotFound, RoleMissing))
-def show_model(installation: CurrentInstallation, caller: Caller, model_id: str) -> ModelOut:
+@model_routes.get("/{model_id}", responses=documented(NotFound, RoleMissing))
+def show_model(by: By, model_id: str) -> ModelOut:
     """Show the model card: guarantee, algorithm, parameters, schema, receipt, ledger entries."""
-    return models.show_model(installation, caller, model_id)
+    return models.show_model(*by, model_id)
 
 
-@model_routes.delete(
-    "/{model_id}",
-    operation_id="delete_model",
-    status_code=204,
-    responses=problems.documented(NotFound, RoleMissing, ModelHasAlias),
-)
-def delete_model(installation: CurrentInstallation, caller: Caller, model_id: str) -> None:
+@model_routes.delete("/{model_id}", status_code=204, responses=documented(NotFound, RoleMissing, ModelHasAlias))
+def delete_model(by: By, model_id: str) -> None:
     """Delete a model that no alias names. Its charge stays."""
-    models.delete_model(installation, caller, model_id)
+    models.delete_model(*by, model_id)
 
 
 @model_routes.get(
     "/{model_id}/artifact",
-    operation_id="download_artifact",
     response_class=Response,
     responses={
         200: {"description": "The model's bytes.", "content": {"application/octet-stream": {}}},
-        **problems.documented(NotFound, RoleMissing, NotSupported, InvalidRequest),
+        **documented(NotFound, RoleMissing, NotSupported, InvalidRequest),
     },
 )
 async def download_artifact(
     request: Request,
-    installation: CurrentInstallation,
-    caller: Caller,
+    by: By,
     model_id: str,
     form: Annotated[Literal["safetensors", "onnx"], Query(alias="format")] = "safetensors",
     read_out: Annotated[str | None, Query(description="Read-out of an ONNX file; by default the model's.")] = None,
 ) -> Response:
     """Download the model as safetensors or ONNX."""
-    return await model_file(request, installation, caller, model_id, form=form, read_out=read_out)
+    return await model_file(request, *by, model_id, form=form, read_out=read_out)
 
 
 @model_routes.post(
     "/{model_id}/predict",
-    operation_id="predict",
     response_model=PredictOut,
     openapi_extra=_PREDICT_BODY,
-    responses={
-        200: {"content": {PredictionForm.ARROW: _TABLE}},
-        **problems.documented(NotFound, RoleMissing, *problems.JSON_BODY),
-    },
+    responses={200: {"content": {PredictionForm.ARROW: _TABLE}}, **documented(NotFound, RoleMissing, *JSON_BODY)},
 )
 def predict(_: Caller, model_id: str) -> None:
     """Predict labels and probabilities for one row or many. Predictions cost no budget and change nothing.
@@ -131,36 +114,28 @@ alias_routes = APIRouter(prefix="/datasets/{dataset}/aliases", tags=["models"], 
 _Alias: TypeAlias = Annotated[AliasName, Path()]
 
 
-@alias_routes.get("", operation_id="list_aliases", responses=problems.documented(NotFound))
-def list_aliases(installation: CurrentInstallation, caller: Caller, dataset: str, page: Page) -> AliasList:
+@alias_routes.get("", responses=documented(NotFound))
+def list_aliases(by: By, dataset: str, page: Page) -> AliasList:
     """List the aliases of the dataset's models. `dataset@alias` stands wherever a model's id does."""
-    return models.list_aliases(installation, caller, dataset, page)
+    return models.list_aliases(*by, dataset, page)
 
 
-@alias_routes.get("/{alias}", operation_id="show_alias", responses=problems.documented(NotFound, RoleMissing))
-def show_alias(
-    installation: CurrentInstallation, caller: Caller, dataset: str, alias: _Alias, page: Page
-) -> AliasHistory:
+@alias_routes.get("/{alias}", responses=documented(NotFound, RoleMissing))
+def show_alias(by: By, dataset: str, alias: _Alias, page: Page) -> AliasHistory:
     """Show the model that an alias names, and who moved the alias when. For keys that may read the balance."""
-    return models.show_alias(installation, caller, dataset, alias, page)
+    return models.show_alias(*by, dataset, alias, page)
 
 
-@alias_routes.put(
-    "/{alias}", operation_id="put_alias", responses=problems.documented(NotFound, RoleMissing, *problems.JSON_BODY)
-)
-def put_alias(
-    installation: CurrentInstallation, caller: Caller, dataset: str, alias: _Alias, body: AliasIn
-) -> AliasOut:
+@alias_routes.put("/{alias}", responses=documented(NotFound, RoleMissing, *JSON_BODY))
+def put_alias(by: By, dataset: str, alias: _Alias, body: AliasIn) -> AliasOut:
     """Set an alias to a model of the dataset. Later requests that use the alias reach that model."""
-    return models.put_alias(installation, caller, dataset, alias, model=body.model)
+    return models.put_alias(*by, dataset, alias, model=body.model)
 
 
-@alias_routes.delete(
-    "/{alias}", operation_id="delete_alias", status_code=204, responses=problems.documented(NotFound, RoleMissing)
-)
-def delete_alias(installation: CurrentInstallation, caller: Caller, dataset: str, alias: _Alias) -> None:
+@alias_routes.delete("/{alias}", status_code=204, responses=documented(NotFound, RoleMissing))
+def delete_alias(by: By, dataset: str, alias: _Alias) -> None:
     """Remove an alias. Its model and its history stay."""
-    models.remove_alias(installation, caller, dataset, alias)
+    models.remove_alias(*by, dataset, alias)
 
 
 inference_routes = APIRouter(prefix="/v2", tags=["inference"], route_class=BodyRoute)
@@ -168,12 +143,12 @@ inference_routes = APIRouter(prefix="/v2", tags=["inference"], route_class=BodyR
 JSON_LENGTH = "Inference-Header-Content-Length"
 """Header of a body with bytes of tensors: the number of bytes of the JSON object before them."""
 _BINARY = "application/octet-stream"
-_MODEL_RESPONSES = problems.documented(NotFound, RoleMissing)
+_MODEL_RESPONSES = documented(NotFound, RoleMissing)
 _INFERS: dict[str, Any] = {
     "response_model": InferenceOut,
     "responses": {
         200: {"content": {_BINARY: {"schema": {"type": "string", "format": "binary"}}}},
-        **problems.documented(NotFound, RoleMissing, *problems.JSON_BODY),
+        **documented(NotFound, RoleMissing, *JSON_BODY),
     },
     "openapi_extra": {
         "parameters": [
@@ -204,13 +179,13 @@ _INFERS: dict[str, Any] = {
 }
 
 
-@inference_routes.get("/health/live", operation_id="check_live", responses=problems.documented())
+@inference_routes.get("/health/live", responses=documented())
 def check_live(_: Caller) -> ServerLive:
     """Answer 200 while the process runs."""
     return ServerLive(live=True)
 
 
-@inference_routes.get("/health/ready", operation_id="check_ready", responses=problems.documented(Unavailable))
+@inference_routes.get("/health/ready", responses=documented(Unavailable))
 async def check_ready(request: Request, _: Caller) -> ServerReady:
     """Answer 200 if the service can answer requests, as `/readyz` does."""
     readiness: Readiness = request.app.state.readiness
@@ -218,75 +193,58 @@ async def check_ready(request: Request, _: Caller) -> ServerReady:
     return ServerReady(ready=True)
 
 
-@inference_routes.get("", operation_id="show_server", responses=problems.documented())
+@inference_routes.get("", responses=documented())
 def show_server(_: Caller) -> ServerMetadata:
     """Show name, version and extensions of the server."""
     return inference.describe_server(version("grovekeeper"))
 
 
-@inference_routes.get("/models/{model_id}", operation_id="show_metadata", responses=_MODEL_RESPONSES)
-def show_metadata(installation: CurrentInstallation, caller: Caller, model_id: str) -> ModelMetadata:
+@inference_routes.get("/models/{model_id}", responses=_MODEL_RESPONSES)
+def show_metadata(by: By, model_id: str) -> ModelMetadata:
     """Show the tensors of a model, by id or alias: one input per column, the label, the probabilities."""
-    return _metadata(installation, caller, model_id, None)
+    model = versioned_model(*by, model_id, None)
+    return inference.describe_model(model_id, model.id, model.schema)
 
 
-@inference_routes.get(
-    "/models/{model_id}/versions/{version_id}", operation_id="show_version", responses=_MODEL_RESPONSES
-)
-def show_version(installation: CurrentInstallation, caller: Caller, model_id: str, version_id: str) -> ModelMetadata:
+@inference_routes.get("/models/{model_id}/versions/{version_id}", responses=_MODEL_RESPONSES)
+def show_version(by: By, model_id: str, version_id: str) -> ModelMetadata:
     """Show the tensors of a model if the name still addresses this version, the model's id."""
-    return _metadata(installation, caller, model_id, version_id)
+    model = versioned_model(*by, model_id, version_id)
+    return inference.describe_model(model_id, model.id, model.schema)
 
 
-@inference_routes.get("/models/{model_id}/ready", operation_id="check_model", responses=_MODEL_RESPONSES)
-def check_model(installation: CurrentInstallation, caller: Caller, model_id: str) -> ModelReady:
+@inference_routes.get("/models/{model_id}/ready", responses=_MODEL_RESPONSES)
+def check_model(by: By, model_id: str) -> ModelReady:
     """Answer 200 if the key may predict with the model."""
-    return _ready(installation, caller, model_id, None)
+    versioned_model(*by, model_id, None)
+    return ModelReady(name=model_id, ready=True)
 
 
-@inference_routes.get(
-    "/models/{model_id}/versions/{version_id}/ready", operation_id="check_version", responses=_MODEL_RESPONSES
-)
-def check_version(installation: CurrentInstallation, caller: Caller, model_id: str, version_id: str) -> ModelReady:
+@inference_routes.get("/models/{model_id}/versions/{version_id}/ready", responses=_MODEL_RESPONSES)
+def check_version(by: By, model_id: str, version_id: str) -> ModelReady:
     """Answer 200 if the key may predict with the model and the name still addresses this version."""
-    return _ready(installation, caller, model_id, version_id)
+    versioned_model(*by, model_id, version_id)
+    return ModelReady(name=model_id, ready=True)
 
 
-@inference_routes.post("/models/{model_id}/infer", operation_id="infer_model", **_INFERS)
+@inference_routes.post("/models/{model_id}/infer", **_INFERS)
 @limited(body=Body.INFERENCE)
-async def infer_model(request: Request, installation: CurrentInstallation, caller: Caller, model_id: str) -> Response:
+async def infer_model(request: Request, by: By, model_id: str) -> Response:
     """Predict the rows in the tensors of the request. Predictions cost no budget and change nothing."""
-    return await _infer(request, installation, caller, model_id, None)
+    return await _infer(request, by, model_id, None)
 
 
-@inference_routes.post("/models/{model_id}/versions/{version_id}/infer", operation_id="infer_version", **_INFERS)
+@inference_routes.post("/models/{model_id}/versions/{version_id}/infer", **_INFERS)
 @limited(body=Body.INFERENCE)
-async def infer_version(
-    request: Request, installation: CurrentInstallation, caller: Caller, model_id: str, version_id: str
-) -> Response:
+async def infer_version(request: Request, by: By, model_id: str, version_id: str) -> Response:
     """Predict if the name still addresses this version of the model."""
-    return await _infer(request, installation, caller, model_id, version_id)
+    return await _infer(request, by, model_id, version_id)
 
 
-async def _infer(
-    request: Request, installation: Installation, caller: Principal, name: str, version_id: str | None
-) -> Response:
+async def _infer(request: Request, by: By, name: str, version_id: str | None) -> Response:
     body, lengths = await request.body(), request.headers.getlist(JSON_LENGTH)
-
-    def work() -> "InferenceAnswer":
-        return infer(installation, caller, name, version_id, body, json_lengths=lengths)
-
+    work = partial(infer, *by, name, version_id, body, json_lengths=lengths)
     answer = await capacities(request).run(Work.PREDICTION, work)
     if answer.json_length is None:
         return Response(answer.body, media_type="application/json")
     return Response(answer.body, media_type=_BINARY, headers={JSON_LENGTH: str(answer.json_length)})
-
-
-def _metadata(installation: Installation, caller: Principal, name: str, version_id: str | None) -> ModelMetadata:
-    model = versioned_model(installation, caller, name, version_id)
-    return inference.describe_model(name, model.id, model.schema)
-
-
-def _ready(installation: Installation, caller: Principal, name: str, version_id: str | None) -> ModelReady:
-    versioned_model(installation, caller, name, version_id)
-    return ModelReady(name=name, ready=True)

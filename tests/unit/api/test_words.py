@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from app.api.pages import words
-from app.api.pages.pictures import Bar, budget_bar, odds_scale, share_class, spend
+from app.api.pages.pictures import budget_bar, odds_scale, share_class, spend
 from app.api.pages.words import act_in_words
 from app.services.ledger.charges import Charge, Spend
 from app.wire import odds_words
@@ -61,13 +61,13 @@ def _widths(svg: str) -> dict[str, Decimal]:
 
 
 def test_a_bar_has_the_proportions_of_the_account() -> None:
-    widths = _widths(budget_bar(Bar.of(ACCOUNT, label="", requested="0.25")))
+    widths = _widths(budget_bar(ACCOUNT, label="", requested="0.25"))
     assert widths == {"empty": 600, "charged": 250, "reserved": 100, "requested": 50}
 
 
 def test_what_is_reserved_is_hatched_within_its_part_of_the_bar() -> None:
     """Lines rise by 45 degrees from the left edge of the part (250) to its right edge (350), and lie nowhere else."""
-    matched = re.search(r'<path class="hatching" d="([^"]+)"/>', budget_bar(Bar.of(ACCOUNT, label="")))
+    matched = re.search(r'<path class="hatching" d="([^"]+)"/>', budget_bar(ACCOUNT, label=""))
     assert matched is not None
     lines = [[float(at) for at in re.findall(r"[0-9.]+", line)] for line in matched[1].split("M")[1:]]
     assert len(lines) > 10
@@ -75,13 +75,13 @@ def test_what_is_reserved_is_hatched_within_its_part_of_the_bar() -> None:
         assert 250 <= left < right <= 350
         assert 20 >= low > high >= 0
         assert right - left == pytest.approx(low - high)
-    assert "hatching" not in budget_bar(Bar.of(ACCOUNT | {"reserved": "0"}, label="", requested="1"))
+    assert "hatching" not in budget_bar(ACCOUNT | {"reserved": "0"}, label="", requested="1")
 
 
 def test_a_request_beyond_the_cap_does_not_leave_the_bar() -> None:
-    widths = _widths(budget_bar(Bar.of(ACCOUNT, label="", requested="10")))
+    widths = _widths(budget_bar(ACCOUNT, label="", requested="10"))
     assert sum(widths.values()) - widths["empty"] <= 600
-    assert budget_bar(Bar.of({"cap": "0", "charged": "0", "reserved": "0"}, label="")).count("<rect") == 1
+    assert budget_bar({"cap": "0", "charged": "0", "reserved": "0"}, label="").count("<rect") == 1
 
 
 def test_labels_and_words_of_pictures_are_escaped() -> None:
@@ -103,7 +103,7 @@ def test_labels_and_words_of_pictures_are_escaped() -> None:
     steps = spend(Spend([charge], "0", are_all=True), {"unit": "epsilon", "cap": "3", "account": hostile})
     assert steps is not None
     for picture in (
-        budget_bar(Bar.of(ACCOUNT, label=hostile)),
+        budget_bar(ACCOUNT, label=hostile),
         steps,
         odds_scale("0.7", label=hostile),
     ):
