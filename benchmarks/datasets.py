@@ -65,13 +65,20 @@ def split_of(n_rows: int, split: int) -> tuple[NDArray[np.int64], NDArray[np.int
 
 
 def read(folder: Path, name: str) -> Dataset:
-    """Reads a table by its public schema; undeclared values are clamped, OTHER or MISSING."""
-    declaration = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-    label = declaration["label"]
-    schema = Schema.from_json(
-        {"features": declaration["features"], "label": {"name": label["name"], "classes": label["classes"]}}
-    )
-    with gzip.open(folder / f"{name}.csv.gz", "rt", newline="", encoding="utf-8") as lines:
+    """Reads a table by its public schema; undeclared values are clamped, OTHER or MISSING.
+
+    A name ``file:column`` makes the column of categories the label, and the documented label the last feature.
+    """
+    file, _, other_label = name.partition(":")
+    declaration = json.loads((folder / f"{file}.json").read_text(encoding="utf-8"))
+    label, features = declaration["label"], declaration["features"]
+    if other_label:
+        by_name = {feature["name"]: feature for feature in features}
+        former = {"name": label["name"], "type": "categorical", "categories": label["classes"]}
+        label = {"name": other_label, "classes": by_name.pop(other_label)["categories"]}
+        features = [*by_name.values(), former]
+    schema = Schema.from_json({"features": features, "label": {"name": label["name"], "classes": label["classes"]}})
+    with gzip.open(folder / f"{file}.csv.gz", "rt", newline="", encoding="utf-8") as lines:
         reader = csv.reader(lines)
         header = next(reader)
         cells = dict(zip(header, zip(*reader, strict=True), strict=True))

@@ -10,7 +10,7 @@ from pathlib import Path
 from scipy import stats
 
 from app.forests import catalogue
-from benchmarks.printed_tables import TABLES, Cell, Table, cells, notes, sources
+from benchmarks.printed_tables import OTHER_LABELS, TABLES, Cell, Table, notes, rows, sources
 from benchmarks.reference.literal_rules import TRUE_LOSS, vote_ceiling
 from benchmarks.runs import Task
 
@@ -52,19 +52,20 @@ def write(folder: Path, accuracies: Accuracies, *, with_plots: bool) -> None:
         means = {key: _mean(values) for key, values in accuracies.items()}
         printed_figures.draw(plots, means)
         for name in TABLES:
-            rows = [(cell, _of(cell.plain, means), _of(cell.private, means)) for cell in cells() if cell.table == name]
-            printed_figures.draw_table(plots / f"{name}.svg", rows)
+            points = [(cell, _of(cell.plain, means), _of(cell.private, means)) for cell in rows(name)]
+            printed_figures.draw_table(plots / f"{name}.svg", points)
 
 
 def page(name: str, accuracies: Accuracies) -> str:
     """The page of a table."""
-    table, printed = TABLES[name], [cell for cell in cells() if cell.table == name]
+    table, printed = TABLES[name], list(rows(name))
     measured = [cell for cell in printed if _runs(cell.plain, accuracies) or _runs(cell.private, accuracies)]
     columns = (*_COLUMNS, table.check) if table.check else _COLUMNS
     lines = [_HEAD.format(title=table.title, about=table.about, name=name)]
     lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     lines += [_row(cell, accuracies) for cell in measured]
     lines += ["", *_literal(table, measured), "", *_differences(measured, accuracies), "", *_missing(table, printed)]
+    lines += _other_labels(measured, accuracies)
     return "\n".join(lines) + "\n"
 
 
@@ -173,6 +174,15 @@ def _missing(table: Table, printed: Sequence[Cell]) -> Iterator[str]:
         yield from differing
 
 
+def _other_labels(measured: Sequence[Cell], accuracies: Accuracies) -> Iterator[str]:
+    """How far the printed numbers of a dataset are from the runs with each label."""
+    for names in OTHER_LABELS.items():
+        gaps = {name: [abs(_gap(cell, accuracies)) for cell in measured if cell.dataset == name] for name in names}
+        if all(gaps.values()):
+            means = [f"{name} {statistics.fmean(gap):.1f}" for name, gap in gaps.items()]
+            yield f"\nMean distance from the printed numbers, in points, by label: {', '.join(means)}."
+
+
 def _runs(task: Task | None, accuracies: Accuracies) -> Sequence[float]:
     return accuracies.get(task.key, ()) if task is not None else ()
 
@@ -188,7 +198,7 @@ def _mean(values: Sequence[float]) -> float:
 N_CLASSES = {
     "zoo": 7, "wine": 3, "wdbc": 2, "transfusion": 2, "vehicle": 4, "tic_tac_toe": 2, "mammographic": 2, "banknote": 2,
     "cmc": 3, "car": 4, "wine_quality_white": 7, "nursery": 5, "sonar": 2, "hayes_roth": 3, "echocardiogram": 2,
-    "hepatitis": 2, "segment": 7, "kr_vs_kp": 2, "yeast": 10, "australian": 2, "movement_libras": 15,
-    "wine_quality_red": 6, "wpbc": 2,
+    "hepatitis": 2, "hepatitis:histology": 2, "segment": 7, "kr_vs_kp": 2, "yeast": 10, "australian": 2,
+    "movement_libras": 15, "wine_quality_red": 6, "wpbc": 2,
 }  # fmt: skip
 """Classes of the datasets of the multinomial forest; published facts."""

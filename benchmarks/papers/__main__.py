@@ -103,9 +103,9 @@ def accuracies(runs: Iterable[PaperRun]) -> dict[tuple[object, ...], list[float]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code."""
     options = _parser().parse_args(arguments)
-    present = bundled.LOADERS if options.folder is None else datasets.names(options.folder)
-    wanted = options.datasets or present
-    cells = [cell for cell in printed_tables.cells() if cell.table in options.tables]
+    present = set(bundled.LOADERS if options.folder is None else datasets.names(options.folder))
+    wanted = present & set(options.datasets or present)
+    cells = [cell for table in options.tables for cell in printed_tables.rows(table)]
     files = {printed_tables.sources()[cell.dataset].file for cell in cells}
     figures: list[Task] = []
     if options.figures:
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         figures = list(printed_figures.tasks())
         files |= {task.dataset for task in figures}
-    sizes = {name: len(read(options.folder, name).y) for name in wanted if name in files and name in present}
+    sizes = {name: len(read(options.folder, name).y) for name in files if name.partition(":")[0] in wanted}
     options.results.mkdir(parents=True, exist_ok=True)
     tasks = tasks_of(cells, figures, repeats=options.repeats, sizes=sizes)
     by_task = accuracies(run_all(options.folder, tasks, options.results / "runs.csv"))

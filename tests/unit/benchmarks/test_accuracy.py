@@ -70,6 +70,15 @@ def test_datasets_are_read_by_their_schema(folder: Path) -> None:
     assert (toy.public_size, toy.n_splits) == (42, 10)
 
 
+def test_another_column_becomes_the_label_and_the_label_a_feature(folder: Path) -> None:
+    toy = datasets.read(folder, "toy:colour")
+
+    assert (toy.schema.label.name, toy.schema.label.classes) == ("colour", ("red", "blue"))
+    assert [feature.name for feature in toy.schema.features] == ["size", "kind"]
+    assert len(toy.y) == 41, "rows without a declared colour are dropped"
+    assert toy.columns[1].tolist() == [0] * 20 + [1] * 20 + [toy.schema.features[1].other_code]
+
+
 @pytest.mark.parametrize(
     ("n_rows", "size", "n_splits"), [(7, 7, 10), (19_999, 20_000, 10), (20_000, 20_000, 5), (1_249, 1_200, 10)]
 )

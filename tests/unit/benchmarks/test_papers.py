@@ -69,6 +69,15 @@ def test_the_committed_pages_are_those_of_the_committed_runs() -> None:
         assert (papers.RESULTS / f"{name}.md").read_text(encoding="utf-8") == printed_pages.page(name, by_task)
 
 
+def test_hepatitis_is_compared_by_both_labels() -> None:
+    both = [cell for cell in printed_tables.rows("mrf-2") if (cell.printed, cell.method) == (62.17, "Denil14")]
+    keys = [cell.plain.key for cell in both if cell.plain is not None]
+    assert [key[0] for key in keys] == ["hepatitis", "hepatitis:histology"]
+    page = printed_pages.page("mrf-2", dict(zip(keys, ([0.8217], [0.6117]), strict=True)))
+    assert "in points, by label: Hepatitis 20.0, Hepatitis by histology 1.0." in page
+    assert "Mean distance" not in printed_pages.page("mrf-2", {keys[0]: [0.8217]})
+
+
 @pytest.mark.parametrize(("n_trees", "n_classes"), [(1, 3), (3, 3), (4, 4), (5, 2)])
 def test_the_ceiling_is_the_sum_over_all_labels(n_trees: int, n_classes: int) -> None:
     odds = np.exp(2.0 / n_trees / 2)
