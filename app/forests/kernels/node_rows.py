@@ -61,39 +61,6 @@ def descend(
     return child
 
 
-def leaves(
-    X: NDArray[np.uint8],
-    *,
-    feature: NDArray[np.int32],
-    threshold: NDArray[np.uint8],
-    equals: NDArray[np.bool_],
-    depth: int,
-) -> NDArray[np.int32]:
-    """Finds the leaf that every row reaches in every tree.
-
-    Args:
-        X: PRIVATE bins, uint8 ``(n_features, n_rows)``.
-        feature: public; int32 ``(n_trees, 2**depth − 1)``, nodes in heap order: the children of node v are
-            ``2 · v + 1`` and ``2 · v + 2``.
-        threshold: public; uint8, same shape.
-        equals: public; bool, same shape. See :func:`descend`.
-        depth: public; 0 is a single leaf.
-
-    Returns:
-        PRIVATE int32 ``(n_trees, n_rows)``: 0 to ``2**depth − 1``, from left to right.
-
-    Raises:
-        ValueError: a type, a shape or an index out of its range.
-    """
-    X = require(X, np.uint8, shape=(None, None), name="X")
-    n_features, n_rows = X.shape
-    splits = require_splits((feature, threshold, equals), shape=(None, 2**depth - 1), n_features=n_features)
-    require_range(splits[0], lowest=0, below=n_features, name="feature")
-    reached = np.empty((feature.shape[0], n_rows), dtype=np.int32)
-    _loops().leaves(X, *splits, depth, reached)
-    return reached
-
-
 MAX_CELLS: Final = 2**32
 """Most cells of one histogram: 32 GiB of counts, far above the limit of plans; cell numbers stay inside 32 bits."""
 

@@ -9,12 +9,12 @@ from app.forests.contract.plan import Forest
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.forest_release import grow
-from app.forests.kernels import node_rows
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees import tree_growth, tree_histograms, tree_parameters
 from app.forests.trees.tree_growth import random_structure
 from app.forests.trees.tree_histograms import LocalHistograms
+from tests.support import walks
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
@@ -70,7 +70,7 @@ def test_without_noise_every_row_is_counted_where_it_lies(slug: str, where: str)
     forest, _ = grown(slug, n_estimators=4, max_depth=3, assignment=where)
     X = Encoding.of(SCHEMA, int(forest.plan.parameters["n_bins"])).encode(rows().features)
     splits = {name: forest.arrays[name] for name in ("feature", "threshold", "equals")}
-    leaves = node_rows.leaves(X, **splits, depth=3)
+    leaves = walks.leaves(X, **splits, depth=3)
     counted = np.zeros_like(forest.arrays["counts"])
     for tree in range(4):
         np.add.at(counted[tree], (leaves[tree], rows().y), 1)
@@ -130,7 +130,7 @@ def test_random_structure_leaves_no_child_empty() -> None:
     for _ in range(40):
         feature, threshold, equals = random_structure(encoding.candidates, 5, SystemRandomness())
         splits = {"feature": feature[None], "threshold": threshold[None], "equals": equals[None]}
-        reached = np.unique(node_rows.leaves(every, **splits, depth=5))
+        reached = np.unique(walks.leaves(every, **splits, depth=5))
 
         assert len(reached) == 2**5 - np.sum(threshold == 255)
 

@@ -12,15 +12,10 @@ from numpy.typing import NDArray
 
 from app.forests.compiler import compiled, compiled_for, integer, integers, pair, read, written
 
-_ROUTED_AT_ONCE = 2**10
 _NOWHERE = np.int32(-1)
 _LOWEST_BYTE = np.uint32(255)
 _ONE_BYTE = np.uint32(8)
 _TWO_BYTES = np.uint32(16)
-_ONE = np.uint32(1)
-
-_SPLITS_OF_A_LEVEL = (read("int32", 1), read("uint8", 1), read("boolean", 1))
-_SPLITS_OF_TREES = (read("int32", 2), read("uint8", 2), read("boolean", 2))
 
 
 @compiled
@@ -38,7 +33,9 @@ def _goes_right(bin_: np.uint8, split: np.uint32) -> np.uint32:
     return np.uint32(((np.uint32(bin_) - low) & _LOWEST_BYTE) > (split & _LOWEST_BYTE))
 
 
-@compiled_for(read("uint8", 2), read("int32", 1), *_SPLITS_OF_A_LEVEL, written("int32", 1))
+@compiled_for(
+    read("uint8", 2), read("int32", 1), read("int32", 1), read("uint8", 1), read("boolean", 1), written("int32", 1)
+)
 def descend(
     X: NDArray[np.uint8],
     node: NDArray[np.int32],
@@ -57,35 +54,6 @@ def descend(
         else:
             split = splits[node[i]]
             child[i] = 2 * node[i] + _goes_right(X[split >> _TWO_BYTES, i], split)
-
-
-@compiled_for(read("uint8", 2), *_SPLITS_OF_TREES, integer, written("int32", 2))
-def leaves(
-    X: NDArray[np.uint8],
-    feature: NDArray[np.int32],
-    threshold: NDArray[np.uint8],
-    equals: NDArray[np.bool_],
-    depth: int,
-    reached: NDArray[np.int32],
-) -> None:
-    """Fills ``reached``; ``X`` is ``(n_features, n_rows)`` and indices were checked.
-
-    A block of rows goes down level by level. The nodes of level l are numbered from 0, as in :func:`descend`, and start
-    at index 2ˡ − 1 of the arrays, so numbers at the last level are leaf numbers.
-    """
-    n_trees, n_rows = reached.shape
-    splits = np.empty(feature.shape[1], dtype=np.uint32)
-    for tree in range(n_trees):
-        for v in range(splits.size):
-            splits[v] = _split(feature[tree, v], threshold[tree, v], equals[tree, v], X.shape[0])
-        for start in range(0, n_rows, _ROUTED_AT_ONCE):
-            at = reached[tree, start : start + _ROUTED_AT_ONCE]
-            at[:] = 0
-            for level in range(depth):
-                first = 2**level - 1
-                for i in range(at.size):
-                    split = splits[first + at[i]]
-                    at[i] = 2 * at[i] + _goes_right(X[split >> _TWO_BYTES, start + i], split)
 
 
 @compiled_for(read("int32", 2), read("int32", 3), written("int64", 2))

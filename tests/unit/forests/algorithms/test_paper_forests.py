@@ -12,13 +12,13 @@ from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.forest_release import grow
-from app.forests.kernels import node_rows
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from app.forests.released_forest import ArtifactInvalid
 from app.forests.trees import leaf_read_out, tree_parameters, tree_price
 from app.forests.trees.split_rules import MISCOUNT, miscount, split_utility
 from app.forests.trees.tree_histograms import LocalHistograms
+from tests.support import walks
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
@@ -52,7 +52,7 @@ def leaf_counts(forest: Forest, mine: np.ndarray | None = None) -> np.ndarray:
     """Class counts of every leaf, by counting the rows that routing sends to it."""
     X = Encoding.of(SCHEMA, int(forest.plan.parameters["n_bins"])).encode(rows().features)
     splits = {name: forest.arrays[name] for name in ("feature", "threshold", "equals")}
-    reached = node_rows.leaves(X, **splits, depth=forest.depth)
+    reached = walks.leaves(X, **splits, depth=forest.depth)
     counted = np.zeros((len(reached), 2**forest.depth, 3), dtype=np.int64)
     for tree, own in enumerate(reached):
         some = np.arange(N_ROWS) if mine is None else np.flatnonzero(mine[tree])
@@ -97,7 +97,7 @@ def test_a_label_forest_survives_serialization_and_votes() -> None:
     probabilities = released_forest.probabilities(artifact.forest, SCHEMA, rows().features, read_out=None)
     X = Encoding.of(SCHEMA, 32).encode(rows().features)
     splits = {name: forest.arrays[name] for name in ("feature", "threshold", "equals")}
-    votes = np.take_along_axis(forest.arrays["labels"], node_rows.leaves(X, **splits, depth=3), axis=1)
+    votes = np.take_along_axis(forest.arrays["labels"], walks.leaves(X, **splits, depth=3), axis=1)
     shares = np.stack([(votes == label).mean(axis=0) for label in range(3)], axis=1)
 
     assert np.array_equal(artifact.forest.arrays["labels"], forest.arrays["labels"])

@@ -18,6 +18,7 @@ from app.forests import code_cache
 from app.forests.kernels import boosting, node_rows, prediction
 from app.forests.kernels.compiled import node_row_loops
 from app.forests.kernels.prediction import BLOCK, CodeTables, ColumnRule
+from tests.support import walks
 
 # --- oracles ------------------------------------------------------------------------------------------------------
 
@@ -248,32 +249,6 @@ def test_every_bin_against_every_threshold() -> None:
             np.testing.assert_array_equal(result, bins != threshold if equals else bins > threshold)
 
 
-@settings(max_examples=40, deadline=None)
-@given(seed=_seeds, n_rows=st.integers(0, 40), n_trees=st.integers(0, 12), depth=st.integers(0, 6))
-def test_leaves_are_those_of_a_walk(seed: int, n_rows: int, n_trees: int, depth: int) -> None:
-    rng = np.random.default_rng(seed)
-    X = rng.integers(0, 6, (4, n_rows), dtype=np.uint8)
-    forest = _forest(rng, n_trees=n_trees, depth=depth, n_features=4, n_bins=6)
-    leaves = node_rows.leaves(X, **forest)
-    assert (leaves.dtype, leaves.shape) == (np.int32, (n_trees, n_rows))
-    expected = [[_leaf(X[:, i], forest, tree) for i in range(n_rows)] for tree in range(n_trees)]
-    np.testing.assert_array_equal(leaves, np.array(expected, dtype=np.int32).reshape(n_trees, n_rows))
-
-
-def test_leaves_agree_with_descending_level_by_level() -> None:
-    rng = np.random.default_rng(3)
-    X = rng.integers(0, 6, (5, 3_000), dtype=np.uint8)
-    forest = _forest(rng, n_trees=2, depth=5, n_features=5, n_bins=6)
-    leaves = node_rows.leaves(X, **forest)
-    for tree in range(2):
-        node = np.zeros(3_000, dtype=np.int32)
-        for level in range(5):
-            here = slice(2**level - 1, 2 ** (level + 1) - 1)
-            splits = {name: forest[name][tree, here] for name in ("feature", "threshold", "equals")}
-            node = node_rows.descend(X, node, **splits)
-        np.testing.assert_array_equal(leaves[tree], node)
-
-
 # --- prediction ---------------------------------------------------------------------------------------------------
 
 
@@ -367,7 +342,7 @@ def test_two_thousand_features_and_the_deepest_trees() -> None:
     rng = np.random.default_rng(5)
     X = rng.integers(0, 256, (600, 2_000), dtype=np.uint8)
     forest = _forest(rng, n_trees=2, depth=12, n_features=2_000, n_bins=256)
-    reached = node_rows.leaves(np.ascontiguousarray(X.T), **forest)
+    reached = walks.leaves(X.T, **forest)
     np.testing.assert_array_equal(reached[1, :20], [_leaf(X[i], forest, 1) for i in range(20)])
     values = rng.integers(0, 100, (2, 2**12, 2)).astype(np.float64)
     expected = values[0, reached[0]] + values[1, reached[1]]
@@ -440,13 +415,10 @@ def test_a_leaf_histogram_refuses_what_it_cannot_index(leaf: list[int], y: list[
 @pytest.mark.parametrize("feature", [-1, 5, 2**31 - 1, -(2**31)])
 def test_a_forest_that_asks_for_an_unknown_feature_is_refused(feature: int) -> None:
     rng = np.random.default_rng(7)
-    X = rng.integers(0, 6, (64, 5), dtype=np.uint8)
     forest = _forest(rng, n_trees=3, depth=2, n_features=5, n_bins=6)
     forest["feature"][1] = feature
     with pytest.raises(ValueError, match="feature"):
         _packed(forest, np.zeros((3, 4, 2)), 5)
-    with pytest.raises(ValueError, match="feature"):
-        node_rows.leaves(np.ascontiguousarray(X.T), **forest)
 
 
 def test_a_forest_of_another_shape_is_refused() -> None:

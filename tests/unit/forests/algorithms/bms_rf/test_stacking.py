@@ -13,12 +13,12 @@ from app.forests.contract.plan import Forest, Plan
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.forest_release import grow as grow_forest
-from app.forests.kernels import node_rows
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees import tree_growth, tree_histograms
 from app.forests.trees.tree_growth import SplitRule
 from app.privacy.events import Adjacency, DiscreteLaplace, Event, Parallel, Part, Sequential, UnknownPrivacyEvent
+from tests.support import walks
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
@@ -223,7 +223,7 @@ def test_prediction_sees_the_rows_that_growth_saw(monkeypatch: pytest.MonkeyPatc
     assert sizes == [N_ROWS] * 3 if where == "sequential" else sum(sizes) == N_ROWS and min(sizes) > 80
     for layer, (_, mine) in zip(reader.layers, seen, strict=True):
         splits = {name: layer.arrays[name] for name in ("feature", "threshold", "equals")}
-        leaves = node_rows.leaves(layer.encoding.encode(mine.features), **splits, depth=3)
+        leaves = walks.leaves(layer.encoding.encode(mine.features), **splits, depth=3)
         for tree, reached in enumerate(leaves):
             counted = np.zeros((8, 3), dtype=np.int64)
             np.add.at(counted, (reached, mine.y), 1)
