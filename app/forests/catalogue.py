@@ -34,7 +34,7 @@ from app.forests.algorithms.rpf.read import ReweightedFamily
 from app.forests.bins.noisy_counts import mu_squared
 from app.forests.contract.algorithm import About, Algorithm, Described, PublicFacts, TwoDatasetAlgorithm
 from app.forests.contract.plan import Family, Plan, PlanInvalid
-from app.forests.trees.leaf_read_out import ChosenLeafFamily, CountFamily, LabelFamily
+from app.forests.trees.leaf_read_out import LeafFamily
 from app.privacy.accountants import pure
 
 HOPELESS: Final = 10
@@ -109,27 +109,38 @@ class Auto(Described):
 AUTO = Auto()
 """The slug that lets the planner choose an algorithm; see ``app.forests.planning``."""
 
-_ALGORITHMS: tuple[tuple[Algorithm, Family], ...] = (
-    (ReweightedForest(), ReweightedFamily()),
-    (NoiseMatchedBoosting(), BoostedFamily()),
-    (MultinomialForest(), ChosenLeafFamily()),
-    (VotingTrees(), CountFamily()),
-    (AveragedTrees(), CountFamily()),
-    (DrawnTrees(), CountFamily()),
-    (JagannathanTrees(), CountFamily()),
-    (LabelledRandomTrees(), LabelFamily()),
-    (MaximalVoteTrees(), CountFamily()),
-    (MedianTrees(), CountFamily()),
-    (StackedForest(), StackedFamily()),
-    (SemiSupervisedTrees(), CountFamily()),
-    (LabelMedianTrees(), ChosenLeafFamily()),
-    (TransductiveEnsemble(), CountFamily()),
+BY_SLUG: Mapping[str, Algorithm] = MappingProxyType(
+    {
+        algorithm.slug: algorithm
+        for algorithm in (
+            ReweightedForest(),
+            NoiseMatchedBoosting(),
+            MultinomialForest(),
+            VotingTrees(),
+            AveragedTrees(),
+            DrawnTrees(),
+            JagannathanTrees(),
+            LabelledRandomTrees(),
+            MaximalVoteTrees(),
+            MedianTrees(),
+            StackedForest(),
+            SemiSupervisedTrees(),
+            LabelMedianTrees(),
+            TransductiveEnsemble(),
+        )
+    }
 )
-
-BY_SLUG: Mapping[str, Algorithm] = MappingProxyType({priced.slug: priced for priced, _ in _ALGORITHMS})
 """Every algorithm."""
 
-_FAMILIES: Mapping[str, Family] = MappingProxyType({priced.slug: family for priced, family in _ALGORITHMS})
+_FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {
+        **dict.fromkeys(BY_SLUG, LeafFamily()),
+        ReweightedForest.slug: ReweightedFamily(),
+        NoiseMatchedBoosting.slug: BoostedFamily(),
+        StackedForest.slug: StackedFamily(),
+        LabelledRandomTrees.slug: LeafFamily("label"),
+    }
+)
 
 
 def algorithm(slug: str) -> Algorithm:

@@ -88,7 +88,8 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     facts = _facts_for(mechanism, request, schema)
     if request.profile is not None and not mechanism.reuses_profiles:
         raise InvalidRequest.at("/profile", "not-for-this-algorithm")
-    settled, warnings = mechanism.fill_defaults(read_all(mechanism.parameters, choice.parameters), facts)
+    settled = read_all(mechanism.parameters, choice.parameters)
+    warnings = mechanism.fill_defaults(settled, facts)
     event = _event(mechanism, partial(mechanism.event, settled), facts)
     warnings = (*choice.warnings, *warnings, *without_effect(mechanism.parameters, choice.parameters, settled))
     if any(mechanism.adjacency is not part.adjacency for part in (request, request.unlabelled) if part is not None):

@@ -248,9 +248,6 @@ class PublicFacts:
 Parameters: TypeAlias = Mapping[str, Value]
 """Every parameter with its settled value."""
 
-Filled: TypeAlias = tuple[dict[str, Value], tuple[str, ...]]
-"""Every parameter with its value, and warnings."""
-
 
 class Described:
     """The description of an algorithm in ``GET /algorithms``.
@@ -294,8 +291,8 @@ class Algorithm(Described, ABC):
     reads_values: bool = False
 
     @abstractmethod
-    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
-        """Every parameter with its value, and warnings; public rules choose the values that the request omits."""
+    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
+        """Adds the parameters that the request omits, chosen by public rules, and returns warnings."""
 
     @abstractmethod
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:

@@ -213,69 +213,39 @@ class PooledSums:
         return to_probabilities(self.sums.of(columns), self.read_out)
 
 
-class CountFamily:
-    """Noisy counts of leaves, pooled over trees by ``app.forests.trees.leaf_read_out``."""
+class LeafFamily:
+    """Noisy counts in leaves, pooled over trees by a read-out above; or one label per leaf.
+
+    A label carries one vote and no count, so with labels every read-out is the share of votes.
+    """
+
+    def __init__(self, leaf: str = "counts") -> None:
+        """Keeps what leaves release (``counts`` or ``label``) where plans have no parameter ``leaf``."""
+        self._leaf = leaf
+
+    def _has_labels(self, plan: Plan) -> bool:
+        return plan.parameters.get("leaf", self._leaf) == "label"
 
     def layouts(self, plan: Plan, schema: Schema) -> Layouts:
-        """Splits, and ``counts``: int64 ``(n_trees, 2^depth, n_classes)``."""
-        shape = (plan.n_trees, n_leaves_of(plan), schema.n_classes)
-        return {**split_layouts(plan), "counts": Layout(np.int64, shape)}
+        """Splits; ``counts``, int64 ``(n_trees, 2^depth, n_classes)``, or ``labels``, int32 ``(n_trees, 2^depth)``."""
+        leaves = (plan.n_trees, n_leaves_of(plan))
+        if self._has_labels(plan):
+            return {**split_layouts(plan), "labels": Layout(np.int32, leaves)}
+        return {**split_layouts(plan), "counts": Layout(np.int64, (*leaves, schema.n_classes))}
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
-        """Whether the splits are valid. Counts need no check: any integer can be a noisy count."""
+        """Whether splits and labels are those of the schema. Counts need no check: any integer can be a noisy count."""
+        if self._has_labels(forest.plan):
+            labels = forest.arrays["labels"]
+            return splits_are_valid(forest, schema) and bool(np.all((labels >= 0) & (labels < schema.n_classes)))
         return noise_scale(leaves_of(forest.plan.event)) > 0 and splits_are_valid(forest, schema)
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
         """A reader that normalises sums of leaf values."""
-        scale = noise_scale(leaves_of(forest.plan.event))
-        sums = LeafSums(
-            encoding_of(schema, forest.plan.parameters["n_bins"], forest.plan.profile),
-            forest.arrays,
-            leaf_values(forest.arrays["counts"], read_out, noise_scale=scale),
-        )
-        return PooledSums(sums, read_out)
-
-
-class LabelFamily:
-    """One released label per leaf; a row's probabilities are the shares of trees that vote for each class.
-
-    A label carries one vote and no count, so every read-out is the share of votes.
-    """
-
-    def layouts(self, plan: Plan, schema: Schema) -> Layouts:
-        """Splits, and ``labels``: int32 ``(n_trees, 2^depth)``."""
-        return {**split_layouts(plan), "labels": Layout(np.int32, (plan.n_trees, n_leaves_of(plan)))}
-
-    def is_valid(self, forest: Forest, schema: Schema) -> bool:
-        """Whether splits and labels are those of the schema."""
-        labels = forest.arrays["labels"]
-        return splits_are_valid(forest, schema) and bool(np.all((labels >= 0) & (labels < schema.n_classes)))
-
-    def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
-        """A reader that returns shares of votes."""
-        sums = LeafSums(
-            encoding_of(schema, forest.plan.parameters["n_bins"], forest.plan.profile),
-            forest.arrays,
-            np.eye(schema.n_classes)[forest.arrays["labels"]] / forest.plan.n_trees,
-        )
-        return PooledSums(sums, VOTE)
-
-
-class ChosenLeafFamily:
-    """Leaves that release labels where the plan's parameter ``leaf`` is ``label``, and counts otherwise."""
-
-    def of(self, plan: Plan) -> CountFamily | LabelFamily:
-        """The family that the plan's parameter ``leaf`` chooses."""
-        return LabelFamily() if plan.parameters["leaf"] == "label" else CountFamily()
-
-    def layouts(self, plan: Plan, schema: Schema) -> Layouts:
-        """The layouts of the chosen kind of leaf."""
-        return self.of(plan).layouts(plan, schema)
-
-    def is_valid(self, forest: Forest, schema: Schema) -> bool:
-        """Whether the forest is valid for the chosen kind of leaf."""
-        return self.of(forest.plan).is_valid(forest, schema)
-
-    def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
-        """The reader of the chosen kind of leaf."""
-        return self.of(forest.plan).reader(forest, schema, read_out)
+        plan, arrays = forest.plan, forest.arrays
+        if self._has_labels(plan):
+            read_out, values = VOTE, np.eye(schema.n_classes)[arrays["labels"]] / plan.n_trees
+        else:
+            values = leaf_values(arrays["counts"], read_out, noise_scale=noise_scale(leaves_of(plan.event)))
+        encoding = encoding_of(schema, plan.parameters["n_bins"], plan.profile)
+        return PooledSums(LeafSums(encoding, arrays, values), read_out)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from app.core import amounts, limits
 from app.core.errors import InvalidRequest
-from app.forests.contract.algorithm import Filled, Parameter, PublicFacts, Value
+from app.forests.contract.algorithm import Parameter, PublicFacts, Value
 from app.forests.contract.plan import encoding_of
 from app.forests.data.encoding import MAX_BINS, Encoding
 from app.privacy.accountants import pure
@@ -196,14 +196,11 @@ def blocks(n_codes: NDArray[np.int32], *, cells: int) -> list[slice]:
     return [*slices, slice(start, len(n_codes))]
 
 
-def fill_greedy_sizes(requested: dict[str, Value], facts: PublicFacts) -> Filled:
+def fill_greedy_sizes(settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
     """Fills in the number and depth of trees by public rules; see ``Algorithm.fill_defaults``."""
-    settled = dict(requested)
     encoding = encoding_of(facts.schema, settled["n_bins"], facts.profile)
     settled.setdefault("n_estimators", default_n_trees(facts))
-    depth = default_depth(facts, int(settled["n_estimators"]))
-    warnings = fill_depth(settled, depth, encoding, tables=True)
-    return settled, warnings
+    return fill_depth(settled, default_depth(facts, int(settled["n_estimators"])), encoding, tables=True)
 
 
 def default_depth(facts: PublicFacts, n_trees: int) -> int:

@@ -26,7 +26,7 @@ from app.forests.onnx import model
 from app.forests.planning import plan
 from app.forests.released_forest import Artifact
 from app.forests.trees import leaf_read_out
-from app.forests.trees.leaf_read_out import CountFamily
+from app.forests.trees.leaf_read_out import LeafFamily
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
 
@@ -248,7 +248,7 @@ def test_numbers_in_single_precision_are_refused() -> None:
         session(exported(grown)).run(None, raw)
 
 
-class NewFamily(CountFamily):
+class NewFamily(LeafFamily):
     """An algorithm family with a separate reader, unknown to the export."""
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> Reader:

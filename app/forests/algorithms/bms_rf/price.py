@@ -15,7 +15,6 @@ from app.forests.contract.algorithm import (
     POINTER,
     About,
     Algorithm,
-    Filled,
     Parameter,
     Parameters,
     PublicFacts,
@@ -68,36 +67,32 @@ _OWN_PARAMETERS = (
 )
 
 
-_ABOUT = About(
-    claimed="ε-differential privacy of stacked layers of multinomial forests, with dropout of features and splits.",
-    wrong=(
-        "Each layer costs ε, so N layers cost Nε. The next layer's features are exact class shares, which one label "
-        "moves for every row of a leaf: where a row is added or removed the loss grows with the rows, to 2.9 at a "
-        "claim of 1 with seven of them. Layers are added until an exact accuracy stops improving."
-    ),
-    here=(
-        "Layers pay one after another, or are on disjoint rows; the features of a layer follow from the releases of "
-        "the layer before; the number of layers is public."
-    ),
-    proof="docs/proofs/bms-rf.md",
-    results="docs/results/papers.md",
-)
-
-
 class StackedForest(Algorithm):
     """Layers of multinomial trees with dropout; votes of a released layer are added to the rows of the next layer."""
 
     slug = "bms-rf"
     title = "Stacked multinomial forest with Bernoulli dropout, repaired"
     source = "Song, Wang (2024), BMS-RF, Journal of Data Acquisition and Processing; repaired"
-    about = _ABOUT
+    about = About(
+        claimed="ε-differential privacy of stacked layers of multinomial forests, with dropout of features and splits.",
+        wrong=(
+            "Each layer costs ε, so N layers cost Nε. The next layer's features are exact class shares, which one "
+            "label moves for every row of a leaf: where a row is added or removed the loss grows with the rows, to 2.9 "
+            "at a claim of 1 with seven of them. Layers are added until an exact accuracy stops improving."
+        ),
+        here=(
+            "Layers pay one after another, or are on disjoint rows; the features of a layer follow from the releases "
+            "of the layer before; the number of layers is public."
+        ),
+        proof="docs/proofs/bms-rf.md",
+        results="docs/results/papers.md",
+    )
     read_outs = ("log", "ta", "mv")
     reads_values = True
     parameters = (*tree_price.MULTINOMIAL_PARAMETERS, *_OWN_PARAMETERS)
 
-    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
+    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
         """Fills in the number and depth of trees from the public size, ε and the schema, and the number of layers."""
-        settled = dict(requested)
         tree_parameters.fill_structure_share(settled, facts, usual=tree_price.USUAL_STRUCTURE_SHARE)
         settled.setdefault("n_estimators", max(tree_parameters.default_n_trees(facts), int(settled.get("n_layers", 1))))
         n_trees = int(settled["n_estimators"])
@@ -112,7 +107,7 @@ class StackedForest(Algorithm):
             fitting = dict(settled)
             tree_parameters.fill_depth(fitting, depth, encoding, tables=True)
             depth = min(depth, int(fitting["max_depth"]))
-        return settled, tree_parameters.fill_depth(settled, depth, first, tables=True)
+        return tree_parameters.fill_depth(settled, depth, first, tables=True)
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """N forests, sequential or on disjoint rows."""

@@ -14,10 +14,10 @@ from app.forests.contract.plan import Forest, Layout, Layouts, Plan
 from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.data.schema import Schema
 from app.forests.trees import leaf_read_out
-from app.forests.trees.leaf_read_out import ChosenLeafFamily, LeafSums, PooledSums
+from app.forests.trees.leaf_read_out import LeafFamily, LeafSums, PooledSums
 
 PROJECTION = "projection"
-_TREES = ChosenLeafFamily()
+_TREES = LeafFamily()
 
 
 class StackedFamily:

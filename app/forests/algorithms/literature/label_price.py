@@ -14,7 +14,6 @@ from app.core.errors import InvalidRequest
 from app.forests.algorithms.literature.price import DEEPEST_BY_RULE, PathForest, fill_depth
 from app.forests.contract.algorithm import (
     About,
-    Filled,
     Parameter,
     Parameters,
     PublicFacts,
@@ -89,14 +88,13 @@ class LabelMedianTrees(PathForest):
         LABELLED_SHARE,
     )
 
-    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
+    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
         """Fills in the fewest rows of a node that splits and, from the public size and ε, the depth."""
-        settled = dict(requested)
         share = amounts.parse(settled["labelled_share"])
         of_a_leaf = ROWS_OF_A_LEAF * self._n_noisy_trees(settled) / (facts.epsilon * share)
         settled.setdefault("min_rows", min(max(ceil(2 * of_a_leaf), 2), limits.MAX_ROWS_PER_DATASET))
         depth = min(max(ceil(log2(max(float(facts.size / of_a_leaf), 1.0))), 1), DEEPEST_BY_RULE)
-        return settled, fill_depth(settled, depth, facts, tables=True)
+        return fill_depth(settled, depth, facts, tables=True)
 
 
 class TransductiveEnsemble(LabelMedianTrees):
@@ -147,13 +145,12 @@ class TransductiveEnsemble(LabelMedianTrees):
         LABELLED_SHARE,
     )
 
-    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
+    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
         """Fills in ten and fifty trees, the fewest rows of a node that splits and, from public facts, the depth.
 
         Raises:
             InvalidRequest: more teachers than trees.
         """
-        settled = dict(requested)
         if "n_estimators" in settled:
             settled.setdefault("n_teachers", min(DEFAULT_TEACHERS, int(settled["n_estimators"])))
         settled.setdefault("n_teachers", DEFAULT_TEACHERS)

@@ -29,7 +29,6 @@ from app.core import amounts
 from app.forests.contract.algorithm import (
     About,
     Algorithm,
-    Filled,
     Parameter,
     Parameters,
     PublicFacts,
@@ -94,15 +93,14 @@ class MultinomialForest(Algorithm):
         ),
     )
 
-    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
+    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
         """Fills in the shares of each tree's ε, and the number and depth of trees, from public facts."""
-        settled = dict(requested)
         tree_parameters.fill_structure_share(settled, facts, usual=tree_price.USUAL_STRUCTURE_SHARE)
-        settled, warnings = tree_parameters.fill_greedy_sizes(settled, facts)
+        warnings = tree_parameters.fill_greedy_sizes(settled, facts)
         if settled["exploration"] == "1" and int(settled["max_depth"]) > 0:
             all_random = "Every split is random (exploration is 1), so what is charged for choosing splits buys nothing"
             warnings = (*warnings, f"{all_random}; see rdt-ta.")
-        return settled, warnings
+        return warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T trees, sequential or on disjoint rows; a tree is the selections of a path, then its leaves."""
@@ -139,17 +137,17 @@ class RandomDecisionTrees(Algorithm):
         tree_parameters.ASSIGNMENT,
     )
 
-    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
+    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
         """Fills in the number and depth of trees from the public size, ε and the schema.
 
         More trees average better, but each has more noise. An average leaf holds about twice as many rows as the scale
         of its noise.
         """
-        settled, strength = dict(requested), facts.size * float(facts.epsilon)
+        strength = facts.size * float(facts.epsilon)
         settled.setdefault("n_estimators", min(max(round(0.8 * strength**0.35), 3), 64))
         of_a_tree = max(strength / int(settled["n_estimators"]), 1.0)
         depth = min(max(round(math.log2(of_a_tree) - 1), 1), DEEPEST_BY_RULE)
-        return settled, fill_depth(settled, depth, facts, tables=False)
+        return fill_depth(settled, depth, facts, tables=False)
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T noisy histograms, sequential or on disjoint rows."""
@@ -204,11 +202,11 @@ class JagannathanTrees(RandomDecisionTrees):
     read_outs = ("ta", "sum", "mv")
     parameters = (tree_parameters.TEN_TREES, *RandomDecisionTrees.parameters[1:])
 
-    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
+    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
         """Fills in the depth: min(⌈d/2⌉, ⌊log2 n⌋ − 1) for d features and the public size n, at least 1."""
-        settled, by_features = dict(requested), math.ceil(len(facts.schema.features) / 2)
+        by_features = math.ceil(len(facts.schema.features) / 2)
         depth = max(min(by_features, facts.size.bit_length() - 2), 1)
-        return settled, fill_depth(settled, depth, facts, tables=False)
+        return fill_depth(settled, depth, facts, tables=False)
 
 
 class PathForest(Algorithm):
@@ -307,13 +305,12 @@ class LabelledRandomTrees(PathForest):
         tree_parameters.SHARDED_ASSIGNMENT,
     )
 
-    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
+    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
         """Fills in the depth by the paper's rule, from the public features of the schema.
 
         For m numeric features, the rule takes the smallest d for which a path of d random features is expected to leave
         at most half of the m untested, m(1 − 1/m)^d ≤ m/2, and adds half of the number of categorical features.
         """
-        settled = dict(requested)
         n_categorical = sum(feature.is_categorical for feature in facts.schema.features)
         n_numbers = len(facts.schema.features) - n_categorical
         depth, untested = 0, float(n_numbers)
@@ -321,7 +318,7 @@ class LabelledRandomTrees(PathForest):
             depth += 1
             untested *= 1 - 1 / n_numbers
         depth = min(max(depth + n_categorical // 2, 1), DEEPEST_BY_RULE)
-        return settled, fill_depth(settled, depth, facts, tables=False)
+        return fill_depth(settled, depth, facts, tables=False)
 
     def _leaf(self, parameters: Parameters) -> str:
         return tree_price.LABEL
@@ -370,9 +367,8 @@ class MaximalVoteTrees(PathForest):
         ),
     )
 
-    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
+    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
         """Fills in the shares of each tree's ε, and the number and depth of trees, from public facts."""
-        settled = dict(requested)
         tree_parameters.fill_structure_share(settled, facts, usual="0.5")
         return tree_parameters.fill_greedy_sizes(settled, facts)
 
@@ -421,17 +417,16 @@ class MedianTrees(PathForest):
         ),
     )
 
-    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
+    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
         """Fills in the depth from the public size and ε: about eight rows over ε in a leaf.
 
         The paper sets the depth to the number of features, whatever the size: too deep with many features, too shallow
         with few. Where two datasets are learned from, the smaller of their depths is taken.
         """
-        settled = dict(requested)
         paying = [facts] if facts.unlabelled is None else [facts, facts.unlabelled]
         strength = min(part.size * float(part.epsilon) for part in paying) / int(settled["n_estimators"])
         depth = min(max(round(math.log2(max(strength, 1.0))) - 3, 1), DEEPEST_BY_RULE)
-        return settled, fill_depth(settled, depth, facts, tables=True)
+        return fill_depth(settled, depth, facts, tables=True)
 
 
 class SemiSupervisedTrees(MedianTrees, TwoDatasetAlgorithm):

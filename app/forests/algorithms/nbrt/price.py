@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isqrt
 from typing import Final
@@ -18,7 +18,7 @@ from app.forests.algorithms.nbrt import read
 from app.forests.algorithms.nbrt.read import CALIBRATED, FOR_CLIP, LOGISTIC, MEASURED, NOT_FOR_CLIP
 from app.forests.bins import quantile_bins
 from app.forests.bins.noisy_counts import LARGEST_START, VARIANCE, draw_scale, loss_of_unit, mu_squared, noise
-from app.forests.contract.algorithm import About, Algorithm, Filled, Parameter, Parameters, PublicFacts, Value, share
+from app.forests.contract.algorithm import About, Algorithm, Parameter, Parameters, PublicFacts, Value, share
 from app.forests.data.schema import Schema
 from app.forests.kernels.boosting import LARGEST_SQUARED_LENGTH
 from app.forests.trees import tree_parameters
@@ -53,13 +53,11 @@ FROM_SPLIT, FROM_CLASSES = "split", "classes"
 
 _MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 2, 6
 
-_N_ESTIMATORS = Parameter(
-    "n_estimators",
-    "integer",
-    "Number of trees. The total noise does not depend on this number, so choose as many as the running time allows.",
+_N_ESTIMATORS = replace(
+    tree_parameters.N_ESTIMATORS,
+    description="Number of trees. The total noise does not depend on this number, so choose as many as the running "
+    "time allows.",
     default=400,
-    minimum=tree_parameters.N_ESTIMATORS.minimum,
-    maximum=tree_parameters.N_ESTIMATORS.maximum,
 )
 _BINS_SHARE = share(
     "bins_share",
@@ -86,32 +84,28 @@ _START = Parameter(
 )
 
 
-_ABOUT = About(
-    claimed=None,
-    wrong=None,
-    here=(
-        "Four hundred small steps along noisy gradients on trees that are drawn without the rows, with exactly "
-        "rounded normal noise and a step size that matches it."
-    ),
-    proof="docs/proofs/nbrt.md",
-    results="docs/results/nbrt.md",
-)
-
-
 class NoiseMatchedBoosting(Algorithm):
     """Boosted random trees with gradients clipped far below their worst case."""
 
     slug = "nbrt"
     title = "Noise-matched boosting of random trees"
     source = "Grovekeeper; docs/proofs/nbrt.md"
-    about = _ABOUT
+    about = About(
+        claimed=None,
+        wrong=None,
+        here=(
+            "Four hundred small steps along noisy gradients on trees that are drawn without the rows, with exactly "
+            "rounded normal noise and a step size that matches it."
+        ),
+        proof="docs/proofs/nbrt.md",
+        results="docs/results/nbrt.md",
+    )
     accountants = (gdp.NAME, zcdp.NAME)
     read_outs = (CALIBRATED, LOGISTIC)
     parameters = (_N_ESTIMATORS, tree_parameters.MAX_DEPTH, _BINS_SHARE, _CALIBRATION, _START)
 
-    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
+    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
         """Fills in the depth and the start from the public size and the budget."""
-        settled = dict(requested)
         strength = facts.size * math.sqrt(mu_squared(facts.budget))
         encoding = quantile_bins.widest_encoding(facts.schema)
         warnings = tree_parameters.fill_depth(settled, default_depth(strength), encoding, tables=False)
@@ -120,7 +114,7 @@ class NoiseMatchedBoosting(Algorithm):
             warnings = (*warnings, _NO_FIRST_SPLIT) if settled.get("start") == FROM_SPLIT else warnings
             settled["start"] = FROM_CLASSES
         settled.setdefault("start", FROM_SPLIT if is_strong else FROM_CLASSES)
-        return settled, warnings
+        return warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """Private bins, if needed; class counts; T sequential trees; the table of margins, if requested.

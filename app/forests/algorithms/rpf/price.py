@@ -22,7 +22,7 @@ from app.core import amounts
 from app.core.errors import InvalidRequest
 from app.forests.bins import quantile_bins
 from app.forests.bins.noisy_counts import draw_scale
-from app.forests.contract.algorithm import About, Algorithm, Filled, Parameter, Parameters, PublicFacts, Value, share
+from app.forests.contract.algorithm import About, Algorithm, Parameter, Parameters, PublicFacts, Value, share
 from app.forests.data.encoding import MAX_ORDERED, Encoding, ordered_columns, pairs_of_schema
 from app.forests.data.schema import Schema
 from app.forests.kernels.boosting import UNIT
@@ -306,33 +306,29 @@ _OWN_PARAMETERS = (
 )
 
 
-_ABOUT = About(
-    claimed=None,
-    wrong=None,
-    here=(
-        "Boosting in which a row never counts more than once: a few trees, each on rows weighted by the doubt of the "
-        "trees before it, splits chosen by permute-and-flip on a norm that one row moves by at most one, all in "
-        "integers."
-    ),
-    proof="docs/proofs/rpf.md",
-    results="docs/results/rpf.md",
-)
-
-
 class ReweightedForest(Algorithm):
     """Sequential trees, each on rows weighted by the doubt of earlier trees in the row's class."""
 
     slug = "rpf"
     title = "Reweighted ℓ4 permute-and-flip forest"
     source = "Grovekeeper; docs/proofs/rpf.md"
-    about = _ABOUT
+    about = About(
+        claimed=None,
+        wrong=None,
+        here=(
+            "Boosting in which a row never counts more than once: a few trees, each on rows weighted by the doubt of "
+            "the trees before it, splits chosen by permute-and-flip on a norm that one row moves by at most one, all "
+            "in integers."
+        ),
+        proof="docs/proofs/rpf.md",
+        results="docs/results/rpf.md",
+    )
     read_outs = ("log",)
     parameters = (tree_parameters.N_ESTIMATORS, tree_parameters.MAX_DEPTH, *_OWN_PARAMETERS)
 
-    def fill_defaults(self, requested: dict[str, Value], facts: PublicFacts) -> Filled:
+    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
         """Fills in the number and depth of trees and the shares of ε from the public size, ε and the schema."""
-        settled = dict(requested)
-        hopeless = facts.size * facts.epsilon < HOPELESS and "max_depth" not in requested
+        hopeless = facts.size * facts.epsilon < HOPELESS and "max_depth" not in settled
         settled.setdefault("n_estimators", 1 if hopeless else tree_parameters.default_n_trees(facts))
         n_trees = int(settled["n_estimators"])
         settled.setdefault("structure_share", default_share(facts, n_trees))
@@ -341,7 +337,7 @@ class ReweightedForest(Algorithm):
         widest = widest_encoding(settled, facts.schema)
         warnings = tree_parameters.fill_depth(settled, depth, widest, tables=True)
         _fill_at_once(settled, widest, facts)
-        return settled, (*warnings, _HOPELESS) if hopeless else warnings
+        return (*warnings, _HOPELESS) if hopeless else warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """Private bins, if a feature needs them and no profile is reused; then T sequential trees."""
