@@ -198,7 +198,7 @@ def predictions(dataset: Dataset, task: Task, train: NDArray[np.int64], test: ND
     training_plan = plan(task.request(dataset.public_size), dataset.schema)
     artifact = released_forest.loads(artifact_of(dataset, training_plan, train))
     probabilities = released_forest.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
-    labels = released_forest.labels(artifact.forest, artifact.schema, columns, probabilities, read_out=None)
+    labels = released_forest.labels(artifact.forest, probabilities, read_out=None)
     return Predictions(artifact.forest, probabilities, labels, time.perf_counter() - began)
 
 

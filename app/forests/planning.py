@@ -146,8 +146,9 @@ def _unlabelled_plan(
     if request is None:
         return None
     assert isinstance(mechanism, TwoDatasetAlgorithm)  # see _facts_for
+    assert facts.unlabelled is not None
     try:
-        event = _event(mechanism, partial(mechanism.structure_event, settled), facts.of_unlabelled)
+        event = _event(mechanism, partial(mechanism.structure_event, settled), facts.unlabelled)
     except InvalidRequest as invalid:
         raise invalid.below(_UNLABELLED) from None
     return UnlabelledPlan(

@@ -137,8 +137,7 @@ def parts_of(event: Event) -> ProfileParts:
     bins = next((part.event for part in event.parts[:1] if isinstance(part.event, Sequential)), None)
     tables = [part.event for part in event.parts[0 if bins is None else 1 :]]
     if bins is not None:
-        quantile_bins.n_levels(bins)
-        quantile_bins.inverse_scale(bins)
+        quantile_bins.medians_of(bins)
     if len(tables) not in (1, 2) or not all(noisy_counts.per_row(table) for table in tables):
         raise UnknownPrivacyEvent("not the event of a profile")
     return ProfileParts(bins, tables[0], tables[1] if len(tables) == 2 else None)

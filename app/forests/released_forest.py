@@ -59,8 +59,6 @@ def probabilities(
 
 def labels(
     forest: Forest,
-    schema: Schema,
-    columns: SanitisedColumns,
     probabilities: NDArray[np.float64],
     *,
     read_out: str | None,
@@ -72,10 +70,8 @@ def labels(
 
     Args:
         forest: released.
-        schema: public.
-        columns: the caller's rows, sanitised.
-        probabilities: their class probabilities, from :func:`probabilities` with the same read-out.
-        read_out: as above.
+        probabilities: of the rows, from :func:`probabilities` with the same read-out.
+        read_out: as there.
         below: draws an exactly uniform integer in ``[0, n)``.
 
     Returns:
@@ -84,8 +80,12 @@ def labels(
     Raises:
         InvalidRequest: the model offers no such read-out.
     """
-    assert probabilities.shape == (columns.n_rows, schema.n_classes)
-    return _labels(probabilities, _settled(forest, read_out), below)
+    if _settled(forest, read_out) != leaf_read_out.DRAW:
+        most_probable: NDArray[np.int32] = probabilities.argmax(axis=1).astype(np.int32)
+        return most_probable
+    weights = np.floor(probabilities * 2**COIN_BITS).astype(np.uint64).cumsum(axis=1)
+    drawn = [int(np.searchsorted(row, below(int(row[-1])), side="right")) for row in weights]
+    return np.array(drawn, dtype=np.int32)
 
 
 def sanitised(forest: Forest, schema: Schema, rows: Sequence[Mapping[str, object]]) -> SanitisedColumns:
@@ -126,15 +126,6 @@ def _predictor(forest: Forest, schema: Schema) -> _Predictor:
     if known is None or known.schema != schema:
         known = _predictors[forest] = _Predictor(schema, RequestRows(schema))
     return known
-
-
-def _labels(probabilities: NDArray[np.float64], read_out: str, below: Callable[[int], int]) -> NDArray[np.int32]:
-    if read_out != leaf_read_out.DRAW:
-        most_probable: NDArray[np.int32] = probabilities.argmax(axis=1).astype(np.int32)
-        return most_probable
-    weights = np.floor(probabilities * 2**COIN_BITS).astype(np.uint64).cumsum(axis=1)
-    drawn = [int(np.searchsorted(row, below(int(row[-1])), side="right")) for row in weights]
-    return np.array(drawn, dtype=np.int32)
 
 
 def _shared(read_out: str) -> str:

@@ -114,7 +114,7 @@ class PredictingModel:
         """Predicts sanitised rows."""
         forest, schema = self.artifact.forest, self.schema
         probabilities = forests.probabilities(forest, schema, columns, read_out=read_out)
-        codes = forests.labels(forest, schema, columns, probabilities, read_out=read_out)
+        codes = forests.labels(forest, probabilities, read_out=read_out)
         return Predicted(schema.label.classes, codes, probabilities)
 
 

@@ -70,7 +70,7 @@ def run(data: bytes) -> bool:
     assert probabilities.shape == (3, artifact.schema.n_classes)
     assert np.isfinite(probabilities).all()
     assert np.allclose(probabilities.sum(axis=1), 1)
-    codes = released_forest.labels(artifact.forest, artifact.schema, columns, probabilities, read_out=None)
+    codes = released_forest.labels(artifact.forest, probabilities, read_out=None)
     assert ((codes >= 0) & (codes < artifact.schema.n_classes)).all()
     json.dumps(artifact.metadata, ensure_ascii=False, allow_nan=False).encode()
     again = released_forest.loads(released_forest.dumps(artifact.forest, {"schema": artifact.schema.to_json()}))

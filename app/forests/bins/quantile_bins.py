@@ -149,34 +149,17 @@ def event(
     return Sequential((Part(len(chosen), Sequential(levels)),))
 
 
-def selection_of(event: Event) -> Selection:
-    """The priced selection of one median.
+def medians_of(event: Event) -> tuple[Selection, int]:
+    """The priced selection of one median, and the priced number of levels of medians above a bin.
 
     Raises:
         UnknownPrivacyEvent: not the event of private quantile bins.
     """
     match event:
-        case Sequential((Part(event=Sequential((Part(event=Parallel(_, (Part(event=own),))), *_))),)):
-            if isinstance(own, PermuteAndFlip | ExponentialMechanism):
-                return own
+        case Sequential((Part(event=Sequential((Part(event=Parallel(_, (Part(event=own),))), *_) as levels)),)):
+            if isinstance(own, PermuteAndFlip | ExponentialMechanism) and len(levels) <= LEVELS:
+                return own, len(levels)
     raise UnknownPrivacyEvent("not the event of private quantile bins")
-
-
-def n_levels(event: Event) -> int:
-    """The priced number of levels of medians above a bin.
-
-    Raises:
-        UnknownPrivacyEvent: not the event of private quantile bins.
-    """
-    match event:
-        case Sequential((Part(event=Sequential(levels)),)) if 1 <= len(levels) <= LEVELS:
-            return len(levels)
-    raise UnknownPrivacyEvent("not the event of private quantile bins")
-
-
-def inverse_scale(event: Event) -> Fraction:
-    """The priced inverse scale of the selections."""
-    return selection_of(event).inverse_scale
 
 
 def no_cuts(schema: Schema) -> NDArray[np.uint16]:

@@ -11,11 +11,10 @@ from app.forests.bins.noisy_counts import SCALE_BITS, per_row
 from app.forests.bins.quantile_bins import (
     ReusedProfile,
     grid_edges,
+    medians_of,
     n_cells,
-    n_levels,
     no_cuts,
     private_features,
-    selection_of,
 )
 from app.forests.data.coded_rows import TrainingRows
 from app.forests.data.encoding import to_numbers
@@ -89,11 +88,10 @@ def release_cuts(
         Kaplan, Schnapp and Stemmer, "Differentially Private Approximate Quantiles", 2022, for the recursion; Theorem 1
         of docs/proofs/bins.md.
     """
-    median = selection_of(event)
+    median, depth = medians_of(event)
     draw = randomness.permute_and_flip if isinstance(median, PermuteAndFlip) else randomness.select_exponential
-    private, depth = private_features(schema), n_levels(event)
     cuts = no_cuts(schema)
-    for row, index in enumerate(private):
+    for row, index in enumerate(private_features(schema)):
         feature_cuts = _cuts_of(cell_counts(index), partial(draw, inverse_scale=median.inverse_scale), depth)
         cuts[row, : len(feature_cuts)] = feature_cuts
     return cuts

@@ -237,13 +237,6 @@ class PublicFacts:
             raise InvalidRequest.at("/epsilon", "too-small")
         return part
 
-    @property
-    def of_unlabelled(self) -> PublicFacts:
-        """The facts of the unlabelled dataset, for algorithms that learn from two datasets."""
-        if self.unlabelled is None:
-            raise ValueError("no second dataset pays")
-        return self.unlabelled
-
 
 Parameters: TypeAlias = Mapping[str, Value]
 """Every parameter with its settled value."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import TensorProto, ValueInfoProto, helper
 
 from app.core.errors import InvalidRequest, NotSupported
@@ -13,14 +12,13 @@ from app.forests import catalogue
 from app.forests.algorithms.bms_rf.read import StackedSums
 from app.forests.algorithms.nbrt.read import BoostedScores
 from app.forests.contract.plan import Forest
-from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Feature, Schema
 from app.forests.kernels.boosting import SCORE_BITS
 from app.forests.onnx import columns, trees
 from app.forests.onnx.columns import TREES_DOMAIN, Columns, Graph
 from app.forests.released_forest import Artifact
 from app.forests.trees import leaf_read_out
-from app.forests.trees.leaf_read_out import LeafSums, PooledSums
+from app.forests.trees.leaf_read_out import PooledSums
 
 OPSETS = {"": 18, TREES_DOMAIN: 5}
 """Read by ONNX Runtime 1.20 and later."""
@@ -120,29 +118,6 @@ class Sums:
     read_out: str
 
 
-@dataclass(frozen=True, eq=False)
-class _Described:
-    """A forest of one layer, in a form that does not depend on the forest's family.
-
-    Attributes:
-        encoding: the bins that thresholds refer to.
-        columns: the columns of these bins in the matrix that splits read.
-        splits: complete trees of one depth.
-        values: values that leaves add to a row's sums, float64 ``(n_trees, n_leaves, n_outputs)``.
-        start: initial value of every row's sums, float64 ``(n_outputs,)``.
-        read_out: how sums become probabilities.
-        factor: multiplier of the sums before the read-out.
-    """
-
-    encoding: Encoding
-    columns: Columns
-    splits: trees.Splits
-    values: NDArray[np.float64]
-    start: NDArray[np.float64]
-    read_out: str
-    factor: float = 1.0
-
-
 def add_sums(graph: Graph, forest: Forest, schema: Schema, read_out: str) -> Sums:
     """Adds the leaf sums of a forest for one of its read-outs.
 
@@ -151,40 +126,35 @@ def add_sums(graph: Graph, forest: Forest, schema: Schema, read_out: str) -> Sum
     """
     match catalogue.family(forest.plan.algorithm).reader(forest, schema, read_out):
         case PooledSums() as reader:
-            return _add(graph, _of_sums(reader.sums, reader.read_out))
+            return _add_pooled(graph, reader)
         case BoostedScores() as reader:
-            return _add(graph, _of_boosting(reader))
+            return _add_boosted(graph, reader)
         case StackedSums() as reader:
             return Sums(trees.add_stacked_sums(graph, reader), schema.n_classes, reader.read_out)
         case _:
             raise NotSupported("artifact format onnx")
 
 
-def _add(graph: Graph, forest: _Described) -> Sums:
-    matrix = columns.add_values(graph, forest.encoding, forest.columns)
-    sums = trees.add_tree_sums(graph, matrix, forest.splits, forest.values)
-    if forest.start.any():
-        sums = graph.add("Add", sums, graph.constant(forest.start[np.newaxis]))
-    if forest.factor != 1.0:
-        sums = graph.add("Mul", sums, graph.constant(np.array(forest.factor)))
-    return Sums(sums, forest.values.shape[2], forest.read_out)
-
-
-def _of_sums(sums: LeafSums, read_out: str) -> _Described:
-    arrays, values = sums.arrays, sums.values
-    if read_out == leaf_read_out.VOTE:
+def _add_pooled(graph: Graph, reader: PooledSums) -> Sums:
+    encoding, arrays, values = reader.sums.encoding, reader.sums.arrays, reader.sums.values
+    if reader.read_out == leaf_read_out.VOTE:
         # Sums of whole votes are exact in any order, so every runtime sees the same ties.
         values = np.rint(values * len(values))
-    columns = Columns.of(sums.encoding, arrays["feature"])
-    tree_splits = trees.of_thresholds(
-        columns, feature=arrays["feature"], threshold=arrays["threshold"], equals=arrays["equals"]
+    of_splits = Columns.of(encoding, arrays["feature"])
+    splits = trees.of_thresholds(
+        of_splits, feature=arrays["feature"], threshold=arrays["threshold"], equals=arrays["equals"]
     )
-    return _Described(sums.encoding, columns, tree_splits, values, np.zeros(values.shape[2]), read_out)
+    sums = trees.add_tree_sums(graph, columns.add_values(graph, encoding, of_splits), splits, values)
+    return Sums(sums, values.shape[2], reader.read_out)
 
 
-def _of_boosting(reader: BoostedScores) -> _Described:
-    arrays = reader.arrays
-    columns = Columns.of(reader.encoding)
-    tree_splits = trees.of_masks(columns, feature=arrays["feature"], right=arrays["right"])
+def _add_boosted(graph: Graph, reader: BoostedScores) -> Sums:
+    encoding, arrays = reader.encoding, reader.arrays
+    splits = trees.of_masks(Columns.of(encoding), feature=arrays["feature"], right=arrays["right"])
     values, start = arrays["scores"] / 2.0**SCORE_BITS, arrays["start"] / 2.0**SCORE_BITS
-    return _Described(reader.encoding, columns, tree_splits, values, start, reader.read_out, reader.temperature)
+    sums = trees.add_tree_sums(graph, columns.add_values(graph, encoding), splits, values)
+    if start.any():
+        sums = graph.add("Add", sums, graph.constant(start[np.newaxis]))
+    if reader.temperature != 1.0:
+        sums = graph.add("Mul", sums, graph.constant(np.array(reader.temperature)))
+    return Sums(sums, values.shape[2], reader.read_out)

@@ -42,7 +42,7 @@ def _forest(counts: list[list[list[int]]], *, slug: str = "rdt-ta", threshold: i
 
 def _answers(forest: Forest) -> set[str]:
     shares = released_forest.probabilities(forest, SCHEMA, ROWS, read_out=None)
-    codes = released_forest.labels(forest, SCHEMA, ROWS, shares, read_out=None)
+    codes = released_forest.labels(forest, shares, read_out=None)
     return {SCHEMA.label.classes[code] for code in codes}
 
 

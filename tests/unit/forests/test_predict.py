@@ -76,7 +76,7 @@ def test_read_out_that_the_model_does_not_offer_is_refused(slug: str, read_out: 
 
 
 def labels(slug: str, probabilities: np.ndarray, read_out: str | None = None, **coins: object) -> list[int]:
-    drawn = released_forest.labels(forest(slug), SCHEMA, ROWS, probabilities, read_out=read_out, **coins)
+    drawn = released_forest.labels(forest(slug), probabilities, read_out=read_out, **coins)
     assert drawn.dtype == np.int32
     return drawn.tolist()
 
@@ -122,7 +122,7 @@ def test_no_rows_have_no_predictions() -> None:
         probabilities = released_forest.probabilities(forest(slug), SCHEMA, none, read_out=None)
 
         assert probabilities.shape == (0, 2)
-        assert released_forest.labels(forest(slug), SCHEMA, none, probabilities, read_out=None).shape == (0,)
+        assert released_forest.labels(forest(slug), probabilities, read_out=None).shape == (0,)
 
 
 def test_extreme_counts_stay_finite() -> None:

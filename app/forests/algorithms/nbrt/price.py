@@ -214,7 +214,7 @@ class Parts:
                 return cls(None, 0, _squared_sensitivity(tree), _tally(after))
         bins = rest.pop(0).event if rest and isinstance(rest[0].event, Sequential) else None
         if bins is not None:
-            quantile_bins.inverse_scale(bins)
+            quantile_bins.medians_of(bins)
         split = rest.pop(0).event if rest and isinstance(rest[0].event, ExponentialMechanism) else None
         match rest:
             case [Part(1, RoundedGaussian() as start), Part(_, RoundedGaussian() as tree), *after]:

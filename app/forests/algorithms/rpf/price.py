@@ -235,7 +235,7 @@ def events_of(event: Event) -> tuple[Event | None, PathScales]:
         case Sequential((Part(event=tree),)):
             return None, PathScales.of(tree)
         case Sequential((Part(event=bins), Part(event=tree))):
-            quantile_bins.inverse_scale(bins)
+            quantile_bins.medians_of(bins)
             return bins, PathScales.of(tree)
     raise UnknownPrivacyEvent("not the event of a reweighted forest")
 

@@ -168,14 +168,14 @@ def test_a_cut_is_selected_by_the_rows_on_both_sides_within_its_interval(
                     continue
                 choice = chooser.selected[len(expected)][-1]
                 utilities = [-abs(less - more) for less, more in zip(below, above, strict=True)]
-                expected.append((kind.TYPE, quantile_bins.inverse_scale(event), utilities, choice))
+                expected.append((kind.TYPE, quantile_bins.medians_of(event)[0].inverse_scale, utilities, choice))
                 released.append(places[choice])
                 halves += [(start, places[choice]), (places[choice], stop)]
             intervals = halves
         assert cuts[row].tolist() == sorted(released) + [quantile_bins.NO_CUT] * (cuts.shape[1] - len(released))
     assert chooser.selected == expected
     assert len(cuts) == 2
-    assert quantile_bins.selection_of(event).max_candidates == max(len(own) for _, _, own, _ in expected) == 150
+    assert quantile_bins.medians_of(event)[0].max_candidates == max(len(own) for _, _, own, _ in expected) == 150
 
 
 def test_bins_that_are_not_priced_are_those_of_a_profile_or_none_and_read_no_row() -> None:
@@ -229,7 +229,7 @@ def test_event_costs_what_was_asked() -> None:
         event = quantile_bins.event(MIXED, epsilon)
         loss = pure.loss(event, adjacency=Adjacency.ADD_REMOVE_ONE)
         selections = 3 * quantile_bins.LEVELS
-        assert loss == selections * 2 * quantile_bins.inverse_scale(event)
+        assert loss == selections * 2 * quantile_bins.medians_of(event)[0].inverse_scale
         assert 0 <= epsilon - loss < Fraction(2 * selections, 2**32)
 
 
@@ -244,7 +244,7 @@ def test_foreign_events_are_refused() -> None:
         Sequential((Part(1, DiscreteLaplace(Adjacency.ADD_REMOVE_ONE, *[Fraction(1)] * 2, 3)),)),
     ):
         with pytest.raises(UnknownPrivacyEvent):
-            quantile_bins.inverse_scale(event)
+            quantile_bins.medians_of(event)
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,7 @@ def test_a_binary_table_is_learned_through_the_artifact() -> None:
     columns = columns_of(schema, X[test])
     shares = released_forest.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
     plain = released_forest.probabilities(artifact.forest, artifact.schema, columns, read_out="logistic")
-    labels = released_forest.labels(artifact.forest, artifact.schema, columns, shares, read_out=None)
+    labels = released_forest.labels(artifact.forest, shares, read_out=None)
 
     assert (labels == table.target[test]).mean() > 0.8
     assert shares.sum(axis=1) == pytest.approx(1)
