@@ -26,7 +26,7 @@ from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Feature, Label, Schema
 from app.forests.forest_release import code_request
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees.tree_histograms import Assignment, LocalHistograms, PartedHistograms
+from app.forests.trees.tree_histograms import Assignment, LocalHistograms, PartedTree
 from app.privacy.partitions import Partitions
 from app.services.jobs.task import PartRows
 from app.services.releases.dask_fleet import Connection
@@ -67,7 +67,7 @@ def processor_s() -> float:
 def measure(name: str, read: Callable[[], TrainingRows], encoding: Encoding) -> NDArray[np.int64]:
     """Prints the seconds of one way to count; returns a table of its sums, to compare ways."""
     began = time.perf_counter()
-    tree = PartedHistograms(parts_of(read(), encoding, LocalHistograms, Assignment())).of_tree(0)
+    tree = PartedTree(parts_of(read(), encoding, LocalHistograms, Assignment()), 0)
     tree.class_histogram(slice(0, N_FEATURES))
     read_s = time.perf_counter() - began
     for level in range(DEPTH):

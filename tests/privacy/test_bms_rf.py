@@ -114,7 +114,7 @@ TOGETHER, APART = b"\x00" * 32, b"\x01" * 32
 
 def layers_of(key: bytes) -> list[int]:
     ids = [bytes(15) + bytes([row_id]) for row_id in range(2)]
-    return [tree_histograms.shard_of(key, row_id, n_shards=2) for row_id in ids]
+    return tree_histograms.shards(key, np.frombuffer(b"".join(ids), np.uint8).reshape(-1, 16), n_shards=2).tolist()
 
 
 @pytest.mark.parametrize("key", [TOGETHER, APART], ids=["together", "apart"])

@@ -23,7 +23,7 @@ from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees import leaf_read_out, tree_growth
-from app.forests.trees.tree_histograms import LocalHistograms, is_structure_row
+from app.forests.trees.tree_histograms import LocalHistograms, structure_rows
 from app.forests.trees.tree_price import TreePrice
 from app.privacy import accountants
 from app.privacy.accountants import gdp
@@ -125,8 +125,9 @@ def key_with_parts(parts_of_rows: list[bool]) -> bytes:
     """The first simple key that puts the first ids into the given parts of tree 0."""
 
     def parts(key: bytes) -> list[bool]:
-        ids = [bytes(15) + bytes([row_id]) for row_id in range(len(parts_of_rows))]
-        return [is_structure_row(key, row_id, tree=0, share=Fraction(1, 2)) for row_id in ids]
+        ids = b"".join(number.to_bytes(16) for number in range(len(parts_of_rows)))
+        rows = np.frombuffer(ids, np.uint8).reshape(-1, 16)
+        return structure_rows(key, rows, tree=0, share=Fraction(1, 2)).tolist()
 
     return next(key for key in (bytes([byte]) * 32 for byte in range(256)) if parts(key) == parts_of_rows)
 

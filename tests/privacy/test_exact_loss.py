@@ -7,6 +7,7 @@ import math
 from fractions import Fraction
 from functools import cache
 
+import numpy as np
 import pytest
 
 from app.forests.contract.plan import Plan
@@ -129,9 +130,13 @@ def sharded(slug: str, key: bytes) -> Laws:
     return Laws(planned(slug, TWO_SPLITS, n_estimators=2, assignment="sharded", **share), TWO_SPLITS, key=key)
 
 
+def row_ids(n_ids: int) -> np.ndarray:
+    return np.frombuffer(b"".join(number.to_bytes(16) for number in range(n_ids)), np.uint8).reshape(n_ids, 16)
+
+
 def test_the_two_keys_cover_both_cases_of_the_assignment() -> None:
-    ids = [bytes(15) + bytes([row_id]) for row_id in (0, 1)]
-    shard = {key: [tree_histograms.shard_of(key, row_id, n_shards=2) for row_id in ids] for key in (TOGETHER, APART)}
+    ids = row_ids(2)
+    shard = {key: tree_histograms.shards(key, ids, n_shards=2).tolist() for key in (TOGETHER, APART)}
 
     assert shard[TOGETHER][0] == shard[TOGETHER][1]
     assert shard[APART][0] != shard[APART][1]
@@ -155,8 +160,7 @@ def test_wider_window_on_noisy_counts_shows_no_more_loss(slug: str) -> None:
 
 
 def parts(key: bytes, n_ids: int) -> list[bool]:
-    ids = [bytes(15) + bytes([row_id]) for row_id in range(n_ids)]
-    return [tree_histograms.is_structure_row(key, row_id, tree=0, share=Fraction(1, 2)) for row_id in ids]
+    return tree_histograms.structure_rows(key, row_ids(n_ids), tree=0, share=Fraction(1, 2)).tolist()
 
 
 def key_with(parts_of_rows: list[bool]) -> bytes:

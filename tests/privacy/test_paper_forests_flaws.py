@@ -164,7 +164,7 @@ def test_structure_that_reads_the_estimation_rows_pays_for_both(monkeypatch: pyt
     """A3: the larger of the two budgets is the price only if no row is in both parts."""
     settled = planned("mrf", TWO_SPLITS, se="hash")
 
-    monkeypatch.setattr(LocalHistograms, "of_tree", lambda self, tree: self._part(None))
+    monkeypatch.setattr(LocalHistograms, "of_tree", lambda self, tree: self._of_rows(None))
 
     assert Laws(settled, TWO_SPLITS, key=bytes(32)).worst(add_remove_pairs(multisets(4))) > 1.3
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from app.forests.algorithms.literature import medians
 from app.forests.algorithms.literature.price import MEDIAN_RANGE_SENSITIVITY
 from app.forests.trees import split_rules, tree_growth
-from app.forests.trees.tree_histograms import is_structure_row, shards, structure_rows
+from app.forests.trees.tree_histograms import shards, structure_rows
 from tests.privacy.test_sensitivity import ENCODING, row, splits, tree_of
 
 ROWS = st.lists(row, max_size=12)
@@ -130,7 +130,7 @@ def test_parts_have_the_stated_share_and_every_tree_parts_anew(share: Fraction) 
 
 
 def test_parts_of_shares_near_the_ends() -> None:
-    row_id = bytes(16)
+    row_id = np.zeros((1, 16), np.uint8)
 
-    assert not is_structure_row(bytes(32), row_id, tree=0, share=Fraction(0))
-    assert is_structure_row(bytes(32), row_id, tree=0, share=Fraction(1))
+    assert not structure_rows(bytes(32), row_id, tree=0, share=Fraction(0))
+    assert structure_rows(bytes(32), row_id, tree=0, share=Fraction(1))

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core import limits
+from app.forests.data.coded_rows import CodedPart
 from app.forests.data.encoding import Encoding
 from app.forests.trees.split_rules import GINI_BITS, GINI_RANGE_SENSITIVITY, count_gini
 from app.forests.trees.tree_growth import split_utilities
-from app.forests.trees.tree_histograms import LocalHistograms, TreeHistograms
+from app.forests.trees.tree_histograms import Assignment, LocalHistograms, TreeHistograms
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
@@ -73,7 +74,7 @@ def tree_of(rows: list[tuple[int, ...]]) -> TreeHistograms:
     """The rows (codes and class) in one tree, at its root."""
     table = np.array(rows, dtype=np.int32).reshape(len(rows), len(ENCODING.n_codes) + 1)
     X = np.ascontiguousarray(table[:, :-1].T.astype(np.uint8))
-    return LocalHistograms(X, table[:, -1].copy(), n_codes=ENCODING.n_codes, n_classes=3, shard=None).of_tree(0)
+    return LocalHistograms(CodedPart(ENCODING, X, table[:, -1].copy(), None), Assignment()).of_tree(0)
 
 
 def utilities(rows: list[tuple[int, ...]], levels: list[tuple[int, int, bool]]) -> np.ndarray:

@@ -23,7 +23,7 @@ from app.forests.data.encoding import Candidates, Encoding
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
 from app.forests.trees import split_rules, tree_parameters
-from app.forests.trees.tree_histograms import Assignment, LocalHistograms, PartedHistograms, TreeHistograms
+from app.forests.trees.tree_histograms import Assignment, LocalHistograms, PartedTree, TreeHistograms
 from app.forests.trees.tree_parameters import HASH, SHARDED
 from app.forests.trees.tree_price import Selection, TreePrice, label_selection
 from app.privacy.events import Event, PermuteAndFlip
@@ -66,9 +66,9 @@ def grow_trees(
     """
     encoding = encoding_of(schema, plan.parameters["n_bins"], plan.profile)
     assigned = _assignment(plan, randomness)
-    histograms = PartedHistograms(parts_of(rows, encoding, LocalHistograms, assigned))
+    parts = parts_of(rows, encoding, LocalHistograms, assigned)
     trees = (
-        grow_tree(plan.event, plan.parameters, encoding=encoding, rows=histograms.of_tree(index), randomness=randomness)
+        grow_tree(plan.event, plan.parameters, encoding=encoding, rows=PartedTree(parts, index), randomness=randomness)
         for index in range(plan.n_trees)
     )
     return forest_of(plan, trees, on_tree_done=on_tree_done)

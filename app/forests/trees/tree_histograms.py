@@ -7,8 +7,10 @@ mechanism, which releases selections and noisy counts only. Integer sums commute
 division of rows into blocks or machines.
 """
 
+from __future__ import annotations
+
 import hmac
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import floor
@@ -19,7 +21,6 @@ from numpy.typing import NDArray
 
 from app.forests.data.coded_rows import CodedPart, Parts
 from app.forests.kernels import node_rows
-from app.forests.kernels import node_rows as kernels
 from app.forests.noise.randomness import Randomness
 
 KEY_BYTES = 32
@@ -43,18 +44,10 @@ class Assignment:
     structure_share: Fraction = Fraction(0)
 
     @classmethod
-    def drawn(cls, randomness: Randomness, *, n_shards: int, structure_share: Fraction = Fraction(0)) -> "Assignment":
+    def drawn(cls, randomness: Randomness, *, n_shards: int, structure_share: Fraction = Fraction(0)) -> Assignment:
         """An assignment with a key of its own, if it needs a key."""
         key = fresh_key(randomness) if n_shards or structure_share else b""
         return cls(key, n_shards, structure_share)
-
-    def shards(self, row_ids: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """The tree of every row; see :func:`shards`."""
-        return shards(self.key, row_ids, n_shards=self.n_shards)
-
-    def structure_rows(self, row_ids: NDArray[np.uint8], *, tree: int) -> NDArray[np.bool_]:
-        """Which rows are in the structure part of a tree; see :func:`structure_rows`."""
-        return structure_rows(self.key, row_ids, tree=tree, share=self.structure_share)
 
 
 def fresh_key(randomness: Randomness) -> bytes:
@@ -76,15 +69,8 @@ def shards(key: bytes, row_ids: NDArray[np.uint8], *, n_shards: int) -> NDArray[
     Returns:
         PRIVATE int64 ``(n_rows,)`` in ``[0, n_shards)``.
     """
-    ids = np.ascontiguousarray(row_ids)
-    raw, width = ids.tobytes(), ids.shape[1]
-    numbers = (shard_of(key, raw[start : start + width], n_shards=n_shards) for start in range(0, len(raw), width))
-    return np.fromiter(numbers, dtype=np.int64, count=len(ids))
-
-
-def shard_of(key: bytes, row_id: bytes, *, n_shards: int) -> int:
-    """The shard of one row id; see :func:`shards`."""
-    return int.from_bytes(hmac.digest(key, _DOMAIN + row_id, "sha256")) % n_shards
+    digests = (hmac.digest(key, _DOMAIN + row_id, "sha256") for row_id in _split(row_ids))
+    return np.fromiter((int.from_bytes(digest) % n_shards for digest in digests), np.int64, len(row_ids))
 
 
 def structure_rows(key: bytes, row_ids: NDArray[np.uint8], *, tree: int, share: Fraction) -> NDArray[np.bool_]:
@@ -101,18 +87,15 @@ def structure_rows(key: bytes, row_ids: NDArray[np.uint8], *, tree: int, share: 
     Returns:
         PRIVATE bool ``(n_rows,)``.
     """
+    domain, below = _STRUCTURE_DOMAIN + tree.to_bytes(4), floor(share * (1 << _DIGEST_BITS))
+    digests = (hmac.digest(key, domain + row_id, "sha256") for row_id in _split(row_ids))
+    return np.fromiter((int.from_bytes(digest) < below for digest in digests), np.bool_, len(row_ids))
+
+
+def _split(row_ids: NDArray[np.uint8]) -> Iterator[bytes]:
     ids = np.ascontiguousarray(row_ids)
     raw, width = ids.tobytes(), ids.shape[1]
-    flags = (
-        is_structure_row(key, raw[start : start + width], tree=tree, share=share) for start in range(0, len(raw), width)
-    )
-    return np.fromiter(flags, dtype=np.bool_, count=len(ids))
-
-
-def is_structure_row(key: bytes, row_id: bytes, *, tree: int, share: Fraction) -> bool:
-    """Whether one row id is in the structure part of a tree; see :func:`structure_rows`."""
-    digest = hmac.digest(key, _STRUCTURE_DOMAIN + tree.to_bytes(4) + row_id, "sha256")
-    return int.from_bytes(digest) < floor(share * (1 << _DIGEST_BITS))
+    return (raw[start : start + width] for start in range(0, len(raw), width))
 
 
 class TreeHistograms(Protocol):
@@ -128,13 +111,6 @@ class TreeHistograms(Protocol):
         """Exact counts per (node of the current level, class): int64 ``(n_nodes, n_classes)``."""
 
 
-class Histograms(Protocol):
-    """All PRIVATE rows of a job."""
-
-    def of_tree(self, tree: int) -> TreeHistograms:
-        """The rows that belong to ``tree`` (all of them, or its shard), at the root."""
-
-
 class PartHistograms(TreeHistograms, Protocol):
     """The rows of one tree in one part of all rows."""
 
@@ -145,83 +121,49 @@ class PartHistograms(TreeHistograms, Protocol):
 class LocalHistograms:
     """Histograms of rows in the memory of this process."""
 
-    def __init__(
-        self,
-        X: NDArray[np.uint8],
-        y: NDArray[np.int32],
-        *,
-        n_codes: NDArray[np.int32],
-        n_classes: int,
-        shard: NDArray[np.int64] | None,
-        structure_rows: Callable[[int, NDArray[np.int64]], NDArray[np.bool_]] | None = None,
-    ) -> None:
+    def __init__(self, part: CodedPart, assignment: Assignment, has_labels: bool = True) -> None:
         """Keeps references to the PRIVATE arrays.
-
-        Args:
-            X: uint8 ``(n_features, n_rows)`` codes.
-            y: int32 ``(n_rows,)`` classes.
-            n_codes: int32 ``(n_features,)``.
-            n_classes: public number of classes.
-            shard: int64 ``(n_rows,)`` tree of each row, or ``None`` when every tree sees every row.
-            structure_rows: maps a tree and the positions of its rows to bool, one per position: true for the rows that
-                choose splits, false for the rows of the leaves. ``None``: every row of a tree serves both purposes.
-        """
-        self._X, self._y, self._n_codes, self._n_classes, self._shard = X, y, n_codes, n_classes, shard
-        self._structure_rows = structure_rows
-
-    @classmethod
-    def of(cls, part: CodedPart, assignment: Assignment, has_labels: bool = True) -> Self:
-        """The histograms of a part of the rows, by tree.
 
         Args:
             part: PRIVATE.
             assignment: of rows to trees.
             has_labels: whether the classes of the rows are counted; otherwise all rows are of a single class.
         """
+        self._part, self._assignment = part, assignment
+        self._y = part.y if has_labels else np.zeros_like(part.y)
+        self._n_classes = part.encoding.schema.n_classes if has_labels else 1
+        self._shard = None
+        if assignment.n_shards:
+            self._shard = shards(assignment.key, part.row_ids, n_shards=assignment.n_shards)
 
-        def structure_rows(tree: int, mine: NDArray[np.int64]) -> NDArray[np.bool_]:
-            return assignment.structure_rows(part.row_ids[mine], tree=tree)
+    @classmethod
+    def of(cls, part: CodedPart, assignment: Assignment, has_labels: bool = True) -> Self:
+        """See ``Form``."""
+        return cls(part, assignment, has_labels)
 
-        return cls(
-            part.codes,
-            part.y if has_labels else np.zeros_like(part.y),
-            n_codes=part.encoding.n_codes,
-            n_classes=part.encoding.schema.n_classes if has_labels else 1,
-            shard=assignment.shards(part.row_ids) if assignment.n_shards else None,
-            structure_rows=structure_rows if assignment.structure_share else None,
-        )
-
-    def of_tree(self, tree: int) -> "PartHistograms":
+    def of_tree(self, tree: int) -> PartHistograms:
         """The rows of ``tree``: all rows, or the rows that the keyed hash assigns to the tree; in one part or two."""
         in_tree = None if self._shard is None else np.flatnonzero(self._shard == tree)
-        if self._structure_rows is None:
-            return self._part(in_tree)
+        key, share = self._assignment.key, self._assignment.structure_share
+        if not share:
+            return self._of_rows(in_tree)
         in_tree = np.arange(len(self._y)) if in_tree is None else in_tree
-        structure = self._structure_rows(tree, in_tree)
-        return _LocalTwoParts(self._part(in_tree[structure]), self._part(in_tree[~structure]))
+        structure = structure_rows(key, self._part.row_ids[in_tree], tree=tree, share=share)
+        return _LocalTwoParts(self._of_rows(in_tree[structure]), self._of_rows(in_tree[~structure]))
 
-    def _part(self, mine: NDArray[np.int64] | None) -> "PartHistograms":
-        X, y = self._X, self._y
+    def _of_rows(self, mine: NDArray[np.int64] | None) -> PartHistograms:
+        X, y = self._part.codes, self._y
         if mine is not None:
             X, y = np.ascontiguousarray(X[:, mine]), y[mine]
-        return _LocalTree(X, y, self._n_codes, self._n_classes)
+        return _LocalTree(X, y, self._part.encoding.n_codes, self._n_classes)
 
 
-class PartedHistograms:
-    """Histograms of rows in several parts, in this process or on other machines."""
+class PartedTree:
+    """Histograms of the rows of one tree, in several parts, in this process or on other machines."""
 
-    def __init__(self, parts: Parts) -> None:
-        """Keeps parts in the form of :class:`LocalHistograms`."""
-        self._parts = parts
-
-    def of_tree(self, tree: int) -> TreeHistograms:
-        """The rows of ``tree`` in every part."""
-        return _PartedTree(self._parts.map("of_tree", tree))
-
-
-class _PartedTree:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, parts: Parts, tree: int) -> None:
+        """Takes the rows of ``tree`` from parts in the form of :class:`LocalHistograms`."""
+        self._parts = parts.map("of_tree", tree)
 
     def class_histogram(self, features: slice) -> NDArray[np.int64]:
         """See ``TreeHistograms``."""
@@ -234,28 +176,6 @@ class _PartedTree:
     def leaf_histogram(self) -> NDArray[np.int64]:
         """See ``TreeHistograms``."""
         return self._parts.total("leaf_histogram")
-
-
-class LabelsApart:
-    """Histograms for splits that are chosen on rows without labels, and for leaves on rows with labels."""
-
-    def __init__(self, structure: Histograms, leaves: Histograms) -> None:
-        """Keeps references.
-
-        Args:
-            structure: the rows that choose splits, see :func:`without_labels`.
-            leaves: PRIVATE; the rows of the leaves, with labels.
-        """
-        self._structure, self._leaves = structure, leaves
-
-    def of_tree(self, tree: int) -> TreeHistograms:
-        """The rows of ``tree`` that choose its splits, and the rows of its leaves."""
-        return TwoParts(self._structure.of_tree(tree), self._leaves.of_tree(tree))
-
-
-def without_labels(X: NDArray[np.uint8], *, n_codes: NDArray[np.int32]) -> LocalHistograms:
-    """Histograms with a single class of rows that have no labels; arguments as in :class:`LocalHistograms`."""
-    return LocalHistograms(X, np.zeros(X.shape[1], dtype=np.int32), n_codes=n_codes, n_classes=1, shard=None)
 
 
 class TwoParts:
@@ -299,8 +219,8 @@ class _LocalTree:
         """See ``PartHistograms``."""
         n_bins = self._n_codes[features]
         if onto is None:
-            onto = kernels.no_sums(self._n_nodes, self._n_classes, n_bins=n_bins)
-        return kernels.class_histogram(self._X[features], self._y, self._node, n_bins=n_bins, onto=onto)
+            onto = node_rows.no_sums(self._n_nodes, self._n_classes, n_bins=n_bins)
+        return node_rows.class_histogram(self._X[features], self._y, self._node, n_bins=n_bins, onto=onto)
 
     def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
         """See ``TreeHistograms``."""
@@ -309,4 +229,4 @@ class _LocalTree:
 
     def leaf_histogram(self) -> NDArray[np.int64]:
         """See ``TreeHistograms``."""
-        return kernels.leaf_histogram(self._node, self._y, n_leaves=self._n_nodes, n_classes=self._n_classes)
+        return node_rows.leaf_histogram(self._node, self._y, n_leaves=self._n_nodes, n_classes=self._n_classes)

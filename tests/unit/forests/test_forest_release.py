@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from app.forests.contract.plan import Forest
+from app.forests.data.coded_rows import CodedPart
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.forest_release import grow
@@ -13,7 +14,7 @@ from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees import tree_growth, tree_histograms, tree_parameters
 from app.forests.trees.tree_growth import random_structure
-from app.forests.trees.tree_histograms import LocalHistograms
+from app.forests.trees.tree_histograms import Assignment, LocalHistograms
 from tests.support import walks
 from tests.support.schemas import schema_of
 
@@ -112,7 +113,7 @@ def test_blocks_of_features_change_no_utility(monkeypatch: pytest.MonkeyPatch) -
     X = encoding.encode(rows().features)
 
     def utilities() -> np.ndarray:
-        held = LocalHistograms(X, rows().y, n_codes=encoding.n_codes, n_classes=3, shard=None).of_tree(0)
+        held = LocalHistograms(CodedPart(encoding, X, rows().y, None), Assignment()).of_tree(0)
         return tree_growth.split_utilities(held, encoding, n_nodes=1)
 
     whole = utilities()

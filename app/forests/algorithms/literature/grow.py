@@ -12,7 +12,7 @@ from app.core import amounts
 from app.forests.algorithms.literature import medians
 from app.forests.contract.algorithm import Parameters
 from app.forests.contract.plan import Forest, Plan, encoding_of
-from app.forests.data.coded_rows import TrainingRows, parts_of
+from app.forests.data.coded_rows import CodedPart, TrainingRows, parts_of
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
@@ -22,11 +22,10 @@ from app.forests.trees.leaf_read_out import LeafSums
 from app.forests.trees.tree_growth import ReleasedTree, Tree, forest_of
 from app.forests.trees.tree_histograms import (
     Assignment,
-    LabelsApart,
     LocalHistograms,
-    PartedHistograms,
+    PartedTree,
     TreeHistograms,
-    without_labels,
+    TwoParts,
 )
 from app.forests.trees.tree_price import Levels, TreePrice
 from app.privacy.events import Event, UnknownPrivacyEvent
@@ -186,13 +185,11 @@ def grow_from_both(
     n_shards = plan.n_trees if tree_parameters.is_sharded(plan.parameters) else 0
     assigned = Assignment.drawn(randomness, n_shards=n_shards)
     without, labelled = (
-        PartedHistograms(parts_of(dataset, encoding, LocalHistograms, assigned, has_labels))
+        parts_of(dataset, encoding, LocalHistograms, assigned, has_labels)
         for dataset, has_labels in ((unlabelled, False), (rows, True))
     )
-    of_both = LabelsApart(without, labelled)
-    trees = (
-        _median_tree(levels, leaf_event, encoding, of_both.of_tree(index), randomness) for index in range(plan.n_trees)
-    )
+    of_trees = (TwoParts(PartedTree(without, index), PartedTree(labelled, index)) for index in range(plan.n_trees))
+    trees = (_median_tree(levels, leaf_event, encoding, tree_rows, randomness) for tree_rows in of_trees)
     return forest_of(plan, trees, on_tree_done=on_tree_done)
 
 
@@ -290,11 +287,10 @@ def _pupils(
         randomness: source of the features of nodes.
     """
     encoding = Encoding.of(schema, int(plan.parameters["n_bins"]))
-    codes, taught = encoding.encode(features), labels_of(plan, teachers, encoding, features)
-    labelled = LocalHistograms(codes, taught, n_codes=encoding.n_codes, n_classes=schema.n_classes, shard=None)
-    apart = LabelsApart(without_labels(codes, n_codes=encoding.n_codes), labelled)
+    part = CodedPart(encoding, encoding.encode(features), labels_of(plan, teachers, encoding, features), None)
+    without, labelled = (LocalHistograms(part, Assignment(), has_labels) for has_labels in (False, True))
     for index in range(len(teachers), plan.n_trees):
-        tree_rows = apart.of_tree(index)
+        tree_rows = TwoParts(without.of_tree(index), labelled.of_tree(index))
         splits = medians.grow_at_exact_medians(encoding, plan.parameters, tree_rows, randomness)
         yield Tree(*splits, tree_rows.leaf_histogram())
 

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from app.forests.contract.algorithm import Parameters
 from app.forests.contract.plan import Plan
+from app.forests.data.coded_rows import CodedPart
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
-from app.forests.trees import tree_growth, tree_histograms, tree_parameters
+from app.forests.trees import tree_growth, tree_parameters
 from app.forests.trees.tree_growth import ReleasedTree, Splits
-from app.forests.trees.tree_histograms import LabelsApart, LocalHistograms, TreeHistograms, without_labels
+from app.forests.trees.tree_histograms import Assignment, LocalHistograms, TreeHistograms, TwoParts
 from app.forests.trees.tree_price import Selection, TreePrice
 
 
@@ -151,20 +152,13 @@ def label_trees(
     encoding = Encoding.of(schema, int(plan.parameters["n_bins"]))
     codes = encoding.encode(rows.features)
     priced = TreePrice.of(plan.event).leaves
-    labelled = np.flatnonzero(rows.y >= 0)
-    shard = None
-    if tree_parameters.is_sharded(plan.parameters):
-        key = tree_histograms.fresh_key(randomness)
-        shard = tree_histograms.shards(key, rows.row_ids[labelled], n_shards=n_trees)
-    of_labels = LocalHistograms(
-        np.ascontiguousarray(codes[:, labelled]),
-        rows.y[labelled],
-        n_codes=encoding.n_codes,
-        n_classes=schema.n_classes,
-        shard=shard,
+    known = np.flatnonzero(rows.y >= 0)
+    assigned = Assignment.drawn(randomness, n_shards=n_trees if tree_parameters.is_sharded(plan.parameters) else 0)
+    without = LocalHistograms(CodedPart(encoding, codes, rows.y, rows.row_ids), Assignment(), has_labels=False)
+    labelled = LocalHistograms(
+        CodedPart(encoding, np.ascontiguousarray(codes[:, known]), rows.y[known], rows.row_ids[known]), assigned
     )
-    apart = LabelsApart(without_labels(codes, n_codes=encoding.n_codes), of_labels)
     for index in range(n_trees):
-        tree_rows = apart.of_tree(index)
+        tree_rows = TwoParts(without.of_tree(index), labelled.of_tree(index))
         splits = grow_at_exact_medians(encoding, plan.parameters, tree_rows, randomness)
         yield tree_growth.release_leaves(splits, priced, tree_rows, randomness)

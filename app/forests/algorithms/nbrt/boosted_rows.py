@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from math import isqrt
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,39 +26,6 @@ from app.forests.data.encoding import Encoding
 from app.forests.kernels import boosting as kernels
 from app.forests.kernels import fourth_roots, node_rows
 from app.forests.kernels.boosting import MASK_WORDS
-
-
-class BoostedRows(Protocol):
-    """All PRIVATE rows of a job with their scores so far.
-
-    Every method returns exact PRIVATE sums; a mechanism releases noisy sums only. Sums of integers over parts of the
-    rows add up, so an implementation may keep rows on one machine or on several.
-    """
-
-    def class_counts(self) -> NDArray[np.int64]:
-        """Rows per class: int64 ``(n_classes,)``."""
-
-    def code_counts(self, features: slice, *, n_codes: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Rows per code of consecutive features and class: int64 ``(Σ n_codes[features], n_classes)``."""
-
-    def leaf_counts(self, tree: Trees) -> NDArray[np.int64]:
-        """Rows per leaf of a tree and class: int64 ``(n_leaves, n_classes)``."""
-
-    def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
-        """Sets the scores of every row to the released start scores, int64 ``(n_scores,)``, and keeps the scales."""
-
-    def sums(self, tree: Trees) -> NDArray[np.int64]:
-        """Gradient sums and scaled counts of every leaf of a tree: int64 ``(n_leaves, n_scores + 1)``."""
-
-    def add_scores(self, tree: Trees, leaf_scores: NDArray[np.int32]) -> None:
-        """Adds the released scores of the leaves of a tree, int32 ``(n_leaves, n_scores)``."""
-
-    def tally(self, shift: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows by the margin of their scores, int64; see ``app.forests.algorithms.nbrt.read``.
-
-        Args:
-            shift: released; int64 ``(n_scores,)``; added to the scores of every row, as in the read-out.
-        """
 
 
 class LocalBoostedRows:
@@ -128,39 +95,47 @@ class LocalBoostedRows:
         return read.tally_margins(self._scores + shift, self._y)
 
 
-class PartedBoostedRows:
-    """Boosted rows in several parts, in this process or on other machines."""
+class BoostedRows:
+    """All PRIVATE rows of a job with their scores so far, in parts in this process or on other machines.
+
+    Every method returns exact PRIVATE sums; a mechanism releases noisy sums only. Sums of integers over parts of the
+    rows add up.
+    """
 
     def __init__(self, parts: Parts) -> None:
         """Keeps parts in the form of :class:`LocalBoostedRows`."""
         self._parts = parts
 
     def class_counts(self) -> NDArray[np.int64]:
-        """See :class:`BoostedRows`."""
+        """Rows per class: int64 ``(n_classes,)``."""
         return self._parts.total("class_counts")
 
     def code_counts(self, features: slice, *, n_codes: NDArray[np.int32]) -> NDArray[np.int64]:
-        """See :class:`BoostedRows`."""
+        """Rows per code of consecutive features and class: int64 ``(Σ n_codes[features], n_classes)``."""
         return self._parts.total("code_counts", features, n_codes=n_codes)
 
     def leaf_counts(self, tree: Trees) -> NDArray[np.int64]:
-        """See :class:`BoostedRows`."""
+        """Rows per leaf of a tree and class: int64 ``(n_leaves, n_classes)``."""
         return self._parts.total("leaf_counts", tree)
 
     def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
-        """See :class:`BoostedRows`."""
+        """Sets the scores of every row to the released start scores, int64 ``(n_scores,)``, and keeps the scales."""
         self._parts.each("start", scores, scales)
 
     def sums(self, tree: Trees) -> NDArray[np.int64]:
-        """See :class:`BoostedRows`."""
+        """Gradient sums and scaled counts of every leaf of a tree: int64 ``(n_leaves, n_scores + 1)``."""
         return self._parts.total("sums", tree)
 
     def add_scores(self, tree: Trees, leaf_scores: NDArray[np.int32]) -> None:
-        """See :class:`BoostedRows`."""
+        """Adds the released scores of the leaves of a tree, int32 ``(n_leaves, n_scores)``."""
         self._parts.each("add_scores", tree, leaf_scores)
 
     def tally(self, shift: NDArray[np.int64]) -> NDArray[np.int64]:
-        """See :class:`BoostedRows`."""
+        """Rows by the margin of their scores, int64; see ``app.forests.algorithms.nbrt.read``.
+
+        Args:
+            shift: released; int64 ``(n_scores,)``; added to the scores of every row, as in the read-out.
+        """
         return self._parts.total("tally", shift)
 
 

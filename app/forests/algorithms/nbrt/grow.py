@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.algorithms.nbrt import boosted_rows, read
-from app.forests.algorithms.nbrt.boosted_rows import BoostedRows, LocalBoostedRows, PartedBoostedRows
+from app.forests.algorithms.nbrt.boosted_rows import BoostedRows, LocalBoostedRows
 from app.forests.algorithms.nbrt.price import Parts
 from app.forests.algorithms.nbrt.random_trees import Trees, joined, no_trees, random_tree
 from app.forests.algorithms.nbrt.read import leaf_scores, start_at_reading, start_scores
@@ -54,7 +54,7 @@ def grow_forest(
     parts = Parts.of(plan.event)
     cuts = releases.cuts(parts.bins, schema, rows, randomness, reused=plan.profile)
     encoding = quantile_bins.encoding(schema, cuts)
-    boosted = PartedBoostedRows(parts_of(rows, encoding, LocalBoostedRows))
+    boosted = BoostedRows(parts_of(rows, encoding, LocalBoostedRows))
     return Forest(
         plan, {"cuts": cuts, **boost(plan, encoding, boosted, randomness, on_tree_done=on_tree_done).arrays()}
     )

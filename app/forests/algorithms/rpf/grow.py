@@ -26,7 +26,7 @@ from app.forests.algorithms.rpf.price import (
     widest_encoding,
 )
 from app.forests.algorithms.rpf.read import UNREACHED, encoding_of
-from app.forests.algorithms.rpf.reweighted_rows import LocalReweightedRows, PartedReweightedRows, ReweightedRows
+from app.forests.algorithms.rpf.reweighted_rows import LocalReweightedRows, ReweightedRows
 from app.forests.bins import releases
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.coded_rows import TrainingRows, parts_of
@@ -64,7 +64,7 @@ def grow_forest(
     bins, scales = events_of(plan.event)
     cuts = releases.cuts(bins, schema, rows, randomness, reused=plan.profile)
     encoding = encoding_of(plan, schema, cuts)
-    weighted = PartedReweightedRows(parts_of(rows, encoding, LocalReweightedRows))
+    weighted = ReweightedRows(parts_of(rows, encoding, LocalReweightedRows))
     by_level = plan.parameters["splits"] == BY_LEVEL
     grow: Callable[[ReweightedRows, Randomness], ReweightedTree] = partial(grow_by_node, scales, encoding)
     if by_level:

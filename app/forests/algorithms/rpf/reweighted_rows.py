@@ -1,6 +1,6 @@
-"""Weighs PRIVATE rows by released trees and tabulates the weights: a protocol, and its implementation in memory."""
+"""Weighs PRIVATE rows by released trees and tabulates the weights, part by part."""
 
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,33 +15,6 @@ MARGIN = (7, 20)
 
 _SLAB = 64
 """Most columns, including sums and differences, that are in memory at once."""
-
-
-class ReweightedRows(Protocol):
-    """All PRIVATE rows of a job in the nodes of the current tree, with integer weights in units of 1/256.
-
-    Every method returns exact PRIVATE sums; a mechanism releases selections and noisy sums only. Sums over parts of the
-    rows add up, so an implementation may keep rows on one machine or on several.
-    """
-
-    def class_histogram(self, features: slice, open_nodes: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Weights by open node, code of feature and class: int64 ``(n_open, Σ codes, n_classes)``."""
-
-    def joint_histogram(self, feature: int, others: slice) -> NDArray[np.int64]:
-        """Weights by node of the current level, code of one feature, code of other features, and class.
-
-        Returns:
-            PRIVATE int64 ``(n_nodes, codes of the feature, Σ codes of the others, n_classes)``.
-        """
-
-    def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
-        """Moves every row one level down by the released splits, one split per node of the current level."""
-
-    def leaf_histogram(self) -> NDArray[np.int64]:
-        """Weights by node of the current level and class: int64 ``(n_nodes, n_classes)``."""
-
-    def finish_tree(self, scores: NDArray[np.int32]) -> None:
-        """Adds a released tree's scores, recomputes the weights of all rows and moves all rows back to the root."""
 
 
 class LocalReweightedRows:
@@ -170,31 +143,39 @@ class LocalReweightedRows:
         self._node, self._n_nodes = np.zeros(len(self._y), dtype=np.int32), 1
 
 
-class PartedReweightedRows:
-    """Reweighted rows in several parts, in this process or on other machines."""
+class ReweightedRows:
+    """All PRIVATE rows of a job in the nodes of the current tree, with integer weights in units of 1/256.
+
+    The rows are in parts, in this process or on other machines. Every method returns exact PRIVATE sums; a mechanism
+    releases selections and noisy sums only.
+    """
 
     def __init__(self, parts: Parts) -> None:
         """Keeps parts in the form of :class:`LocalReweightedRows`."""
         self._parts = parts
 
     def class_histogram(self, features: slice, open_nodes: NDArray[np.int32]) -> NDArray[np.int64]:
-        """See :class:`ReweightedRows`."""
+        """Weights by open node, code of feature and class: int64 ``(n_open, Σ codes, n_classes)``."""
         return self._parts.total("class_histogram", features, open_nodes)
 
     def joint_histogram(self, feature: int, others: slice) -> NDArray[np.int64]:
-        """See :class:`ReweightedRows`."""
+        """Weights by node of the current level, code of one feature, code of other features, and class.
+
+        Returns:
+            PRIVATE int64 ``(n_nodes, codes of the feature, Σ codes of the others, n_classes)``.
+        """
         return self._parts.total("joint_histogram", feature, others)
 
     def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
-        """See :class:`ReweightedRows`."""
+        """Moves every row one level down by the released splits, one split per node of the current level."""
         self._parts.each("descend", feature=feature, threshold=threshold, equals=equals)
 
     def leaf_histogram(self) -> NDArray[np.int64]:
-        """See :class:`ReweightedRows`."""
+        """Weights by node of the current level and class: int64 ``(n_nodes, n_classes)``."""
         return self._parts.total("leaf_histogram")
 
     def finish_tree(self, scores: NDArray[np.int32]) -> None:
-        """See :class:`ReweightedRows`."""
+        """Adds a released tree's scores, recomputes the weights of all rows and moves all rows back to the root."""
         self._parts.each("finish_tree", scores)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from app.forests import released_forest
 from app.forests.contract.plan import Forest
+from app.forests.data.coded_rows import CodedPart
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
@@ -17,7 +18,7 @@ from app.forests.planning import PlanRequest, plan
 from app.forests.released_forest import ArtifactInvalid
 from app.forests.trees import leaf_read_out, tree_parameters, tree_price
 from app.forests.trees.split_rules import MISCOUNT, miscount, split_utility
-from app.forests.trees.tree_histograms import LocalHistograms
+from app.forests.trees.tree_histograms import Assignment, LocalHistograms, shards, structure_rows
 from tests.support import walks
 from tests.support.schemas import schema_of
 
@@ -146,11 +147,10 @@ def test_parts_for_structure_and_leaves_are_disjoint_and_all() -> None:
     data = rows()
     encoding = Encoding.of(SCHEMA, 8)
     codes = encoding.encode(data.features)
-    mine = np.arange(N_ROWS) % 3 == 0
-    shard = np.arange(N_ROWS, dtype=np.int64) % 2
-    held = LocalHistograms(
-        codes, data.y, n_codes=encoding.n_codes, n_classes=3, shard=shard, structure_rows=lambda tree, own: mine[own]
-    ).of_tree(1)
+    assignment = Assignment(bytes(32), n_shards=2, structure_share=Fraction(1, 3))
+    mine = structure_rows(assignment.key, data.row_ids, tree=1, share=assignment.structure_share)
+    shard = shards(assignment.key, data.row_ids, n_shards=2)
+    held = LocalHistograms(CodedPart(encoding, codes, data.y, data.row_ids), assignment).of_tree(1)
     split = {"feature": np.array([0], np.int32), "threshold": np.array([3], np.uint8), "equals": np.array([False])}
     held.descend(**split)
     right = codes[0] > 3

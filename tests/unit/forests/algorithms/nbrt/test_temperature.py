@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows, PartedBoostedRows
+from app.forests.algorithms.nbrt.boosted_rows import BoostedRows, LocalBoostedRows
 from app.forests.algorithms.nbrt.read import (
     LARGEST_TEMPERATURE,
     MARGIN_EDGES,
@@ -80,7 +80,7 @@ def test_parts_of_rows_are_tallied_as_all_rows_together_are(cuts: list[int]) -> 
     parts = zip(np.split(scores, cuts), np.split(y, cuts), strict=True)
 
     assert np.array_equal(
-        PartedBoostedRows(RowParts([held(*part) for part in parts])).tally(shift), tally_margins(scores + shift, y)
+        BoostedRows(RowParts([held(*part) for part in parts])).tally(shift), tally_margins(scores + shift, y)
     )
 
 
