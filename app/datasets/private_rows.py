@@ -23,7 +23,7 @@ from app.datasets import code_files, row_layout
 from app.datasets.admission import ROW_ID_BYTES
 from app.datasets.row_layout import RowGroups, as_feature, stored_columns
 from app.forests.data import coded_rows
-from app.forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows, CodeRequest
+from app.forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows, CodeRequest, made_ahead
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import (
     SanitisedColumns,
@@ -33,7 +33,6 @@ from app.forests.data.sanitiser import (
     sanitise_numbers,
 )
 from app.forests.data.schema import Feature, Label, Schema
-from app.forests.data.threads import made_ahead
 from app.privacy.partitions import ColumnPartition, HashPartition, Partitions, Scope
 
 Element = TypeVar("Element", np.int32, np.float64)

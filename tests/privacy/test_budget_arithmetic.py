@@ -14,8 +14,7 @@ from app.forests.bins.noisy_counts import LARGEST_INVERSE_SCALE
 from app.forests.contract.plan import Plan
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees import leaf_read_out, tree_parameters
-from app.forests.trees.split_rules import GINI_RANGE_SENSITIVITY
-from app.forests.trees.tree_price import TreePrice
+from app.forests.trees.tree_price import GINI_RANGE_SENSITIVITY, TreePrice
 from app.privacy.accountants import pure
 from app.privacy.events import QUANTUM, Adjacency, DiscreteLaplace, Event, Parallel, PermuteAndFlip, Sequential
 from tests.support.plans import request_for

@@ -13,8 +13,7 @@ import pytest
 from scipy import stats
 
 from app.forests.noise import draws
-from app.forests.noise.randomness import MAX_SCALE_BITS, ExactSampler, SystemRandomness
-from app.forests.noise.tape import BrokenWordSource, Tape
+from app.forests.noise.randomness import MAX_SCALE_BITS, BrokenWordSource, ExactSampler, SystemRandomness, Tape
 from tests.privacy.laws import SIGNIFICANCE, GivenWords, PseudoWords, assert_law, p_value
 
 

@@ -19,7 +19,7 @@ from app.forests.algorithms.literature.price import AveragedTrees
 from app.forests.contract.plan import Plan
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.trees import split_rules, tree_histograms, tree_price
+from app.forests.trees import tree_growth, tree_histograms, tree_price
 from app.forests.trees.tree_growth import GrowTree, Tree
 from app.forests.trees.tree_histograms import LocalHistograms
 from app.privacy.events import EventCostsMore
@@ -162,9 +162,9 @@ def test_utility_that_is_more_sensitive_than_stated_costs_more(monkeypatch: pyte
     plan = planned("mrf", TWO_SPLITS, structure_share="0.9", epsilon="0.1")
     pairs = list(add_remove_pairs(multisets(4)))
     assert Laws(plan, TWO_SPLITS).worst(pairs) <= 0.1 + TOLERANCE
-    honest = split_rules.count_gini
+    honest = tree_growth.count_gini
 
-    monkeypatch.setattr(split_rules, "count_gini", lambda counts: 4 * honest(counts))
+    monkeypatch.setattr(tree_growth, "count_gini", lambda counts: 4 * honest(counts))
 
     assert Laws(plan, TWO_SPLITS).worst(pairs) > 0.2
 

@@ -15,7 +15,7 @@ import pytest
 from app.forests import planning
 from app.forests.algorithms.literature import medians
 from app.forests.contract.plan import Plan, PlanInvalid
-from app.forests.trees import split_rules, tree_growth
+from app.forests.trees import tree_growth
 from app.forests.trees.tree_histograms import LocalHistograms
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Part, UnknownPrivacyEvent
@@ -172,9 +172,9 @@ def test_structure_that_reads_the_estimation_rows_pays_for_both(monkeypatch: pyt
 def test_a_miscount_that_is_twice_as_sensitive_costs_more(monkeypatch: pytest.MonkeyPatch) -> None:
     settled = planned("maxtree", TWO_SPLITS, structure_share="0.99")
     assert worst(settled, TWO_SPLITS, 3) <= 1.0 + TOLERANCE
-    honest = split_rules.miscount
+    honest = tree_growth.miscount
 
-    monkeypatch.setattr(split_rules, "miscount", lambda counts: 2 * honest(counts))
+    monkeypatch.setattr(tree_growth, "miscount", lambda counts: 2 * honest(counts))
 
     assert worst(settled, TWO_SPLITS, 3) > 1.2
 

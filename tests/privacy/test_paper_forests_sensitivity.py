@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from app.forests.algorithms.literature import medians
 from app.forests.algorithms.literature.price import MEDIAN_RANGE_SENSITIVITY
-from app.forests.trees import split_rules, tree_growth
+from app.forests.trees import tree_growth, tree_price
 from app.forests.trees.tree_histograms import shards, structure_rows
 from tests.privacy.test_sensitivity import ENCODING, row, splits, tree_of
 
@@ -35,7 +35,7 @@ def at(rows: list[tuple[int, ...]], levels: list[tuple[int, int, bool]]) -> obje
 @settings(max_examples=200, deadline=None)
 def test_one_row_raises_the_miscount_by_nothing_or_one(values: list[int], added: int) -> None:
     more = [value + (index == added) for index, value in enumerate(values)]
-    before, after = (int(split_rules.miscount(np.array(each, dtype=np.int64))) for each in (values, more))
+    before, after = (int(tree_growth.miscount(np.array(each, dtype=np.int64))) for each in (values, more))
 
     assert before == sum(values) - max(values)
     assert after - before in (0, 1)
@@ -47,13 +47,13 @@ def test_added_row_lowers_every_miscount_utility_of_one_node_by_at_most_one(
     rows: list[tuple[int, ...]], added: tuple[int, ...], levels: list[tuple[int, int, bool]]
 ) -> None:
     more, fewer = (
-        tree_growth.split_utilities(at(some, levels), ENCODING, n_nodes=2 ** len(levels), utility=split_rules.MISCOUNT)
+        tree_growth.split_utilities(at(some, levels), ENCODING, n_nodes=2 ** len(levels), utility=tree_price.MISCOUNT)
         for some in ([*rows, added], rows)
     )
     change = more - fewer
 
     assert change.max(initial=0) <= 0  # monotone: all candidates move in one direction
-    assert change.min(initial=0) >= -split_rules.RANGE_SENSITIVITIES[split_rules.MISCOUNT]
+    assert change.min(initial=0) >= -tree_price.RANGE_SENSITIVITIES[tree_price.MISCOUNT]
     assert np.sum(np.any(change != 0, axis=1)) <= 1
 
 

@@ -17,7 +17,7 @@ from app.forests import catalogue, planning, remote
 from app.forests.bins import releases
 from app.forests.bins.noisy_counts import LARGEST_START, noise
 from app.forests.contract.plan import Plan
-from app.forests.data import coded_rows, threads
+from app.forests.data import coded_rows
 from app.forests.data.coded_rows import CodedColumns, CodedRows, TrainingRows
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.forest_release import FROM_VALUES, code_request, grow
@@ -236,7 +236,7 @@ def test_parts_and_threads_change_no_exact_number(monkeypatch: pytest.MonkeyPatc
     whole = recorded(plan, rows, second, is_coded=False)
     for part_rows, n_threads in ((100, 1), (100, 2), (7, 2), (1, 3)):
         monkeypatch.setattr(coded_rows, "PART_ROWS", part_rows)
-        monkeypatch.setattr(threads, "_n_processors", lambda n_threads=n_threads: n_threads)
+        monkeypatch.setattr(coded_rows, "_n_processors", lambda n_threads=n_threads: n_threads)
         for is_coded in {False, slug not in FROM_VALUES}:
             assert is_equal(whole, recorded(plan, rows, second, is_coded=is_coded, replayed=whole))
 

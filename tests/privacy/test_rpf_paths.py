@@ -17,11 +17,12 @@ from app.forests.algorithms.rpf import price
 from app.forests.algorithms.rpf.price import PathScales, events_of, stages
 from app.forests.algorithms.rpf.read import UNREACHED
 from app.forests.contract.plan import Plan
+from app.forests.data.encoding import NO_SPLIT
 from app.forests.forest_release import grow
 from app.forests.kernels import fourth_roots
 from app.forests.kernels.boosting import UNIT
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import split_rules, tree_parameters
+from app.forests.trees import tree_parameters
 from app.privacy.events import Event, Parallel, Part, PermuteAndFlip, Sequential
 from tests.privacy.plain_walks import N_ROWS, SCHEMA, UNIVERSE, Split, goes_left, leaf_of, rows, split_at, splits_of
 from tests.privacy.recorder import leaves
@@ -76,7 +77,7 @@ def walked(tree: dict[str, np.ndarray], depth: int) -> tuple[dict[int, int], lis
         utilities = [utility(everywhere, (split,), within=here) for split in splits]
         if level > 0:
             utilities.append(utility(everywhere, (), within=here))
-        if tree["threshold"][node] == split_rules.NO_SPLIT:
+        if tree["threshold"][node] == NO_SPLIT:
             selected.append((level, utilities, len(splits)))
             spent[place << (depth - level)] = before + 1
             continue
@@ -134,8 +135,8 @@ def test_a_path_with_a_split_for_each_level_spends_the_budget_of_the_event(
         chooser = Chooser(scales, seed)
         tree = grown(settled, chooser)
         chosen = [split_at(tree, (1 << level) - 1) for level in range(depth)]
-        chosen = [split for split in chosen if split[1] != split_rules.NO_SPLIT]
-        padded = [*chosen, *[(0, split_rules.NO_SPLIT, False)] * (depth - len(chosen))]
+        chosen = [split for split in chosen if split[1] != NO_SPLIT]
+        padded = [*chosen, *[(0, NO_SPLIT, False)] * (depth - len(chosen))]
         nodes = [split for level, split in enumerate(padded) for _ in range(1 << level)]
         assert [split_at(tree, node) for node in range((1 << depth) - 1)] == nodes
         expected, left, groups = list[tuple[Fraction, list[int], int]](), splits_of(UNIVERSE), leaf_of_level(tree)

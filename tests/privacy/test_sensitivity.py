@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from app.core import limits
 from app.forests.data.coded_rows import CodedPart
 from app.forests.data.encoding import Encoding
-from app.forests.trees.split_rules import GINI_BITS, GINI_RANGE_SENSITIVITY, count_gini
-from app.forests.trees.tree_growth import split_utilities
+from app.forests.trees.tree_growth import count_gini, split_utilities
 from app.forests.trees.tree_histograms import Assignment, LocalHistograms, TreeHistograms
+from app.forests.trees.tree_price import GINI_BITS, GINI_RANGE_SENSITIVITY
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(

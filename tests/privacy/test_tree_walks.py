@@ -17,9 +17,10 @@ import pytest
 
 from app.forests import planning
 from app.forests.contract.plan import Plan
+from app.forests.data.encoding import NO_SPLIT
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.forest_release import grow
-from app.forests.trees import split_rules, tree_histograms, tree_parameters
+from app.forests.trees import tree_histograms, tree_parameters
 from app.privacy.events import ExponentialMechanism, PermuteAndFlip
 from tests.privacy.plain_walks import SCHEMA, UNIVERSE, Split, goes_left, leaf_of, rows, split_at, splits_of
 from tests.privacy.recorder import leaves
@@ -104,7 +105,7 @@ def nodes(tree: Tree) -> Iterator[tuple[int, int, list[Split], Split]]:
         reached = leaf_of(UNIVERSE, tree, level)
         for place in range(1 << level):
             splits, split = splits_of(UNIVERSE[reached == place]), split_at(tree, (1 << level) - 1 + place)
-            assert split in splits if splits else split == (0, split_rules.NO_SPLIT, False)
+            assert split in splits if splits else split == (0, NO_SPLIT, False)
             yield level, place, splits, split
 
 
@@ -245,7 +246,7 @@ def test_trees_over_labels_are_cut_at_the_medians_of_public_features(slug: str, 
                 }
                 parting = {own: even for own, even in evenness.items() if even < len(here)}
                 if len(here) < min_rows or not parting:
-                    assert split == (0, split_rules.NO_SPLIT, False)
+                    assert split == (0, NO_SPLIT, False)
                     continue
                 assert parting[split] == min(even for own, even in parting.items() if own[0] == split[0])
                 n_features.append(len({own[0] for own in parting}))

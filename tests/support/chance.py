@@ -6,7 +6,7 @@ of the running test and of the number of streams before, and Hypothesis tries th
 ``TEST_SEED=random`` draws a seed, prints it and lets Hypothesis search new examples. Examples have no deadline, because
 their duration depends on the machine's load.
 
-The product cannot be seeded: :class:`~app.forests.noise.tape.Keystream` takes no seed, and this module replaces
+The product cannot be seeded: :class:`~app.forests.noise.randomness.Keystream` takes no seed, and this module replaces
 ``urandom`` in its module. Servers, workers and forks that tests start draw as in production.
 """
 
@@ -17,7 +17,7 @@ import secrets
 import pytest
 from hypothesis import HealthCheck, settings
 
-from app.forests.noise import tape
+from app.forests.noise import randomness
 
 DEFAULT_SEED = "0"
 _VARIABLE = "TEST_SEED"
@@ -55,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("search", untimed, print_blob=True)
     settings.load_profile("repeatable" if seed == DEFAULT_SEED else "search")
     config.stash[_KEYS] = Keys(seed)
-    _IN_THIS_PROCESS.setattr(tape, "urandom", config.stash[_KEYS])
+    _IN_THIS_PROCESS.setattr(randomness, "urandom", config.stash[_KEYS])
 
 
 def pytest_unconfigure() -> None:

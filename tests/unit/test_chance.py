@@ -8,12 +8,12 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.forests.noise import tape
+from app.forests.noise import randomness
 from tests.support import chance
 
 FIRST_WORD = """
 import numpy
-from app.forests.noise.tape import Keystream
+from app.forests.noise.randomness import Keystream
 words = numpy.zeros(1, numpy.uint64)
 Keystream().fill(words)
 print(words[0])
@@ -40,7 +40,7 @@ def test_a_process_that_a_test_starts_draws_from_the_operating_system() -> None:
 
 
 def test_a_copy_of_a_test_process_draws_from_the_operating_system() -> None:
-    keys = vars(tape)["urandom"]
+    keys = vars(randomness)["urandom"]
     assert isinstance(keys, chance.Keys)
     reading, writing = os.pipe()
     child = os.fork()

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.data.schema import Feature, Schema
+from app.forests.kernels.arrays import Splits
 from app.forests.kernels.prediction import CodeSums, CodeTables, ColumnRule
 
 Positions: TypeAlias = Callable[[int, int], Iterable[tuple[int, int]]]
@@ -69,11 +70,18 @@ FIRST_HALVING = 4
 """The first halving edge is at 2^-4 of the range; equal steps cover the rest."""
 
 
+NO_SPLIT = 255
+"""Threshold of a node whose box cannot be split: no code is above it, so every row goes left."""
+
+
 @dataclass(frozen=True)
 class Candidates:
     """Every split that the public schema allows, as parallel arrays; candidate r is one entry of each.
 
-    A row goes right iff ``code != threshold`` where ``equals``, else iff ``code > threshold``.
+    A row goes right iff ``code != threshold`` where ``equals``, else iff ``code > threshold``. The *box* of a node is
+    the mask, bool ``(n_candidates,)``, over the candidates that cut the region which released splits above leave to the
+    node. A box is a function of releases, so a selection restricted to the box keeps its guarantee (lemma L1 needs
+    candidates that do not depend on the rows *given* the earlier releases).
 
     Attributes:
         feature: int32 ``(n_candidates,)``, in ascending order.
@@ -87,6 +95,45 @@ class Candidates:
 
     def __len__(self) -> int:
         return len(self.feature)
+
+    @property
+    def root(self) -> NDArray[np.bool_]:
+        """The box of the root: every candidate."""
+        return np.ones(len(self), dtype=np.bool_)
+
+    def children(self, box: NDArray[np.bool_], chosen: int | None) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """The boxes of the left and the right child of a released split.
+
+        Args:
+            box: of the parent.
+            chosen: index of the released candidate; ``None`` where the parent has no candidate and every row goes left.
+        """
+        if chosen is None:
+            return box, np.zeros_like(box)
+        start, stop = np.searchsorted(self.feature, self.feature[chosen] + np.array([0, 1]))
+        left, right = box.copy(), box.copy()
+        if self.equals[chosen]:
+            left[start:stop] = False
+            right[chosen] = False
+            rest = start + np.flatnonzero(right[start:stop])
+            if len(rest) == 2:  # with two values left, both candidates are the same split
+                right[rest[1]] = False
+        else:
+            left[chosen:stop] = False
+            right[start : chosen + 1] = False
+        return left, right
+
+    def splits(self, chosen: list[int | None]) -> Splits:
+        """Feature, threshold and equality of each node's released candidate; ``None`` sends every row left."""
+        picked = np.array([-1 if choice is None else choice for choice in chosen], dtype=np.int64)
+        feature = np.zeros(len(picked), dtype=np.int32)
+        threshold = np.full(len(picked), NO_SPLIT, dtype=np.uint8)
+        equals = np.zeros(len(picked), dtype=np.bool_)
+        split = picked >= 0
+        feature[split] = self.feature[picked[split]]
+        threshold[split] = self.threshold[picked[split]]
+        equals[split] = self.equals[picked[split]]
+        return feature, threshold, equals
 
 
 @dataclass(frozen=True)

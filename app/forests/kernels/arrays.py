@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 Splits: TypeAlias = tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.bool_]]
+"""Feature, threshold and equality of nodes; of a tree, in heap order."""
 
 MAX_FEATURES: Final = 2**16 - 1
 """A split's feature has two bytes in the loops."""

@@ -3,8 +3,8 @@
 Every function is a deterministic function of the words from a position on. An inner function takes the window and a
 position, and returns its result and the position after the last word that it used. An outer function moves ``cursor``
 if its draw ends inside the window. Otherwise it discards the draw and raises :class:`TapeExhausted`; the caller repeats
-the call on a longer window that starts with the same words (see ``app.forests.noise.tape``). Inner functions do not
-raise, because an exception would take five times as long as a draw.
+the call on a longer window that starts with the same words (see :class:`~app.forests.noise.randomness.Tape`). Inner
+functions do not raise, because an exception would take five times as long as a draw.
 
 All quantities are unsigned 64-bit integers, because some versions of the compiler turn the sum of a signed and an
 unsigned integer into a float. The parameter of a probability is a *rate* in units of 2⁻³², so that comparing it with
@@ -24,7 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.compiler import compiled, compiled_for, read, unsigned, written
-from app.forests.noise.tape import TapeExhausted
+
+
+class TapeExhausted(Exception):
+    """A draw needs more words than the window has. The samplers catch every such error."""
+
 
 _HALF_BITS = np.uint64(32)
 _SIGN_BIT = np.uint64(63)

@@ -36,12 +36,11 @@ from app.forests.contract.plan import (
     split_layouts,
     splits_are_valid,
 )
-from app.forests.data.encoding import Encoding
+from app.forests.data.encoding import NO_SPLIT, Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedTable
 from app.forests.data.schema import Schema
 from app.forests.kernels import prediction as kernels
 from app.forests.kernels.prediction import normalised, softmax
-from app.forests.trees import split_rules
 from app.privacy.events import DiscreteLaplace, Event, Parallel, Part, Sequential, UnknownPrivacyEvent
 
 VOTE, AVERAGE, DRAW, SUM, LOGARITHMIC = "mv", "ta", "pa", "sum", "log"
@@ -186,7 +185,7 @@ class LeafSums:
     def packed(self) -> PackedForest:
         """The trees in the form that prediction reads."""
         feature, threshold, equals = (self.arrays[name] for name in ("feature", "threshold", "equals"))
-        splits = equals | (threshold != split_rules.NO_SPLIT)
+        splits = equals | (threshold != NO_SPLIT)
         return PackedForest.of(
             self.encoding,
             np.where(splits, feature, feature[splits][:1]) if splits.any() else feature,

@@ -21,11 +21,12 @@ from app.forests.contract.plan import Forest, Plan, encoding_of
 from app.forests.data.coded_rows import TrainingRows, parts_of
 from app.forests.data.encoding import Candidates, Encoding
 from app.forests.data.schema import Schema
+from app.forests.kernels.arrays import Splits
 from app.forests.noise.randomness import Randomness
-from app.forests.trees import split_rules, tree_parameters
+from app.forests.trees import tree_parameters
 from app.forests.trees.tree_histograms import Assignment, LocalHistograms, PartedTree, TreeHistograms
 from app.forests.trees.tree_parameters import HASH, SHARDED
-from app.forests.trees.tree_price import Selection, TreePrice, label_selection
+from app.forests.trees.tree_price import GINI, GINI_BITS, MISCOUNT, Selection, TreePrice, label_selection
 from app.privacy.events import Event, PermuteAndFlip
 
 
@@ -84,9 +85,6 @@ def _assignment(plan: Plan, randomness: Randomness) -> Assignment:
     )
 
 
-Splits: TypeAlias = tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.bool_]]
-"""Feature, threshold and equality of the nodes of a tree, in heap order."""
-
 Choose: TypeAlias = Callable[[int, list[NDArray[np.bool_]]], list[int | None]]
 """Maps a level and the public boxes of its nodes to one released candidate per node; ``None`` sends every row left."""
 
@@ -101,15 +99,15 @@ def grow_levels(candidates: Candidates, depth: int, rows: TreeHistograms, choose
         choose: called once per level, root first; its result is a release.
     """
     chosen: list[int | None] = []
-    level_boxes = [split_rules.root(candidates)]
+    level_boxes = [candidates.root]
     for level in range(depth):
         picked = choose(level, level_boxes)
-        feature, threshold, equals = split_rules.splits(candidates, picked)
+        feature, threshold, equals = candidates.splits(picked)
         rows.descend(feature=feature, threshold=threshold, equals=equals)
         pairs = zip(level_boxes, picked, strict=True)
-        level_boxes = [child for box, choice in pairs for child in split_rules.children(candidates, box, choice)]
+        level_boxes = [child for box, choice in pairs for child in candidates.children(box, choice)]
         chosen += picked
-    return split_rules.splits(candidates, chosen)
+    return candidates.splits(chosen)
 
 
 def drop_rows(rows: TreeHistograms, splits: Splits) -> None:
@@ -126,15 +124,15 @@ def random_structure(candidates: Candidates, depth: int, randomness: Randomness)
     Reads no row. Works depth first, so that memory holds only one path of boxes.
     """
     chosen: list[int | None] = [None] * (2**depth - 1)
-    pending = [(0, split_rules.root(candidates))] if chosen else []
+    pending = [(0, candidates.root)] if chosen else []
     while pending:
         node, box = pending.pop()
         choice = random_split(candidates, box, randomness)
         chosen[node] = choice
         if choice is not None and 2 * node + 2 < len(chosen):
-            left, right = split_rules.children(candidates, box, choice)
+            left, right = candidates.children(box, choice)
             pending += [(2 * node + 2, right), (2 * node + 1, left)]
-    return split_rules.splits(candidates, chosen)
+    return candidates.splits(chosen)
 
 
 def random_split(candidates: Candidates, box: NDArray[np.bool_], randomness: Randomness) -> int | None:
@@ -284,7 +282,7 @@ def _select(
 
 
 def split_utilities(
-    rows: TreeHistograms, encoding: Encoding, *, n_nodes: int, utility: str = split_rules.GINI
+    rows: TreeHistograms, encoding: Encoding, *, n_nodes: int, utility: str = GINI
 ) -> NDArray[np.int64]:
     """Utility of every public candidate in every node of the current level.
 
@@ -305,8 +303,56 @@ def split_utilities(
             counts = histogram[:, begin:end]
             total = counts.sum(axis=1, keepdims=True)
             side = counts if candidates.equals[of_feature][0] else counts.cumsum(axis=1)
-            scores[:, of_feature] = split_rules.split_utility(side[:, codes], total - side[:, codes], utility)
+            scores[:, of_feature] = split_utility(side[:, codes], total - side[:, codes], utility)
     return scores
+
+
+def count_gini(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """⌊2^q (n² − Σ n_c²) / n⌋ of class counts; 0 for an empty node.
+
+    One added row raises the cost by an integer in [0, 2^(q+1)]. Counts are at most ``limits.MAX_ROWS_PER_DATASET`` <
+    2^31, so Σ n_c² ≤ n² < 2^62. The code computes 2^q·n − ⌈2^q·S/n⌉ with S = Σ n_c² and S = Q·n + R, so that every
+    intermediate value is at most 2^62; 2^q·S would overflow.
+
+    Args:
+        counts: PRIVATE int64 ``(…, n_classes)``, non-negative, summing to less than 2^31.
+
+    Returns:
+        int64 ``(…)``. PRIVATE.
+    """
+    n = counts.sum(axis=-1)
+    squares = (counts * counts).sum(axis=-1)
+    divisor = np.maximum(n, 1)
+    whole, rest = np.divmod(squares, divisor)
+    fraction_up = -(-(rest << GINI_BITS) // divisor)
+    result: NDArray[np.int64] = (n << GINI_BITS) - (whole << GINI_BITS) - fraction_up
+    return result
+
+
+def miscount(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """n − max_c n_c of class counts: rows outside the most common class.
+
+    One added row raises n by one and the maximum by zero or one, so it raises the miscount by 0 or 1.
+
+    Args:
+        counts: PRIVATE int64 ``(…, n_classes)``.
+
+    Returns:
+        int64 ``(…)``. PRIVATE.
+    """
+    result: NDArray[np.int64] = counts.sum(axis=-1) - counts.max(axis=-1)
+    return result
+
+
+def split_utility(left: NDArray[np.int64], right: NDArray[np.int64], utility: str) -> NDArray[np.int64]:
+    """−(cost left + cost right), where the cost is the count Gini or the miscount; larger is better.
+
+    Monotone: an added row enters one side of every split and lowers the utility by an integer from 0 to
+    ``RANGE_SENSITIVITIES[utility]``, which is therefore the range sensitivity under add/remove. The range sensitivity
+    under replace-one is twice as much.
+    """
+    cost = miscount if utility == MISCOUNT else count_gini
+    return -(cost(left) + cost(right))
 
 
 def release_leaves(splits: Splits, event: Event, rows: TreeHistograms, randomness: Randomness) -> ReleasedTree:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -21,7 +22,7 @@ from app.forests.bins.noisy_counts import SENSITIVITIES, draw_scale
 from app.forests.contract.algorithm import Parameter, Parameters, PublicFacts, Value, share
 from app.forests.contract.plan import encoding_of
 from app.forests.data.encoding import Encoding
-from app.forests.trees import split_rules, tree_parameters
+from app.forests.trees import tree_parameters
 from app.forests.trees.tree_parameters import is_sharded
 from app.privacy.accountants import pure
 from app.privacy.events import (
@@ -36,6 +37,17 @@ from app.privacy.events import (
 )
 
 Selection: TypeAlias = PermuteAndFlip | ExponentialMechanism
+
+GINI, MISCOUNT = "gini", "miscount"
+
+GINI_BITS = 8
+"""Fractional bits q of the fixed-point count Gini."""
+
+GINI_RANGE_SENSITIVITY = 2 ** (GINI_BITS + 1)
+"""One added row lowers the utility of every split by an integer in [0, 2^(q+1)]: lemma L1 and docs/proofs/mrf.md."""
+
+RANGE_SENSITIVITIES: Mapping[str, int] = MappingProxyType({GINI: GINI_RANGE_SENSITIVITY, MISCOUNT: 1})
+"""Range sensitivity of every split utility under add/remove, in the utility's integer units."""
 
 
 def selection_event(loss: Fraction, facts: PublicFacts, *, range_sensitivity: int, max_candidates: int) -> Selection:
@@ -258,8 +270,8 @@ MULTINOMIAL_PARAMETERS = (
         "choice",
         "The cost that a good split lowers: the count Gini, or the number of rows outside the most common class of "
         "their side.",
-        default=split_rules.GINI,
-        choices=(split_rules.GINI, split_rules.MISCOUNT),
+        default=GINI,
+        choices=(GINI, MISCOUNT),
     ),
     LEAF,
     tree_parameters.SEPARATION,
@@ -274,7 +286,7 @@ MULTINOMIAL_PARAMETERS = (
 
 def _node(loss: Fraction, parameters: Parameters, encoding: Encoding, facts: PublicFacts) -> tuple[Selection, ...]:
     """Prices the selections of one node at ``loss`` in total."""
-    sensitivity = split_rules.RANGE_SENSITIVITIES[str(parameters["utility"])]
+    sensitivity = RANGE_SENSITIVITIES[str(parameters["utility"])]
     if parameters["selection"] == JOINT:
         n_candidates = len(encoding.candidates)
         return (selection_event(loss, facts, range_sensitivity=sensitivity, max_candidates=n_candidates),)

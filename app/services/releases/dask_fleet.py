@@ -25,8 +25,8 @@ from app.core.dask_cluster import CONFIG, DaskCluster
 from app.core.errors import GrovekeeperError
 from app.forests import remote
 from app.forests.contract.plan import Plan
+from app.forests.data.coded_rows import sum_of
 from app.forests.data.schema import Schema
-from app.forests.data.threads import sum_of
 from app.forests.forest_release import code_request
 from app.forests.remote import CodedDistributedRows
 from app.privacy.partitions import Partitions

@@ -19,8 +19,7 @@ from app.datasets import private_rows
 from app.datasets.private_rows import Selection
 from app.datasets.row_layout import RowGroups
 from app.forests import remote
-from app.forests.data.coded_rows import CodedRows, CodeRequest
-from app.forests.data.threads import sum_of
+from app.forests.data.coded_rows import CodedRows, CodeRequest, sum_of
 from app.forests.remote import ShardStates, StateMissing
 from app.privacy.partitions import Partitions, Scope
 

@@ -8,10 +8,10 @@ import pytest
 
 from app.forests import released_forest
 from app.forests.contract.plan import Forest
+from app.forests.data.encoding import NO_SPLIT
 from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.planning import PlanRequest, plan
 from app.forests.released_forest import noise_in_rows, only_answer
-from app.forests.trees import split_rules
 from app.privacy.events import Adjacency, DiscreteLaplace, Parallel, Part, RoundedGaussian, Sequential
 from tests.support.schemas import schema_of
 
@@ -68,7 +68,7 @@ def test_the_only_answer_is_what_every_row_gets(slug: str, counts: list[list[lis
 
 
 def test_a_leaf_that_no_row_reaches_has_no_say() -> None:
-    forest = _forest([[[9, 1], [0, 50]]], threshold=split_rules.NO_SPLIT)
+    forest = _forest([[[9, 1], [0, 50]]], threshold=NO_SPLIT)
     assert only_answer(forest, SCHEMA) == "no"
     assert _answers(forest) == {"no"}
     assert only_answer(_forest([[[9, 1], [0, 50]]]), SCHEMA) is None

@@ -17,7 +17,7 @@ from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
-from app.forests.trees import leaf_read_out, split_rules, tree_growth, tree_parameters, tree_price
+from app.forests.trees import leaf_read_out, tree_growth, tree_parameters, tree_price
 from app.forests.trees.leaf_read_out import LeafSums
 from app.forests.trees.tree_growth import ReleasedTree, Tree, forest_of
 from app.forests.trees.tree_histograms import (
@@ -71,7 +71,7 @@ def grow_maximal_vote_tree(
         Liu, Li, Li and Chen, "Differentially private classification with decision tree ensemble", Applied Soft
         Computing (2018), as Huang, Lei and Kabán describe it; Theorem 1 of docs/proofs/maxtree.md.
     """
-    rule = tree_growth.SplitRule(split_rules.MISCOUNT)
+    rule = tree_growth.SplitRule(tree_price.MISCOUNT)
     return tree_growth.grow_greedy_tree(event, rule, encoding=encoding, rows=rows, randomness=randomness)
 
 

@@ -19,9 +19,10 @@ from app.forests.data.coded_rows import CodedPart
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
+from app.forests.kernels.arrays import Splits
 from app.forests.noise.randomness import Randomness
 from app.forests.trees import tree_growth, tree_parameters
-from app.forests.trees.tree_growth import ReleasedTree, Splits
+from app.forests.trees.tree_growth import ReleasedTree
 from app.forests.trees.tree_histograms import Assignment, LocalHistograms, TreeHistograms, TwoParts
 from app.forests.trees.tree_price import Selection, TreePrice
 

@@ -38,7 +38,7 @@ from app.forests.contract.algorithm import (
 )
 from app.forests.contract.plan import encoding_of
 from app.forests.data.encoding import Encoding
-from app.forests.trees import split_rules, tree_parameters, tree_price
+from app.forests.trees import tree_parameters, tree_price
 from app.forests.trees.tree_price import Levels, TreePrice
 from app.privacy.events import Event, Parallel, Part, Sequential
 
@@ -345,7 +345,7 @@ class MaximalVoteTrees(PathForest):
         proof="docs/proofs/maxtree.md",
         results="docs/results/papers.md",
     )
-    range_sensitivity = split_rules.RANGE_SENSITIVITIES[split_rules.MISCOUNT]
+    range_sensitivity = tree_price.RANGE_SENSITIVITIES[tree_price.MISCOUNT]
     read_outs = ("log", "ta", "mv")
     parameters = (
         tree_parameters.N_ESTIMATORS,

@@ -34,7 +34,7 @@ from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Schema
 from app.forests.kernels import fourth_roots
 from app.forests.noise.randomness import Randomness
-from app.forests.trees import split_rules, tree_parameters
+from app.forests.trees import tree_parameters
 
 
 def grow_forest(
@@ -140,10 +140,10 @@ class LevelTrees:
         counts = noisy_weights(self._scales, selections, rows, randomness)
         padded = [*chosen, *[None] * (self._depth - len(chosen))]
         per_node = [choice for level, choice in enumerate(padded) for _ in range(1 << level)]
-        return ReweightedTree(*split_rules.splits(candidates, per_node), counts, selections)
+        return ReweightedTree(*candidates.splits(per_node), counts, selections)
 
     def _descend(self, rows: ReweightedRows, level: int, choice: int | None) -> None:
-        feature, threshold, equals = split_rules.splits(self._encoding.candidates, [choice] * (1 << level))
+        feature, threshold, equals = self._encoding.candidates.splits([choice] * (1 << level))
         rows.descend(feature=feature, threshold=threshold, equals=equals)
 
     def _select(
@@ -229,7 +229,7 @@ class ReweightedTree:
 
     Attributes:
         feature: int32 ``(2^depth − 1,)``.
-        threshold: uint8 ``(2^depth − 1,)``; ``boxes.NO_SPLIT`` at and below a stopped node, where all rows go left.
+        threshold: uint8 ``(2^depth − 1,)``; ``NO_SPLIT`` at and below a stopped node, where all rows go left.
         equals: bool ``(2^depth − 1,)``.
         counts: int64 ``(2^depth, n_classes)``: noisy weights in units of 1/256; 0 in leaves marked ``UNREACHED``.
         selections: uint8 ``(2^depth,)``: selections on the path to the leaf, or ``UNREACHED``.
@@ -263,7 +263,7 @@ def grow_by_node(
     assert depth == 0 or len(candidates) > 0  # a plan has levels only where the root can split
     chosen: list[int | None] = []
     selections = np.full(1 << depth, UNREACHED, dtype=np.uint8)
-    open_boxes = {0: split_rules.root(candidates)}
+    open_boxes = {0: candidates.root}
     for level, scale in enumerate(scales.levels):
         for node in [node for node, box in open_boxes.items() if not box.any()]:
             selections[node << (depth - level)] = level
@@ -274,15 +274,15 @@ def grow_by_node(
             if choice is None:
                 selections[node << (depth - level)] = level + 1
             else:
-                below[2 * node], below[2 * node + 1] = split_rules.children(candidates, open_boxes[node], choice)
+                below[2 * node], below[2 * node + 1] = candidates.children(open_boxes[node], choice)
         splits = [picked.get(node) for node in range(1 << level)]
-        feature, threshold, equals = split_rules.splits(candidates, splits)
+        feature, threshold, equals = candidates.splits(splits)
         rows.descend(feature=feature, threshold=threshold, equals=equals)
         chosen += splits
         open_boxes = below
     selections[list(open_boxes)] = depth
     counts = noisy_weights(scales, selections, rows, randomness)
-    return ReweightedTree(*split_rules.splits(candidates, chosen), counts, selections)
+    return ReweightedTree(*candidates.splits(chosen), counts, selections)
 
 
 def _select(

@@ -25,10 +25,9 @@ from app.forests.contract.plan import (
     split_layouts,
     splits_are_valid,
 )
-from app.forests.data.encoding import COLUMNS_PER_PAIR, Encoding, pairs_of_schema
+from app.forests.data.encoding import COLUMNS_PER_PAIR, NO_SPLIT, Encoding, pairs_of_schema
 from app.forests.data.schema import Schema
 from app.forests.kernels.boosting import SCORE_BITS, UNIT
-from app.forests.trees import split_rules
 from app.forests.trees.leaf_read_out import LeafSums, PooledSums
 
 
@@ -115,7 +114,7 @@ def reached_leaves(forest: Forest) -> tuple[NDArray[np.bool_], NDArray[np.int64]
     Returns:
         bool and int64, both ``(n_trees, 2^depth)``.
     """
-    passes = (forest.arrays["threshold"] == split_rules.NO_SPLIT) & ~forest.arrays["equals"]
+    passes = (forest.arrays["threshold"] == NO_SPLIT) & ~forest.arrays["equals"]
     reached = np.ones((len(passes), 1), dtype=np.bool_)
     n_splits = np.zeros((len(passes), 1), dtype=np.int64)
     for level in range(forest.depth):

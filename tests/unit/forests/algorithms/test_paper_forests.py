@@ -17,8 +17,9 @@ from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from app.forests.released_forest import ArtifactInvalid
 from app.forests.trees import leaf_read_out, tree_parameters, tree_price
-from app.forests.trees.split_rules import MISCOUNT, miscount, split_utility
+from app.forests.trees.tree_growth import miscount, split_utility
 from app.forests.trees.tree_histograms import Assignment, LocalHistograms, shards, structure_rows
+from app.forests.trees.tree_price import MISCOUNT
 from tests.support import walks
 from tests.support.schemas import schema_of
 

@@ -5,9 +5,8 @@ import threading
 import numpy as np
 import pytest
 
-from app.forests.data import coded_rows, threads
-from app.forests.data.coded_rows import RowParts
-from app.forests.data.threads import added, sum_over
+from app.forests.data import coded_rows
+from app.forests.data.coded_rows import RowParts, added, sum_over
 from app.forests.forest_release import grow
 from app.forests.planning import plan
 from tests.privacy.noiseless import REQUESTS, Noiseless, as_codes
@@ -21,7 +20,7 @@ def test_rows_in_parts_and_threads_give_the_forest_of_all_rows_together(
     request, values = REQUESTS[name], rows(600)
     whole = grow(plan(request, SCHEMA), SCHEMA, values, Noiseless(), on_tree_done=lambda: None)
     monkeypatch.setattr(coded_rows, "PART_ROWS", 90)
-    monkeypatch.setattr(threads, "_n_processors", lambda: 3)
+    monkeypatch.setattr(coded_rows, "_n_processors", lambda: 3)
     for parted in (values, as_codes(values, request, SCHEMA)):
         forest = grow(plan(request, SCHEMA), SCHEMA, parted, Noiseless(), on_tree_done=lambda: None)
         for array, expected in whole.arrays.items():
@@ -29,7 +28,7 @@ def test_rows_in_parts_and_threads_give_the_forest_of_all_rows_together(
 
 
 def test_threads_count_every_part_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_n_processors", lambda: 2)
+    monkeypatch.setattr(coded_rows, "_n_processors", lambda: 2)
     both, seen = threading.Barrier(2), set[int]()
 
     def add(part: int, onto: np.ndarray | None) -> np.ndarray:
@@ -43,13 +42,13 @@ def test_threads_count_every_part_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_part_that_cannot_be_counted_fails_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_n_processors", lambda: 2)
+    monkeypatch.setattr(coded_rows, "_n_processors", lambda: 2)
     with pytest.raises(ValueError, match="part 3"):
         sum_over(range(5), lambda part, _: np.zeros(1, dtype=np.int64) if part != 3 else _fail())
 
 
 def test_threads_keep_the_order_of_the_parts_that_they_make(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_n_processors", lambda: 3)
+    monkeypatch.setattr(coded_rows, "_n_processors", lambda: 3)
     assert RowParts([f" {i} " for i in range(9)]).map("strip").parts == [str(i) for i in range(9)]
 
 

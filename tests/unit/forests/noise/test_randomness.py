@@ -11,8 +11,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.forests.noise.randomness import ExactSampler, SystemRandomness
-from app.forests.noise.tape import MAX_BUFFER_WORDS, BrokenWordSource, Keystream, Tape
+from app.forests.noise.randomness import (
+    MAX_BUFFER_WORDS,
+    BrokenWordSource,
+    ExactSampler,
+    Keystream,
+    SystemRandomness,
+    Tape,
+)
 from tests.privacy.laws import PseudoWords, assert_law
 
 QUANTUM = Fraction(1, 2**32)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.forests.data.encoding import Encoding
-from app.forests.trees import split_rules, tree_parameters
+from app.forests.trees import tree_parameters
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
@@ -31,13 +31,13 @@ def right(record: tuple[int, ...], candidate: int) -> bool:
 @given(choices=st.lists(st.tuples(st.integers(0, 100), st.booleans()), max_size=9))
 @settings(max_examples=200, deadline=None)
 def test_box_holds_the_splits_that_divide_the_records_which_reach_it(choices: list[tuple[int, bool]]) -> None:
-    box, here = split_rules.root(CANDIDATES), RECORDS
+    box, here = CANDIDATES.root, RECORDS
     for pick, goes_right in choices:
         alive = np.flatnonzero(box)
         if len(alive) == 0:
             break
         chosen = int(alive[pick % len(alive)])
-        box = split_rules.children(CANDIDATES, box, chosen)[goes_right]
+        box = CANDIDATES.children(box, chosen)[goes_right]
         here = [record for record in here if right(record, chosen) == goes_right]
 
     divisions = {
@@ -60,8 +60,8 @@ def test_box_holds_the_splits_that_divide_the_records_which_reach_it(choices: li
 
 def test_node_without_a_choice_sends_everything_left() -> None:
     empty = np.zeros(len(CANDIDATES), dtype=np.bool_)
-    left, other = split_rules.children(CANDIDATES, empty, None)
-    feature, threshold, equals = split_rules.splits(CANDIDATES, [None, 0])
+    left, other = CANDIDATES.children(empty, None)
+    feature, threshold, equals = CANDIDATES.splits([None, 0])
 
     assert not left.any()
     assert not other.any()
@@ -72,10 +72,10 @@ def test_node_without_a_choice_sends_everything_left() -> None:
 def test_deepest_path_is_as_long_as_the_schema_allows() -> None:
     """3 thresholds, 3 of 4 categories, 1 of a pair: every further level would only add empty leaves."""
     assert tree_parameters.deepest(Encoding.of(SCHEMA, 32)) == 3 + 3 + 1
-    box, length = split_rules.root(CANDIDATES), 0
+    box, length = CANDIDATES.root, 0
     while box.any():
         chosen = int(np.flatnonzero(box)[-1])
-        left, other = split_rules.children(CANDIDATES, box, chosen)
+        left, other = CANDIDATES.children(box, chosen)
         box, length = (left if left.sum() >= other.sum() else other), length + 1
     assert length == 7
 

@@ -20,13 +20,13 @@ from app.forests.algorithms.rpf.price import PathScales, Stage, events_of
 from app.forests.algorithms.rpf.read import UNREACHED, reached_leaves
 from app.forests.bins import quantile_bins
 from app.forests.contract.plan import Forest, PlanInvalid
+from app.forests.data.encoding import NO_SPLIT
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from app.forests.released_forest import ArtifactInvalid
-from app.forests.trees import split_rules
 from app.privacy import receipts
 from app.privacy.accountants import pure
 from app.privacy.events import Adjacency, DiscreteLaplace, Part, Sequential, UnknownPrivacyEvent
@@ -198,7 +198,7 @@ def grown_with_stop(at_once: int = 1) -> Forest:
     """Three trees of three levels, the first of which stopped at its second selection."""
     forest = grown(n_estimators=3, max_depth=3, at_once=at_once)
     arrays = {name: array.copy() for name, array in forest.arrays.items()}
-    arrays["feature"][0, 1:], arrays["threshold"][0, 1:], arrays["equals"][0, 1:] = 0, split_rules.NO_SPLIT, False
+    arrays["feature"][0, 1:], arrays["threshold"][0, 1:], arrays["equals"][0, 1:] = 0, NO_SPLIT, False
     selections = np.array([2, UNREACHED, UNREACHED, UNREACHED] * 2, dtype=np.uint8)
     arrays["selections"][0] = selections
     arrays["counts"][0, selections == UNREACHED] = 0
@@ -250,7 +250,7 @@ def test_rows_reach_exactly_the_leaves_with_a_number_of_selections() -> None:
 
     assert np.array_equal(reached, selections != UNREACHED)
     assert np.all((selections - n_splits)[reached] <= 1)
-    passes = (forest.arrays["threshold"] == split_rules.NO_SPLIT) & ~forest.arrays["equals"]
+    passes = (forest.arrays["threshold"] == NO_SPLIT) & ~forest.arrays["equals"]
     assert np.all(reached.sum(axis=1) <= (~passes).sum(axis=1) + 1)
 
 

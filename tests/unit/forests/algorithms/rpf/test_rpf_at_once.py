@@ -17,12 +17,11 @@ from app.forests.algorithms.rpf.price import events_of, stages
 from app.forests.algorithms.rpf.read import UNREACHED
 from app.forests.algorithms.rpf.reweighted_rows import LocalReweightedRows
 from app.forests.contract.plan import PlanInvalid
-from app.forests.data.encoding import Encoding
+from app.forests.data.encoding import NO_SPLIT, Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.trees import split_rules
 from app.privacy.accountants import pure
 from app.privacy.events import Adjacency
 from app.verifier import events as verifier
@@ -181,4 +180,4 @@ def test_bins_that_leave_one_split_end_the_tree_after_it() -> None:
     tree = trees.grow(held, SystemRandomness())
 
     assert tree.selections.tolist() == [1, UNREACHED, 1, UNREACHED]
-    assert tree.threshold.tolist() == [0, split_rules.NO_SPLIT, split_rules.NO_SPLIT]
+    assert tree.threshold.tolist() == [0, NO_SPLIT, NO_SPLIT]
