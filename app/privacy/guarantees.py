@@ -20,6 +20,7 @@ from app.privacy import accountants
 from app.privacy.accountants import SplitDelta, gdp, pure, zcdp
 from app.privacy.accountants.accountant import enclosure, normal_lower_tail, upper_end
 from app.privacy.events import Adjacency
+from app.privacy.receipts import rounded
 
 if TYPE_CHECKING:  # imported at the first computation
     from flint import arb
@@ -51,6 +52,7 @@ def guarantee(
     accountant: str,
     amount: int,
     delta: Fraction | SplitDelta | None,
+    adjacency: Adjacency,
     unit_column: str | None = None,
     max_rows: int = 1,
 ) -> dict[str, object]:
@@ -61,79 +63,58 @@ def guarantee(
     the guarantee states the (ε, δ) of the highest cap in force since the first charge. On these accounts, replace-one
     is never twice the ε at an unchanged δ (docs/proofs/accounting.md A6).
 
+    On a ``label`` account neighbours differ in one label. No number covers a row that is added, removed or replaced,
+    because the owner publishes its features and its presence. So the members for such rows are ``None``, which a reader
+    cannot take for a number.
+
     Args:
         accountant: name of the account's accountant.
         amount: whole steps of its unit. ``pure``: the cap, or what was charged; else the highest cap. The loss of one
-            whole unit, not of one of its rows.
+            whole unit, not of one of its rows or labels.
         delta: the account's δ and its set-aside part; ``None`` on a ``pure`` account.
+        adjacency: of the account.
         unit_column: public column whose values name the protected units; ``None``: the unit is a row.
         max_rows: rows of one unit that were admitted at most.
 
     Returns:
-        ``{"add_remove": {"epsilon", "delta"}, "replace_one": {"epsilon", "delta"}, "odds", "text"}``, amounts as exact
-        decimal text, rounded up where they are not exact; ``odds`` by adjacency, see :mod:`app.privacy.guarantees`.
+        ``{"add_remove": {"epsilon", "delta"}, "replace_one": {"epsilon", "delta"}, "odds", "text"}``, and ``label`` on
+        a ``label`` account; amounts as exact decimal text, rounded up where they are not exact; ``odds`` by adjacency,
+        see :mod:`app.privacy.guarantees`.
     """
-    unit = accountants.by_name(accountant)
-    split = _split(delta)
-    single = amounts.to_text(unit.epsilon_of(amount, split.converted_at))
-    replaced = amounts.to_text(unit.epsilon_of(unit.replace_one(amount), split.converted_at))
-    shown_delta = amounts.to_text(split.total or 0)
-    replaced_delta = amounts.to_text(_replaced_delta(amount, split))
-    if split.total is None:
-        claim = _pure_claim(single, replaced)
-    else:
-        claim = _approximate_claim((single, shown_delta), (replaced, replaced_delta))
-    several = _SEVERAL_WITH_DELTA if split.set_aside else _SEVERAL_ROWS[accountant]
+    unit, split = accountants.by_name(accountant), _split(delta)
+    single = {
+        "epsilon": amounts.to_text(unit.epsilon_of(amount, split.converted_at)),
+        "delta": amounts.to_text(split.total or 0),
+    }
+    several = ""
+    if unit_column is None:
+        by_accountant = _SEVERAL_LABELS if adjacency is Adjacency.LABEL else _SEVERAL_ROWS
+        several = _SEVERAL_WITH_DELTA if split.set_aside else by_accountant[accountant]
+    if adjacency is Adjacency.LABEL:
+        text = (
+            f"{_LABELS_ONLY} For any two datasets with the same rows and the same features that differ in "
+            f"{_labels(unit_column, max_rows)} and carry the same declaration, {_claim(single, split)} This assumes "
+            f"the declared public schema, and {_NOT_OBSERVED}{several}"
+        )
+        return {
+            Adjacency.LABEL.value: single,
+            Adjacency.ADD_REMOVE_ONE.value: None,
+            Adjacency.REPLACE_ONE.value: None,
+            "odds": {Adjacency.LABEL.value: right_guesses(accountant, amount, set_aside=split.set_aside)},
+            "text": text,
+        }
+    replaced = {
+        "epsilon": amounts.to_text(unit.epsilon_of(unit.replace_one(amount), split.converted_at)),
+        "delta": amounts.to_text(_replaced_delta(amount, split)),
+    }
     text = (
         f"For any two datasets that differ in {_unit(unit_column, max_rows)} (one has it, the other does not) and "
-        f"carry the same declaration, {claim} {_ASSUMES}{several if unit_column is None else ''}"
+        f"carry the same declaration, {_claim(single, split, replaced)} {_ASSUMES}{several}"
     )
     return {
-        Adjacency.ADD_REMOVE_ONE.value: {"epsilon": single, "delta": shown_delta},
-        Adjacency.REPLACE_ONE.value: {"epsilon": replaced, "delta": replaced_delta},
+        Adjacency.ADD_REMOVE_ONE.value: single,
+        Adjacency.REPLACE_ONE.value: replaced,
         "odds": _odds(accountant, amount, split),
-        "text": text,
-    }
-
-
-def guarantee_of_labels(
-    *,
-    accountant: str,
-    amount: int,
-    delta: Fraction | SplitDelta | None,
-    unit_column: str | None = None,
-    max_rows: int = 1,
-) -> dict[str, object]:
-    """The printed guarantee of an account that protects labels alone; its neighbours differ in one label.
-
-    No number covers a row that is added, removed or replaced, because the owner publishes its features and its
-    presence. So the members for such rows are ``None``, which a reader cannot take for a number.
-
-    Args:
-        accountant: see :func:`guarantee`.
-        amount: see :func:`guarantee`; the loss of all changed labels of one unit.
-        delta: see :func:`guarantee`.
-        unit_column: see :func:`guarantee`.
-        max_rows: see :func:`guarantee`.
-
-    Returns:
-        ``{"label": {"epsilon", "delta"}, "add_remove": None, "replace_one": None, "odds", "text"}``.
-    """
-    split = _split(delta)
-    epsilon = amounts.to_text(accountants.by_name(accountant).epsilon_of(amount, split.converted_at))
-    several = _SEVERAL_WITH_DELTA if split.set_aside else _SEVERAL_LABELS[accountant]
-    shown_delta = amounts.to_text(split.total or 0)
-    claim = (_pure_bound if split.total is None else _approximate_bound)(epsilon, shown_delta)
-    text = (
-        f"{_LABELS_ONLY} For any two datasets with the same rows and the same features that differ in "
-        f"{_labels(unit_column, max_rows)} and carry the same declaration, {claim} This assumes the declared public "
-        f"schema, and {_NOT_OBSERVED}{several if unit_column is None else ''}"
-    )
-    return {
-        Adjacency.LABEL.value: {"epsilon": epsilon, "delta": shown_delta},
-        Adjacency.ADD_REMOVE_ONE.value: None,
-        Adjacency.REPLACE_ONE.value: None,
-        "odds": {Adjacency.LABEL.value: right_guesses(accountant, amount, set_aside=split.set_aside)},
         "text": text,
     }
 
@@ -278,38 +259,22 @@ def _replaced_delta(amount: int, delta: SplitDelta) -> Fraction:
     largest = zcdp.largest_pure(amount)
     if largest > _E_TO_THIS_IS_BEYOND_EVERY_DELTA:
         return Fraction(1)
-    return min(total + _rounded_up(upper_end(enclosure(largest).exp()) * delta.set_aside), Fraction(1))
+    return min(total + rounded(upper_end(enclosure(largest).exp()) * delta.set_aside, up=True), Fraction(1))
 
 
-def _rounded_up(value: Fraction) -> Fraction:
-    """Rounds up to six significant digits."""
-    unit = Fraction(1)
-    while value / unit < 10**5:
-        unit /= 10
-    while value / unit >= 10**6:
-        unit *= 10
-    return -(-value // unit) * unit
-
-
-def _pure_claim(single: str, replaced: str) -> str:
-    return _pure_bound(single, "0", then=f" Where one is replaced by another, at most {replaced}.")
-
-
-def _pure_bound(epsilon: str, delta: str, *, then: str = "") -> str:
-    return (
-        f"{_TOGETHER} have a privacy loss of at most ε = {epsilon}, with δ = {delta}.{then} This is the guarantee of "
-        f"the account until its cap is raised."
-    )
-
-
-def _approximate_claim(single: tuple[str, str], replaced: tuple[str, str]) -> str:
-    (epsilon, delta), (replaced_epsilon, replaced_delta) = single, replaced
-    at = "at the same δ" if replaced_delta == delta else f"and δ = {replaced_delta}"
-    replacing = f" Where one is replaced by another, with ε = {replaced_epsilon} {at}."
-    return _approximate_bound(epsilon, delta, then=replacing)
-
-
-def _approximate_bound(epsilon: str, delta: str, *, then: str = "") -> str:
+def _claim(single: Mapping[str, str], split: SplitDelta, replaced: Mapping[str, str] | None = None) -> str:
+    """What an account claims of all outputs, at its ε and δ, and at those for a replaced unit if there are any."""
+    epsilon, delta, then = single["epsilon"], single["delta"], ""
+    if split.total is None:
+        if replaced is not None:
+            then = f" Where one is replaced by another, at most {replaced['epsilon']}."
+        return (
+            f"{_TOGETHER} have a privacy loss of at most ε = {epsilon}, with δ = {delta}.{then} This is the guarantee "
+            f"of the account until its cap is raised."
+        )
+    if replaced is not None:
+        at = "at the same δ" if replaced["delta"] == delta else f"and δ = {replaced['delta']}"
+        then = f" Where one is replaced by another, with ε = {replaced['epsilon']} {at}."
     return (
         f"{_TOGETHER} are (ε, δ)-differentially private with ε = {epsilon} and δ = {delta}.{then} This is the "
         f"guarantee of the account at its highest cap since the first charge, until its cap is raised: a smaller "
@@ -334,9 +299,8 @@ _SEVERAL_ROWS = {
 _SEVERAL_WITH_DELTA = " It says nothing about a person with several rows: a part of δ is set aside."
 
 _SEVERAL_LABELS = {
+    **_SEVERAL_ROWS,
     pure.NAME: " A person with several rows is protected at the sum over the labels of those rows.",
-    zcdp.NAME: " For a person with k rows the account's bound is k² times its ρ, converted at the same δ.",
-    gdp.NAME: " For a person with k rows the account's bound is k² times its μ², converted at the same δ.",
 }
 
 

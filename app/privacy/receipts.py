@@ -133,7 +133,7 @@ def _leaf(event: Event) -> str:
         case RoundedGaussian():
             return (
                 f"release of {_whole_numbers(event.coordinates)} normal noise of variance "
-                f"{amounts.to_text(_rounded(event.sigma_squared, up=False))}, rounded to the nearest whole number; "
+                f"{amounts.to_text(rounded(event.sigma_squared, up=False))}, rounded to the nearest whole number; "
                 f"the squares of what {_changed(event)} moves them by add up to at most "
                 f"{_plain(event.l2_sensitivity_squared)}, so that the noise's deviation is {_times(event)} times that "
                 "length"
@@ -183,7 +183,7 @@ def _noise_scale(inverse_scale: Fraction) -> str:
     """The scale of the noise, rounded down so that the receipt never overstates it."""
     if inverse_scale == 0:
         return "without bound"
-    return amounts.to_text(_rounded(1 / inverse_scale, up=False))
+    return amounts.to_text(rounded(1 / inverse_scale, up=False))
 
 
 def _times(noise: RoundedGaussian) -> str:
@@ -192,14 +192,14 @@ def _times(noise: RoundedGaussian) -> str:
         return "infinitely many"
     square = noise.sigma_squared / noise.l2_sensitivity_squared
     unit = 10**_SIGNIFICANT_DIGITS
-    return amounts.to_text(_rounded(Fraction(isqrt(int(square * unit**2)), unit), up=False))
+    return amounts.to_text(rounded(Fraction(isqrt(int(square * unit**2)), unit), up=False))
 
 
 def _rounded_up(value: Fraction) -> Fraction:
-    return _rounded(value, up=True)
+    return rounded(value, up=True)
 
 
-def _rounded(value: Fraction, *, up: bool) -> Fraction:
+def rounded(value: Fraction, *, up: bool) -> Fraction:
     """Rounds to six significant digits."""
     if value == 0:
         return value

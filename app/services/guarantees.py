@@ -50,11 +50,11 @@ def _price_of_large_epsilon(accountant: str, delta: Fraction | None) -> int:
 
 def guarantee_of(dataset: Dataset, limit: Limit) -> dict[str, Any]:
     """States the guarantee that a limit gives to the people in a dataset, in numbers and in words."""
-    printed = guarantees.guarantee_of_labels if dataset.adjacency is Adjacency.LABEL else guarantees.guarantee
-    guarantee = printed(
+    guarantee = guarantees.guarantee(
         accountant=limit.accountant,
         amount=limit.amount,
         delta=limit.split,
+        adjacency=dataset.adjacency,
         unit_column=dataset.unit_column,
         max_rows=dataset.max_rows,
     )

@@ -158,11 +158,13 @@ def raised(account: Account) -> World:
 
 
 def account_text(account: Account, *, cap: int) -> dict[str, Any]:
-    is_label = account.adjacency is Adjacency.LABEL
-    printed = guarantees.guarantee_of_labels if is_label else guarantees.guarantee
-    unit = "person" if account.max_rows > 1 else None
-    return printed(
-        accountant=account.accountant, amount=cap, delta=account.delta, unit_column=unit, max_rows=account.max_rows
+    return guarantees.guarantee(
+        accountant=account.accountant,
+        amount=cap,
+        delta=account.delta,
+        adjacency=account.adjacency,
+        unit_column="person" if account.max_rows > 1 else None,
+        max_rows=account.max_rows,
     )
 
 
@@ -272,7 +274,7 @@ def test_nothing_else_is_printed_as_a_guarantee() -> None:
     """
     public = {name for name, each in vars(guarantees).items() if callable(each) and not name.startswith("_")}
     own = {name for name in public if getattr(vars(guarantees)[name], "__module__", "") == guarantees.__name__}
-    of_accounts = {"guarantee", "guarantee_of_labels", "guarantee_of_population"}
+    of_accounts = {"guarantee", "guarantee_of_population"}
     assert own == {*of_accounts, "addition", "odds_of_charge", "right_guesses", "of_output", "of_two_parts"}
 
 

@@ -9,11 +9,13 @@ import pytest
 
 from app.privacy import accountants
 from app.privacy.events import Adjacency
-from app.privacy.guarantees import addition, guarantee, guarantee_of_labels, odds_of_charge, of_output, right_guesses
+from app.privacy.guarantees import addition, guarantee, odds_of_charge, of_output, right_guesses
+
+ROWS = Adjacency.ADD_REMOVE_ONE
 
 
 def test_replacing_a_row_is_printed_at_twice_the_price() -> None:
-    printed = guarantee(accountant="pure", amount=700_000_000, delta=None)
+    printed = guarantee(accountant="pure", amount=700_000_000, delta=None, adjacency=ROWS)
 
     assert printed["add_remove"] == {"epsilon": "0.7", "delta": "0"}
     assert printed["replace_one"] == {"epsilon": "1.4", "delta": "0"}
@@ -26,7 +28,7 @@ ASSUMED = (
 
 
 def test_text_of_an_account_names_the_row_and_what_is_assumed() -> None:
-    text = guarantee(accountant="pure", amount=3_000_000_000, delta=None)["text"]
+    text = guarantee(accountant="pure", amount=3_000_000_000, delta=None, adjacency=ROWS)["text"]
 
     assert text == (
         "For any two datasets that differ in one row (one has it, the other does not) and carry the same declaration, "
@@ -37,7 +39,7 @@ def test_text_of_an_account_names_the_row_and_what_is_assumed() -> None:
 
 
 def test_an_output_adds_its_charge_to_what_was_released_before() -> None:
-    account = guarantee(accountant="pure", amount=3_000_000_000, delta=None)
+    account = guarantee(accountant="pure", amount=3_000_000_000, delta=None, adjacency=ROWS)
     added = addition("model", accountant="pure", amount=700_000_000, adjacency=Adjacency.ADD_REMOVE_ONE)
     printed = of_output(added, account)
 
@@ -92,16 +94,16 @@ def test_what_an_output_adds_to_labels_has_no_number_for_rows() -> None:
 
 @pytest.mark.parametrize(("max_rows", "rows"), [(1, "its one row"), (5, "all of its at most 5 rows")])
 def test_unit_with_several_rows_is_protected_as_a_whole(max_rows: int, rows: str) -> None:
-    text = guarantee(accountant="pure", amount=3_000_000_000, delta=None, unit_column="person", max_rows=max_rows)[
-        "text"
-    ]
+    text = guarantee(
+        accountant="pure", amount=3_000_000_000, delta=None, adjacency=ROWS, unit_column="person", max_rows=max_rows
+    )["text"]
 
     assert f"differ in one value of the column 'person' with {rows} (one has it" in str(text)
     assert "sum over those rows" not in str(text)
 
 
 def test_nothing_spent_is_a_guarantee_too() -> None:
-    assert guarantee(accountant="pure", amount=0, delta=None)["replace_one"] == {
+    assert guarantee(accountant="pure", amount=0, delta=None, adjacency=ROWS)["replace_one"] == {
         "epsilon": "0",
         "delta": "0",
     }
@@ -111,7 +113,7 @@ def test_nothing_spent_is_a_guarantee_too() -> None:
 def test_approximate_accounts_print_the_cap_and_never_twice_its_epsilon(accountant: str, replaced: str) -> None:
     delta = Fraction(1, 10**6)
     cap = accountants.by_name(accountant).cap(Fraction(1), delta)
-    printed = guarantee(accountant=accountant, amount=cap, delta=delta)
+    printed = guarantee(accountant=accountant, amount=cap, delta=delta, adjacency=ROWS)
 
     assert printed["add_remove"] == {"epsilon": "1", "delta": "0.000001"}
     assert printed["replace_one"] == {"epsilon": replaced, "delta": "0.000001"}
@@ -122,7 +124,7 @@ def test_approximate_accounts_print_the_cap_and_never_twice_its_epsilon(accounta
 
 
 def test_approximate_guarantee_of_a_ledger_names_no_model() -> None:
-    text = guarantee(accountant="gdp", amount=10**12, delta=Fraction(1, 10**6))["text"]
+    text = guarantee(accountant="gdp", amount=10**12, delta=Fraction(1, 10**6), adjacency=ROWS)["text"]
 
     assert "released under this ledger together are (ε, δ)" in str(text)
     assert "model" not in str(text)
@@ -131,14 +133,14 @@ def test_approximate_guarantee_of_a_ledger_names_no_model() -> None:
 @pytest.mark.parametrize(("accountant", "symbol"), [("zcdp", "ρ"), ("gdp", "μ²")])
 def test_several_rows_of_a_person_are_never_called_a_sum_where_it_is_not_one(accountant: str, symbol: str) -> None:
     delta = Fraction(1, 10**6)
-    text = str(guarantee(accountant=accountant, amount=10**9, delta=delta)["text"])
+    text = str(guarantee(accountant=accountant, amount=10**9, delta=delta, adjacency=ROWS)["text"])
 
     assert "sum over those rows" not in text
     assert f"k² times its {symbol}" in text
 
 
 def test_an_account_of_labels_prints_a_number_for_labels_and_none_for_rows() -> None:
-    printed = guarantee_of_labels(accountant="pure", amount=700_000_000, delta=None)
+    printed = guarantee(accountant="pure", amount=700_000_000, delta=None, adjacency=Adjacency.LABEL)
 
     assert printed["label"] == {"epsilon": "0.7", "delta": "0"}
     assert printed["add_remove"] is None
@@ -157,7 +159,9 @@ def test_an_account_of_labels_prints_a_number_for_labels_and_none_for_rows() -> 
 def test_labels_with_a_delta_are_those_of_the_whole_account(accountant: str) -> None:
     delta = Fraction(1, 10**6)
     cap = accountants.by_name(accountant).cap(Fraction(1), delta)
-    printed = guarantee_of_labels(accountant=accountant, amount=cap, delta=delta, unit_column="person", max_rows=3)
+    printed = guarantee(
+        accountant=accountant, amount=cap, delta=delta, adjacency=Adjacency.LABEL, unit_column="person", max_rows=3
+    )
     text = str(printed["text"])
 
     assert printed["label"] == {"epsilon": "1", "delta": "0.000001"}
