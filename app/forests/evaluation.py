@@ -161,7 +161,6 @@ class Evaluation:
     """The released numbers of an evaluation, and no other fact about the rows.
 
     Attributes:
-        plan: the priced plan.
         best: index of the chosen model, where the plan chooses a model.
         tables: by release; int64 in the units of ``releases.release_counts``. ``accuracy``: correct, incorrect.
             ``confusion``: ``(true class, answered class)``, row by row. ``auroc``: the score bins of the first class,

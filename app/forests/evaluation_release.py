@@ -31,7 +31,6 @@ def release(plan: EvaluationPlan, models: Sequence[Model], rows: SanitisedRows, 
         plan: the priced plan, whose event holds every noise scale.
         models: released; ``plan.n_models`` models, all with the features and classes of the rows' declaration.
         rows: PRIVATE, sanitised.
-        randomness: source of every draw.
 
     Privacy:
         The loss of ``plan.event`` under add/remove, twice that (four times, in ρ and μ²) under replace-one. A released

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from app.forests.algorithms.bms_rf import grow as bms_rf
 from app.forests.algorithms.literature import grow as literature
@@ -18,30 +18,17 @@ from app.forests.noise.randomness import PaidRandomness, Randomness
 from app.forests.trees.tree_growth import GrowTree, grow_trees
 from app.forests.trees.tree_parameters import HASH, SHARDED
 
+Rows_contra = TypeVar("Rows_contra", contravariant=True)
 
-class GrowForest(Protocol):
+
+class GrowForest(Protocol[Rows_contra]):
     """Growth of a whole forest, in which later trees may use the releases of earlier trees."""
 
     def __call__(
         self,
         plan: Plan,
         schema: Schema,
-        rows: TrainingRows,
-        randomness: Randomness,
-        *,
-        on_tree_done: Callable[[], None],
-    ) -> Forest:
-        """Grows and releases the forest; one call is one release. ``on_tree_done`` is called once per planned tree."""
-
-
-class GrowFromValues(Protocol):
-    """Growth of a whole forest that computes further features from the values of rows."""
-
-    def __call__(
-        self,
-        plan: Plan,
-        schema: Schema,
-        rows: SanitisedRows,
+        rows: Rows_contra,
         randomness: Randomness,
         *,
         on_tree_done: Callable[[], None],
@@ -79,15 +66,10 @@ TREES: Mapping[str, GrowTree] = MappingProxyType(
 )
 """Growth of one tree for algorithms whose trees are independent, by slug."""
 
-FORESTS: Mapping[str, GrowForest] = MappingProxyType(
-    {
-        "rpf": rpf.grow_forest,
-        "nbrt": nbrt.grow_forest,
-    }
-)
+FORESTS: Mapping[str, GrowForest[TrainingRows]] = MappingProxyType({"rpf": rpf.grow_forest, "nbrt": nbrt.grow_forest})
 """Growth of a whole forest, by slug of the algorithm."""
 
-FROM_VALUES: Mapping[str, GrowFromValues] = MappingProxyType(
+FROM_VALUES: Mapping[str, GrowForest[SanitisedRows]] = MappingProxyType(
     {"bms-rf": bms_rf.grow_forest, "sspe-2": literature.grow_label_trees, "pte": literature.grow_transductive_ensemble}
 )
 """Growth of a whole forest from values, by slug of the algorithm."""
@@ -123,12 +105,9 @@ def grow(
     Any number of rows is legal: an empty dataset, or a dataset with a single class, gives a forest of the same shape.
 
     Args:
-        plan: the priced plan.
         schema: public.
         rows: PRIVATE, sanitised, already bounded to the privacy unit's contribution. Every row has a known label. Only
             an algorithm that is stated under ``label`` also gets rows with an unknown label, coded −1.
-        randomness: source of every draw.
-        on_tree_done: called after each tree.
         unlabelled: PRIVATE rows of the second dataset, for an algorithm that learns from two datasets; their labels
             are ignored.
 

@@ -148,7 +148,6 @@ class Profile:
     """The released numbers of a profile, and no other fact about the rows.
 
     Attributes:
-        plan: the priced plan.
         schema: public.
         cuts: released cuts in the form of ``releases.release_cuts``; empty where no feature has private bins.
         class_counts: int64 ``(n_classes,)`` in the units of ``releases.release_counts``.

@@ -16,7 +16,6 @@ def release(plan: ProfilePlan, schema: Schema, rows: LocalRows, randomness: Rand
         plan: the priced plan, whose event holds every noise scale.
         schema: public.
         rows: PRIVATE, sanitised.
-        randomness: source of every draw.
 
     Privacy:
         The loss of ``plan.event`` under add/remove, twice that (four times, in ρ and μ²) under replace-one. Bins by

@@ -16,7 +16,7 @@ from fractions import Fraction
 from app.core import amounts
 from app.privacy import accountants
 from app.privacy.accountants import gdp, pure, zcdp
-from app.privacy.accountants.accountant import EPSILON_PLACES, steps_up
+from app.privacy.accountants.accountant import EPSILON_PLACES, largest_holding, steps_up
 from app.privacy.events import Adjacency, Json, NoBoundInUnit, UnknownPrivacyEvent
 
 
@@ -88,14 +88,7 @@ def largest_epsilon(declared: DeclaredLoss, room: int, *, accountant: str, adjac
         single = loss(stated, accountant=accountant, adjacency=adjacency)
         return steps_up(unit.group(rows) * single, unit.PLACES) <= room
 
-    high = 1
-    while fits(high):
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return Fraction(low, 10**EPSILON_PLACES)
+    return Fraction(largest_holding(lambda steps: steps == 0 or fits(steps)), 10**EPSILON_PLACES)
 
 
 def accepting(declared: DeclaredLoss, *, adjacency: Adjacency) -> tuple[str, ...]:

@@ -36,7 +36,6 @@ def release_counts(exact: NDArray[np.int64], event: Event, randomness: Randomnes
     Args:
         exact: PRIVATE int64 counts of any shape; every row is counted in at most one cell.
         event: priced by :func:`priced` for this number of cells.
-        randomness: source of every draw.
 
     Raises:
         UnknownPrivacyEvent: the event is not one of a table of noisy counts.
@@ -68,7 +67,6 @@ def release_cuts(
         event: the priced event, which holds the noise scale.
         cell_counts: PRIVATE exact counts of the grid cells of a feature, given its number: ``grid.cell_counts``,
             summed over all parts of the rows.
-        randomness: source of every draw.
 
     Returns:
         uint16 ``(n_private_features, MAX_CUTS)``: released positions on the public grid, ascending, then
@@ -144,7 +142,6 @@ def cuts(
         bins: the priced event of the bins, if any; one call is one release.
         schema: public.
         rows: PRIVATE; not read where no bins are priced.
-        randomness: source of every draw.
         reused: cuts of an earlier release; public.
     """
     if bins is not None:

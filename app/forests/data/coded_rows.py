@@ -292,36 +292,31 @@ def parts_of(rows: TrainingRows, encoding: Encoding, form: type[Form], *args: An
         form: makes its objects of the parts.
         args: further arguments of ``form.of``.
     """
-    if isinstance(rows, SanitisedRows | CodedRows):
-        return RowParts(made_of(_places(encoding, rows), lambda place: form.of(_part(encoding, rows, *place), *args)))
-    return rows.parts(encoding, form, *args)
-
-
-def _part(encoding: Encoding, rows: LocalRows, place: slice, codes: Callable[[], NDArray[np.uint8]]) -> CodedPart:
+    if not isinstance(rows, SanitisedRows | CodedRows):
+        return rows.parts(encoding, form, *args)
     ids = rows.row_ids if isinstance(rows, SanitisedRows) else rows.ids
-    return CodedPart(encoding, codes(), rows.y[place], None if ids is None else ids[place])
+
+    def part(place: tuple[slice, Callable[[], NDArray[np.uint8]]]) -> Form:
+        mine, codes = place
+        return form.of(CodedPart(encoding, codes(), rows.y[mine], None if ids is None else ids[mine]), *args)
+
+    return RowParts(made_of(list(_places(encoding, rows.features)), part))
 
 
-def _places(encoding: Encoding, rows: LocalRows) -> list[tuple[slice, Callable[[], NDArray[np.uint8]]]]:
-    """The place of every part among the rows, and what makes the codes of the part, once."""
-    places, start = [], 0
-    for n_rows, codes in _codes(encoding, rows.features):
-        places.append((slice(start, start + n_rows), codes))
-        start += n_rows
-    return places
-
-
-def _codes(
+def _places(
     encoding: Encoding, features: SanitisedColumns | CodedColumns
-) -> Iterator[tuple[int, Callable[[], NDArray[np.uint8]]]]:
-    if isinstance(features, CodedColumns):
-        for taken in features.take(encoding, PART_ROWS):
-            yield taken.n_rows, taken.codes
+) -> Iterator[tuple[slice, Callable[[], NDArray[np.uint8]]]]:
+    """The place of every part among the rows, and what makes the codes of the part, once."""
+    if isinstance(features, SanitisedColumns):
+        for start in range(0, max(features.n_rows, 1), PART_ROWS):
+            columns = tuple(column[start : start + PART_ROWS] for column in features.columns)
+            block = SanitisedColumns(columns, min(features.n_rows - start, PART_ROWS))
+            yield slice(start, start + block.n_rows), partial(encoding.encode, block)
         return
-    for start in range(0, max(features.n_rows, 1), PART_ROWS):
-        columns = tuple(column[start : start + PART_ROWS] for column in features.columns)
-        block = SanitisedColumns(columns, min(features.n_rows - start, PART_ROWS))
-        yield block.n_rows, partial(encoding.encode, block)
+    start = 0
+    for taken in features.take(encoding, PART_ROWS):
+        yield slice(start, start + taken.n_rows), taken.codes
+        start += taken.n_rows
 
 
 class RowParts:

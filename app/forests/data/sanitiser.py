@@ -22,7 +22,7 @@ rows of a prediction request are sanitised in one table, several times as fast a
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Protocol, cast
 
 import numpy as np
@@ -261,15 +261,8 @@ def sanitise_prediction_rows(schema: Schema, rows: Sequence[Mapping[str, object]
     n_unknown = sum(not row.keys() <= names.keys() for row in rows)
     if n_unknown:
         raise InvalidRequest([FieldProblem("/rows", "unknown-column", accepted=tuple(names), count=n_unknown)])
-    problems: list[FieldProblem] = []
-    columns = []
-    for feature in schema.features:
-        if len(problems) >= limits.MAX_REPORTED_PROBLEMS:
-            break
-        name = feature.name
-        cells = JsonCells([row.get(name) for row in rows])
-        columns.append(_sanitise_cells(feature, cells, problems=problems, at=partial(_row_pointer, name)))
-    return _sanitised(columns, len(rows), problems=problems)
+    columns = {name: JsonCells([row.get(name) for row in rows]) for name in names}
+    return _sanitised(schema, columns, len(rows), at=lambda name, index: f"/rows/{index}/{_pointer_token(name)}")
 
 
 def sanitise_prediction_columns(
@@ -294,16 +287,12 @@ def sanitise_prediction_columns(
     if len(lengths) > 1:
         raise InvalidRequest.at(at, "unequal-lengths")
     n_rows = lengths.pop() if lengths else 0
-    problems: list[FieldProblem] = []
-    encoded = []
-    for feature in schema.features:
-        name = feature.name
-        if name not in columns and not feature.missing:
-            problems.append(_problem(feature, column_pointer(name, at=at), "missing", n_rows))
-            continue
-        cells = columns[name] if name in columns else JsonCells([None] * n_rows)
-        encoded.append(_sanitise_cells(feature, cells, problems=problems, at=partial(_cell_pointer, at, name)))
-    return _sanitised(encoded, n_rows, problems=problems)
+
+    def cell_pointer(name: str, index: int | None) -> str:
+        column = column_pointer(name, at=at)
+        return column if index is None else f"{column}/{index}"
+
+    return _sanitised(schema, columns, n_rows, at=cell_pointer)
 
 
 def column_pointer(name: str, *, at: str = "/columns") -> str:
@@ -312,41 +301,39 @@ def column_pointer(name: str, *, at: str = "/columns") -> str:
 
 
 def _sanitised(
-    columns: list[NDArray[np.float64] | NDArray[np.int32]], n_rows: int, *, problems: list[FieldProblem]
+    schema: Schema, columns: Mapping[str, Cells], n_rows: int, *, at: Callable[[str, int | None], str]
 ) -> SanitisedColumns:
+    """Sanitises columns; ``at`` is the pointer to the cell of a column in one row, or to an absent column."""
+    problems: list[FieldProblem] = []
+    sanitised: list[NDArray[np.float64] | NDArray[np.int32]] = []
+    for feature in schema.features:
+        cells = columns.get(feature.name)
+        if cells is None and not feature.missing:
+            problems.append(_problem(feature, at(feature.name, None), "missing", n_rows))
+            continue
+        cells = JsonCells([None] * n_rows) if cells is None else cells
+        other_types = cells.of_other_types(feature)
+        empty = () if feature.missing else cells.empty(feature)
+        for rows, problem in (
+            (other_types, "not-a-string" if feature.is_categorical else "not-a-number"),
+            (empty, "missing"),
+        ):
+            if len(rows):
+                problems.append(_problem(feature, at(feature.name, int(rows[0])), problem, len(rows)))
+        if not problems:
+            sanitised.append(
+                cells.codes(feature) if feature.is_categorical else sanitise_numbers(feature, cells.numbers())
+            )
+        if len(problems) >= limits.MAX_REPORTED_PROBLEMS:
+            break
     if problems:
         raise InvalidRequest(problems[: limits.MAX_REPORTED_PROBLEMS])
-    return SanitisedColumns(tuple(columns), n_rows)
-
-
-def _sanitise_cells(
-    feature: Feature, cells: Cells, *, problems: list[FieldProblem], at: Callable[[int], str]
-) -> NDArray[np.float64] | NDArray[np.int32]:
-    """Sanitises one column. Appends errors to ``problems``; the array is valid only if no error is appended."""
-    other_types = cells.of_other_types(feature)
-    empty = () if feature.missing else cells.empty(feature)
-    for rows, problem in (
-        (other_types, "not-a-string" if feature.is_categorical else "not-a-number"),
-        (empty, "missing"),
-    ):
-        if len(rows):
-            problems.append(_problem(feature, at(int(rows[0])), problem, len(rows)))
-    if len(other_types) or len(empty):
-        return np.empty(0, dtype=np.int32)
-    return cells.codes(feature) if feature.is_categorical else sanitise_numbers(feature, cells.numbers())
+    return SanitisedColumns(tuple(sanitised), n_rows)
 
 
 def _problem(feature: Feature, at: str, problem: str, count: int) -> FieldProblem:
     """A problem of a column, with the declared categories if it has any."""
     return FieldProblem(at, problem, accepted=feature.categories, column=feature.name, count=count)
-
-
-def _row_pointer(name: str, index: int) -> str:
-    return f"/rows/{index}/{_pointer_token(name)}"
-
-
-def _cell_pointer(at: str, name: str, index: int) -> str:
-    return f"{column_pointer(name, at=at)}/{index}"
 
 
 def _pointer_token(name: str) -> str:

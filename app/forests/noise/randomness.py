@@ -382,7 +382,6 @@ class PaidRandomness:
         """Keeps what events pay for.
 
         Args:
-            randomness: source of the draws.
             events: of every account that pays for the job.
         """
         self._randomness = randomness

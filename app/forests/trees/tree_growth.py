@@ -59,11 +59,8 @@ def grow_trees(
 
     Args:
         grow_tree: of the algorithm.
-        plan: the priced plan.
         schema: public.
         rows: PRIVATE.
-        randomness: source of every draw.
-        on_tree_done: called after each tree.
     """
     encoding = encoding_of(schema, plan.parameters["n_bins"], plan.profile)
     assigned = _assignment(plan, randomness)
@@ -157,7 +154,6 @@ def select(selection: Selection, utilities: NDArray[np.int64], randomness: Rando
     Args:
         selection: as priced.
         utilities: PRIVATE int64 ``(n_candidates,)``, at least one; the candidates are public or follow from releases.
-        randomness: source of the draw.
     """
     if isinstance(selection, PermuteAndFlip):
         return randomness.permute_and_flip(utilities, inverse_scale=selection.inverse_scale)
@@ -192,7 +188,6 @@ def grow_greedy_tree(
         rule: public.
         encoding: public bins and candidates.
         rows: PRIVATE rows of this tree, each row once.
-        randomness: source of all draws.
     """
     price = TreePrice.of(event)
 
@@ -221,7 +216,6 @@ def choose_level(
         encoding: public.
         rows: PRIVATE, in the nodes of the level.
         level_boxes: public; the candidates of every node.
-        randomness: source of the draws.
     """
     utility = split_utilities(rows, encoding, n_nodes=len(level_boxes), utility=rule.utility)
     picked: list[int | None] = []
@@ -364,7 +358,6 @@ def release_leaves(splits: Splits, event: Event, rows: TreeHistograms, randomnes
         splits: released; feature, threshold and equality of every node.
         event: of the leaves, as priced.
         rows: PRIVATE.
-        randomness: source of the draws.
     """
     exact = rows.leaf_histogram()
     label = label_selection(event)
@@ -401,9 +394,7 @@ def forest_of(plan: Plan, trees: Iterable[ReleasedTree], *, on_tree_done: Callab
     """The released arrays of all trees, each with a leading axis for the trees.
 
     Args:
-        plan: the priced plan.
         trees: ``plan.n_trees`` trees, each released when the iterable yields it.
-        on_tree_done: called after each tree.
     """
     arrays: dict[str, NDArray[Any]] = {}
     for index, tree in enumerate(trees):

@@ -89,11 +89,6 @@ def _implies(epsilon: Fraction, delta: Fraction, mu_squared: Fraction) -> bool:
     return mu_squared == 0 or bool(delta_of(epsilon, mu_squared) <= enclosure(delta))
 
 
-def price(epsilon: Fraction, delta: Fraction | None) -> int:
-    """The price of a job with (ε, δ): the cap of an account with the same (ε, δ)."""
-    return cap(epsilon, delta)
-
-
 @lru_cache(maxsize=1024)
 def cap(epsilon: Fraction, delta: Fraction | None) -> int:
     """The largest μ² that implies (ε, δ), in steps of 10⁻¹², rounded down.
@@ -103,6 +98,10 @@ def cap(epsilon: Fraction, delta: Fraction | None) -> int:
     """
     limit = checked_delta(delta)
     return largest_holding(lambda amount: _implies(epsilon, limit, Fraction(amount, 10**PLACES)))
+
+
+price = cap
+"""The price of a job with (ε, δ): the cap of an account with the same (ε, δ)."""
 
 
 @lru_cache(maxsize=1024)

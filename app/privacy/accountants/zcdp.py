@@ -76,11 +76,6 @@ def of_pure(epsilon: Fraction) -> Fraction:
     return min(upper_end(_tanh_cost(epsilon)) * VERIFIABLE, epsilon)
 
 
-def price(epsilon: Fraction, delta: Fraction | None) -> int:
-    """The price of a job with (ε, δ): the cap of an account with the same (ε, δ)."""
-    return cap(epsilon, delta)
-
-
 @lru_cache(maxsize=1024)
 def largest_pure(amount: int) -> Fraction:
     """An upper bound, tight to a relative 10⁻⁶, on the ε of ε-DP mechanisms that cost at most this amount."""
@@ -116,6 +111,10 @@ def cap(epsilon: Fraction, delta: Fraction | None) -> int:
         return bool((alpha.value + alpha.less_one) * rho(alpha) - epsilon_ball + alpha.log < 0)
 
     return steps_down(lower_end(rho(_best(still_rising))), PLACES)
+
+
+price = cap
+"""The price of a job with (ε, δ): the cap of an account with the same (ε, δ)."""
 
 
 @lru_cache(maxsize=1024)

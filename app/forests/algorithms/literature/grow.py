@@ -163,7 +163,6 @@ def grow_from_both(
         rows: PRIVATE, labelled.
         unlabelled: PRIVATE; its ``y`` is not read.
         randomness: source of the features of nodes, of the key of the shards, of selections and noise.
-        on_tree_done: called after each tree.
 
     Privacy:
         For the unlabelled dataset, ε-DP under add/remove and 2ε under replace-one at its own ε: a path of selections,
@@ -217,11 +216,9 @@ def grow_label_trees(
     Growth of ``sspe-2``.
 
     Args:
-        plan: the priced plan.
         schema: public.
         rows: all rows of the scope; features and ids are public, labels PRIVATE, −1 where unknown.
         randomness: source of the features of nodes, of the key of the shards, and of the noise.
-        on_tree_done: called after each tree.
 
     Privacy:
         ε-DP for one label that changes, ε being the request's; *none under add/remove or replace-one*: the owner

@@ -101,8 +101,6 @@ def boost(
         plan: the priced plan, whose event fixes every noise scale.
         encoding: public or released bins.
         rows: PRIVATE, on this machine or on other machines.
-        randomness: source of every draw.
-        on_tree_done: called after each tree.
     """
     parts, depth = Parts.of(plan.event), int(plan.parameters["max_depth"])
     if parts.tree == 0:

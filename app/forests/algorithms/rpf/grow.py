@@ -117,7 +117,6 @@ class LevelTrees:
 
         Args:
             rows: at the root before the call, in the leaves after it.
-            randomness: source of every draw.
         """
         candidates = self._encoding.candidates
         alive = np.ones(len(candidates), dtype=np.bool_)
@@ -254,7 +253,6 @@ def grow_by_node(
         scales: as priced.
         encoding: public or released bins.
         rows: PRIVATE; at the root before the call, in the leaves after it.
-        randomness: source of every draw.
 
     Returns:
         The released tree. One call is one release.
