@@ -57,14 +57,6 @@ class Choice:
     warnings: tuple[str, ...]
 
 
-_REASONS: Final = MappingProxyType(
-    {
-        ReweightedForest.slug: "auto chose rpf, the most accurate algorithm of this service on pure accounts (δ = 0)",
-        NoiseMatchedBoosting.slug: "auto chose nbrt, the most accurate algorithm of this service on accounts with a δ",
-    }
-)
-
-
 class Auto(Described):
     """A public rule that names an algorithm. The plan, the price and the model are those of the named algorithm.
 
@@ -91,7 +83,8 @@ class Auto(Described):
 
     def reason(self, slug: str) -> str:
         """Why the rule names an algorithm, for a quote."""
-        return _REASONS[slug]
+        accounts = "pure accounts (δ = 0)" if slug == ReweightedForest.slug else "accounts with a δ"
+        return f"auto chose {slug}, the most accurate algorithm of this service on {accounts}"
 
     def choose(self, facts: PublicFacts) -> Choice:
         """Chooses the algorithm for a budget and a public size.

@@ -35,8 +35,7 @@ WINNER_SHARE = Fraction(1, 2)
 class EvaluationInvalid(GrovekeeperError):
     """Stored bytes that are not a valid evaluation."""
 
-    def __str__(self) -> str:
-        return "not an evaluation of a known form"
+    sentence = "not an evaluation of a known form"
 
 
 @dataclass(frozen=True)
@@ -184,27 +183,19 @@ class Evaluation:
             EvaluationInvalid: the value is not a valid evaluation.
         """
         try:
-            return _read(value)
+            match value:
+                case {"plan": planned, "best": best, "tables": dict(tables), **rest} if not rest:
+                    arrays = {name: np.array([int(n) for n in table], dtype=np.int64) for name, table in tables.items()}
+                    read = cls(EvaluationPlan.from_json(planned), best, arrays)
+                    if read.to_json() == value and _is_whole(read):
+                        return read
         except (ArithmeticError, KeyError, TypeError, ValueError) as error:
             raise EvaluationInvalid from error
+        raise EvaluationInvalid
 
     def in_rows(self, released: str) -> NDArray[np.float64]:
         """A table in rows; counts may be negative."""
         return noisy_counts.in_rows(self.tables[released], self.plan.event_of(released))
-
-
-def _read(value: object) -> Evaluation:
-    match value:
-        case {"plan": planned, "best": best, "tables": dict(tables), **rest} if not rest:
-            plan = EvaluationPlan.from_json(planned)
-            read = Evaluation(
-                plan,
-                best,
-                {name: np.array([int(count) for count in table], dtype=np.int64) for name, table in tables.items()},
-            )
-            if read.to_json() == value and _is_whole(read):
-                return read
-    raise EvaluationInvalid
 
 
 def _is_whole(read: Evaluation) -> bool:

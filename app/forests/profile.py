@@ -51,8 +51,7 @@ PARAMETERS = (
 class ProfileInvalid(GrovekeeperError):
     """Stored bytes that are not a valid profile."""
 
-    def __str__(self) -> str:
-        return "not a profile of a known form"
+    sentence = "not a profile of a known form"
 
 
 @dataclass(frozen=True)
@@ -177,9 +176,24 @@ class Profile:
             ProfileInvalid: the value is not a valid profile of this schema.
         """
         try:
-            return _read(value, schema)
+            match value:
+                case {"plan": planned, "cuts": [*cuts], "class_counts": [*counts], "size": size, **rest} if not rest:
+                    plan = ProfilePlan.from_json(planned)
+                    reused = ReusedProfile("", tuple(tuple(int(cut) for cut in row) for row in cuts), ())
+                    read = cls(
+                        plan,
+                        schema,
+                        reused.cut_array,
+                        np.array([int(count) for count in counts], dtype=np.int64),
+                        None if size is None else int(size),
+                    )
+                    has_size = parts_of(plan.event).size is not None
+                    is_whole = len(counts) == schema.n_classes and (size is not None) is has_size
+                    if is_whole and quantile_bins.is_valid(schema, read.cuts) and read.to_json() == value:
+                        return read
         except (ArithmeticError, TypeError, ValueError) as error:
             raise ProfileInvalid from error
+        raise ProfileInvalid
 
     @property
     def counts_in_rows(self) -> list[float]:
@@ -223,22 +237,3 @@ class Profile:
             tuple(tuple(int(cut) for cut in row if cut != quantile_bins.NO_CUT) for row in self.cuts),
             tuple(int(count) for count in np.rint(np.clip(deviations, -(2.0**38), 2.0**38) * 2**SCALE_BITS)),
         )
-
-
-def _read(value: object, schema: Schema) -> Profile:
-    match value:
-        case {"plan": planned, "cuts": [*cuts], "class_counts": [*counts], "size": size, **rest} if not rest:
-            plan = ProfilePlan.from_json(planned)
-            parts = parts_of(plan.event)
-            reused = ReusedProfile("", tuple(tuple(int(cut) for cut in row) for row in cuts), ())
-            read = Profile(
-                plan,
-                schema,
-                reused.cut_array,
-                np.array([int(count) for count in counts], dtype=np.int64),
-                None if size is None else int(size),
-            )
-            is_whole = len(counts) == schema.n_classes and (size is None) is (parts.size is None)
-            if is_whole and quantile_bins.is_valid(schema, read.cuts) and read.to_json() == value:
-                return read
-    raise ProfileInvalid

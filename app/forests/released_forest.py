@@ -182,8 +182,7 @@ _UNREADABLE = (
 class ArtifactInvalid(GrovekeeperError):
     """The bytes are not a valid artifact."""
 
-    def __str__(self) -> str:
-        return "the bytes are not a valid model artifact"
+    sentence = "the bytes are not a valid model artifact"
 
 
 @dataclass(frozen=True)

@@ -255,8 +255,7 @@ class CodedDistributedRows:
 class StateMissing(GrovekeeperError):
     """A question leaves out calls that this process has not made."""
 
-    def __str__(self) -> str:
-        return "a brief question about rows in a state that is not here"
+    sentence = "a brief question about rows in a state that is not here"
 
 
 @dataclass

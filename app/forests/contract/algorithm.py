@@ -82,18 +82,29 @@ class Parameter:
         Raises:
             InvalidRequest: the value is of another type or outside its range.
         """
+        settled: Value
         match self.type:
             case "choice":
-                return self._choice(value)
+                if not isinstance(value, str) or value not in self.choices:
+                    raise self._invalid("unknown-choice", *self.choices)
+                return value
             case "integer":
                 if isinstance(value, bool) or not isinstance(value, int):
                     raise self._invalid("not-an-integer", self._range)
-                self._check_range(Fraction(value))
-                return value
+                settled, number = value, Fraction(value)
             case "number":
-                number = self._number(value)
-                self._check_range(number)
-                return amounts.to_text(number)
+                if isinstance(value, float) and math.isfinite(value):
+                    value = Decimal(repr(value))
+                try:
+                    number = amounts.parse(value)
+                except amounts.NotAnAmount:
+                    raise self._invalid("not-a-number", self._range) from None
+                settled = amounts.to_text(number)
+        if number < self.minimum:
+            raise self._invalid("too-small", self._range)
+        if number > self.maximum:
+            raise self._invalid("too-large", self._range)
+        return settled
 
     def describe(self) -> dict[str, object]:
         """The entry of ``GET /algorithms``."""
@@ -105,25 +116,6 @@ class Parameter:
         else:
             described |= {"minimum": amounts.to_text(self.minimum), "maximum": amounts.to_text(self.maximum)}
         return described | {"default": self.default, "description": self.description}
-
-    def _choice(self, value: object) -> str:
-        if not isinstance(value, str) or value not in self.choices:
-            raise self._invalid("unknown-choice", *self.choices)
-        return value
-
-    def _number(self, value: object) -> Fraction:
-        if isinstance(value, float) and math.isfinite(value):
-            value = Decimal(repr(value))
-        try:
-            return amounts.parse(value)
-        except amounts.NotAnAmount:
-            raise self._invalid("not-a-number", self._range) from None
-
-    def _check_range(self, value: Fraction) -> None:
-        if value < self.minimum:
-            raise self._invalid("too-small", self._range)
-        if value > self.maximum:
-            raise self._invalid("too-large", self._range)
 
     @property
     def _range(self) -> str:

@@ -28,8 +28,7 @@ from app.privacy.events import Adjacency, Event
 class PlanInvalid(GrovekeeperError):
     """A stored plan that ``app.forests.planning.plan`` does not make."""
 
-    def __str__(self) -> str:
-        return "not a plan of a known form"
+    sentence = "not a plan of a known form"
 
 
 @dataclass(frozen=True)

@@ -119,13 +119,11 @@ class TreePrice:
 
     def forest_event(self, n_trees: int, *, sharded: bool) -> Event:
         """The event of ``n_trees`` trees: sequential on the same rows, or parallel on disjoint rows."""
-        return _forest(self._event(), n_trees, sharded=sharded)
-
-    def _event(self) -> Event:
         selections, leaves = _selections_of_a_tree(self.levels), Part(1, self.leaves)
-        return (
-            Parallel(_APART, (Part(1, selections), leaves)) if self.apart else Sequential((*selections.parts, leaves))
-        )
+        tree: Event = Sequential((*selections.parts, leaves))
+        if self.apart:
+            tree = Parallel(_APART, (Part(1, selections), leaves))
+        return _forest(tree, n_trees, sharded=sharded)
 
     @classmethod
     def of(cls, forest: Event) -> TreePrice:
