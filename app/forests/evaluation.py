@@ -110,7 +110,9 @@ def plan_tables(metrics: Sequence[str], facts: PublicFacts, *, score_bins: int) 
     parts = tuple(
         Part(1, noisy_counts.priced(part.epsilon, part.budget, coordinates=empty.n_cells(table))) for table in releases
     )
-    return _covered(replace(empty, event=Sequential(parts)), facts)
+    plan = replace(empty, event=Sequential(parts))
+    facts.require_covered(plan.event)
+    return plan
 
 
 def _tables(metrics: Sequence[str], n_classes: int) -> tuple[str, ...]:
@@ -133,7 +135,8 @@ def plan_best(n_models: int, facts: PublicFacts, *, winner_accuracy: bool) -> Ev
         parts.append(Part(1, noisy_counts.priced(part.epsilon, part.budget, coordinates=2)))
         releases.append(ACCURACY)
     plan = EvaluationPlan(tuple(releases), n_models, facts.schema.n_classes, 2, Sequential(tuple(parts)))
-    return _covered(plan, facts)
+    facts.require_covered(plan.event)
+    return plan
 
 
 def _selection(facts: PublicFacts, n_models: int) -> tree_price.Selection:
@@ -148,11 +151,6 @@ def _selection(facts: PublicFacts, n_models: int) -> tree_price.Selection:
     if not isinstance(event, ExponentialMechanism):
         raise UnknownPrivacyEvent("not the event of a choice among models")
     return event
-
-
-def _covered(plan: EvaluationPlan, facts: PublicFacts) -> EvaluationPlan:
-    facts.require_covered(plan.event)
-    return plan
 
 
 @dataclass(frozen=True, eq=False)

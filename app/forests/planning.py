@@ -50,7 +50,6 @@ class PlanRequest:
         parameters: values by name; public rules choose the absent parameters.
         epsilon: the largest ε that the job may cost one privacy unit under the account's adjacency, above zero.
         public_size: declared order of magnitude of the rows in scope, or ``None``. Never a count.
-        accountant: name of the account's accountant.
         delta: the δ of the price, on accounts that have one.
         adjacency: of the account.
         max_rows: largest number of rows of one privacy unit. Noise is planned for one row, with each row's part of the

@@ -192,7 +192,6 @@ class Artifact:
     Attributes:
         forest: checked: the arrays have the plan's shapes, name only features of the schema and hold legal values.
         schema: public.
-        plan: the forest's plan.
         metadata: the whole JSON object: ``format``, ``schema``, ``plan``, and any other fields that the caller stored.
     """
 

@@ -20,9 +20,7 @@ class Budget:
     """The largest loss of one job for one unit.
 
     Attributes:
-        accountant: name of the account's accountant.
         amount: whole steps of the accountant's unit, above zero.
-        adjacency: adjacency of the account.
     """
 
     accountant: str

@@ -56,8 +56,6 @@ def loss(declared: DeclaredLoss, *, accountant: str, adjacency: Adjacency) -> Fr
 
     Args:
         declared: the declared loss of the mechanism.
-        accountant: name of the account's accountant.
-        adjacency: adjacency of the account.
 
     Raises:
         NoBoundInUnit: no bound in this unit; another accountant may have one.
@@ -77,7 +75,6 @@ def largest_epsilon(declared: DeclaredLoss, room: int, *, accountant: str, adjac
     Args:
         declared: a statement that names an ε and has a bound in this unit under this adjacency.
         room: whole steps of the account's unit.
-        accountant: name of the account's accountant.
         adjacency: of the account.
         rows: number of rows of a unit whose losses are paid together.
     """

@@ -68,7 +68,6 @@ def guarantee(
     cannot take for a number.
 
     Args:
-        accountant: name of the account's accountant.
         amount: whole steps of its unit. ``pure``: the cap, or what was charged; else the highest cap. The loss of one
             whole unit, not of one of its rows or labels.
         delta: the account's δ and its set-aside part; ``None`` on a ``pure`` account.

@@ -81,7 +81,6 @@ def in_words(event: Event, *, accountant: str, adjacency: Adjacency, max_rows: i
     rounded up and marked with ≤; the event itself holds the exact ones.
 
     Args:
-        event: the event of the mechanisms.
         accountant: name of the accountant in whose unit the losses are stated.
         adjacency: of the account.
         max_rows: rows that one privacy unit has at most.

@@ -193,7 +193,6 @@ def _add_numbers(graph: Graph, schema: Schema) -> str:
     """Adds all sanitised numbers, double ``(n_rows, n_numbers)``. NaN passes through minimum, maximum and rounding.
 
     Args:
-        graph: receives the nodes.
         schema: with at least one number.
     """
     features = [feature for feature in schema.features if not feature.is_categorical]

@@ -116,7 +116,6 @@ def add_tree_sums(graph: Graph, matrix: str, splits: Splits, values: NDArray[np.
     """Adds the ensemble of trees and the table of leaf values.
 
     Args:
-        graph: receives the nodes.
         matrix: double ``(n_rows, n_features)``.
         splits: the splits of every tree.
         values: the values of every leaf, float64 ``(n_trees, n_leaves, n_outputs)``.
@@ -137,7 +136,6 @@ def add_values(graph: Graph, leaves: str, n_trees: int, values: NDArray[np.float
     """Adds the sums of leaf values over trees, double ``(n_rows, n_outputs)``.
 
     Args:
-        graph: receives the nodes.
         leaves: the leaf of each row in each tree, int64 ``(n_rows, n_trees)``.
         n_trees: their number.
         values: of every leaf, float64 ``(n_leaves, n_outputs)``.
@@ -232,7 +230,6 @@ class _ShiftedMatrix:
         """Adds the ticks of the declared columns.
 
         Args:
-            graph: receives the nodes.
             schema: the declared schema.
             matrix: the matrix of the first layer.
             declared: the columns of that matrix.
@@ -288,7 +285,6 @@ def add_probabilities(graph: Graph, sums: str, *, read_out: str, n_outputs: int)
     """Adds the class probabilities of a read-out.
 
     Args:
-        graph: receives the nodes.
         sums: double ``(n_rows, n_outputs)``.
         read_out: any read-out of a family except ``pa``, whose probabilities equal those of ``ta``.
         n_outputs: one per class, or 1: the logit of the second of two classes.

@@ -122,11 +122,6 @@ def deepest(encoding: Encoding) -> int:
     return int((cuts - one_against_rest).sum())
 
 
-def leaf_cells(n_trees: int, depth: int, n_classes: int) -> int:
-    """Number of released counts of a forest."""
-    return n_trees * n_classes << depth
-
-
 def table_cells(depth: int, encoding: Encoding) -> int:
     """Number of cells of the largest table that a data-dependent choice of splits keeps in memory."""
     widest = int(encoding.n_codes.max(initial=1)) * encoding.schema.n_classes
@@ -156,7 +151,7 @@ def fill_depth(settled: dict[str, Value], rule: int, encoding: Encoding, *, tabl
         depth -= 1
     if not _fits(n_trees, depth, encoding, tables=tables):
         if not _fits(n_trees, 0, encoding, tables=tables):
-            most = limits.MAX_TREE_LEAF_CELLS // leaf_cells(1, 0, n_classes)
+            most = limits.MAX_TREE_LEAF_CELLS // n_classes
             raise InvalidRequest.at("/parameters/n_estimators", "too-large", limit=most)
         deepest_that_fits = max(level for level in range(depth) if _fits(n_trees, level, encoding, tables=tables))
         raise InvalidRequest.at("/parameters/max_depth", "too-large", limit=deepest_that_fits)
@@ -169,7 +164,7 @@ def fill_depth(settled: dict[str, Value], rule: int, encoding: Encoding, *, tabl
 
 
 def _fits(n_trees: int, depth: int, encoding: Encoding, *, tables: bool) -> bool:
-    if leaf_cells(n_trees, depth, encoding.schema.n_classes) > limits.MAX_TREE_LEAF_CELLS:
+    if n_trees * encoding.schema.n_classes << depth > limits.MAX_TREE_LEAF_CELLS:
         return False
     return not tables or depth == 0 or table_cells(depth, encoding) <= MAX_TABLE_CELLS
 

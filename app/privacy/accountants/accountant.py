@@ -117,8 +117,6 @@ def composed(event: Event, *, adjacency: Adjacency, leaf: Callable[[Leaf], Fract
     one row added. No other pair of different adjacencies has a bound.
 
     Args:
-        event: the event of the mechanisms.
-        adjacency: adjacency of the account.
         leaf: the loss of one leaf under the adjacency of the leaf.
         label_factor: the loss of two add/remove steps in this unit, divided by the loss of one step.
 

@@ -14,7 +14,6 @@ from app.forests import catalogue, planning
 from app.forests.contract.plan import Plan, PlanInvalid
 from app.forests.data.schema import Schema
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import tree_parameters
 from app.privacy.accountants import pure
 from app.privacy.calibration import budget_of, price_of
 from app.privacy.events import Adjacency, Event, EventCostsMore, Part, Sequential
@@ -190,10 +189,8 @@ def test_forest_over_the_public_limit_is_refused_and_a_default_is_cut() -> None:
     assert limit is not None
     assert planned("rdt-ta", schema, n_estimators=1_024, max_depth=limit).parameters["max_depth"] == limit
     assert problems(lambda: planned("rdt-ta", schema, n_estimators=1_024, max_depth=limit + 1)) == over
-    assert tree_parameters.leaf_cells(1_024, int(settled.parameters["max_depth"]), 1_000) <= limits.MAX_TREE_LEAF_CELLS
-    assert (
-        tree_parameters.leaf_cells(1_024, int(settled.parameters["max_depth"]) + 1, 1_000) > limits.MAX_TREE_LEAF_CELLS
-    )
+    assert 1_024 * 1_000 << int(settled.parameters["max_depth"]) <= limits.MAX_TREE_LEAF_CELLS
+    assert 1_024 * 1_000 << int(settled.parameters["max_depth"]) + 1 > limits.MAX_TREE_LEAF_CELLS
 
 
 def test_tables_of_a_selection_stay_below_the_public_limit() -> None:

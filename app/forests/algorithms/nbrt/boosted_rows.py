@@ -37,7 +37,6 @@ class LocalBoostedRows:
         Args:
             X: uint8 ``(n_rows, n_features)`` codes, one row after another.
             y: int32 ``(n_rows,)`` classes.
-            n_classes: public number of classes.
         """
         self._X, self._y, self._n_classes = X, y, n_classes
         self._last: tuple[Trees, NDArray[np.int32]] | None = None

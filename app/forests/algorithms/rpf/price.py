@@ -173,7 +173,6 @@ class PathScales:
 
         Args:
             of_selections: one stage per inverse scale in :attr:`levels`.
-            n_classes: public number of classes.
             by_level: whether one selection serves all nodes of a level, instead of one selection per node.
         """
         if len(of_selections) != len(self.levels):

@@ -35,7 +35,6 @@ class LocalReweightedRows:
             X: uint8 ``(n_features, n_rows)`` codes.
             y: int32 ``(n_rows,)`` classes.
             n_codes: int32 ``(n_columns,)``: codes of each feature, then of each column of a pair.
-            n_classes: public number of classes.
             pairs: pairs of features whose sums and differences are columns, too. These columns are computed once if all
                 columns fit in memory, otherwise on every use.
         """

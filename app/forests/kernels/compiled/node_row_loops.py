@@ -91,8 +91,6 @@ def _fill_base(
     """Fills ``base`` with the part of each row's cell number that does not depend on a feature.
 
     Args:
-        y: classes.
-        node: nodes.
         own: codes that are treated as nodes; empty for none.
         limits: nodes, codes of ``own`` (1 for none), classes.
         slot_cells: cells of a node and code.
