@@ -20,7 +20,7 @@ from app.forests.contract.algorithm import (
 from app.forests.contract.plan import Plan, PlanInvalid, UnlabelledPlan
 from app.forests.data.schema import Schema
 from app.privacy.accountants import pure
-from app.privacy.calibration import AccountRequest, budget_of, fitted
+from app.privacy.calibration import AccountRequest, Budget, budget_of, fitted
 from app.privacy.events import Adjacency, Event, EventCostsMore
 
 ASSUMED_SIZE = 3_000
@@ -159,13 +159,7 @@ def public_facts(request: PlanRequest | AccountRequest, schema: Schema, adjacenc
     """The facts that the request's account gives to a mechanism; ε and budget are stated under ``adjacency``."""
     if (request.adjacency, adjacency) == (Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL):
         raise AdjacencyMismatch(request.adjacency.value, (adjacency.value,))
-    budget = budget_of(
-        request.epsilon,
-        accountant=request.accountant,
-        delta=request.delta,
-        adjacency=request.adjacency,
-        max_rows=request.max_rows,
-    )
+    budget = _budget(request)
     mechanism_budget = budget.stated_under(adjacency)
     if mechanism_budget.amount == 0:
         raise InvalidRequest.at("/epsilon", "too-small")
@@ -221,11 +215,15 @@ def _is_paid_for(plan: Plan) -> bool:
 def _is_covered(plan: Plan | UnlabelledPlan) -> bool:
     if plan.delta is None:
         return plan.max_rows * pure.loss(plan.event, adjacency=plan.adjacency) <= plan.epsilon
-    budget = budget_of(
-        plan.epsilon,
-        accountant=plan.accountant,
-        delta=plan.delta,
-        adjacency=plan.adjacency,
-        max_rows=plan.max_rows,
+    return _budget(plan).covers(plan.event)
+
+
+def _budget(terms: PlanRequest | AccountRequest | Plan | UnlabelledPlan) -> Budget:
+    """The budget of one row, from the terms of an account in a request or a plan."""
+    return budget_of(
+        terms.epsilon,
+        accountant=terms.accountant,
+        delta=terms.delta,
+        adjacency=terms.adjacency,
+        max_rows=terms.max_rows,
     )
-    return budget.covers(plan.event)
