@@ -224,7 +224,6 @@ _HEADERS_OF_STATUS = {
 _RECORDED = ("application/json", "text/plain")
 FILE = Path(__file__).with_name("examples.json")
 _PROBLEM_EXAMPLES: dict[str, dict[str, Any]] = {
-    row.slug: {"value": {"type": row.slug, "title": row.title, "status": row.status, "detail": f"{row.title}."}}
-    for row in (*PROBLEMS.values(), INTERNAL)
+    row.slug: {"value": row.body(f"{row.title}.")} for row in (*PROBLEMS.values(), INTERNAL)
 }
 """The components of the document that show problems, by type."""

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from prometheus_client import core, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -28,25 +28,17 @@ from app.services.observed import Observed, observe
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
-class Answered(NamedTuple):
-    """What is counted of a request: public facts that bound the number of time series.
+class Metrics(Collector):
+    """The metrics of one process.
 
     Attributes:
-        method: a method that the service has, else ``OTHER``.
-        route: the template of the path, with names in place of ids; empty if no route was reached.
-        status: of the answer; 0 if the client went away before it.
+        requests: answered requests by public facts that bound the number of time series: the method (``OTHER`` for one
+            that the service does not have), the route's template (empty if no route was reached), and the status (``0``
+            if the client went away before the answer).
     """
 
-    method: str
-    route: str
-    status: int
-
-
-class Metrics(Collector):
-    """The metrics of one process."""
-
     def __init__(self, installation: Installation, heads: Heads) -> None:
-        self.requests: Tally[Answered] = Tally()
+        self.requests: Tally[tuple[str, str, str]] = Tally()
         self._installation = installation
         self._heads = heads
         self._lock = threading.Lock()
@@ -59,8 +51,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[core.Metric]:
         """Yields every metric, in the order of the text."""
-        answered = {(it.method, it.route, str(it.status)): number for it, number in self.requests.counts().items()}
-        yield _counter("requests", "Answered requests", ("method", "route", "status"), answered)
+        yield _counter("requests", "Answered requests", ("method", "route", "status"), self.requests.counts())
         admissions: Counter[tuple[str]] = Counter()
         for outcome, number in self._installation.admissions.counts().items():
             admissions[(_outcome(outcome),)] += number

@@ -27,7 +27,7 @@ from app.access.grants import Principal
 from app.api import problems
 from app.api.authentication import DISK_RETRY_S, WITHOUT_SESSION, Authentication, is_page
 from app.api.capacity import CLIENT, Capacities, Client, Work, is_administration
-from app.api.metrics import Answered, Metrics
+from app.api.metrics import Metrics
 from app.api.pages.rendering import page_of, unexpected
 from app.api.requests import check_query, read_body
 from app.core import limits, stamps
@@ -46,11 +46,7 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"})
 _READS = frozenset({"GET", "HEAD"})
 _PREDICT = "/models/{model_id}/predict"
-
-
 _PATH = re.compile(r"/models/([^/]+)/predict")
-
-
 _log = logging.getLogger(__name__)
 
 
@@ -171,7 +167,7 @@ class EveryRequest:
         route = getattr(scope.get("route"), "path", "")
         method = scope["method"] if scope["method"] in _METHODS else "OTHER"
         metrics: Metrics = scope["app"].state.metrics
-        metrics.requests.add(Answered(method, route, status))
+        metrics.requests.add((method, route, str(status)))
         principal: Principal | None = scope["state"].get("principal")
         key_id = None if principal is None else principal.key_id
         level = logging.DEBUG if method in _READS or route == _PREDICT else logging.INFO
@@ -276,9 +272,7 @@ class Application(FastAPI):
 
 
 def _answer_to(error: GrovekeeperError, request: Request) -> Response:
-    if not is_page(request.url.path):
-        return problems.answer_to(error, request)
-    return page_of(request, error)
+    return page_of(request, error) if is_page(request.url.path) else problems.answer_to(error, request)
 
 
 def _answer_to_unexpected(error: Exception, request: Request) -> Response:
@@ -286,9 +280,7 @@ def _answer_to_unexpected(error: Exception, request: Request) -> Response:
         is_full = error.errno in _DISK_FULL
         why = "the disk is full" if is_full else "a file of the service cannot be read or written"
         return _answer_to(Unavailable(why, DISK_RETRY_S), request)
-    if not is_page(request.url.path):
-        return problems.internal_error(request)
-    return unexpected(request)
+    return unexpected(request) if is_page(request.url.path) else problems.internal_error(request)
 
 
 class _Answered:

@@ -34,6 +34,10 @@ class ProblemType:
     slug: str
     title: str
 
+    def body(self, detail: str) -> dict[str, Any]:
+        """The members that every problem has."""
+        return {"type": self.slug, "title": self.title, "status": self.status, "detail": detail}
+
 
 PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.MalformedRequest: ProblemType(400, "malformed-request", "The request cannot be read"),
@@ -78,6 +82,7 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
 INFERENCE_PATHS = "/v2"
 """Begin of the paths of the Open Inference Protocol."""
 INTERNAL = ProblemType(500, "internal", "Something broke")
+_UNEXPECTED = "an internal error; quote the request id"
 
 JSON_BODY = (errors.MalformedRequest, errors.BodyTooSlow, errors.TooLarge, errors.UnsupportedMediaType)
 """What every call with a JSON body can answer."""
@@ -148,14 +153,12 @@ _MEMBERS: Mapping[type[GrovekeeperError], Sequence[str]] = {
 def problem_of(error: GrovekeeperError) -> tuple[dict[str, Any], ProblemType]:
     """Return a problem's body and its row of the table."""
     row = next((PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS), INTERNAL)
-    body: dict[str, Any] = {"type": row.slug, "title": row.title, "status": row.status}
-    body["detail"] = "an internal error; quote the request id" if row is INTERNAL else str(error)
-    return body | _members(error), row
+    return row.body(_UNEXPECTED if row is INTERNAL else str(error)) | _members(error), row
 
 
 def response_to(error: GrovekeeperError, path: str = "") -> Response:
     """Return a named error as an HTTP answer to a request for a path."""
-    body, row = problem_of(error)
+    body, _ = problem_of(error)
     headers: dict[str, str] = {}
     if isinstance(error, errors.Unauthenticated):
         headers["WWW-Authenticate"] = "Bearer"
@@ -163,7 +166,7 @@ def response_to(error: GrovekeeperError, path: str = "") -> Response:
         headers["Retry-After"] = str(error.retry_after_s)
     if isinstance(error, errors.BodyTooSlow):
         headers["Connection"] = "close"
-    return _response(_with_error_of_protocol(body, path), row.status, headers)
+    return _response(body, path, headers)
 
 
 def answer_to(error: GrovekeeperError, request: Request) -> Response:
@@ -176,22 +179,15 @@ def answer_to(error: GrovekeeperError, request: Request) -> Response:
 
 def internal_error(request: Request) -> Response:
     """Return the answer to an unexpected error: a request id and nothing else."""
-    body = {
-        "type": INTERNAL.slug,
-        "title": INTERNAL.title,
-        "status": INTERNAL.status,
-        "detail": "an internal error; quote the request id",
-        "request_id": request.state.request_id,
-    }
-    return _response(_with_error_of_protocol(body, request.url.path), INTERNAL.status, {})
+    return _response(INTERNAL.body(_UNEXPECTED) | {"request_id": request.state.request_id}, request.url.path, {})
 
 
-def _with_error_of_protocol(body: dict[str, Any], path: str) -> dict[str, Any]:
-    """A problem with the member in which clients of the Open Inference Protocol look for the error."""
-    if not path.startswith(INFERENCE_PATHS):
-        return body
-    listed = [f"{item['at']} {item['problem']}" for item in body.get("errors", ())]
-    return {"error": ": ".join((body["detail"], "; ".join(listed))) if listed else body["detail"], **body}
+def _response(body: dict[str, Any], path: str, headers: Mapping[str, str]) -> Response:
+    if path.startswith(INFERENCE_PATHS):  # whose clients look for the error in a member of this name
+        listed = [f"{item['at']} {item['problem']}" for item in body.get("errors", ())]
+        body = {"error": ": ".join((body["detail"], "; ".join(listed))) if listed else body["detail"], **body}
+    text = json.dumps(body, ensure_ascii=False)
+    return Response(text, status_code=body["status"], headers=headers, media_type=MEDIA_TYPE)
 
 
 async def on_validation_error(request: Request, error: Exception) -> NoReturn:
@@ -206,7 +202,6 @@ def invalid_request(
     """Return the problem of a list of validation errors of pydantic: known locations and slugs, never a value.
 
     Args:
-        validation: the errors.
         model: of the body. An unknown field is then answered with the names of the fields that its place takes.
     """
     invalid = [
@@ -325,7 +320,3 @@ def _accepted(context: Mapping[str, Any]) -> tuple[str, ...]:
     """What a rule accepts: the choices of a literal, or its bounds. All come from the rule, nothing from the input."""
     choices = re.findall("'([^']*)'", str(context.get("expected", "")))
     return (*choices, *(f"{words} {context[name]}" for name, words in _BOUNDS.items() if name in context))
-
-
-def _response(body: Mapping[str, Any], status: int, headers: Mapping[str, str]) -> Response:
-    return Response(json.dumps(body, ensure_ascii=False), status_code=status, headers=headers, media_type=MEDIA_TYPE)

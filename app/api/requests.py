@@ -108,9 +108,6 @@ class BodyRequest(Request):
     """A request whose body has a largest size and a time to arrive; after a long wait for it the key is read again.
 
     Args:
-        scope: of the request.
-        receive: of the request.
-        max_bytes: the largest size.
         wait_s: seconds for the whole body; by default those of ``limits.BODY_WAIT_S`` and of a least rate.
         keeps: whether the body stays in memory, so that a large one waits for its turn.
 
@@ -171,16 +168,10 @@ class BodyRoute(APIRoute):
 async def read_body(
     scope: Scope, receive: Receive, max_bytes: int, other_types: tuple[str, ...] = ()
 ) -> tuple[str, bytes]:
-    """Reads a body within its limits, for a request that has no route of the framework.
+    """Reads media type and body of a request that has no route of the framework, within the limits of the body.
 
     Args:
-        scope: of the request.
-        receive: of the request.
-        max_bytes: the largest size.
         other_types: accepted media types besides JSON.
-
-    Returns:
-        The media type, and the body.
 
     Raises:
         TooLarge: the body has too many bytes.
@@ -314,10 +305,6 @@ def _continued(waits_for: Any, steps: Generator[Any, Any, Message]) -> Generator
             return message
 
 
-async def installation(request: Request) -> Installation:
-    return cast(Installation, request.app.state.installation)
-
-
 async def heads(request: Request) -> Heads:
     return cast(Heads, request.app.state.heads)
 
@@ -388,7 +375,6 @@ def sent(answer: Answer) -> Response:
 NameFilter: TypeAlias = Annotated[str | None, Query(max_length=limits.MAX_DATASET_NAME_CHARS, pattern=PUBLIC_NAME)]
 """A name or an id by which a list is filtered."""
 
-CurrentInstallation = Annotated[Installation, Depends(installation)]
 KeptHeads = Annotated[Heads, Depends(heads)]
 By = Annotated[tuple[Installation, Principal], Depends(by)]
 """The first two arguments of a service: whose request it is."""

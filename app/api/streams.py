@@ -49,10 +49,7 @@ async def model_file(
     """Return a model as a file.
 
     Raises:
-        NotFound: no such model, or it is not visible to this key.
-        RoleMissing: the key may predict, but not download.
-        NotSupported: the algorithm cannot be exported to ONNX yet.
-        InvalidRequest: the algorithm has no such read-out, or the form takes none.
+        InvalidRequest: the form takes no read-out.
     """
     threads = capacities(request)
     if form == "onnx":
@@ -177,9 +174,7 @@ async def receive_upload(
     Args:
         request: whose body the file is, or is a part of.
         caller: has to be the owner; no byte is received for another key.
-        dataset: id or name.
         chunks: the file.
-        terms: how the file is read.
         key: the idempotency key, if the request has one.
     """
     installation: Installation = request.app.state.installation

@@ -10,7 +10,7 @@ import json
 import os
 import secrets
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -52,7 +52,6 @@ def one_attempt(output: Output, continued: str | None) -> Iterator[str]:
     """The idempotency key of one request, shown if no answer arrives, so that a repetition cannot spend twice.
 
     Args:
-        output: where the command prints.
         continued: the key of an earlier attempt, if the command continues one.
 
     Raises:
@@ -112,6 +111,22 @@ class Remote(Plain):
                 yield client
             except ApiProblem as problem:
                 raise _with_similar(problem, client) from problem
+
+    def ask(self, request: Callable[[Client], Any], *, as_json: Any = None) -> Any:
+        """Sends one request; with ``--json`` prints the answer and ends the command, otherwise returns it.
+
+        Args:
+            as_json: printed in place of an answer that is empty.
+        """
+        with self.client() as client:
+            answer = request(client)
+        self.output.answer(answer if as_json is None else as_json)
+        return answer
+
+    def ask_all(self, name: str, request: Callable[[Client], Iterable[Any]]) -> list[Any]:
+        """Sends the request of a list, whose JSON is an object with the items under a name."""
+        items: list[Any] = self.ask(lambda client: {name: list(request(client))})[name]
+        return items
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
@@ -209,7 +224,6 @@ def _with_similar(problem: ApiProblem, client: Client) -> ApiProblem:
 
 
 def _options(group: type[Any]) -> list[inspect.Parameter]:
-    """The fields of an option group as keyword parameters."""
     hints = get_type_hints(group, include_extras=True)
     return [
         inspect.Parameter(

@@ -118,9 +118,7 @@ def init(
 def check(call: Remote, file: Annotated[Path, typer.Argument(help="The declaration, as JSON.")]) -> None:
     """Check a declaration by the rules of the service. Stores nothing."""
     declaration, output = read_bytes(file), call.output
-    with call.client() as client:
-        checked = client.check_declaration(declaration)
-    output.answer(checked)
+    checked = call.ask(lambda client: client.check_declaration(declaration))
     output.say(f"{checked['name']} breaks no rule; its lifetime budget would be {amount(checked['account'], 'cap')}")
     output.say("all outputs together, until the cap is raised:")
     output.odds(checked["guarantee"].get("odds", {}))
@@ -231,7 +229,6 @@ def _name_columns(problem: ApiProblem, file: Path) -> None:
 
 
 def _print_report(output: Output, dataset: str, report: dict[str, Any]) -> None:
-    """Prints the owner's report of an upload."""
     stored = "" if report["rows"] is None else f"{report['rows']} rows "
     output.say(f"stored {stored}as upload {report['epoch']}")
     output.warnings(report)
@@ -253,9 +250,7 @@ def _print_report(output: Output, dataset: str, report: dict[str, Any]) -> None:
 @app.command("uploads")
 def uploads(call: Remote, dataset: DatasetArgument) -> None:
     """List the uploads to a dataset. For its owner, with the number of stored rows."""
-    with call.client() as client:
-        listed = list(client.uploads(dataset))
-    call.output.answer({"uploads": listed})
+    listed = call.ask_all("uploads", lambda client: client.uploads(dataset))
     rows = [[item["epoch"], item["uploaded_at"], item["rows"], item["erased_at"]] for item in listed]
     call.output.table(["upload", "at", "stored rows", "erased"], rows, empty="no uploads yet")
 
@@ -263,9 +258,7 @@ def uploads(call: Remote, dataset: DatasetArgument) -> None:
 @app.command("list")
 def list_datasets(call: Remote, name: Annotated[str | None, typer.Option(help="A part of the name.")] = None) -> None:
     """List the datasets that the key may see."""
-    with call.client() as client:
-        datasets = list(client.datasets(name=name))
-    call.output.answer({"datasets": datasets})
+    datasets = call.ask_all("datasets", lambda client: client.datasets(name=name))
     rows = [[item["name"], item["id"], *balance_cells(item["account"]), erased(item)] for item in datasets]
     call.output.table(
         ["name", "id", "accountant", "cap", "charged", "reserved", "remaining", ""],
@@ -311,9 +304,7 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
 def delete(call: Remote, dataset: DatasetArgument, yes: YesOption = False) -> None:
     """Erase the rows of a dataset for good. Its ledger, its models and its name stay."""
     confirm(call.output, f"Erase the rows of {dataset} for good?", yes=yes)
-    with call.client() as client:
-        client.delete_dataset(dataset)
-    call.output.answer({"dataset": dataset, "deleted": True})
+    call.ask(lambda client: client.delete_dataset(dataset), as_json={"dataset": dataset, "deleted": True})
     call.output.say(f"erased the rows of {dataset}; what was spent stays, and counts for the next dataset of this name")
 
 
@@ -328,9 +319,7 @@ def erase_unit(
     if unit == "-":
         unit = sys.stdin.readline().rstrip("\r\n")
     confirm(call.output, f"Erase the rows of this unit from {dataset} for good?", yes=yes)
-    with call.client() as client:
-        answer = client.erase_unit(dataset, unit)
-    call.output.answer(answer)
+    answer = call.ask(lambda client: client.erase_unit(dataset, unit))
     call.output.say(f"erased {answer['erased']} rows from {answer['dataset_name']}; what was spent stays in the ledger")
 
 
@@ -343,9 +332,7 @@ def erase_upload(
 ) -> None:
     """Erase the rows of one upload. Spend stays spent; places of units are free again if no job read the rows."""
     confirm(call.output, f"Erase the rows of upload {upload} from {dataset} for good? {_STAYS}", yes=yes)
-    with call.client() as client:
-        answer = client.erase_upload(dataset, upload)
-    call.output.answer(answer)
+    answer = call.ask(lambda client: client.erase_upload(dataset, upload))
     _print_erasure(call.output, answer)
 
 
@@ -357,10 +344,7 @@ def _print_erasure(output: Output, answer: dict[str, Any]) -> None:
 @app.command("overlaps")
 def overlaps(call: Remote, dataset: DatasetArgument) -> None:
     """Show which rows a dataset shares with your other datasets. For its owner only; changes nothing."""
-    with call.client() as client:
-        answer = client.overlaps(dataset)
-    output = call.output
-    output.answer(answer)
+    answer, output = call.ask(lambda client: client.overlaps(dataset)), call.output
     rows = []
     for epoch in answer["epochs"]:
         known = epoch["rows"] is not None
@@ -377,9 +361,7 @@ def overlaps(call: Remote, dataset: DatasetArgument) -> None:
 @app.command("grants")
 def list_grants(call: Remote, dataset: DatasetArgument) -> None:
     """List who has which role on a dataset."""
-    with call.client() as client:
-        grants = list(client.grants(dataset))
-    call.output.answer({"grants": grants})
+    grants = call.ask_all("grants", lambda client: client.grants(dataset))
     columns = ["key_id", "key_name", "role", "granted_at", "granted_by", "expires_at", "revoked_at"]
     rows = [[grant[column] for column in columns] for grant in grants]
     call.output.table(["key", "name", "role", "granted", "by", "key ends", "key revoked"], rows, empty="no grants")
@@ -393,9 +375,7 @@ def grant(
     role: Annotated[str, typer.Argument(help="owner, attester, analyst, predictor or auditor.")],
 ) -> None:
     """Grant a role on a dataset to a key."""
-    with call.client() as client:
-        granted = client.grant(dataset, key_id, role)
-    call.output.answer(granted)
+    call.ask(lambda client: client.grant(dataset, key_id, role))
     call.output.say(f"{key_id} is {role} on {dataset}")
     call.output.hint(f"grovekeeper datasets show {dataset}    (with that key)")
 
@@ -403,14 +383,14 @@ def grant(
 @app.command("revoke")
 def revoke(call: Remote, dataset: DatasetArgument, key_id: KeyArgument) -> None:
     """Revoke a key's role on a dataset."""
-    with call.client() as client:
-        client.revoke_grant(dataset, key_id)
-    call.output.answer({"dataset": dataset, "key_id": key_id, "role": None})
+    call.ask(
+        lambda client: client.revoke_grant(dataset, key_id),
+        as_json={"dataset": dataset, "key_id": key_id, "role": None},
+    )
     call.output.say(f"{key_id} has no role on {dataset}")
 
 
 def _account_facts(account: dict[str, Any]) -> dict[str, str | None]:
-    """Accountant and amounts of an account, for a list."""
     return {
         "accountant": account["accountant"],
         **{name: amount(account, name) for name in ("cap", "charged", "reserved", "remaining")},
@@ -452,7 +432,6 @@ def _printed(client: Client, dataset: dict[str, Any]) -> str | None:
 
 
 def _partition(partition: dict[str, Any]) -> str:
-    """A partition in a few words."""
     match partition["kind"]:
         case "hash":
             return f"{partition['name']} ({partition['cells']} hash cells)"

@@ -161,7 +161,7 @@ class _Tour:
         self._train()
         accuracy, baseline = self._predict()
         refusal = self._refused()
-        verified = self._audit(folder)
+        self._audit(folder)
         return {
             "dataset": self.name,
             "model": self.model_id,
@@ -169,11 +169,14 @@ class _Tour:
             "held_out": {"rows": len(self._dataset.held_out), "accuracy": accuracy, "majority_class": baseline},
             "refusal": refusal,
             "ledger": self._client.balance(self.name),
-            "verified": verified,
+            "verified": True,
         }
 
     def _declare(self) -> None:
-        self._title("The owner declares the dataset, before any row: public schema, lifetime budget, privacy unit")
+        self._begin(
+            "The owner declares the dataset, before any row: public schema, lifetime budget, privacy unit",
+            "datasets create DECLARATION.json",
+        )
         declaration = {
             "schema": self._dataset.schema,
             "budget": {"accountant": "pure", "epsilon": BUDGET},
@@ -188,13 +191,14 @@ class _Tour:
             else:
                 self.name = declared["name"]
                 break
-        self._command("datasets create DECLARATION.json")
         cap = amount(declared["account"], "cap")
         self._say(f"{self.name} may spend {cap} in its whole life. Raising that would be an entry in the ledger.")
 
     def _upload(self, file: Path) -> None:
-        self._title(f"The owner uploads {self._dataset.n_uploaded:,} rows, and sees a report that nobody else sees")
-        self._command(f"datasets upload {self.name} adult.csv.gz")
+        self._begin(
+            f"The owner uploads {self._dataset.n_uploaded:,} rows, and sees a report that nobody else sees",
+            f"datasets upload {self.name} adult.csv.gz",
+        )
         report = self._client.upload_rows(self.name, file)
         rows = [
             [column[name] for name in ("name", "clamped", "missing", "unknown")]
@@ -206,8 +210,10 @@ class _Tour:
         self._say(f"The last {len(self._dataset.held_out):,} rows of the file stay here; they measure accuracy later.")
 
     def _quote(self) -> dict[str, Any]:
-        self._title("An analyst asks what a private forest would cost. This reads no row and costs nothing")
-        self._command(f"plan {self.name} --epsilon {EPSILON}")
+        self._begin(
+            "An analyst asks what a private forest would cost. This reads no row and costs nothing",
+            f"plan {self.name} --epsilon {EPSILON}",
+        )
         quote = self._client.plan({"dataset": self.name, "epsilon": EPSILON})
         self._say(f"{quote['why']}.")
         self._say(
@@ -218,8 +224,10 @@ class _Tour:
         return quote
 
     def _train(self) -> None:
-        self._title("The analyst trains it: the budget is charged before the first row is read")
-        self._command(f"train {self.name} --epsilon {EPSILON} --purpose '{PURPOSE}' --wait")
+        self._begin(
+            "The analyst trains it: the budget is charged before the first row is read",
+            f"train {self.name} --epsilon {EPSILON} --purpose '{PURPOSE}' --wait",
+        )
         accepted = self._client.train(
             {"dataset": self.name, "name": "demo forest", "epsilon": EPSILON, "purpose": PURPOSE}
         )
@@ -231,8 +239,7 @@ class _Tour:
         self._say(self._client.model(self.model_id)["guarantee"]["text"])
 
     def _predict(self) -> tuple[float, float]:
-        self._title("A service asks for predictions. They are free, for ever")
-        self._command(f"predict {self.model_id} ROWS.csv")
+        self._begin("A service asks for predictions. They are free, for ever", f"predict {self.model_id} ROWS.csv")
         from grovekeeper_client.models import predict_rows
 
         truth = self._dataset.held_out_labels
@@ -260,8 +267,10 @@ class _Tour:
         return accuracy, baseline
 
     def _refused(self) -> dict[str, Any]:
-        self._title(f"Somebody asks for ε = {TOO_MUCH}. The ledger refuses, and says what would fit")
-        self._command(f"train {self.name} --epsilon {TOO_MUCH}")
+        self._begin(
+            f"Somebody asks for ε = {TOO_MUCH}. The ledger refuses, and says what would fit",
+            f"train {self.name} --epsilon {TOO_MUCH}",
+        )
         try:
             self._client.train({"dataset": self.name, "epsilon": TOO_MUCH})
         except ApiProblem as problem:
@@ -272,9 +281,11 @@ class _Tour:
             return dict(problem.body)
         raise InstallationError("the ledger admitted a job that its budget does not cover")
 
-    def _audit(self, folder: Path) -> bool:
-        self._title("An auditor reads the ledger, takes it away, and checks it with a program that shares no code")
-        self._command(f"ledger show {self.name}")
+    def _audit(self, folder: Path) -> None:
+        self._begin(
+            "An auditor reads the ledger, takes it away, and checks it with a program that shares no code",
+            f"ledger show {self.name}",
+        )
         ledger.show_accounts(self._output, [self._client.balance(self.name)], indent=3)
         self._output.say()
         self._command(f"ledger entries {self.name}")
@@ -295,12 +306,12 @@ class _Tour:
             self._output.say(f"   {line}")
         if check.returncode != 0:
             raise InstallationError("the ledger was not verified")
-        return True
 
-    def _title(self, text: str) -> None:
+    def _begin(self, title: str, command: str) -> None:
         self._step += 1
         self._output.say()
-        self._output.say(f"{self._step}. {text}.")
+        self._output.say(f"{self._step}. {title}.")
+        self._command(command)
 
     def _command(self, text: str) -> None:
         self._output.say(f"   $ grovekeeper {text}")
@@ -312,7 +323,6 @@ class _Tour:
 
 
 def _serve_on(output: Output, server: DemoServer, tour: _Tour) -> None:
-    """Serves until a signal or until the server ends."""
     key = "your admin key" if server.key_file is None else f"the key in {server.key_file}"
     settings = [f"export GROVEKEEPER_URL={server.url}"]
     if server.key_file is not None:
@@ -342,7 +352,6 @@ def _own_data(output: Output, settings: Iterable[str]) -> None:
 
 @contextmanager
 def _folder(home: Path | None) -> Iterator[Path]:
-    """The home to use: the given folder, or a temporary one."""
     if home is not None:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         yield home
@@ -400,8 +409,15 @@ def running(home: Path, settings: Settings, *, port: int | None) -> Iterator[Dem
         )
     try:
         url = _ready_url(process, log)
-        key_file = None if settings.admin_key else home / ADMIN_KEY_FILE
-        yield DemoServer(url, settings.admin_key or _key(key_file), key_file, process)
+        if settings.admin_key:
+            yield DemoServer(url, settings.admin_key, None, process)
+            return
+        file = home / ADMIN_KEY_FILE
+        if not file.is_file():
+            raise InstallationError(
+                "this home holds an installation whose admin key is not here; set GROVEKEEPER_ADMIN_KEY"
+            )
+        yield DemoServer(url, file.read_text(encoding="utf-8").strip(), file, process)
     finally:
         _stop(process)
 
@@ -413,14 +429,6 @@ def _ready_url(process: "subprocess.Popen[str]", log: Path) -> str:
             return line.removeprefix(_READY).strip()
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     raise InstallationError(f"the server did not start: {lines[-1] if lines else 'it said nothing'}")
-
-
-def _key(file: Path | None) -> str:
-    if file is None or not file.is_file():
-        raise InstallationError(
-            "this home holds an installation whose admin key is not here; set GROVEKEEPER_ADMIN_KEY"
-        )
-    return file.read_text(encoding="utf-8").strip()
 
 
 def _stop(process: "subprocess.Popen[str]") -> None:

@@ -27,9 +27,7 @@ def list_jobs(
     state: Annotated[str | None, typer.Option(help="waiting, queued, running, succeeded, failed or cancelled.")] = None,
 ) -> None:
     """List jobs, newest first."""
-    with call.client() as client:
-        jobs = list(client.jobs(dataset=dataset, algorithm=algorithm, state=state))
-    call.output.answer({"jobs": jobs})
+    jobs = call.ask_all("jobs", lambda client: client.jobs(dataset=dataset, algorithm=algorithm, state=state))
     rows = [
         [job["id"], job["dataset_name"], job["algorithm"] or job["kind"], price_of(job), job["state"], made(job)]
         for job in jobs
@@ -74,9 +72,7 @@ def show(
 @app.command("cancel")
 def cancel(call: Remote, job_id: JobArgument) -> None:
     """Cancel a job. A job that has not started frees its reservation; a charge stays."""
-    with call.client() as client:
-        job = client.cancel_job(job_id)
-    call.output.answer(job)
+    job = call.ask(lambda client: client.cancel_job(job_id))
     call.output.say(ended(job))
 
 
@@ -91,10 +87,7 @@ def show_accepted(
     """Prints what a job of any kind reserved when it was accepted, and follows the job to its end on request.
 
     Args:
-        client: of the service that accepted the job.
         accepted: the answer of the service.
-        output: where the command prints.
-        wait: whether to follow the job to its end.
         show: prints the output of a job that succeeded, in place of the command that prints it.
     """
     also = accepted["unlabelled"]
@@ -166,10 +159,7 @@ def show_quote(output: Output, quote: dict[str, Any], *, what: str, receipt: boo
     """Prints a quote for people, both parts where a job has two.
 
     Args:
-        output: where the command prints.
-        quote: the answer of the service.
         what: names the output of the job.
-        receipt: whether to print every draw that the price pays for.
         recover: the recovered share, in percent, whose ε is shown.
     """
     also = quote.get("unlabelled")
@@ -223,7 +213,6 @@ def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
 
 
 def _epsilon_delta(price: Mapping[str, Any]) -> str:
-    """The price as it was requested."""
     return f"ε = {price['epsilon']}" + ("" if price["delta"] is None else f" at δ = {price['delta']}")
 
 

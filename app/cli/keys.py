@@ -40,9 +40,7 @@ def create(
 @app.command("list")
 def list_keys(call: Remote) -> None:
     """List all keys and subjects, without secrets."""
-    with call.client() as client:
-        keys = list(client.keys())
-    call.output.answer({"keys": keys})
+    keys = call.ask_all("keys", lambda client: client.keys())
     times = ("created_at", "last_used_at", "rotated_at", "expires_at", "revoked_at")
     rows = [[key["id"], key["name"], ", ".join(key["roles"]), *(key[time] for time in times)] for key in keys]
     call.output.table(
@@ -62,9 +60,7 @@ def rotate(call: Remote, key_id: KeyArgument, expires_at: Expires = None, save: 
 @app.command("revoke")
 def revoke(call: Remote, key_id: KeyArgument) -> None:
     """Revoke a key at once."""
-    with call.client() as client:
-        client.revoke_key(key_id)
-    call.output.answer({"id": key_id, "revoked": True})
+    call.ask(lambda client: client.revoke_key(key_id), as_json={"id": key_id, "revoked": True})
     call.output.say(f"{key_id} opens nothing any more")
 
 

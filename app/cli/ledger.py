@@ -131,9 +131,7 @@ def charge(
 @app.command("reservations")
 def reservations(call: Remote, dataset: DatasetArgument) -> None:
     """List the charges for external mechanisms, and who attests them."""
-    with call.client() as client:
-        listed = list(client.reservations(dataset))
-    call.output.answer({"reservations": listed})
+    listed = call.ask_all("reservations", lambda client: client.reservations(dataset))
     rows = [
         [item["reservation_id"], amount(item["price"]), item["per"], item["attested_by"], item["description"]]
         for item in listed
@@ -251,11 +249,6 @@ def show_entries(output: Output, listed: Mapping[str, Any], *, indent: int = 0) 
     """Prints entries in their order, each with what its job ran, for which key and for which purpose.
 
     Entries of a population name the member's entry in place of a scope.
-
-    Args:
-        output: where the command prints.
-        listed: the answer of the service.
-        indent: spaces before each line.
     """
     entries, names, jobs = listed["entries"], listed["actors"], listed["jobs"]
     members = [entry.get("details", {}).get("member") for entry in entries]
@@ -376,7 +369,6 @@ def _fill_in(record: dict[str, Any], part: dict[str, Any], owners: list[str], *,
 
 
 def _read_part(file: Path) -> dict[str, Any]:
-    """Reads the owner's part of a record from YAML or JSON."""
     content = read_bytes(file)
     try:
         part = yaml.safe_load(content) if len(content) <= limits.MAX_JSON_BODY_BYTES else None
@@ -468,9 +460,7 @@ act_commands = Group("List administrative acts and export them.")
 @act_commands.command("list")
 def list_acts(call: Remote) -> None:
     """List administrative acts: keys, grants, declarations, erasures, caps, rules, aliases and others."""
-    with call.client() as client:
-        acts = list(client.acts())
-    call.output.answer({"acts": acts})
+    acts = call.ask_all("acts", lambda client: client.acts())
     rows = [[act["sequence"], act["at"], act["kind"], act["actor"], _details(act["details"])] for act in acts]
     call.output.table(["entry", "at", "act", "by", "details"], rows, empty="no acts")
 

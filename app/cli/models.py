@@ -35,9 +35,7 @@ def list_models(
     alias: Annotated[str | None, typer.Option(help="Those that this alias names, such as production.")] = None,
 ) -> None:
     """List the models that the key may see."""
-    with call.client() as client:
-        models = list(client.models(dataset=dataset, algorithm=algorithm, alias=alias))
-    call.output.answer({"models": models})
+    models = call.ask_all("models", lambda client: client.models(dataset=dataset, algorithm=algorithm, alias=alias))
     rows = [
         [
             item["id"],
@@ -55,10 +53,7 @@ def list_models(
 @app.command("show")
 def show(call: Remote, model_id: ModelArgument, receipt: ReceiptOption = False) -> None:
     """Show a model card: the guarantee, the parameters, and the receipt on request."""
-    with call.client() as client:
-        card = client.model(model_id)
-    output = call.output
-    output.answer(card)
+    card, output = call.ask(lambda client: client.model(model_id)), call.output
     output.facts(
         {
             "model": card["id"],
@@ -97,9 +92,7 @@ def show(call: Remote, model_id: ModelArgument, receipt: ReceiptOption = False) 
 def delete(call: Remote, model_id: ModelArgument, yes: YesOption = False) -> None:
     """Delete a model. Its charge stays."""
     confirm(call.output, f"Delete {model_id} for good?", yes=yes)
-    with call.client() as client:
-        client.delete_model(model_id)
-    call.output.answer({"model": model_id, "deleted": True})
+    call.ask(lambda client: client.delete_model(model_id), as_json={"model": model_id, "deleted": True})
     call.output.say(f"deleted {model_id}")
 
 
@@ -254,9 +247,7 @@ AliasArgument: TypeAlias = Annotated[
 @alias_commands.command("list")
 def list_aliases(call: Remote, dataset: DatasetArgument) -> None:
     """List the aliases of a dataset's models."""
-    with call.client() as client:
-        aliases = list(client.aliases(dataset))
-    call.output.answer({"aliases": aliases})
+    aliases = call.ask_all("aliases", lambda client: client.aliases(dataset))
     rows = [[f"{dataset}@{item['alias']}", item["model_id"], item["moved_at"]] for item in aliases]
     call.output.table(["alias", "model", "since"], rows, empty="no aliases")
 
@@ -265,9 +256,7 @@ def list_aliases(call: Remote, dataset: DatasetArgument) -> None:
 def put(call: Remote, alias: AliasArgument, model_id: ModelArgument) -> None:
     """Set an alias to a model. Later requests that use the alias reach that model."""
     dataset, name = _parts(alias)
-    with call.client() as client:
-        answer = client.put_alias(dataset, name, model_id)
-    call.output.answer(answer)
+    answer = call.ask(lambda client: client.put_alias(dataset, name, model_id))
     call.output.say(f"{alias} is {answer['model_id']}")
     call.output.hint(f"grovekeeper predict {alias} ROWS.csv")
 
@@ -276,9 +265,7 @@ def put(call: Remote, alias: AliasArgument, model_id: ModelArgument) -> None:
 def history(call: Remote, alias: AliasArgument) -> None:
     """Show which models an alias named, newest first, and who moved it."""
     dataset, name = _parts(alias)
-    with call.client() as client:
-        moves = list(client.alias_moves(dataset, name))
-    call.output.answer({"moves": moves})
+    moves = call.ask_all("moves", lambda client: client.alias_moves(dataset, name))
     rows = [[move["moved_at"], move["model_id"] or "(removed)", move["moved_by"]] for move in moves]
     call.output.table(["since", "model", "by"], rows, empty="no moves")
 
@@ -287,9 +274,7 @@ def history(call: Remote, alias: AliasArgument) -> None:
 def remove_alias(call: Remote, alias: AliasArgument) -> None:
     """Remove an alias. Its model and its history stay."""
     dataset, name = _parts(alias)
-    with call.client() as client:
-        client.delete_alias(dataset, name)
-    call.output.answer({"alias": alias, "removed": True})
+    call.ask(lambda client: client.delete_alias(dataset, name), as_json={"alias": alias, "removed": True})
     call.output.say(f"removed {alias}")
 
 

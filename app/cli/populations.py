@@ -45,9 +45,7 @@ def create(
 @app.command("list")
 def list_populations(call: Remote) -> None:
     """List the populations that the key opened; all populations for admins and auditors."""
-    with call.client() as client:
-        listed = list(client.populations())
-    call.output.answer({"populations": listed})
+    listed = call.ask_all("populations", lambda client: client.populations())
     rows = [[item["name"], item["id"], *balance_cells(item), str(len(item["members"]))] for item in listed]
     columns = ["name", "id", "accountant", "cap", "charged", "reserved", "remaining", "datasets"]
     call.output.table(columns, rows, empty="no populations; open one with: grovekeeper populations create NAME")
@@ -56,10 +54,7 @@ def list_populations(call: Remote) -> None:
 @app.command("show")
 def show(call: Remote, population: PopulationArgument) -> None:
     """Show a population, its balance, its datasets and its guarantee."""
-    with call.client() as client:
-        answer = client.population(population)
-    output = call.output
-    output.answer(answer)
+    answer, output = call.ask(lambda client: client.population(population)), call.output
     output.facts(
         {
             "name": answer["name"],
@@ -88,8 +83,6 @@ def show(call: Remote, population: PopulationArgument) -> None:
 def join(call: Remote, dataset: DatasetArgument, population: PopulationArgument, yes: YesOption = False) -> None:
     """State that a dataset is about the people of a population. This cannot be undone."""
     confirm(call.output, f"{_JOINING}Join {dataset} to {population} for good?", yes=yes)
-    with call.client() as client:
-        joined = client.join_population(dataset, population)
-    call.output.answer(joined)
+    joined = call.ask(lambda client: client.join_population(dataset, population))
     call.output.say(f"{joined['name']} belongs to {joined['population']}, whose cap also limits its jobs")
     call.output.hint(f"grovekeeper populations show {joined['population']}")

@@ -128,9 +128,7 @@ def best(
 @evaluation_commands.command("list")
 def list_evaluations(call: Remote, model_id: ModelArgument) -> None:
     """List the evaluations of a model, newest first."""
-    with call.client() as client:
-        listed = list(client.evaluations(model_id))
-    call.output.answer({"evaluations": listed})
+    listed = call.ask_all("evaluations", lambda client: client.evaluations(model_id))
     rows = [
         [
             item["id"],
@@ -153,9 +151,7 @@ def show_evaluation(
     receipt: ReceiptOption = False,
 ) -> None:
     """Show an evaluation: accuracy with its interval, confusion matrix, AUROC, or the best model."""
-    with call.client() as client:
-        answer = client.evaluation(evaluation_id)
-    call.output.answer(answer)
+    answer = call.ask(lambda client: client.evaluation(evaluation_id))
     _show(call.output, answer, receipt=receipt)
 
 
@@ -167,7 +163,6 @@ def _show_quote(output: Output, answer: dict[str, Any], *, what: str, following:
 
 
 def _show_made(client: Client, output: Output, job: dict[str, Any]) -> None:
-    """Prints the evaluation that a job released."""
     evaluation = client.evaluation(job["evaluation_id"])
     _show(output, evaluation, receipt=False)
 
@@ -264,9 +259,7 @@ class ProfileOptions:
 @profile_commands.command("quote")
 def quote(call: Remote, request: ProfileOptions, receipt: ReceiptOption = False) -> None:
     """Quote a profile. Reads no row and costs nothing."""
-    with call.client() as client:
-        answer = client.quote_profile(request.dataset, request.to_json(client))
-    call.output.answer(answer)
+    answer = call.ask(lambda client: client.quote_profile(request.dataset, request.to_json(client)))
     show_quote(call.output, answer, what="a profile", receipt=receipt)
     if answer["fits"]:
         call.output.hint(f"grovekeeper profiles release {request.as_typed()} --wait")
@@ -292,9 +285,7 @@ def release(
 @profile_commands.command("list")
 def list_profiles(call: Remote, dataset: DatasetArgument) -> None:
     """List the profiles of a dataset, newest first."""
-    with call.client() as client:
-        profiles = list(client.profiles(dataset))
-    call.output.answer({"profiles": profiles})
+    profiles = call.ask_all("profiles", lambda client: client.profiles(dataset))
     rows = [[item["id"], item["name"], price_of(item), item["created_at"]] for item in profiles]
     call.output.table(["id", "name", "price", "released"], rows, empty="no profiles")
 
@@ -306,10 +297,7 @@ def show_profile(
     receipt: ReceiptOption = False,
 ) -> None:
     """Show a profile: noisy class counts and size, edges of the bins, the guarantee, and the receipt on request."""
-    with call.client() as client:
-        profile = client.profile(profile_id)
-    output = call.output
-    output.answer(profile)
+    profile, output = call.ask(lambda client: client.profile(profile_id)), call.output
     output.facts(
         {
             "profile": profile["id"],

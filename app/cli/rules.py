@@ -139,9 +139,7 @@ ReasonOption = Annotated[str, typer.Option(help="A sentence that the control cha
 @approval_commands.command("list")
 def list_approvals(call: Remote) -> None:
     """List the jobs that wait for a decision about a dataset that the key owns, oldest first."""
-    with call.client() as client:
-        waiting = list(client.approvals())
-    call.output.answer({"approvals": waiting})
+    waiting = call.ask_all("approvals", lambda client: client.approvals())
     rows = [
         [job["job"], ", ".join(_prices(job)), job["algorithm"] or job["kind"], _submitter(job), job["expires_at"]]
         for job in waiting
@@ -164,9 +162,7 @@ def reject(call: Remote, job_id: JobArgument, reason: ReasonOption) -> None:
 
 
 def _decide(call: Remote, job_id: str, decision: str, reason: str) -> None:
-    with call.client() as client:
-        decided = client.decide_job(job_id, decision, reason=reason)
-    call.output.answer(decided)
+    decided = call.ask(lambda client: client.decide_job(job_id, decision, reason=reason))
     verb = "approved" if decision == "approve" else "rejected"
     call.output.say(f"{verb} job {job_id} ({', '.join(_prices(decided))}); it is now {decided['state']}")
 
@@ -199,9 +195,7 @@ def add(
 ) -> None:
     """Register an address. The secret of its signatures is shown once."""
     events = [*(event or ["job.ended"]), *(["budget.low"] if below is not None else [])]
-    with call.client() as client:
-        answer = client.create_webhook(dataset, address, events, threshold=below)
-    call.output.answer(answer)
+    answer = call.ask(lambda client: client.create_webhook(dataset, address, events, threshold=below))
     call.output.say(f"{answer['id']} is told about {', '.join(answer['events'])}")
     call.output.say(f"secret, shown this once: {answer['secret']}")
     call.output.hint(f"grovekeeper webhooks list {dataset}")
@@ -210,9 +204,7 @@ def add(
 @webhook_commands.command("list")
 def list_webhooks(call: Remote, dataset: DatasetArgument) -> None:
     """List the webhooks of a dataset, and how many events wait for each."""
-    with call.client() as client:
-        listed = client.webhooks(dataset)
-    call.output.answer({"webhooks": listed})
+    listed = call.ask_all("webhooks", lambda client: client.webhooks(dataset))
     rows = [
         [item["id"], item["url"], ", ".join(item["events"]), item["threshold"], item["waiting"], item["failures"]]
         for item in listed
@@ -225,7 +217,5 @@ def remove(
     call: Remote, dataset: DatasetArgument, webhook: Annotated[str, typer.Argument(help="Id of the webhook.")]
 ) -> None:
     """Remove a webhook. Events that wait for it are dropped."""
-    with call.client() as client:
-        client.delete_webhook(dataset, webhook)
-    call.output.answer({"webhook": webhook, "removed": True})
+    call.ask(lambda client: client.delete_webhook(dataset, webhook), as_json={"webhook": webhook, "removed": True})
     call.output.say(f"removed {webhook}")

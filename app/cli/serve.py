@@ -154,7 +154,6 @@ def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
 
 
 def _drain(pool: WorkerPool, api: ApiThread, stop: Stop) -> None:
-    """Waits until the workers have finished their jobs, or for the second signal."""
     pool.drain()
     told_at = time.monotonic() + _TELL_AFTER_S
     while pool.lives and api.lives and not stop.now.wait(_TICK_S):

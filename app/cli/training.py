@@ -195,7 +195,6 @@ def train(
 
 
 def _range(parameter: dict[str, Any]) -> str:
-    """The values a parameter may take, and its default."""
     values = parameter["type"]
     if "choices" in parameter:
         values = ", ".join(map(str, parameter["choices"]))

@@ -31,6 +31,13 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
+class OfDataset(Answer):
+    """What belongs to one dataset."""
+
+    dataset: str
+    dataset_name: str
+
+
 def problem(slug: str) -> PydanticCustomError:
     """Return a validation error whose type is the public slug; it carries no value."""
     return PydanticCustomError("grovekeeper", "{slug}", {"slug": slug})

@@ -12,6 +12,7 @@ from app.wire.base import (
     DecimalText,
     FiniteNumber,
     JsonObject,
+    OfDataset,
     PositiveAmount,
     PublicSentence,
     Request,
@@ -242,34 +243,28 @@ class ListedUpload(Answer):
     rows: int | None
 
 
-class UploadList(Answer):
+class UploadList(OfDataset):
     """Uploads of a dataset in the order of their arrival."""
 
-    dataset: str
-    dataset_name: str
     uploads: list[ListedUpload]
     next: str | None
 
 
-class UploadErasureOut(Answer):
+class UploadErasureOut(OfDataset):
     """The erasure of one upload; ``stays`` says what an erasure does not undo.
 
     ``places`` says whether the places of its units are ``free`` again or stay ``taken``; null where the unit is a row.
     """
 
-    dataset: str
-    dataset_name: str
     epoch: str
     erased_at: str
     places: Literal["free", "taken"] | None
     stays: str
 
 
-class SharedRows(Answer):
+class SharedRows(OfDataset):
     """Rows of an upload that also occur in another dataset of the owner, or in other uploads of the same dataset."""
 
-    dataset: str
-    dataset_name: str
     population: str | None
     rows: int
 
@@ -284,11 +279,9 @@ class EpochOverlap(Answer):
     shared: list[SharedRows]
 
 
-class OverlapOut(Answer):
+class OverlapOut(OfDataset):
     """Overlap among the datasets of one owner. Exact counts, for that owner only."""
 
-    dataset: str
-    dataset_name: str
     population: str | None
     epochs: list[EpochOverlap]
 
@@ -299,11 +292,9 @@ class ErasureIn(Request):
     unit: Annotated[str, Field(min_length=1, max_length=limits.MAX_CSV_LINE_BYTES)]
 
 
-class ErasureOut(Answer):
+class ErasureOut(OfDataset):
     """Number of erased rows. Exact, for the owner only."""
 
-    dataset: str
-    dataset_name: str
     erased: int
 
 
@@ -311,9 +302,7 @@ class GrantIn(Request):
     role: Literal["owner", "attester", "analyst", "predictor", "auditor"]
 
 
-class GrantOut(Answer):
-    dataset: str
-    dataset_name: str
+class GrantOut(OfDataset):
     key_id: str
     role: str
 
@@ -330,9 +319,7 @@ class ListedGrant(Answer):
     revoked_at: str | None
 
 
-class GrantList(Answer):
-    dataset: str
-    dataset_name: str
+class GrantList(OfDataset):
     grants: list[ListedGrant]
     next: str | None
 
@@ -350,11 +337,9 @@ class JoinIn(Request):
     population: PublicName
 
 
-class MemberOut(Answer):
+class MemberOut(OfDataset):
     """A member at its tightest joint cell. A member with ``deleted_at`` is erased; its spend still counts."""
 
-    dataset: str
-    dataset_name: str
     charged: DecimalText
     reserved: DecimalText
     deleted_at: str | None

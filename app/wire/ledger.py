@@ -9,6 +9,7 @@ from app.wire.base import (
     DecimalText,
     JsonObject,
     JsonObjectIn,
+    OfDataset,
     PositiveAmount,
     PublicSentence,
     Request,
@@ -203,14 +204,12 @@ class ExternalPrice(Answer):
     delta: DecimalText | None
 
 
-class ExternalQuote(Answer):
+class ExternalQuote(OfDataset):
     """The price of an external mechanism, and whether it fits.
 
     ``odds`` are those of a right guess about one change, given everything that was released before.
     """
 
-    dataset: str
-    dataset_name: str
     scope: JsonObject
     price: ExternalPrice
     odds: dict[str, DecimalText]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field
 
 from app.core import limits
-from app.wire.base import Answer, JsonObject, Reference, Request
+from app.wire.base import Answer, JsonObject, OfDataset, Reference, Request
 from app.wire.datasets import PUBLIC_NAME, ColumnName
 
 
@@ -108,9 +108,7 @@ class AliasOut(ListedAlias):
     dataset_name: str
 
 
-class AliasList(Answer):
-    dataset: str
-    dataset_name: str
+class AliasList(OfDataset):
     aliases: list[ListedAlias]
     next: str | None
 
@@ -123,11 +121,9 @@ class AliasMove(Answer):
     moved_at: str
 
 
-class AliasHistory(Answer):
+class AliasHistory(OfDataset):
     """The model that an alias names (``null``: none), and its moves, newest first."""
 
-    dataset: str
-    dataset_name: str
     alias: str
     model_id: str | None
     moves: list[AliasMove]

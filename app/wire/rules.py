@@ -1,24 +1,29 @@
 """Defines the types of rules and webhooks of a dataset, and of ``/approvals``."""
 
-import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from app.core import limits
-from app.wire.base import Answer, DecimalText, JsonObject, PositiveAmount, PublicSentence, Reference, Request, problem
+from app.core import limits, stamps
+from app.wire.base import (
+    Answer,
+    DecimalText,
+    JsonObject,
+    OfDataset,
+    PositiveAmount,
+    PublicSentence,
+    Reference,
+    Request,
+    problem,
+)
 from app.wire.spending import JobState, PriceOut
-
-_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})", re.ASCII)
 
 
 def _instant(value: object) -> datetime:
-    if not isinstance(value, str) or not _TIME.fullmatch(value):
-        raise problem("not-a-time")
     try:
-        return datetime.fromisoformat(value).astimezone(UTC)
-    except (ValueError, OverflowError):
+        return stamps.from_rfc_3339(value if isinstance(value, str) else "")
+    except ValueError:
         raise problem("not-a-time") from None
 
 
@@ -74,11 +79,9 @@ class ProposalOut(Answer):
     at: str
 
 
-class RulesOut(Answer):
+class RulesOut(OfDataset):
     """The rules in force, and a proposal that waits for a second owner, if any."""
 
-    dataset: str
-    dataset_name: str
     unit: str
     largest_job: DecimalText | None
     approval_above: DecimalText | None
@@ -97,11 +100,9 @@ class DecisionIn(Request):
     reason: PublicSentence
 
 
-class WaitingPart(Answer):
+class WaitingPart(OfDataset):
     """A part of a waiting job on a dataset of the caller."""
 
-    dataset: str
-    dataset_name: str
     scope: JsonObject
     price: PriceOut
 

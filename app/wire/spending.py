@@ -15,6 +15,7 @@ from app.wire.base import (
     DecimalText,
     JsonObject,
     JsonObjectIn,
+    OfDataset,
     PositiveAmount,
     PublicSentence,
     Reference,
@@ -86,7 +87,7 @@ class ReusedProfileOut(Answer):
     size: int | None
 
 
-class AccountPlanOut(Answer):
+class AccountPlanOut(OfDataset):
     """A job's scope, price and event on one account, and whether it fits.
 
     ``remaining`` is what the cap leaves in the job's scope, in the account's unit. ``largest_that_fits`` is an ε: the
@@ -96,8 +97,6 @@ class AccountPlanOut(Answer):
     are those of a right guess about one change, given everything that was released before.
     """
 
-    dataset: str
-    dataset_name: str
     scope: JsonObject
     price: PriceOut
     odds: dict[str, DecimalText]
@@ -181,11 +180,9 @@ class PlanOut(AccountPlanOut):
     unlabelled: AccountPlanOut | None
 
 
-class UnlabelledOut(Answer):
+class UnlabelledOut(OfDataset):
     """Reservation and price of a job's second part."""
 
-    dataset: str
-    dataset_name: str
     reservation_id: str
     price: PriceOut
 

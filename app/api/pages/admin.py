@@ -8,11 +8,11 @@ from typing import Annotated, Literal, get_args
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from app.access.grants import Role
 from app.api.capacity import Work
-from app.api.pages.forms import Form, SearchForm, checked, submitted, utc
+from app.api.pages.forms import Form, checked, submitted, utc
 from app.api.pages.rendering import Visit, Visitor, as_file
 from app.api.pages.words import act_in_words
 from app.api.requests import BodyRoute, KeptHeads, Page, limited
@@ -135,7 +135,7 @@ async def revoke_key(visit: Visitor, key_id: str) -> Response:
 act_pages = APIRouter(prefix="/ui/acts", route_class=BodyRoute)
 
 
-class ActFields(SearchForm):
+class ActFields(BaseModel):
     """The fields of the form that searches acts."""
 
     kind: ActKind | Literal[""] = ""
@@ -144,14 +144,14 @@ class ActFields(SearchForm):
 
 
 @act_pages.get("")
-def list_acts(visit: Visitor, heads: KeptHeads, fields: Annotated[ActFields, Query()]) -> Response:
+def list_acts(visit: Visitor, heads: KeptHeads, page: Page, fields: Annotated[ActFields, Query()]) -> Response:
     """Show administrative acts, newest first, and whether the head outside the database covers them."""
     search = ActSearch(
         kind=EntryKind(fields.kind) if fields.kind else None,
         by=fields.by.strip() or None,
         about=fields.about.strip() or None,
     )
-    found = audit.search_acts(*visit.by, search, fields.page)
+    found = audit.search_acts(*visit.by, search, page)
     return visit.page(
         "acts",
         acts=[(act, act_in_words(act, found.names)) for act in found.acts],

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from decimal import Decimal
 from itertools import combinations
 from pathlib import PurePath
-from secrets import token_urlsafe
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -177,7 +176,6 @@ def _rules(form: Form) -> dict[str, Any]:
 
 
 def _fields(rules: RulesOut | ProposedRules) -> dict[str, str]:
-    """The fields of the form for rules."""
     return {
         "largest_job": rules.largest_job or "",
         "approval_above": rules.approval_above or "",
@@ -194,8 +192,6 @@ def _quota(line: str) -> dict[str, Any]:
     return {"keys": keys.replace(",", " ").split(), "cap": amount.strip()}
 
 
-upload_pages = APIRouter(prefix="/ui/datasets/{dataset}", route_class=BodyRoute)
-
 _FORMS: Mapping[str, BodyForm] = {
     ".csv": BodyForm.CSV,
     ".gz": BodyForm.GZIP,
@@ -207,13 +203,13 @@ _FORMS: Mapping[str, BodyForm] = {
 """Forms of files, by the end of their names."""
 
 
-@upload_pages.get("/rows")
+@detail_pages.get("/rows")
 def show_form(visit: Visitor, dataset: str) -> Response:
     """Show the form for a file of rows, to the owner."""
     return _upload_page(visit, dataset)
 
 
-@upload_pages.post("/rows")
+@detail_pages.post("/rows")
 @limited(body=Body.UPLOAD)
 async def upload(visit: Visitor, dataset: str) -> Response:
     """Store the file of the form as an upload, and show the report; a refusal names the columns that do not match."""
@@ -242,21 +238,17 @@ def _upload_page(visit: Visit, dataset: str, report: Mapping[str, Any] | None = 
         dataset=show.show_dataset(*visit.by, dataset).model_dump(by_alias=True),
         report=report,
         endings=list(_FORMS),
-        once=token_urlsafe(16),
     )
 
 
-erasure_pages = APIRouter(prefix="/ui/datasets/{dataset}", route_class=BodyRoute)
-
-
-@erasure_pages.get("/erase")
+@detail_pages.get("/erase")
 def confirm_erasure_of_dataset(visit: Visitor, dataset: str) -> Response:
     """Ask the owner to type the name of the dataset whose rows shall be erased, and say what an erasure means."""
     require_role(*visit.by, dataset, MANAGE_DATASET)
     return visit.page("erase_dataset", dataset=show.show_dataset(*visit.by, dataset).model_dump(by_alias=True))
 
 
-@erasure_pages.post("/erase")
+@detail_pages.post("/erase")
 async def erase_all_rows(visit: Visitor, dataset: str) -> Response:
     """Erase all rows of a dataset whose name was typed."""
 
@@ -270,7 +262,7 @@ async def erase_all_rows(visit: Visitor, dataset: str) -> Response:
     return await submitted(visit, act, lambda refused: confirm_erasure_of_dataset(refused, dataset))
 
 
-@erasure_pages.get("/uploads/{upload}/erase")
+@detail_pages.get("/uploads/{upload}/erase")
 def confirm_erasure_of_upload(visit: Visitor, dataset: str, upload: str) -> Response:
     """Ask the owner whether an upload shall be erased, and say what an erasure does not give back."""
     require_role(*visit.by, dataset, MANAGE_DATASET)
@@ -282,7 +274,7 @@ def confirm_erasure_of_upload(visit: Visitor, dataset: str, upload: str) -> Resp
     return visit.page("erase_upload", dataset=shown, epoch=epoch, stays=stays)
 
 
-@erasure_pages.post("/uploads/{upload}/erase")
+@detail_pages.post("/uploads/{upload}/erase")
 async def erase_rows_of_upload(visit: Visitor, dataset: str, upload: str) -> Response:
     """Erase the rows of an upload."""
 

@@ -4,7 +4,7 @@ The fields of the form become the body of ``POST /datasets``, and problems of th
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from secrets import token_urlsafe
@@ -39,10 +39,12 @@ from app.wire.datasets import DatasetIn, DeclarationOut
 
 declaration_pages = APIRouter(prefix="/ui/datasets/new", route_class=BodyRoute)
 
-COLUMN_FIELDS = ("name", "type", "lower", "upper", "categories", "ordered", "missing", "bounds")
-PARTITION_FIELDS = ("name", "kind", "cells", "column", "categories", "how")
 STEPS = ("columns", "budget", "review")
-_TABLES = {"f": COLUMN_FIELDS, "p": PARTITION_FIELDS}
+_TABLES = {
+    "f": ("name", "type", "lower", "upper", "categories", "ordered", "missing", "bounds"),
+    "p": ("name", "kind", "cells", "column", "categories", "how"),
+}
+"""The fields of a row in the tables of the form: of columns (``f``) and of partitions (``p``)."""
 _FIELD_OF_REFUSAL: Mapping[type[GrovekeeperError], str] = {
     AccountDiffers: "other_people",
     SameSubmitter: "other_people",
@@ -106,16 +108,15 @@ class _Draft:
         """
         would_be, problems = self._checked(step)
         if not self.form.get("tried"):
-            hidden = set(untouched(self.form, problems))
-            problems = {field: words for field, words in problems.items() if field not in hidden}
+            problems = {field: words for field, words in problems.items() if self.form.get(field, "").strip()}
         shared = populations.list_populations(*self.visit.by, PageRequest(limits.MAX_PAGE_SIZE))
         return self.visit.page(
             "declare",
             status=status,
             step=step,
             form=self.form,
-            columns=rows(self.form, "f", COLUMN_FIELDS),
-            partitions=rows(self.form, "p", PARTITION_FIELDS),
+            columns=rows(self.form, "f"),
+            partitions=rows(self.form, "p"),
             accountant=accountant(self.form),
             populations=[("", "none"), *((population.name, population.name) for population in shared.populations)],
             would_be=would_be,
@@ -150,12 +151,13 @@ class _Draft:
     def _with_row(self, action: str, place: str) -> "_Draft":
         """The form with one more row in a table (``f`` or ``p``), or without a row (``f3``)."""
         prefix = place[:1] if place[:1] in _TABLES else "f"
-        table = rows(self.form, prefix, _TABLES[prefix])
+        table = rows(self.form, prefix)
         if action == "add":
             table = [*table, {}][: limits.MAX_FORM_COLUMNS]
         else:
             table = [row for index, row in enumerate(table) if str(index) != place[1:]]
-        return replace(self, form=with_rows(self.form, prefix, _TABLES[prefix], table))
+        others = {name: text for name, text in self.form.items() if not re.match(rf"{prefix}[0-9]+\.", name)}
+        return replace(self, form=others | _fields(prefix, table))
 
     def _declare(self) -> Response:
         request = identity(self.visit, self.form)
@@ -208,7 +210,7 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
     body: dict[str, Any] = {
         "name": form.get("name", "").strip(),
         "schema": {
-            "features": [_feature(column) for column in rows(form, "f", COLUMN_FIELDS)],
+            "features": [_feature(column) for column in rows(form, "f")],
             "label": {"name": form.get("label.name", "").strip(), "classes": _lines(form.get("label.classes", ""))},
         },
         "budget": {"accountant": "pure", "epsilon": "1"} if step == "columns" else budget,
@@ -216,7 +218,7 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
     if step == "columns":
         return body
     body |= {
-        "partitions": [_partition(row) for row in rows(form, "p", PARTITION_FIELDS)],
+        "partitions": [_partition(row) for row in rows(form, "p")],
         "public_size": _number(form.get("public_size", "")),
     }
     unit_column = form.get("unit.column", "").strip()
@@ -250,21 +252,15 @@ def filled(drafted: Mapping[str, Any]) -> dict[str, str]:
     form |= {"epsilon": str(budget.get("epsilon") or ""), "delta": str(budget.get("delta") or "")}
     if budget.get("accountant", "pure") != "pure":
         form |= {"fails": "yes", "mostly": "selections" if budget["accountant"] == "zcdp" else "counts"}
-    form |= _fields("f", COLUMN_FIELDS, schema["features"])
-    return form | _fields("p", PARTITION_FIELDS, drafted.get("partitions") or ())
+    form |= _fields("f", schema["features"])
+    return form | _fields("p", drafted.get("partitions") or ())
 
 
-def rows(form: Form, prefix: str, names: Iterable[str]) -> list[dict[str, str]]:
-    """The rows of a table of the form: columns (``f``) or partitions (``p``), at most ``limits.MAX_FORM_COLUMNS``."""
+def rows(form: Form, prefix: str) -> list[dict[str, str]]:
+    """The rows of a table of the form, at most ``limits.MAX_FORM_COLUMNS``."""
     count = form.get(f"n_{prefix}", "0")
     n_rows = min(int(count), limits.MAX_FORM_COLUMNS) if count.isascii() and count.isdigit() else 0
-    return [{name: form.get(f"{prefix}{index}.{name}", "") for name in names} for index in range(n_rows)]
-
-
-def with_rows(form: Form, prefix: str, names: Iterable[str], changed: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """The form with other rows in a table."""
-    others = {name: text for name, text in form.items() if not re.match(rf"{prefix}[0-9]+\.", name)}
-    return others | _fields(prefix, names, changed)
+    return [{name: form.get(f"{prefix}{index}.{name}", "") for name in _TABLES[prefix]} for index in range(n_rows)]
 
 
 def problems_of(errors: Iterable[FieldProblem]) -> dict[str, str]:
@@ -283,10 +279,12 @@ def _field(pointer: str) -> str:
     return _SIMPLE[max(known, key=len)] if known else ""
 
 
-def _fields(prefix: str, names: Iterable[str], described: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    listed = [dict(row) for row in described]
-    cells = ((f"{prefix}{index}.{name}", _text(row.get(name))) for index, row in enumerate(listed) for name in names)
-    return {f"n_{prefix}": str(len(listed)), **{name: text for name, text in cells if text}}
+def _fields(prefix: str, described: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    fields = {f"n_{prefix}": "0"}
+    for index, row in enumerate(described):
+        fields[f"n_{prefix}"] = str(index + 1)
+        fields |= {f"{prefix}{index}.{name}": text for name in _TABLES[prefix] if (text := _text(row.get(name)))}
+    return fields
 
 
 def _text(value: object) -> str:
@@ -333,8 +331,3 @@ def _number(text: str) -> int | Decimal | str | None:
     if not number.is_finite():
         return text.strip() or None
     return int(number) if number == number.to_integral_value() and abs(number.adjusted()) < 18 else number
-
-
-def untouched(form: Form, problems: Mapping[str, str]) -> Iterator[str]:
-    """The fields with a problem that nobody has filled in yet."""
-    return (field for field in problems if not form.get(field, "").strip())

@@ -5,7 +5,6 @@ An evaluation measures one model, or chooses the best of several models for one 
 
 from collections.abc import Sequence
 from contextlib import suppress
-from secrets import token_urlsafe
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -60,21 +59,12 @@ class EvaluationFields(RowsToRead):
 def quote_evaluation(visit: Visitor, model_id: str, fields: Annotated[EvaluationFields, Query()]) -> Response:
     """Show the form of an evaluation with its price."""
     model = models.show_model(*visit.by, model_id).model_dump(by_alias=True)
-    shown, unknown = _rows_to_read(visit, fields, model["dataset"])
+    visit, shown = _rows_to_read(visit, fields, model["dataset"])
 
     def ask() -> EvaluationQuoteOut:
         return show_evaluation_quote(*visit.by, [model["id"]], _evaluation_body(fields))
 
-    quote = quoted(visit, shown, ask, unknown=unknown)
-    return visit.refused(quote.refusal).page(
-        "evaluate",
-        model=model,
-        dataset=shown,
-        partitions=fields.choices(shown),
-        fields=fields,
-        quote=quote,
-        once=token_urlsafe(16),
-    )
+    return quoted(visit, shown, fields, ask).page("evaluate", model=model)
 
 
 @evaluation_pages.post("/models/{model_id}/evaluate")
@@ -114,17 +104,16 @@ def _names(visit: Visit, model_ids: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def _rows_to_read(visit: Visit, fields: RowsToRead, trained_on: str) -> tuple[dict[str, Any], NotFound | None]:
-    """The dataset that a form names; where it does not exist, the dataset of the models with the error."""
+def _rows_to_read(visit: Visit, fields: RowsToRead, trained_on: str) -> tuple[Visit, dict[str, Any]]:
+    """The dataset that a form names; where it does not exist, the form is refused, and the dataset is the models'."""
     try:
-        named = show.show_dataset(*visit.by, fields.dataset.strip() or trained_on)
-        return named.model_dump(by_alias=True), None
+        shown = show.show_dataset(*visit.by, fields.dataset.strip() or trained_on)
     except NotFound as unknown:
-        return show.show_dataset(*visit.by, trained_on).model_dump(by_alias=True), unknown
+        visit, shown = visit.refused(unknown, visit.sent), show.show_dataset(*visit.by, trained_on)
+    return visit, shown.model_dump(by_alias=True)
 
 
 def _evaluation_body(fields: EvaluationFields) -> EvaluationIn:
-    """The body of the API's request that a form stands for."""
     metrics = [fields.counts, *(["auroc"] if fields.auroc else [])]
     given = {"dataset": fields.dataset.strip() or None, **fields.stated()}
     return checked(EvaluationIn, {**given, **fields.amounts(), "metrics": metrics})
@@ -159,25 +148,15 @@ def quote_selection(visit: Visitor, of: str, fields: Annotated[SelectionFields, 
     require_role(*visit.by, of, TRAIN)
     trained_on = show.show_dataset(*visit.by, of)
     listed = models.list_models(*visit.by, PageRequest(limits.MAX_COMPARED_MODELS), ModelFilter(trained_on.id))
-    shown, unknown = _rows_to_read(visit, fields, trained_on.id)
+    visit, shown = _rows_to_read(visit, fields, trained_on.id)
     fields = fields.normal()
     chosen = fields.chosen.split()
 
     def ask() -> EvaluationQuoteOut:
         return show_evaluation_quote(*visit.by, chosen, _selection_body(fields, of))
 
-    quote = quoted(visit, shown, ask if len(chosen) > 1 else None, unknown=unknown)
-    return visit.refused(quote.refusal).page(
-        "choose",
-        trained_on=trained_on,
-        models=listed.models,
-        has_more=listed.next is not None,
-        chosen=chosen,
-        dataset=shown,
-        partitions=fields.choices(shown),
-        fields=fields,
-        quote=quote,
-        once=token_urlsafe(16),
+    return quoted(visit, shown, fields, ask if len(chosen) > 1 else None).page(
+        "choose", trained_on=trained_on, models=listed.models, has_more=listed.next is not None, chosen=chosen
     )
 
 
@@ -195,7 +174,6 @@ async def choose(visit: Visitor, of: str) -> Response:
 
 
 def _selection_body(fields: SelectionFields, of: str) -> SelectionIn:
-    """The body of the API's request that a form stands for."""
     given = {"dataset": fields.dataset.strip() or of, "models": fields.normal().chosen.split()}
     return checked(
         SelectionIn, {**given, **fields.stated(), **fields.amounts(), "winner_accuracy": bool(fields.winner_accuracy)}

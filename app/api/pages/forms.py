@@ -6,12 +6,12 @@ A form with one file (``multipart/form-data``) is read as it arrives; no part of
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from app.access.idempotency import IdempotentRequest
 from app.api import problems
@@ -21,24 +21,12 @@ from app.api.pages.rendering import Visit
 from app.api.requests import BodyRequest, checked_key, route_of
 from app.core import json_text, limits
 from app.core.errors import GrovekeeperError, InvalidRequest, MalformedRequest, Unauthenticated
-from app.services.pages import PageRequest
 
 Form: TypeAlias = Mapping[str, str]
 _Model = TypeVar("_Model", bound=BaseModel)
 _BOUNDARY = re.compile(r'multipart/form-data;\s*boundary="?([!-~]{1,70}?)"?\s*', re.IGNORECASE)
 _NAME = re.compile(rb'[;\s]name="([^"]*)"')
 _FILE_NAME = re.compile(rb'[;\s]filename="([^"]*)"')
-
-
-class SearchForm(BaseModel):
-    """The page of results that a form of a search asks for; a subclass adds what is searched for."""
-
-    limit: Annotated[int, Field(ge=1, le=limits.MAX_PAGE_SIZE)] = limits.DEFAULT_PAGE_SIZE
-    cursor: Annotated[str | None, Field(max_length=128)] = None
-
-    @property
-    def page(self) -> PageRequest:
-        return PageRequest(self.limit, self.cursor)
 
 
 async def read_form(

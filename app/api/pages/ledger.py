@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from app.api.capacity import Work
-from app.api.pages.forms import Form, SearchForm, checked, submitted
+from app.api.pages.forms import Form, checked, submitted
 from app.api.pages.rendering import Visit, Visitor, as_file, if_permitted
 from app.api.pages.words import unit_of
 from app.api.requests import BodyRoute, KeptHeads, Page, limited
@@ -53,7 +53,7 @@ def list_accounts(visit: Visitor, page: Page) -> Response:
     )
 
 
-class SearchFields(SearchForm):
+class SearchFields(BaseModel):
     """The fields of the form that searches entries; ``cell`` is a text like ``region=EU``."""
 
     kind: AccountEntryKind | Literal[""] = ""
@@ -63,7 +63,7 @@ class SearchFields(SearchForm):
 
 
 @ledger_pages.get("/{account}")
-def show_account(visit: Visitor, account: str, fields: Annotated[SearchFields, Query()]) -> Response:
+def show_account(visit: Visitor, account: str, page: Page, fields: Annotated[SearchFields, Query()]) -> Response:
     """Show the entries of an account, newest first, its cap and guarantee, and how to verify them."""
     balance = balances.show_balance(*visit.by, account, scope={}).model_dump()
     cells = {f"{part['name']}={cell['cell']}": (part, cell) for part in balance["partitions"] for cell in part["cells"]}
@@ -78,7 +78,7 @@ def show_account(visit: Visitor, account: str, fields: Annotated[SearchFields, Q
         "ledger",
         balance=balance,
         unit=_unit_of(visit, balance["account"], kind=balance["kind"]),
-        entries=history.search_entries(*visit.by, account, search, fields.page),
+        entries=history.search_entries(*visit.by, account, search, page),
         cells=list(cells),
         kinds=_KINDS[balance["kind"]],
         members=_members(visit, account) if balance["kind"] == "population" else {},
@@ -97,7 +97,7 @@ async def change_cap(visit: Visitor, account: str) -> Response:
         balances.change_cap(*visit.by, account, body, request=None)
         return f"/ui/ledger/{account}"
 
-    return await submitted(visit, act, lambda refused: show_account(refused, account, SearchFields()))
+    return await submitted(visit, act, lambda refused: show_account(refused, account, PageRequest(), SearchFields()))
 
 
 @ledger_pages.get("/{account}/entries/{sequence}")
@@ -135,8 +135,6 @@ def _members(visit: Visit, population: str) -> dict[str, str]:
     return {member.dataset: member.dataset_name for member in listed}
 
 
-report_pages = APIRouter(prefix="/ui/ledger/{account}/report", route_class=BodyRoute)
-
 _CHANGES = {
     "dataset": (EntryKind.OPEN, EntryKind.LOAD, EntryKind.CAP),
     "population": (EntryKind.OPEN, EntryKind.JOIN, EntryKind.CAP),
@@ -144,7 +142,7 @@ _CHANGES = {
 """Kinds of entries that change what an account promises, by kind of the account."""
 
 
-@report_pages.get("")
+@ledger_pages.get("/{account}/report")
 @limited(work=Work.EXPORT)
 def show_report(visit: Visitor, heads: KeptHeads, account: str) -> Response:
     """Show what an account promises, spent and released, and let the verifier check it."""

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from app.api.pages import words
 from app.services.ledger.charges import Spend
-from app.wire.spending import AccuracyOut, MajorityOut
+from app.wire.spending import AccuracyOut, MajorityOut, RecoveredOut
 
 _WIDTH = 600
 _BAR_HEIGHT = 20
@@ -197,7 +197,7 @@ def odds_scale(odds: str, *, label: str) -> Markup:
     )
 
 
-def recovered_shares(tables: Sequence[tuple[str, float]], band: tuple[float, float, float], *, label: str) -> Markup:
+def recovered_shares(tables: Sequence[RecoveredOut], band: tuple[float, float, float], *, label: str) -> Markup:
     """Draw the recovered share of every table as a dot with its name, and behind them the quartiles and the median.
 
     Args:
@@ -210,9 +210,12 @@ def recovered_shares(tables: Sequence[tuple[str, float]], band: tuple[float, flo
     foot = height - 20
     rows = Markup("").join(
         Markup('<text x="0" y="{text_y}">{name}</text><circle cx="{x}" cy="{y}" r="5"/>').format(
-            text_y=index * _ROW_HEIGHT + 15, y=index * _ROW_HEIGHT + 11, x=_number(_share_place(share)), name=name
+            text_y=index * _ROW_HEIGHT + 15,
+            y=index * _ROW_HEIGHT + 11,
+            x=_number(_share_place(at.share)),
+            name=at.table,
         )
-        for index, (name, share) in enumerate(tables)
+        for index, at in enumerate(tables)
     )
     marks = Markup("").join(
         Markup('<text class="at" x="{x}" y="{y}">{percent} %</text>').format(

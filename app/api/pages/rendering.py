@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from secrets import token_urlsafe
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlencode
 
@@ -87,8 +88,17 @@ def if_permitted(show: Callable[[], _Part]) -> _Part | None:
 def rendered(request: Request, template: str, *, status: int = 200, **context: object) -> HTMLResponse:
     """Return a page from the template of a name, for a caller who may not be signed in."""
     caller: Principal | None = getattr(request.state, "principal", None)
-    shared = {"caller": caller, "path": request.url.path, "is_later_page": "cursor" in request.query_params}
-    text = _environment().get_template(f"{template}.html").render(**shared, **context)
+    text = (
+        _environment()
+        .get_template(f"{template}.html")
+        .render(
+            caller=caller,
+            path=request.url.path,
+            is_later_page="cursor" in request.query_params,
+            once=token_urlsafe(16),  # makes a form that is sent twice one request
+            **context,
+        )
+    )
     return HTMLResponse(text, status_code=status, headers=_HEADERS)
 
 

@@ -12,7 +12,7 @@ from app.api.capacity import Work, capacities, work_of_authentication
 from app.api.pages import admin, datasets, declarations, evaluations, jobs, ledger, models, spending
 from app.api.pages.forms import read_form
 from app.api.pages.rendering import as_file, rendered
-from app.api.requests import BodyRoute, CurrentInstallation, KeptHeads
+from app.api.requests import BodyRoute, KeptHeads
 from app.core import limits
 from app.core.errors import NotFound, Unauthenticated
 from app.services.authorization import authenticate
@@ -42,11 +42,11 @@ def show_sign_in(request: Request, following: Annotated[str, Query(alias="next",
 
 
 @shared_pages.post(SIGN_IN)
-async def sign_in(request: Request, installation: CurrentInstallation, heads: KeptHeads) -> Response:
+async def sign_in(request: Request, heads: KeptHeads) -> Response:
     """Begin a session, or show the form again."""
     form = await read_form(request, max_bytes=limits.MAX_SIGN_IN_BODY_BYTES, wait_s=limits.SIGN_IN_BODY_S)
     following, authorization = _own_path(form.get("next", "/")), f"Bearer {form.get('key', '')}"
-    provider = request.app.state.provider
+    installation, provider = request.app.state.installation, request.app.state.provider
     try:
         principal = await capacities(request).run(
             work_of_authentication(authorization, provider=provider),
@@ -60,10 +60,10 @@ async def sign_in(request: Request, installation: CurrentInstallation, heads: Ke
 
 
 @shared_pages.post("/ui/sign-out")
-async def sign_out(request: Request, installation: CurrentInstallation, heads: KeptHeads) -> Response:
+async def sign_out(request: Request, heads: KeptHeads) -> Response:
     """End the sessions of the key, in this browser and in all others."""
     await read_form(request)
-    response = RedirectResponse(SIGN_IN, status_code=303)
+    response, installation = RedirectResponse(SIGN_IN, status_code=303), request.app.state.installation
     await capacities(request).run(
         Work.AUTHENTICATION, lambda: authentication.sign_out(response, request, installation, heads.signer)
     )
@@ -90,9 +90,8 @@ def _own_path(path: str) -> str:
 
 PAGES = (
     declarations.declaration_pages, datasets.list_pages, datasets.detail_pages, spending.training_pages,
-    datasets.upload_pages, datasets.erasure_pages, admin.revocation_pages,
-    jobs.job_pages, models.model_pages, evaluations.evaluation_pages, evaluations.selection_pages,
-    ledger.ledger_pages, ledger.report_pages, ledger.population_pages, jobs.approval_pages, admin.admin_pages,
+    admin.revocation_pages, jobs.job_pages, models.model_pages, evaluations.evaluation_pages,
+    evaluations.selection_pages, ledger.ledger_pages, ledger.population_pages, jobs.approval_pages, admin.admin_pages,
     admin.act_pages, shared_pages,
 )  # fmt: skip
 """The routes of all pages. The first route that fits a path answers it, and the last one answers unknown paths."""

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from secrets import token_urlsafe
 from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
@@ -27,6 +26,7 @@ from app.services.authorization import require_role
 from app.services.datasets import show
 from app.services.ledger import balances
 from app.services.spending.training import show_plan, submit_training
+from app.wire.datasets import PopulationOut
 from app.wire.spending import AccountPlanOut, AlgorithmOut, ExpectedAccuracyOut, PlanIn, PlanOut, TrainIn
 
 _Plan = TypeVar("_Plan", bound=AccountPlanOut)
@@ -91,47 +91,52 @@ class SpendingFields(BaseModel):
 
 @dataclass(frozen=True)
 class Quote(Generic[_Plan]):
-    """A quote with the balances that it is compared with, or the reason why there is none.
+    """A quote with the balances that it is compared with; the visit has the reason why there is none.
 
     Attributes:
+        dataset: the shown dataset, whose account pays.
         plan: the quote; ``None`` if no ε is given or the request is refused.
         scope: the scope of the plan as JSON, for the form that submits it.
         balance: of the dataset, at the tightest cell of the scope.
         population: of the population that admits less than the dataset, if the caller may see it.
     """
 
+    visit: Visit
+    dataset: Mapping[str, Any]
+    fields: SpendingFields
     plan: _Plan | None
     scope: str
     balance: Mapping[str, Any]
-    population: Any
-    refusal: GrovekeeperError | None
+    population: PopulationOut | None
+
+    def page(self, template: str, **context: Any) -> Response:
+        """The page of the form that asked for the quote."""
+        return self.visit.page(
+            template,
+            dataset=self.dataset,
+            partitions=self.fields.choices(self.dataset),
+            fields=self.fields,
+            quote=self,
+            **context,
+        )
 
 
 def quoted(
-    visit: Visit, dataset: Mapping[str, Any], ask: Callable[[], _Plan] | None, *, unknown: NotFound | None = None
+    visit: Visit, dataset: Mapping[str, Any], fields: SpendingFields, ask: Callable[[], _Plan] | None
 ) -> Quote[_Plan]:
-    """Ask for a quote; a refusal becomes a part of the page.
-
-    Args:
-        visit: of a form that was refused, or not sent yet; no quote is asked for a refused form.
-        dataset: the shown dataset, whose account pays.
-        ask: asks a service for the quote; ``None`` if the form has no ε yet.
-        unknown: the form names a dataset that does not exist.
-    """
-    if isinstance(visit.refusal, NotFound | RoleMissing):
-        raise visit.refusal
-    refusal = unknown or visit.refusal
-    if ask is None or refusal is not None:
-        return Quote(None, "", dataset["account"], None, refusal)
-    try:
-        plan = ask()
-        balance = balances.show_balance(*visit.by, dataset["id"], scope=plan.scope).model_dump()
-    except (NotFound, RoleMissing):
-        raise
-    except GrovekeeperError as error:
-        return Quote(None, "", dataset["account"], None, error)
-    scope = json.dumps(plan.scope, ensure_ascii=False) if plan.scope else ""
-    return Quote(plan, scope, balance, population_of(visit, plan.population), None)
+    """Ask a service for a quote, unless the form has no ε yet or is refused; a refusal becomes a part of the page."""
+    refusal = visit.refusal
+    if ask is not None and refusal is None:
+        try:
+            plan = ask()
+            balance = balances.show_balance(*visit.by, dataset["id"], scope=plan.scope).model_dump()
+            scope = json.dumps(plan.scope, ensure_ascii=False) if plan.scope else ""
+            return Quote(visit, dataset, fields, plan, scope, balance, population_of(visit, plan.population))
+        except (NotFound, RoleMissing):
+            raise
+        except GrovekeeperError as error:
+            refusal = error
+    return Quote(visit.refused(refusal), dataset, fields, None, "", dataset["account"], None)
 
 
 def paid_identity(visit: Visit, form: Form) -> IdempotentRequest:
@@ -189,19 +194,9 @@ def quote(visit: Visitor, dataset: str, fields: Annotated[TrainingFields, Query(
         _share(fields.recover)
         return show_plan(*visit.by, _body(PlanIn, dataset, fields))
 
-    quote = quoted(visit, shown, ask if fields.epsilon else None)
-    expected = quote.plan and quote.plan.expected_accuracy
-    return visit.refused(quote.refusal).page(
-        "train",
-        dataset=shown,
-        algorithms=_algorithms_for(shown),
-        partitions=fields.choices(shown),
-        fields=fields,
-        quote=quote,
-        dots=[(at.table, at.share) for at in expected.tables] if expected else [],
-        needed=_needed(expected, fields.recover) if expected else None,
-        once=token_urlsafe(16),
-    )
+    quote = quoted(visit, shown, fields, ask if fields.epsilon else None)
+    needed = quote.plan and _needed(quote.plan.expected_accuracy, fields.recover)
+    return quote.page("train", algorithms=_algorithms_for(shown), needed=needed)
 
 
 @training_pages.post("")
@@ -240,7 +235,6 @@ def _needed(expected: ExpectedAccuracyOut, recover: str) -> Mapping[str, Any] | 
 
 
 def _body(model: type[_Model], dataset: str, fields: TrainingFields) -> _Model:
-    """The body of the API's request that a form stands for."""
     given = {"algorithm": fields.algorithm, **fields.stated()}
     value = {name: text for name, text in given.items() if text and name in model.model_fields}
     return checked(model, {**value, **fields.amounts(), "dataset": dataset})

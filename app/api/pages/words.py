@@ -166,12 +166,7 @@ _SENTENCES: Mapping[ActKind, Markup] = {
 
 
 def act_in_words(act: ActOut, names: Mapping[str, str]) -> Markup:
-    """An act as a sentence with links.
-
-    Args:
-        act: the act.
-        names: of keys, datasets, populations and models, by id.
-    """
+    """An act as a sentence with links; ``names`` are of keys, datasets, populations and models, by id."""
     details = act.details
     words = {name: _detail(name, value, details, names) for name, value in details.items()}
     optional = {"expires_at": "", "proposed_by": ""}
