@@ -81,6 +81,7 @@ CASES = [
     pytest.param(LABELS, "2", 2, 4, 0.45, id="labels"),
     pytest.param({**LABELS, "utility": "miscount"}, "2", 2, 2, 0.7, id="miscount"),
     pytest.param({**LABELS, "selection": "two_stage"}, "2", 2, 2, 0.45, id="two-stage"),
+    pytest.param({**LABELS, "utility": "normalised", "leaf": "shares"}, "2", 2, 2, 0.55, id="literal"),
     pytest.param({**ONE_LAYER, "kept_features": "0.5"}, "2", 2, 2, 0.4, id="dropped-features"),
     pytest.param({**LABELS, "kept_features": "0.5"}, "2", 1, 4, 0.4, id="dropped-features-of-two-layers", marks=LONG),
     pytest.param({**ONE_LAYER, "kept_splits": "0.25"}, "2", 2, 2, 0.4, id="dropped-splits"),

@@ -47,15 +47,16 @@ def requests(slug: str) -> st.SearchStrategy[dict]:
         "assignment": st.sampled_from([tree_parameters.SEQUENTIAL, tree_parameters.SHARDED]),
     }
     optional["structure_share"] = optional["bins_share"] = st.sampled_from(["0.01", "0.3", "0.5"])
-    modes = {"selection": ["joint", "two_stage"], "utility": ["gini", "miscount"], "leaf": ["counts", "label"]}
-    modes |= {
+    modes = {
         "n_layers": [1],
         "layer_assignment": [tree_parameters.SEQUENTIAL, tree_parameters.SHARDED],
         "kept_splits": ["0.1", "1"],
     }
     modes |= {"se": ["none", "hash"], "exploration": ["0", "0.2"], "feature_share": ["0.3"], "level_ratio": ["1.5"]}
     optional |= {name: st.sampled_from(choices) for name, choices in modes.items()}
-    known = {parameter.name for parameter in catalogue.algorithm(slug).parameters}
+    known = {parameter.name: parameter for parameter in catalogue.algorithm(slug).parameters}
+    chosen = [known[name] for name in ("selection", "utility", "leaf") if name in known]
+    optional |= {parameter.name: st.sampled_from(parameter.choices) for parameter in chosen}
     return st.fixed_dictionaries({}, optional={name: own for name, own in optional.items() if name in known})
 
 

@@ -33,6 +33,7 @@ from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, aligned,
 from tests.privacy.universe import (
     EMPTY,
     RECORDS,
+    SWAPPED,
     THREE_SPLITS,
     TWO_SPLITS,
     Dataset,
@@ -90,6 +91,16 @@ CASES = [
     pytest.param("mrf", TWO_SPLITS, {}, "3", 3, 4, id="mrf"),
     pytest.param("mrf", THREE_SPLITS, {"selection": "two_stage", "leaf": "label"}, "3", 2, 4, id="mrf-two-stage-label"),
     pytest.param("mrf", TWO_SPLITS, {"utility": "miscount", "leaf": "label"}, "3", 3, 4, id="mrf-miscount-label"),
+    pytest.param("mrf", THREE_SPLITS, {"utility": "normalised", "leaf": "shares"}, "3", 3, 4, id="mrf-literal"),
+    pytest.param(
+        "mrf",
+        THREE_SPLITS,
+        {"selection": "two_stage", "utility": "normalised", "leaf": "label"},
+        "3",
+        3,
+        4,
+        id="mrf-normalised",
+    ),
     pytest.param("mrf", TWO_SPLITS, {"n_estimators": 2, "leaf": "label"}, "3", 2, 4, id="mrf-two-trees"),
     pytest.param("mrf", TWO_SPLITS, {"max_depth": 2, "leaf": "label"}, "3", 2, 4, id="mrf-depth-2"),
     pytest.param("maxtree", TWO_SPLITS, {}, "3", 3, 4, id="maxtree"),
@@ -110,6 +121,14 @@ def test_forest_stays_below_the_curve_of_its_charge(
     share = share_of_charge(laws, list(add_remove_pairs(multisets(n_rows, RECORDS[:n_kinds]))))
 
     assert 0.3 < share <= 1.0 + TOLERANCE
+
+
+@pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
+def test_a_row_that_swaps_the_best_and_the_worst_normalised_split_uses_up_the_charge(accountant: str) -> None:
+    parameters = {"utility": "normalised", "structure_share": "0.99", "leaf": "label"}
+    laws = Laws(planned("mrf", accountant, "3", **parameters), TWO_SPLITS)
+
+    assert 0.9 < share_of_charge(laws, [SWAPPED]) <= 1.0 + TOLERANCE
 
 
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])

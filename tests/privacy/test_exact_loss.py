@@ -20,6 +20,7 @@ from tests.privacy.enumeration import TOLERANCE
 from tests.privacy.universe import (
     EMPTY,
     RECORDS,
+    SWAPPED,
     THREE_SPLITS,
     TWO_SPLITS,
     Laws,
@@ -32,6 +33,7 @@ from tests.privacy.universe import (
 
 HALF = {"structure_share": "0.5"}
 TWO_STAGE = {**HALF, "selection": "two_stage"}
+LITERAL = {**HALF, "utility": "normalised", "leaf": "shares"}
 SEQUENTIAL = {"assignment": "sequential"}
 LONG = pytest.mark.long
 """For cases that take seconds and whose every part is in another case: a second level, a second tree, a second kind."""
@@ -57,6 +59,13 @@ CASES = [
     ),
     pytest.param("mrf", TWO_SPLITS, {**HALF, "utility": "miscount"}, "1", 3, 4, 0.99, id="mrf-miscount"),
     pytest.param("mrf", TWO_SPLITS, {**HALF, "leaf": "label"}, "1", 4, 4, 0.65, id="mrf-label"),
+    pytest.param("mrf", THREE_SPLITS, {**HALF, "utility": "normalised"}, "1", 3, 4, 0.74, id="mrf-normalised"),
+    pytest.param(
+        "mrf", THREE_SPLITS, {**TWO_STAGE, "utility": "normalised"}, "1", 3, 4, 0.73, id="mrf-two-stage-normalised"
+    ),
+    pytest.param("mrf", TWO_SPLITS, {**HALF, "leaf": "shares"}, "1", 4, 4, 0.66, id="mrf-shares"),
+    pytest.param("mrf", TWO_SPLITS, {**LITERAL, "max_depth": 2}, "1", 2, 4, 0.6, id="mrf-literal-depth-2"),
+    pytest.param("mrf", TWO_SPLITS, {**LITERAL, "n_estimators": 2}, "1", 2, 4, 0.64, id="mrf-literal-two-trees"),
     pytest.param("mrf", TWO_SPLITS, {**HALF, "leaf": "label", "max_depth": 2}, "2", 2, 4, 0.6, id="mrf-label-depth-2"),
     pytest.param("mrf", TWO_SPLITS, {**HALF, "exploration": "0.25"}, "1", 3, 4, 0.7, id="mrf-exploration"),
     pytest.param("mrf", TWO_SPLITS, {**TWO_STAGE, "exploration": "1"}, "1", 2, 4, 0.49, id="mrf-exploration-only"),
@@ -170,7 +179,7 @@ def key_with(parts_of_rows: list[bool]) -> bytes:
     )
 
 
-@pytest.mark.parametrize("leaf", ["counts", "label"])
+@pytest.mark.parametrize("leaf", ["counts", "label", "shares"])
 @pytest.mark.parametrize(
     ("parts_of_rows", "reached"),
     [([True, True, True], 0.65), ([False, False, False], 0.99), ([True, False, True], 0.99)],
@@ -201,6 +210,7 @@ MODES = {"selection": "two_stage", "utility": "miscount", "exploration": "0.5"}
         ("mrf", {}, 2**4),
         ("mrf", MODES, 2**4),
         ("mrf", {**MODES, "leaf": "label"}, 2**2),
+        ("mrf", {**LITERAL, "selection": "two_stage"}, 2**2),
         ("maxtree", {}, 2**4),
         ("srt", SEQUENTIAL, 2**2),
         ("rdt-jagannathan", {}, 2**4),
@@ -215,6 +225,15 @@ def test_every_output_can_come_from_every_dataset(slug: str, parameters: dict, n
     assert len(support) == 3 * n_leaf_outputs
     for dataset in multisets(3):
         assert laws.of(dataset).keys() == support
+
+
+@pytest.mark.parametrize("selection", ["joint", "two_stage"])
+def test_a_row_that_swaps_the_best_and_the_worst_normalised_split_loses_more_than_half(selection: str) -> None:
+    """A sensitivity of 2^q, the range of the values, would be half of what the claim needs."""
+    settled = planned("mrf", TWO_SPLITS, utility="normalised", selection=selection, **HALF, feature_share="0.99")
+    laws = Laws(settled, TWO_SPLITS, window=(0, 0))
+
+    assert 0.44 < laws.worst([SWAPPED]) <= 0.5 + TOLERANCE
 
 
 def test_selection_alone_loses_at_most_its_share() -> None:

@@ -36,6 +36,7 @@ PLANS = [
     ("rdt-mv", {"n_estimators": 3, "max_depth": 0, "assignment": "sharded"}),
     ("mrf", {"n_estimators": 2, "max_depth": 3, "selection": "two_stage", "leaf": "label", "exploration": "0.3"}),
     ("mrf", {"n_estimators": 2, "max_depth": 2, "assignment": "sharded", "se": "hash", "utility": "miscount"}),
+    ("mrf", {"n_estimators": 2, "max_depth": 3, "utility": "normalised", "leaf": "shares"}),
     ("maxtree", {"n_estimators": 2, "max_depth": 3}),
     ("rdt-jagannathan", {"n_estimators": 2, "max_depth": 3}),
     ("spe", {"n_estimators": 3, "max_depth": 4}),

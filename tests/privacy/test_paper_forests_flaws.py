@@ -184,7 +184,9 @@ def test_a_miscount_that_is_twice_as_sensitive_costs_more(monkeypatch: pytest.Mo
     [
         ("mrf", {"selection": "two_stage"}),
         ("mrf", {"utility": "miscount"}),
+        ("mrf", {"utility": "normalised", "selection": "two_stage"}),
         ("mrf", {"leaf": "label"}),
+        ("mrf", {"leaf": "shares"}),
         ("mrf", {"se": "hash"}),
         ("mrf", {"max_depth": 2}),
         ("spe", {}),

@@ -1,5 +1,6 @@
 """T4: the effect of one row on the production histograms and utilities."""
 
+import itertools
 from fractions import Fraction
 from math import floor
 
@@ -10,9 +11,14 @@ from hypothesis import strategies as st
 from app.core import limits
 from app.forests.data.coded_rows import CodedPart
 from app.forests.data.encoding import Encoding
-from app.forests.trees.tree_growth import count_gini, split_utilities
+from app.forests.trees.tree_growth import class_shares, count_gini, normalised, split_utilities
 from app.forests.trees.tree_histograms import Assignment, LocalHistograms, TreeHistograms
-from app.forests.trees.tree_price import GINI_BITS, GINI_RANGE_SENSITIVITY
+from app.forests.trees.tree_price import (
+    BITS,
+    GINI_RANGE_SENSITIVITY,
+    NORMALISED_RANGE_SENSITIVITY,
+    SHARE_RANGE_SENSITIVITY,
+)
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
@@ -30,7 +36,7 @@ row = st.tuples(*(st.integers(0, int(n) - 1) for n in ENCODING.n_codes), st.inte
 
 def exact_gini(values: list[int]) -> int:
     n = sum(values)
-    return floor(Fraction(2**GINI_BITS * (n * n - sum(value * value for value in values)), n)) if n else 0
+    return floor(Fraction(2**BITS * (n * n - sum(value * value for value in values)), n)) if n else 0
 
 
 def gini(values: list[int]) -> int:
@@ -68,6 +74,31 @@ def test_every_small_count_vector_keeps_the_range() -> None:
         for second in range(40):
             for more in ([first + 1, second], [first, second + 1]):
                 assert 0 <= gini(more) - gini([first, second]) <= GINI_RANGE_SENSITIVITY
+
+
+def test_one_row_moves_two_class_shares_against_each_other_by_at_most_their_range() -> None:
+    """Lemma M2, floors included, over every small leaf of two and of three classes; the first row uses up the range."""
+    leaves = [*itertools.product(range(60), repeat=2), *itertools.product(range(12), repeat=3)]
+    ranges = []
+    for values in leaves:
+        for added in range(len(values)):
+            more = [value + (index == added) for index, value in enumerate(values)]
+            change = class_shares(np.array(more)) - class_shares(np.array(values))
+            ranges.append(int(change.max() - change.min()))
+
+    assert max(ranges) == SHARE_RANGE_SENSITIVITY
+    assert class_shares(np.array([0, 0])).tolist() == [0, 0]
+    assert class_shares(np.array([[2**31 - 2, 1], [1, 2]])).tolist() == [[2**BITS - 1, 0], [2**BITS // 3, 170]]
+
+
+@given(values=st.lists(st.integers(-(2**41), 2**41), min_size=1, max_size=6))
+@settings(max_examples=300, deadline=None)
+def test_normalised_utilities_are_exact_and_stay_within_their_range(values: list[int]) -> None:
+    low, width = min(values), max(values) - min(values)
+    exact = [floor(Fraction(2**BITS * (value - low), width)) if width else 0 for value in values]
+
+    assert normalised(np.array(values, dtype=np.int64)).tolist() == exact
+    assert 2 * max(exact) <= NORMALISED_RANGE_SENSITIVITY
 
 
 def tree_of(rows: list[tuple[int, ...]]) -> TreeHistograms:

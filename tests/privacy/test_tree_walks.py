@@ -99,6 +99,17 @@ def miscount(y: np.ndarray) -> int:
     return len(y) - max(counts(y))
 
 
+def normalised(utilities: list[int]) -> list[int]:
+    """⌊2⁸(u − min u)/(max u − min u)⌋."""
+    low, width = min(utilities), max(utilities) - min(utilities)
+    return [2**8 * (utility - low) // width if width else 0 for utility in utilities]
+
+
+def shares(of_leaf: list[int]) -> list[int]:
+    """⌊2⁸n_c/n⌋."""
+    return [2**8 * count // sum(of_leaf) if count else 0 for count in of_leaf]
+
+
 def nodes(tree: Tree) -> Iterator[tuple[int, int, list[Split], Split]]:
     """Level, place, splits in reach and released split of every node, by level; a node has a split if one is left."""
     for level in range(DEPTH):
@@ -142,15 +153,22 @@ def check(
     plan: Plan, event: Any, chooser: Chooser, selections: list[Iterator[tuple[int, list[int], int]]], trees: list[Tree]
 ) -> None:
     """Compares the record with the selections of all trees, each followed by the labels of its leaves, if any."""
+    by_shares, is_normalised = (
+        plan.parameters.get(name) == mode for name, mode in (("leaf", "shares"), ("utility", "normalised"))
+    )
     scales = [leaf.inverse_scale for leaf in leaves(event) if hasattr(leaf, "max_candidates")]
     kind = PermuteAndFlip if plan.accountant == "pure" else ExponentialMechanism
     expected, codes = list[tuple[type, Fraction, list[int], int]](), rows()[0]
     for number, (own, tree) in enumerate(zip(selections, trees, strict=True)):
-        expected += [(kind, scales[at], utilities, choice) for at, utilities, choice in own]
+        expected += [
+            (kind, scales[at], normalised(utilities) if is_normalised else utilities, choice)
+            for at, utilities, choice in own
+        ]
         _, counted = parted(plan, rows()[1], chooser, number)
         leaf, y = leaf_of(codes, tree, DEPTH), rows()[1].y
         exact = [counts(y[counted & (leaf == place)]) for place in range(1 << DEPTH)]
         if "labels" in tree:
+            exact = [shares(own) for own in exact] if by_shares else exact
             expected += [(kind, scales[-1], own, int(label)) for own, label in zip(exact, tree["labels"], strict=True)]
         else:
             assert tree["counts"].tolist() == exact
@@ -171,15 +189,18 @@ def planned(slug: str, accountant: str, **parameters: object) -> Plan:
         ("mrf", {"selection": "two_stage", "leaf": "label"}),
         ("mrf", {"utility": "miscount", "assignment": "sharded", "se": "hash", "structure_rows": "0.4"}),
         ("mrf", {"selection": "two_stage", "se": "hash"}),
+        ("mrf", {"utility": "normalised", "leaf": "shares"}),
+        ("mrf", {"utility": "normalised", "selection": "two_stage", "assignment": "sharded"}),
         ("maxtree", {}),
         ("bms-rf", {"n_layers": 1, "kept_features": "1", "kept_splits": "1"}),
+        ("bms-rf", {"n_layers": 1, "kept_features": "1", "kept_splits": "1", "leaf": "shares"}),
     ],
 )
 def test_greedy_splits_are_selected_by_the_cost_of_both_sides(
     monkeypatch: pytest.MonkeyPatch, slug: str, parameters: dict[str, object], accountant: str
 ) -> None:
     plan = planned(slug, accountant, **parameters)
-    is_gini = slug != "maxtree" and plan.parameters["utility"] == "gini"
+    is_gini = slug != "maxtree" and plan.parameters["utility"] != "miscount"
     for seed in range(N_FORESTS):
         monkeypatch.setattr(tree_parameters, "BLOCK_CELLS", (1, 2**22)[seed % 2])
         trees, chooser = grown(plan, seed)

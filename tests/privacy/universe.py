@@ -32,6 +32,11 @@ THREE_SPLITS = schema_of(
 )
 RECORDS: tuple[Record, ...] = ((0, 0.0, 0), (0, 1.0, 1), (1, 1.0, 0), (1, 0.0, 1))
 EMPTY: Dataset = {}
+SWAPPED: tuple[Dataset, Dataset] = (
+    {0: (0, 0.0, 0), 1: (0, 0.0, 1), 2: (0, 1.0, 0)},
+    {0: (0, 0.0, 0), 1: (0, 0.0, 1), 2: (0, 1.0, 0), 3: (1, 1.0, 1)},
+)
+"""Neighbours: by the Gini, the better one of the two splits differs."""
 
 
 def rows_of(dataset: Dataset) -> SanitisedRows:

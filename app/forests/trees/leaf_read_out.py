@@ -223,7 +223,7 @@ class LeafFamily:
         self._leaf = leaf
 
     def _has_labels(self, plan: Plan) -> bool:
-        return plan.parameters.get("leaf", self._leaf) == "label"
+        return plan.parameters.get("leaf", self._leaf) != "counts"
 
     def layouts(self, plan: Plan, schema: Schema) -> Layouts:
         """Splits; ``counts``, int64 ``(n_trees, 2^depth, n_classes)``, or ``labels``, int32 ``(n_trees, 2^depth)``."""

@@ -26,7 +26,7 @@ from app.forests.noise.randomness import Randomness
 from app.forests.trees import tree_parameters
 from app.forests.trees.tree_histograms import Assignment, LocalHistograms, PartedTree, TreeHistograms
 from app.forests.trees.tree_parameters import HASH, SHARDED
-from app.forests.trees.tree_price import GINI, GINI_BITS, MISCOUNT, Selection, TreePrice, label_selection
+from app.forests.trees.tree_price import BITS, GINI, MISCOUNT, NORMALISED, Selection, TreePrice, label_selection
 from app.privacy.events import Event, PermuteAndFlip
 
 
@@ -179,7 +179,13 @@ class SplitRule:
 
 
 def grow_greedy_tree(
-    event: Event, rule: SplitRule, *, encoding: Encoding, rows: TreeHistograms, randomness: Randomness
+    event: Event,
+    rule: SplitRule,
+    *,
+    encoding: Encoding,
+    rows: TreeHistograms,
+    randomness: Randomness,
+    by_shares: bool = False,
 ) -> ReleasedTree:
     """Selects splits level by level on the PRIVATE rows, then releases the leaves: one release.
 
@@ -188,6 +194,7 @@ def grow_greedy_tree(
         rule: public.
         encoding: public bins and candidates.
         rows: PRIVATE rows of this tree, each row once.
+        by_shares: see :func:`release_leaves`.
     """
     price = TreePrice.of(event)
 
@@ -196,7 +203,7 @@ def grow_greedy_tree(
         return choose_level(selections, rule, encoding, rows, level_boxes=level_boxes, randomness=randomness)
 
     splits = grow_levels(encoding.candidates, len(price.levels), rows, choose)
-    return release_leaves(splits, price.leaves, rows, randomness)
+    return release_leaves(splits, price.leaves, rows, randomness, by_shares=by_shares)
 
 
 def choose_level(
@@ -224,7 +231,7 @@ def choose_level(
             picked.append(random_split(encoding.candidates, box, randomness))
         else:
             alive = surviving(encoding.candidates, np.flatnonzero(box), rule, randomness)
-            picked.append(_select(selections, encoding.candidates, alive, scores, randomness))
+            picked.append(_select(selections, rule, encoding.candidates, alive, scores, randomness))
     return picked
 
 
@@ -259,20 +266,24 @@ def _places(n_members: int, share: Fraction, randomness: Randomness) -> list[int
 
 def _select(
     selections: tuple[Selection, ...],
+    rule: SplitRule,
     candidates: Candidates,
     alive: NDArray[np.int64],
     scores: NDArray[np.int64],
     randomness: Randomness,
 ) -> int | None:
+    def choose(selection: Selection, utilities: NDArray[np.int64]) -> int:
+        return select(selection, normalised(utilities) if rule.utility == NORMALISED else utilities, randomness)
+
     if len(alive) == 0:
         return None
     if len(selections) == 1:
-        return int(alive[select(selections[0], scores[alive], randomness)])
+        return int(alive[choose(selections[0], scores[alive])])
     of_feature, of_split = selections
     groups = by_feature(candidates, alive)
     best = np.array([scores[group].max() for group in groups], dtype=np.int64)
-    feature_splits = groups[select(of_feature, best, randomness)]
-    return int(feature_splits[select(of_split, scores[feature_splits], randomness)])
+    feature_splits = groups[choose(of_feature, best)]
+    return int(feature_splits[choose(of_split, scores[feature_splits])])
 
 
 def split_utilities(
@@ -318,8 +329,8 @@ def count_gini(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     squares = (counts * counts).sum(axis=-1)
     divisor = np.maximum(n, 1)
     whole, rest = np.divmod(squares, divisor)
-    fraction_up = -(-(rest << GINI_BITS) // divisor)
-    result: NDArray[np.int64] = (n << GINI_BITS) - (whole << GINI_BITS) - fraction_up
+    fraction_up = -(-(rest << BITS) // divisor)
+    result: NDArray[np.int64] = (n << BITS) - (whole << BITS) - fraction_up
     return result
 
 
@@ -339,17 +350,52 @@ def miscount(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def split_utility(left: NDArray[np.int64], right: NDArray[np.int64], utility: str) -> NDArray[np.int64]:
-    """−(cost left + cost right), where the cost is the count Gini or the miscount; larger is better.
+    """−(cost left + cost right), where the cost is the miscount, or else the count Gini; larger is better.
 
     Monotone: an added row enters one side of every split and lowers the utility by an integer from 0 to
     ``RANGE_SENSITIVITIES[utility]``, which is therefore the range sensitivity under add/remove. The range sensitivity
-    under replace-one is twice as much.
+    under replace-one is twice as much. Of ``NORMALISED`` these are the utilities before :func:`normalised`.
     """
     cost = miscount if utility == MISCOUNT else count_gini
     return -(cost(left) + cost(right))
 
 
-def release_leaves(splits: Splits, event: Event, rows: TreeHistograms, randomness: Randomness) -> ReleasedTree:
+def normalised(utilities: NDArray[np.int64]) -> NDArray[np.int64]:
+    """⌊2^q (u − min u) / (max u − min u)⌋ of the candidates of one selection, or 0 where all are equal.
+
+    The utility of the papers. Every value is in [0, 2^q], so no value moves by more than 2^q, and one row can move the
+    best candidate to the other end: the range sensitivity is 2^(q+1), under add/remove and under replace-one.
+
+    Args:
+        utilities: PRIVATE int64 ``(n_candidates,)``, at least one, of magnitude at most 2^41.
+
+    Returns:
+        int64 ``(n_candidates,)``. PRIVATE.
+    """
+    above = utilities - utilities.min()
+    result: NDArray[np.int64] = (above << BITS) // max(int(above.max()), 1)
+    return result
+
+
+def class_shares(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """⌊2^q n_c / n⌋ of class counts; 0 for an empty leaf. The papers' utility of a leaf's label.
+
+    The range sensitivity is 2^q under add/remove (lemma M2 of docs/proofs/mrf.md) and at most twice as much under
+    replace-one.
+
+    Args:
+        counts: PRIVATE int64 ``(…, n_classes)``, summing to less than 2^31.
+
+    Returns:
+        int64 ``(…, n_classes)``. PRIVATE.
+    """
+    result: NDArray[np.int64] = (counts << BITS) // np.maximum(counts.sum(axis=-1, keepdims=True), 1)
+    return result
+
+
+def release_leaves(
+    splits: Splits, event: Event, rows: TreeHistograms, randomness: Randomness, *, by_shares: bool = False
+) -> ReleasedTree:
     """Releases the leaves of a tree whose splits were released, on PRIVATE rows that lie in its leaves.
 
     Every leaf is released, whether a row reaches it or not: an empty leaf's label is uniform, its counts are noise.
@@ -358,11 +404,13 @@ def release_leaves(splits: Splits, event: Event, rows: TreeHistograms, randomnes
         splits: released; feature, threshold and equality of every node.
         event: of the leaves, as priced.
         rows: PRIVATE.
+        by_shares: whether labels are selected by class shares, and not by class counts.
     """
     exact = rows.leaf_histogram()
     label = label_selection(event)
     if label is not None:
-        drawn = [select(label, counts, randomness) for counts in exact]
+        utilities = class_shares(exact) if by_shares else exact
+        drawn = [select(label, of_leaf, randomness) for of_leaf in utilities]
         return LabelTree(*splits, np.array(drawn, dtype=np.int32))
     return Tree(*splits, noisy_counts.in_whole_rows(releases.release_counts(exact, event, randomness), event))
 

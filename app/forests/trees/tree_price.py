@@ -9,7 +9,7 @@ noisy counts of every class, or one label.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import TypeAlias
@@ -38,15 +38,23 @@ from app.privacy.events import (
 
 Selection: TypeAlias = PermuteAndFlip | ExponentialMechanism
 
-GINI, MISCOUNT = "gini", "miscount"
+GINI, MISCOUNT, NORMALISED = "gini", "miscount", "normalised"
 
-GINI_BITS = 8
-"""Fractional bits q of the fixed-point count Gini."""
+BITS = 8
+"""Fractional bits q of the fixed-point count Gini, of normalised utilities and of class shares."""
 
-GINI_RANGE_SENSITIVITY = 2 ** (GINI_BITS + 1)
+GINI_RANGE_SENSITIVITY = 2 ** (BITS + 1)
 """One added row lowers the utility of every split by an integer in [0, 2^(q+1)]: lemma L1 and docs/proofs/mrf.md."""
 
-RANGE_SENSITIVITIES: Mapping[str, int] = MappingProxyType({GINI: GINI_RANGE_SENSITIVITY, MISCOUNT: 1})
+NORMALISED_RANGE_SENSITIVITY = 2 ** (BITS + 1)
+"""A normalised utility may rise by 2^q where another falls by 2^q, however many rows there are."""
+
+SHARE_RANGE_SENSITIVITY = 2**BITS
+"""One added row moves the shares of two classes by at most 2^q against each other: lemma M2 of docs/proofs/mrf.md."""
+
+RANGE_SENSITIVITIES: Mapping[str, int] = MappingProxyType(
+    {GINI: GINI_RANGE_SENSITIVITY, MISCOUNT: 1, NORMALISED: NORMALISED_RANGE_SENSITIVITY}
+)
 """Range sensitivity of every split utility under add/remove, in the utility's integer units."""
 
 
@@ -188,7 +196,7 @@ def _selections(level: Event) -> tuple[Selection, ...]:
     return selections
 
 
-COUNTS, LABEL = "counts", "label"
+COUNTS, LABEL, SHARES = "counts", "label", "shares"
 
 LEAF = Parameter(
     "leaf",
@@ -206,13 +214,14 @@ def price_leaves(kind: str, loss: Fraction, depth: int, facts: PublicFacts) -> E
     """The event of all leaves of one tree, at ``loss`` in ε for the leaf that a row reaches.
 
     Args:
-        kind: :data:`COUNTS` or :data:`LABEL`.
+        kind: :data:`COUNTS`, or a label selected by counts (:data:`LABEL`) or by class shares (:data:`SHARES`).
         loss: public; above zero.
         depth: public; depth of the tree.
         facts: public.
     """
     n_classes, sensitivity = facts.schema.n_classes, SENSITIVITIES[facts.budget.adjacency]
-    if kind == LABEL:
+    if kind != COUNTS:
+        sensitivity *= SHARE_RANGE_SENSITIVITY if kind == SHARES else 1
         selection = selection_event(loss, facts, range_sensitivity=sensitivity, max_candidates=n_classes)
         return Parallel(_LEAF_NODES, (Part(2**depth, selection),))
     laplace = DiscreteLaplace(
@@ -267,11 +276,16 @@ MULTINOMIAL_PARAMETERS = (
         "utility",
         "choice",
         "The cost that a good split lowers: the count Gini, or the number of rows outside the most common class of "
-        "their side.",
+        "their side; or the papers' Gini normalised to [0, 1] in each node, which is hardly better than chance.",
         default=GINI,
-        choices=(GINI, MISCOUNT),
+        choices=tuple(RANGE_SENSITIVITIES),
     ),
-    LEAF,
+    replace(
+        LEAF,
+        description="What a leaf releases: noisy counts of every class, or one label, selected by the counts or, as in "
+        "the papers, by the class shares, which is hardly better than chance.",
+        choices=(COUNTS, LABEL, SHARES),
+    ),
     tree_parameters.SEPARATION,
     share(
         "structure_rows",

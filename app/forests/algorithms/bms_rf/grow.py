@@ -15,7 +15,7 @@ from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
-from app.forests.trees import tree_growth, tree_histograms
+from app.forests.trees import tree_growth, tree_histograms, tree_price
 from app.forests.trees.leaf_read_out import LeafSums
 from app.forests.trees.tree_growth import ReleasedTree, grow_trees
 from app.forests.trees.tree_histograms import TreeHistograms
@@ -92,7 +92,10 @@ def grow_tree(
         kept_features=amounts.parse(parameters["kept_features"]),
         kept_splits=amounts.parse(parameters["kept_splits"]),
     )
-    return tree_growth.grow_greedy_tree(event, rule, encoding=encoding, rows=rows, randomness=randomness)
+    by_shares = parameters["leaf"] == tree_price.SHARES
+    return tree_growth.grow_greedy_tree(
+        event, rule, encoding=encoding, rows=rows, randomness=randomness, by_shares=by_shares
+    )
 
 
 def votes_of(layer: Forest, schema: Schema, columns: SanitisedColumns) -> NDArray[np.int64]:

@@ -39,8 +39,9 @@ def grow_multinomial_tree(
     Privacy:
         ε-DP under add/remove, 2ε under replace-one, ε being the request's. Each node chooses among public candidates,
         in one selection or in two (lemma L2, or L1 on accounts in ρ and μ²), by a utility whose range sensitivity is
-        2^(q+1) for the count Gini and 1 for the miscount; the nodes of a level hold disjoint rows, so a path pays Σ_l
-        ε_l (lemma L4). Leaf counts have L1 sensitivity 1 (lemma L3), a label is a selection by the counts. A tree costs
+        2^(q+1) for the count Gini, 2^(q+1) for normalised utilities and 1 for the miscount; the nodes of a level hold
+        disjoint rows, so a path pays Σ_l ε_l (lemma L4). Leaf counts have L1 sensitivity 1 (lemma L3); a label is a
+        selection by the counts or by the class shares, of range sensitivity 1 or 2^q (lemma M2). A tree costs
         Σ_l ε_l + ε_leaf, or the larger of the two where a keyed hash separates the rows for structure from the rows for
         leaves (lemma L5); the losses of sequential trees add, sharded trees cost the largest loss of a tree. Random
         splits cost nothing (lemma L0). Trees stop at the public depth only. *Not covered:* running time.
@@ -50,7 +51,10 @@ def grow_multinomial_tree(
         repaired in Theorem 1 of docs/proofs/mrf.md. Permute-and-flip: McKenna and Sheldon 2020.
     """
     rule = tree_growth.SplitRule(str(parameters["utility"]), amounts.parse(parameters["exploration"]))
-    return tree_growth.grow_greedy_tree(event, rule, encoding=encoding, rows=rows, randomness=randomness)
+    by_shares = parameters["leaf"] == tree_price.SHARES
+    return tree_growth.grow_greedy_tree(
+        event, rule, encoding=encoding, rows=rows, randomness=randomness, by_shares=by_shares
+    )
 
 
 def grow_maximal_vote_tree(
