@@ -72,7 +72,6 @@ class Principal:
         token_expires_at: when the token that the caller sent ends, if the caller sent a token.
         expires_at: when the key ends, if ever, by the clock of the database.
         sign_outs: how often the sessions of the key in the dashboard were ended.
-        name: of the key, for the person who uses it.
     """
 
     key_id: str
@@ -117,7 +116,6 @@ def lock(session: Session, key_id: str, *, changing: str | None = None) -> None:
 
     Args:
         session: a write transaction that has locked nothing yet.
-        key_id: the key whose authority the transaction acts on.
         changing: the key whose row or grants the transaction changes, if any.
     """
     lock_names(session, shared=[key_id], exclusive=[] if changing is None else [changing])
@@ -166,7 +164,6 @@ def require(session: Session, principal: Principal, dataset_id: str, needed: Col
     """Checks that the principal has one of several roles on a dataset.
 
     Args:
-        needed: the roles, any of which suffices.
         kind: kind of the requested resource (``dataset``, ``job``, ``model``), for the text of ``NotFound``.
     """
     check(principal, granted(session, principal, dataset_id), needed, kind=kind)
@@ -233,9 +230,6 @@ def names_of_keys(
     Who sees the grants of all datasets knows every key. Who sees the grants of one dataset knows the keys with a grant.
 
     Args:
-        session: any transaction.
-        principal: the reader.
-        dataset_id: a dataset that the reader sees, if any.
         ids: of keys; texts that are no key's id have no name.
     """
     query = select(KeyRow.id, KeyRow.name).where(KeyRow.id.in_(sorted(ids)))
@@ -255,9 +249,6 @@ def has_only_owner(session: Session, dataset_id: str, key_id: str, *, at: dateti
 
     Args:
         session: a transaction that has locked the dataset, if the answer decides about a change of its grants.
-        dataset_id: the dataset.
-        key_id: the key.
-        at: the present time.
     """
     return only_owner_of(session, key_id, at=at, dataset_id=dataset_id) != []
 

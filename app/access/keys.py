@@ -78,11 +78,7 @@ def create(
 def add(session: Session, *, key_id: str, secret: str, name: str, roles: Sequence[Role], at: datetime) -> KeyRow:
     """Stores a key whose secret the caller chose, and which does not expire."""
     row = KeyRow(
-        id=key_id,
-        name=name,
-        secret_sha256=_digest(secret),
-        roles=sorted({role.value for role in roles}),
-        created_at=at,
+        id=key_id, name=name, secret_sha256=_digest(secret), roles=sorted({role.value for role in roles}), created_at=at
     )
     session.add(row)
     session.flush()
@@ -233,7 +229,6 @@ class CachedAuthority:
         """Reads a value from the database and keeps it.
 
         Args:
-            name: of the entry.
             reader: returns the value and the number of seconds for which it is valid, counted from the call.
         """
         began_s = elapsed_s()

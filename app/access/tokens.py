@@ -224,10 +224,7 @@ def verify(text: str, rules: TokenRules, *, find_key: Callable[[str], SigningKey
     """Verifies signature, times, issuer and audience of a token, and maps its roles.
 
     Args:
-        text: the token.
-        rules: what the token has to say.
         find_key: the provider's key with an id (``kid``), if any.
-        at: now.
 
     Raises:
         Unauthenticated: any check fails; the error does not say which.

@@ -151,7 +151,6 @@ class ColumnProblem:
 
     Attributes:
         name: of a declared column; empty where the problem is one of the file, or of columns that are not declared.
-        problem: stable slug.
         count: number of cells, or 1.
         row: the first row that has the problem, from 1, without the header and empty lines; ``None`` if not known.
         positions: places in the header of columns that are not declared, from 1.
@@ -348,7 +347,6 @@ class AccountDiffers(GrovekeeperError):
 
     Attributes:
         dataset: id of the erased dataset.
-        dataset_name: its name.
         differs: the facts in which the accounts differ; ``cap`` where the declared cap is above the erased account's.
     """
 

@@ -110,11 +110,7 @@ def close_to_others(paths: Iterable[Path]) -> None:
 
 
 class SeekableReader(io.RawIOBase):
-    """A file object of ``size`` bytes that can only be read. A subclass reads the bytes of a range.
-
-    Args:
-        size: in bytes.
-    """
+    """A file object of ``size`` bytes that can only be read. A subclass reads the bytes of a range."""
 
     def __init__(self, size: int) -> None:
         self.size = size

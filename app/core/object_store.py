@@ -65,7 +65,7 @@ def _answered() -> Iterator[None]:
 
 
 class ObjectStore:
-    """A store in a bucket, below a prefix.
+    """A :class:`app.core.stores.Store` in a bucket, below a prefix.
 
     Args:
         address: ``s3://bucket/prefix`` and the like.
@@ -112,14 +112,12 @@ class ObjectStore:
             obstore.put(self._remote, name, file, use_multipart=True, chunk_size=_PIECE_BYTES, max_concurrency=2)
 
     def open(self, name: str) -> BinaryIO:
-        """See :meth:`app.core.stores.Store.open`."""
         facts = self._head(name)
         with suppress(FileNotFoundError):
             return cast(BinaryIO, self._copy(facts).open("rb", buffering=0))
         return cast(BinaryIO, _RemoteReader(self._remote, facts))
 
     def local(self, name: str) -> Path:
-        """See :meth:`app.core.stores.Store.local`."""
         facts = self._head(name)
         path, folder = self._copy(facts), self._folder(facts)
         if _keep(folder) and path.exists():  # in this order: from now on, no other process takes the copy away
@@ -134,19 +132,16 @@ class ObjectStore:
         return path
 
     def files(self, folder: str) -> Iterator[Listed]:
-        """See :meth:`app.core.stores.Store.files`."""
         with _answered():
             for block in obstore.list(self._remote, prefix=folder):
                 for facts in block:
                     yield Listed(facts["path"], facts["size"], facts["last_modified"])
 
     def delete(self, name: str) -> None:
-        """See :meth:`app.core.stores.Store.delete`."""
         with suppress(FileNotFoundError), _answered():
             obstore.delete(self._remote, name)
 
     def tidy(self) -> None:
-        """See :meth:`app.core.stores.Store.tidy`."""
         for folder in self._unused():
             try:
                 name = (folder / _NAME).read_text(encoding="utf-8")

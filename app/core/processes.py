@@ -92,7 +92,6 @@ class Periodic:
     """A thread that runs a task at once and then at an interval.
 
     Args:
-        name: of the thread.
         task: takes an event that is set when the thread is to end. Whatever it raises is logged, and the next turn
             tries again.
         interval_s: seconds between the end of a turn and the next turn.

@@ -71,11 +71,7 @@ class SealBroken(Exception):
 
 @dataclass(frozen=True)
 class DataKey:
-    """The key of everything that is stored about the rows of one dataset.
-
-    Attributes:
-        secret: 32 random bytes.
-    """
+    """The key of everything that is stored about the rows of one dataset."""
 
     secret: bytes = field(repr=False)
 
@@ -266,11 +262,7 @@ class Writer:
 
     Args:
         file: empty; stays open.
-        key: of the dataset.
         name: of the file, without folders.
-
-    Attributes:
-        size_bytes: bytes of the file so far.
     """
 
     def __init__(self, file: BinaryIO, key: DataKey, *, name: str = "") -> None:
@@ -317,7 +309,6 @@ class Reader(SeekableReader):
 
     Args:
         file: an encrypted file; closed with this reader.
-        key: of the dataset.
         name: of the file, without folders.
 
     Raises:

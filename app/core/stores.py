@@ -42,7 +42,6 @@ class Listed:
 
     Attributes:
         name: with its folders.
-        size_bytes: of its content.
         changed_at: when the file got its name, in UTC.
     """
 
@@ -98,7 +97,7 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class Directory:
-    """A store in a folder of this machine. Files are readable by their owner only.
+    """A :class:`Store` in a folder of this machine. Files are readable by their owner only.
 
     Attributes:
         folder: made by the first new file.
@@ -112,14 +111,12 @@ class Directory:
 
     @contextmanager
     def new(self, name: str, *, existing: Existing) -> Iterator[BinaryIO]:
-        """See :meth:`Store.new`."""
         path = self.path(name)
         files.make_folder(path.parent)
         with files.new_file(path, existing=existing) as file:
             yield cast(BinaryIO, file)
 
     def open(self, name: str) -> BinaryIO:
-        """See :meth:`Store.open`."""
         return cast(BinaryIO, self.path(name).open("rb", buffering=0))
 
     def local(self, name: str) -> Path:
@@ -129,7 +126,6 @@ class Directory:
         return path
 
     def files(self, folder: str) -> Iterator[Listed]:
-        """See :meth:`Store.files`."""
         for parent, _, names in os.walk(self.path(folder)):
             for path in (Path(parent, name) for name in names):
                 with suppress(FileNotFoundError):  # deleted since the listing
@@ -137,7 +133,6 @@ class Directory:
                     yield Listed(name, facts.st_size, datetime.fromtimestamp(facts.st_mtime, UTC))
 
     def delete(self, name: str) -> None:
-        """See :meth:`Store.delete`."""
         path = self.path(name)
         with suppress(FileNotFoundError):
             path.unlink()
@@ -149,7 +144,7 @@ class Directory:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A name in a store."""
+    """A name in a store, with the methods of :class:`Store` for it."""
 
     store: Store
     name: str
@@ -160,19 +155,15 @@ class StoredFile:
         return cls(Directory(path.parent), path.name)
 
     def new(self, *, existing: Existing) -> AbstractContextManager[BinaryIO]:
-        """See :meth:`Store.new`."""
         return self.store.new(self.name, existing=existing)
 
     def open(self) -> BinaryIO:
-        """See :meth:`Store.open`."""
         return self.store.open(self.name)
 
     def local(self) -> Path:
-        """See :meth:`Store.local`."""
         return self.store.local(self.name)
 
     def delete(self) -> None:
-        """See :meth:`Store.delete`."""
         self.store.delete(self.name)
 
     def read_bytes(self) -> bytes:

@@ -140,12 +140,7 @@ class _SealedCounts:
 
 @dataclass(frozen=True)
 class BookRules:
-    """The facts of a dataset that its book depends on.
-
-    Attributes:
-        max_rows: most rows of a unit.
-        key: of the dataset.
-    """
+    """The facts of a dataset that its book depends on."""
 
     max_rows: int
     key: DataKey = field(repr=False)
@@ -165,7 +160,6 @@ class AdmissionBook:
         """Starts the counts of a new upload. Counts of uploads that never became epochs do not count any more.
 
         Args:
-            epoch_id: id of the new upload.
             committed: ids of the dataset's epochs, read after the book was opened.
             freed: ids of those whose places are free again.
 

@@ -9,7 +9,18 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from sqlalchemy import CheckConstraint, ColumnElement, LargeBinary, Text, UniqueConstraint, cast, func, or_, select
+from sqlalchemy import (
+    CheckConstraint,
+    ColumnElement,
+    LargeBinary,
+    Select,
+    Text,
+    UniqueConstraint,
+    cast,
+    func,
+    or_,
+    select,
+)
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
@@ -85,6 +96,13 @@ class NamedDataset(NamedTuple):
     deleted_at: datetime | None
 
 
+_NAMES = select(DatasetRow.id, DatasetRow.name, DatasetRow.deleted_at)
+
+
+def _named(session: Session, query: Select[str, str, datetime | None]) -> dict[str, NamedDataset]:
+    return {dataset_id: NamedDataset(name, deleted_at) for dataset_id, name, deleted_at in session.execute(query)}
+
+
 PROTECTS_LABEL = "label"
 """Value of ``protects`` for datasets whose features and membership are public: only labels are protected."""
 
@@ -152,10 +170,6 @@ class Dataset:
 
     def read_scope(self, value: Mapping[str, object], uploads: Collection[str]) -> Scope:
         """Reads a scope in normal form.
-
-        Args:
-            value: the scope as the client sent it.
-            uploads: ids of the uploads of the dataset.
 
         Raises:
             InvalidRequest: a partition that was not declared, or a list that names no cell.
@@ -243,15 +257,10 @@ def of_same_columns(session: Session, dataset: Dataset, ids: Collection[str]) ->
     """Those of several datasets that declare the columns of another dataset, under another name and outside its
     population; the newest first, by id."""
     row = dataset.row
-    query = select(DatasetRow.id, DatasetRow.name, DatasetRow.deleted_at).where(
-        DatasetRow.id.in_(ids), DatasetRow.name != row.name, DatasetRow.schema == row.schema
-    )
+    query = _NAMES.where(DatasetRow.id.in_(ids), DatasetRow.name != row.name, DatasetRow.schema == row.schema)
     if row.population is not None:
         query = query.where(func.coalesce(DatasetRow.population, "") != row.population)
-    newest_first = query.order_by(DatasetRow.created_at.desc())
-    return {
-        dataset_id: NamedDataset(name, deleted_at) for dataset_id, name, deleted_at in session.execute(newest_first)
-    }
+    return _named(session, query.order_by(DatasetRow.created_at.desc()))
 
 
 def require_free(session: Session, name: str) -> None:
@@ -287,34 +296,21 @@ def locked(session: Session, dataset_id: str) -> Dataset:
     Raises:
         NotFound: no such dataset.
     """
-    row = session.execute(
-        select(DatasetRow)
-        .where(DatasetRow.id == dataset_id)
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    ).scalar_one_or_none()
+    row = session.get(DatasetRow, dataset_id, populate_existing=True, with_for_update=True)
     if row is None:
         raise NotFound("dataset")
     return Dataset(row)
 
 
 def page(
-    session: Session,
-    *,
-    ids: Sequence[str] | None,
-    after: str | None,
-    limit: int,
-    name: str | None = None,
+    session: Session, *, ids: Sequence[str] | None, after: str | None, limit: int, name: str | None = None
 ) -> Iterator[Dataset]:
     """Yields datasets in order of id, deleted ones included; ``ids`` restricts them (``None``: all datasets).
 
     Declarations can be large, so the database sends a few at a time: a caller that stops does not load the others.
 
     Args:
-        session: any transaction.
-        ids: the datasets to choose from.
         after: the last id of the page before.
-        limit: the largest number of datasets.
         name: a part of their names, in upper or lower case.
     """
     query = select(DatasetRow).order_by(DatasetRow.id).limit(limit).execution_options(yield_per=_LOADED_AT_ONCE)
@@ -400,8 +396,7 @@ def of_each(session: Session, dataset_ids: Sequence[str]) -> dict[str, Dataset]:
 
 def named(session: Session, dataset_ids: Sequence[str]) -> dict[str, NamedDataset]:
     """Names of several datasets, by id; deleted datasets included."""
-    query = select(DatasetRow.id, DatasetRow.name, DatasetRow.deleted_at).where(DatasetRow.id.in_(dataset_ids))
-    return {dataset_id: NamedDataset(name, deleted_at) for dataset_id, name, deleted_at in session.execute(query)}
+    return _named(session, _NAMES.where(DatasetRow.id.in_(dataset_ids)))
 
 
 def mark_deleted(row: DatasetRow, *, at: datetime) -> None:

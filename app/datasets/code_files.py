@@ -60,7 +60,6 @@ class CodeReader:
 
     Args:
         file: from :func:`file_of`, or ``None`` if there are no codes.
-        n_columns: of the bins.
         group_rows: number of rows of every row group.
         is_wide: whether codes have nine bits.
     """

@@ -146,7 +146,6 @@ class BodyRefused(Exception):
     """The body is refused. Carries no cell.
 
     Attributes:
-        problem: why.
         columns: names of the columns that have the problem, as the body states them.
     """
 
@@ -163,7 +162,6 @@ def decode(
 
     Args:
         file: PRIVATE; the body.
-        form: of the body.
         numbers: names of the columns that are declared as numbers.
         emit: called with the bytes of the stream, piece by piece.
         categories: names of the columns that have few different texts if they are as declared.

@@ -35,7 +35,6 @@ class ColumnarSource:
 
     Args:
         body: PRIVATE; seekable. Stays open; not read after :meth:`close`.
-        form: of the body.
         declared: names of the declared columns, which alone may occur in a refusal.
         numbers: names of those that are declared as numbers.
         categories: names of those that have few different texts if they are as declared.

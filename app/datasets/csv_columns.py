@@ -43,7 +43,6 @@ class ReadColumn:
     """How the cells of one column were mapped. The counts are exact and PRIVATE: shown to the owner, never logged.
 
     Attributes:
-        name: the declared column.
         clamped: numbers that were out of bounds.
         missing: empty cells of a feature that allows them.
         unknown: undeclared categories; for the label, undeclared and empty ones, whose rows training drops.

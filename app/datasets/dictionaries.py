@@ -95,7 +95,6 @@ def draft_declaration(
     """Makes a draft from a data dictionary.
 
     Args:
-        text: of the dictionary.
         name: of the dataset; by default the name in the dictionary.
         label: the column to predict; by default the label of the dictionary, if it has one.
         unit: the column that names a row's privacy unit, if rows are not the unit.
@@ -116,10 +115,7 @@ def draft_declaration(
     classes = None if label is None else columns[label].feature.get("categories")
     declaration = {
         "name": name or (described.name if _NAME.fullmatch(described.name) else None),
-        "schema": {
-            "features": [column.feature for column in features],
-            "label": {"name": label, "classes": classes},
-        },
+        "schema": {"features": [column.feature for column in features], "label": {"name": label, "classes": classes}},
         "budget": None,
         **described.declared,
         **(also or {}),

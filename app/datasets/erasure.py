@@ -33,10 +33,6 @@ def erase_rows(store: Store, dataset_id: str, epoch_ids: Iterable[str], *, key: 
     The caller holds the dataset's admission book, so that no two erasures write the same file.
 
     Args:
-        store: of the installation.
-        dataset_id: the dataset.
-        epoch_ids: uploads of the dataset.
-        key: of the dataset.
         row_id: PRIVATE; the row id of the unit.
 
     Returns:

@@ -111,7 +111,6 @@ def compare(uploads: Mapping[str, SealedFile], others: Mapping[str, Mapping[str,
     """Counts the rows of some uploads that occur in others. Large sets are compared in parts, so memory is bounded.
 
     Args:
-        uploads: fingerprint files by upload.
         others: sets of uploads by name, each with its files by upload. An upload that is in a set is not compared
             with itself.
 

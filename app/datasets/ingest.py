@@ -113,10 +113,8 @@ def ingest_rows(
     Args:
         source: PRIVATE; the body. Read to its end, not closed.
         destination: the epoch's file (:func:`app.datasets.row_files.sealed_rows`); must not exist.
-        rules: the parts of the declaration that rows are read by.
         book: the dataset's admission book, begun for this upload, where the unit is a column; else ``None``.
         prints: the fingerprint file of this upload; must not exist.
-        form: of the body.
 
     Returns:
         The owner's report. Both files are complete and durable when this returns.
@@ -128,10 +126,7 @@ def ingest_rows(
     with _opened(source, form, rules) as body:
         body.place_columns(_positions(body.read_header(), rules))
         stored_bytes = _bytes_beside(destination, prints)
-        with (
-            destination.new(existing="refuse") as file,
-            prints.destination.new(existing="refuse") as printed,
-        ):
+        with destination.new(existing="refuse") as file, prints.destination.new(existing="refuse") as printed:
             upload = _Upload(rules, book, prints.body, on_stored=partial(prints.write, printed))
             for _ in upload.store(body, file):
                 _refuse_when_full(stored_bytes, file, printed)

@@ -126,7 +126,6 @@ def erase_unfinished(store: Store, *, before: datetime) -> int:
     """Erases unfinished files of killed uploads that were last written before a time.
 
     Args:
-        store: of the installation.
         before: aware; earlier than the start of any upload that may still run.
 
     Returns:
@@ -140,13 +139,7 @@ def erase_unfinished(store: Store, *, before: datetime) -> int:
 
 
 def erase_uncommitted(store: Store, dataset_id: str, *, committed: Collection[str]) -> None:
-    """Erases the files of a dataset's killed uploads, durably, while no upload to the dataset runs. Safe to repeat.
-
-    Args:
-        store: of the installation.
-        dataset_id: the dataset.
-        committed: ids of all its uploads.
-    """
+    """Erases the files of a dataset's killed uploads, durably, while no upload to the dataset runs. Safe to repeat."""
     for kind in (PRINTS_FOLDER, ROWS_FOLDER):
         for file in list(store.files(_folder(dataset_id, kind=kind))):
             if upload_of(file) not in {None, *committed} or _is_unfinished(file):

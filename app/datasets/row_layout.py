@@ -53,7 +53,6 @@ class RowGroups:
     """Consecutive row groups of one file of rows.
 
     Attributes:
-        file: the file.
         file_id: the random id of the file. A file that replaces it after an erasure has another id and may have other
             row groups, in which a row could be read twice.
         start: the first row group.
@@ -76,7 +75,6 @@ class StoredUpload:
     """What the footer of an upload's file says. PRIVATE: shown to a granted owner, never logged.
 
     Attributes:
-        n_rows: number of stored rows.
         body: keyed fingerprint of the body, as its sender sent it; ``None`` where the file has none.
     """
 

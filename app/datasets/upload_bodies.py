@@ -67,7 +67,6 @@ class CsvSource:
 
         Args:
             source: PRIVATE; the upload's body. Stays open.
-            is_gzip: whether the body is gzip.
             max_bytes: limit of the unpacked bytes.
             max_line_bytes: limit of the bytes of a line, without its end.
         """

@@ -18,7 +18,6 @@ def create_append_only_triggers(connection: Connection, table: str, *, key: Sequ
 
     Args:
         connection: in a migration, ``op.get_bind()``.
-        table: an existing table.
         key: columns that identify a row for ever, such as ``("account_id", "sequence")``.
     """
     quote = connection.dialect.identifier_preparer.quote
@@ -84,7 +83,6 @@ def grant_to_service(connection: Connection, role: str) -> None:
 
     Args:
         connection: a connection of the role that owns the tables, inside a transaction.
-        role: an existing role.
     """
     quote = connection.dialect.identifier_preparer.quote_identifier
     schema = quote(connection.execute(text("SELECT current_schema()")).scalar_one())

@@ -17,11 +17,9 @@ class JobPart:
 
     Attributes:
         dataset: id of the dataset, whose account pays.
-        dataset_name: the dataset's name at submission.
         scope: the cells that are read, by partition, in JSON form.
         epochs: ids of the uploads that are read.
         price: the price of the part, as answers show it.
-        reservation_id: id of the reservation of the price.
     """
 
     dataset: str
@@ -53,7 +51,6 @@ class JobRow(Base):
     Attributes:
         dataset_id: the dataset whose grants govern the job and its output.
         kind: what the job releases: a trained forest, a profile or an evaluation.
-        algorithm: the algorithm of a training job.
         reads: written by versions before revision 0030 only; a later revision removes it.
         task: ``work``, the child's instructions, ``parts``, the JSON forms of :attr:`parts`, and ``purpose``, if the
             submitter stated one, as the entries of the job have it.
@@ -123,11 +120,7 @@ class JobDatasetRow(Base):
 
 
 class WorkerRow(Base):
-    """A worker process that has not ended in order.
-
-    Attributes:
-        seen_at: when the process last said that it lives.
-    """
+    """A worker process that has not ended in order."""
 
     __tablename__ = "workers"
 

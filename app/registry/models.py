@@ -67,9 +67,7 @@ def locked(session: Session, model_id: str) -> ModelRow:
     Raises:
         NotFound: no such model.
     """
-    row = session.execute(
-        select(ModelRow).where(ModelRow.id == model_id).with_for_update().execution_options(populate_existing=True)
-    ).scalar_one_or_none()
+    row = session.get(ModelRow, model_id, populate_existing=True, with_for_update=True)
     if row is None:
         raise NotFound("model")
     return row
@@ -91,7 +89,6 @@ def page(
     """A page of the models of the given datasets (``None``: all datasets), newest first.
 
     Args:
-        matching: the models to list.
         before: the :func:`cursor` of the last model of the page before.
 
     Raises:

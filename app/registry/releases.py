@@ -5,8 +5,9 @@ Plans and models refer to profiles, and budget was spent on evaluations.
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from typing import TypeVar
 
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import Select, func, select, tuple_
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
@@ -14,6 +15,8 @@ from app.core.stamps import is_reference
 from app.registry.tables import EvaluatedModelRow, EvaluationRow, ProfileRow
 
 _LAST = 50
+
+Release = TypeVar("Release", ProfileRow, EvaluationRow)
 
 
 def add_profile(session: Session, row: ProfileRow) -> None:
@@ -35,23 +38,9 @@ def find_profile(session: Session, profile_id: str) -> ProfileRow:
 
 
 def page_of_profiles(session: Session, *, dataset_id: str, before: str | None, limit: int) -> list[ProfileRow]:
-    """A page of the profiles of one dataset, newest first.
-
-    Raises:
-        NotFound: ``before`` is not in the list.
-    """
-    query = (
-        select(ProfileRow)
-        .where(ProfileRow.dataset_id == dataset_id)
-        .order_by(ProfileRow.created_at.desc(), ProfileRow.id.desc())
-        .limit(limit)
-    )
-    if before is not None:
-        last = session.execute(query.where(ProfileRow.id == before)).scalar_one_or_none()
-        if last is None:
-            raise NotFound("profile")
-        query = query.where(tuple_(ProfileRow.created_at, ProfileRow.id) < (last.created_at, last.id))
-    return list(session.execute(query).scalars())
+    """A page of the profiles of one dataset, newest first."""
+    query = select(ProfileRow).where(ProfileRow.dataset_id == dataset_id)
+    return _page(session, ProfileRow, query, before=before, limit=limit)
 
 
 def last_of_each(session: Session, dataset_ids: Collection[str]) -> dict[str, list[ProfileRow]]:
@@ -93,26 +82,28 @@ def find_evaluation(session: Session, evaluation_id: str) -> EvaluationRow:
 def page_of_evaluations(
     session: Session, *, model_id: str, dataset_ids: Sequence[str] | None, before: str | None, limit: int
 ) -> list[EvaluationRow]:
-    """A page of the evaluations of one model on the given datasets (``None``: all datasets), newest first.
+    """A page of the evaluations of one model on the given datasets (``None``: all datasets), newest first."""
+    query = select(EvaluationRow).join(EvaluatedModelRow, EvaluatedModelRow.evaluation_id == EvaluationRow.id)
+    query = query.where(EvaluatedModelRow.model_id == model_id)
+    if dataset_ids is not None:
+        query = query.where(EvaluationRow.dataset_id.in_(dataset_ids))
+    return _page(session, EvaluationRow, query, before=before, limit=limit)
+
+
+def _page(
+    session: Session, form: type[Release], query: Select[Release], *, before: str | None, limit: int
+) -> list[Release]:
+    """A page of releases, newest first.
 
     Raises:
         NotFound: ``before`` is not in the list.
     """
-    query = (
-        select(EvaluationRow)
-        .join(EvaluatedModelRow, EvaluatedModelRow.evaluation_id == EvaluationRow.id)
-        .where(EvaluatedModelRow.model_id == model_id)
-        .order_by(EvaluationRow.created_at.desc(), EvaluationRow.id.desc())
-        .limit(limit)
-    )
-    if dataset_ids is not None:
-        query = query.where(EvaluationRow.dataset_id.in_(dataset_ids))
     if before is not None:
-        last = session.execute(query.where(EvaluationRow.id == before)).scalar_one_or_none()
+        last = session.execute(query.where(form.id == before)).scalar_one_or_none()
         if last is None:
-            raise NotFound("evaluation")
-        query = query.where(tuple_(EvaluationRow.created_at, EvaluationRow.id) < (last.created_at, last.id))
-    return list(session.execute(query).scalars())
+            raise NotFound("place")
+        query = query.where(tuple_(form.created_at, form.id) < (last.created_at, last.id))
+    return list(session.execute(query.order_by(form.created_at.desc(), form.id.desc()).limit(limit)).scalars())
 
 
 def evaluation_of_job(session: Session, job_id: str) -> EvaluationRow | None:

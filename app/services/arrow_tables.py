@@ -37,7 +37,6 @@ class ArrowTable:
     """The table of a request.
 
     Attributes:
-        columns: cells by name.
         read_out: of the metadata of the stream's schema.
     """
 
@@ -50,7 +49,6 @@ class ArrowCells:
     """The cells of a column of a stream; see :class:`app.forests.data.sanitiser.Cells`.
 
     Attributes:
-        kind: type of the arrays.
         arrays: one per record batch, validated.
     """
 

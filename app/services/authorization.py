@@ -161,8 +161,6 @@ def write_as(
     (tests/architecture/test_authority.py).
 
     Args:
-        installation: this installation.
-        caller: the caller, who was authenticated when the request began.
         changing: the key that the transaction revokes or rotates, or whose grants it changes. The block then ends when
             no process predicts by earlier authority, even if nothing changed: the change may be that of another
             request, which still waits.

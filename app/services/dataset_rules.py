@@ -146,8 +146,6 @@ def change_rules(installation: Installation, principal: Principal, reference: st
     proposal; so does sending the rules in force again.
 
     Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: only owners change rules.
         DatasetDeleted: the dataset's rows are erased, or their date has come.
         InvalidRequest: an amount or a date is out of range, or a quota names an unknown key.
     """

@@ -84,9 +84,7 @@ def of_charged(session: Session, dataset: Dataset, *, amount: int, output: Outpu
 
     Args:
         session: the session of the transaction that charges the job; the guarantee follows from the caps in it.
-        dataset: the dataset whose account pays.
         amount: whole steps of the account's unit.
-        output: what the job releases.
     """
     limit = statements.printable(session, dataset.id)
     added = guarantees.addition(
@@ -107,8 +105,6 @@ def today(session: Session, dataset_id: str, facts: dict[str, Any]) -> dict[str,
     later adds a sentence.
 
     Args:
-        session: any transaction.
-        dataset_id: the dataset whose account paid.
         facts: the public facts of the output, with its ``guarantee``.
     """
     return today_of_each(session, [(dataset_id, facts)])[0]

@@ -146,9 +146,7 @@ def read_request(
     """Reads a request and the columns in its tensors.
 
     Args:
-        body: of the request.
         json_lengths: values of the header ``Inference-Header-Content-Length``: the number of bytes of the JSON object.
-        n_features: of the model.
 
     Returns:
         The request, and cells by column.
@@ -261,19 +259,8 @@ def infer(
     """Answers a request of the Open Inference Protocol; see :func:`app.services.inference.read_request`.
 
     Args:
-        installation: this installation.
-        principal: the caller.
         name: id or alias of the model.
         version: id of the model that the name is expected to address; ``None``: any.
-        body: of the request.
-        json_lengths: values of the header ``Inference-Header-Content-Length``.
-
-    Raises:
-        MalformedRequest: the body cannot be read.
-        InvalidRequest: a field, a tensor or a cell breaks a rule.
-        TooLarge: the request has too many rows, or too many values and names.
-        NotFound: no such model or version, or it is not visible to this key.
-        RoleMissing: the key's role on the model's dataset does not allow this.
     """
     model = versioned_model(installation, principal, name, version)  # first: what a body may cost depends on the model
     request, columns = read_request(body, json_lengths, n_features=len(model.schema.features))

@@ -29,7 +29,6 @@ def create_key(installation: Installation, principal: Principal, body: KeyIn) ->
     """Makes a key. Only this answer shows the secret.
 
     Raises:
-        RoleMissing: only an admin makes keys.
         InvalidRequest: the key would expire in the past, or too late.
     """
     roles = [Role(role) for role in body.roles]
@@ -50,7 +49,6 @@ def rotate_key(installation: Installation, principal: Principal, key_id: str, bo
     spends nothing again.
 
     Raises:
-        RoleMissing: only an admin rotates.
         NotFound: no such key, or it is revoked.
         InvalidRequest: the key would be expired, or expire too late.
     """
@@ -184,12 +182,7 @@ def _register_configured(database: Database, session: Session, configured: str) 
     row = session.get(KeyRow, key_id)
     if row is None:
         keys.add(
-            session,
-            key_id=key_id,
-            secret=secret,
-            name="configured admin",
-            roles=[Role.ADMIN],
-            at=database.now(session),
+            session, key_id=key_id, secret=secret, name="configured admin", roles=[Role.ADMIN], at=database.now(session)
         )
         _record_made(session, keys.find(session, key_id), actor=control.OPERATOR)
     elif not keys.secret_matches(row, secret):

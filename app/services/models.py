@@ -77,9 +77,6 @@ def take_onnx(
     """Exports the model for ONNX Runtime, with the artifact's digest, guarantee and receipt, to a file without a name.
 
     Args:
-        installation: the installation that holds the model.
-        principal: the caller.
-        address: id or alias of the model.
         read_out: a read-out of the algorithm; ``None``: its default.
     """
     from app.forests.onnx import model  # 0.25 s to import, needed by an export only
@@ -189,15 +186,9 @@ def put_alias(installation: Installation, principal: Principal, reference: str, 
     """Makes an alias of a dataset name one of its models from now on. Naming the same model again changes nothing.
 
     Args:
-        installation: this installation.
-        principal: the caller.
-        reference: id or name of the dataset.
-        alias: the alias.
         model: id of the model, or another alias, whose model is then meant.
 
     Raises:
-        NotFound: no such dataset or model, or it is not visible to this key.
-        RoleMissing: only analysts name models.
         InvalidRequest: the model was trained on another dataset.
         TooLarge: the dataset has too many aliases.
     """

@@ -35,8 +35,6 @@ class Observed:
         heads_behind: accounts whose newest entries are in no head outside the database yet.
         failed: number of failed jobs, by reason.
         longest_wait_s: whole seconds that the first job of the queue has waited; 0 without a job.
-        deliveries: number of deliveries to webhooks that wait.
-        workers: number of worker processes that live.
     """
 
     jobs: Mapping[JobState, int]

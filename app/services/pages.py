@@ -46,7 +46,6 @@ def page_of(
 
     Args:
         fetch: returns at most the given number of items.
-        cursor_of: the cursor of an item.
         weight_of: the weight of an item. A page ends before ``limits.MAX_PAGE_WEIGHT``, but not before its first item.
 
     Raises:

@@ -147,10 +147,7 @@ def _out(row: PopulationRow, population: Population, limit: Limit, names: Mappin
         unit_column=row.unit_column,
         guarantee=population_guarantee(row, population, limit),
         warnings=of_large_amount(
-            balance.accountant,
-            balance.cap,
-            delta=balance.delta,
-            adjacency=Account(row).adjacency,
+            balance.accountant, balance.cap, delta=balance.delta, adjacency=Account(row).adjacency
         ),
         members=[
             MemberOut(

@@ -39,12 +39,8 @@ def create_webhook(
     """Registers a webhook. Its secret is shown this once.
 
     Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: only owners register webhooks.
-        DatasetDeleted: the dataset's rows are erased.
         InvalidRequest: no delivery may go to the address, or the threshold is missing, unused, above 1, or of a public
             dataset, which has no budget.
-        TooLarge: the dataset has too many webhooks.
     """
     try:
         read_url(body.url, allowed=installation.settings.webhook_networks)

@@ -23,7 +23,6 @@ class WebhookRow(Base):
     """An address that is told about public facts of a dataset.
 
     Attributes:
-        events: names of the events that it is told about.
         threshold: decimal text; a remaining share of the cap below it is an event. ``None``: never.
         is_low: whether the remaining share is below the threshold, so that only the crossing is an event.
         sealed_secret: the secret of its signatures, sealed with the data key of the dataset.

@@ -40,7 +40,6 @@ def read_url(text: str, *, allowed: Sequence[Network]) -> SplitResult:
     """Reads the address of a webhook.
 
     Args:
-        text: the address.
         allowed: networks to which deliveries may go although they are not public, also without TLS.
 
     Raises:
@@ -72,7 +71,6 @@ def confirm(address: Address, *, is_plain: bool, allowed: Sequence[Network]) -> 
     """Checks an address to which a name resolved.
 
     Args:
-        address: the address.
         is_plain: whether the delivery has no TLS.
         allowed: see :func:`read_url`.
 
@@ -119,7 +117,6 @@ def send(url: str, body: bytes, headers: Mapping[str, str], *, allowed: Sequence
     The status is all that is read of the answer.
 
     Args:
-        url: of the receiver.
         body: JSON.
         headers: besides those of every request.
         allowed: see :func:`app.webhooks.sender.read_url`.

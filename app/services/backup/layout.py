@@ -62,7 +62,6 @@ class Manifest:
 
     Attributes:
         made_at: RFC 3339 time of the snapshot of the database.
-        revision: of the database.
         files: facts of every file but the manifest, by its name in the backup.
     """
 

@@ -4,7 +4,7 @@ A budget survives its dataset: the name of an erased dataset leads to its accoun
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
@@ -39,7 +39,7 @@ from app.services.guarantees import guarantee_of
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.ledger.balances import cap_of
-from app.wire.datasets import BudgetIn, DatasetIn, DatasetOut, DeclarationOut, PartitionIn
+from app.wire.datasets import DatasetIn, DatasetOut, DeclarationOut, PartitionIn
 
 _NO_VISIBILITY = (
     "no value: leave it out. The forests without privacy, for tables that everybody has, are in "
@@ -64,7 +64,7 @@ def register_dataset(
             declared = checked.declared(session, principal, keys, at=at)
             owner, dataset_id = principal.key_id, declared.dataset.id
             grants.put(session, dataset_id=dataset_id, key_id=owner, role=Role.OWNER, by=owner, at=at)
-            control.record(session, EntryKind.DATASET_DECLARED, actor=owner, dataset=dataset_id, **declared.name.act)
+            control.record(session, EntryKind.DATASET_DECLARED, actor=owner, dataset=dataset_id, **declared.act)
             return Answer.of(201, declared.shown(session), location=f"/datasets/{dataset_id}")
 
         return once(session, request, at=at, work=work)
@@ -106,28 +106,15 @@ def join_population(installation: Installation, principal: Principal, reference:
 
 
 @dataclass(frozen=True)
-class TakenUp:
-    """What a declaration takes up with its name.
-
-    Attributes:
-        act: further details of the declaration's act in the control chain.
-        warnings: sentences for the owner.
-    """
-
-    act: Mapping[str, str] = field(default_factory=dict)
-    warnings: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
 class _Declared:
-    """A stored declaration, and what its name and its columns say about its account."""
+    """A stored declaration, further details of its act in the control chain, and warnings for its owner alone."""
 
-    dataset: catalog.Dataset
-    name: TakenUp
+    dataset: Dataset
+    act: Mapping[str, str]
     warnings: Sequence[str]
 
     def shown(self, session: Session) -> DatasetOut:
-        """The answer to the owner, with warnings that nobody else sees."""
+        """The answer to the owner."""
         shown = dataset_out(session, self.dataset)
         return shown.model_copy(update={"warnings": [*shown.warnings, *self.warnings]})
 
@@ -144,40 +131,66 @@ class _Checked:
     @classmethod
     def of(cls, declaration: DatasetIn) -> Self:
         schema = Schema.from_json(declaration.schema_.model_dump(exclude_none=True))
-        alike = alike_names(declaration)
-        if alike:
+        if alike := _alike_names(declaration):
             raise InvalidRequest(alike)
-        cap = _checked_cap(declaration)
-        unit_column = declaration.privacy_unit.column
-        partitions = read_partitions(declaration.partitions, schema, unit_column=unit_column)
-        return cls(declaration, schema, cap, partitions)
+        cap, unit_column = _checked_cap(declaration), declaration.privacy_unit.column
+        return cls(declaration, schema, cap, read_partitions(declaration.partitions, schema, unit_column=unit_column))
 
     def declared(self, session: Session, principal: Principal, keys: StorageKeys, *, at: datetime) -> _Declared:
         """Stores the declaration, its account and its membership."""
-        actor = principal.key_id
-        row = _row(self.declaration, self.schema, self.partitions, keys=keys, declared_by=actor, at=at)
-        dataset = catalog.declare(session, row)
-        accounts.open_account(session, _new_account(dataset, self.declaration.budget, cap=self.cap), actor=actor)
-        name = take_up(session, principal, dataset, self.declaration)
+        dataset = catalog.declare(session, self._row(keys, declared_by=principal.key_id, at=at))
+        accounts.open_account(session, self._new_account(dataset), actor=principal.key_id)
+        act, warnings = take_up(session, principal, dataset, self.declaration)
         named = self.declaration.population
         if named is not None:
-            row.population = populations.join(session, principal, row.id, population=named, at=at)
-        return _Declared(dataset, name, [*name.warnings, *same_columns(session, principal, dataset)])
+            dataset.row.population = populations.join(session, principal, dataset.id, population=named, at=at)
+        return _Declared(dataset, act, [*warnings, *same_columns(session, principal, dataset)])
 
     def facts(self, session: Session, principal: Principal, keys: StorageKeys, *, at: datetime) -> dict[str, Any]:
         """What :meth:`declared` would store under a name that no dataset ever had; raises what it raises."""
-        actor = principal.key_id
-        row = _row(self.declaration, self.schema, self.partitions, keys=keys, declared_by=actor, at=at)
-        catalog.require_free(session, row.name)
-        dataset = catalog.Dataset(row)
-        account, totals = accounts.account_row(_new_account(dataset, self.declaration.budget, cap=self.cap)), None
+        dataset = Dataset(self._row(keys, declared_by=principal.key_id, at=at))
+        catalog.require_free(session, dataset.name)
+        account, totals = accounts.account_row(self._new_account(dataset)), None
         named = self.declaration.population
         if named is not None:
-            row.population, totals = populations.with_new_member(session, principal, account, population=named)
+            dataset.row.population, totals = populations.with_new_member(session, principal, account, population=named)
         limit = statements.printable_at(Limit.of(account, self.cap), cap=self.cap, load=0)
         facts = dict(declared_out(dataset, statements.balance_of_new(account, self.cap, totals)))
         facts["warnings"] = [*facts["warnings"], *same_columns(session, principal, dataset)]
         return {**facts, "guarantee": guarantee_of(dataset, limit)}
+
+    def _row(self, keys: StorageKeys, *, declared_by: str, at: datetime) -> DatasetRow:
+        declaration, dataset_id = self.declaration, stamps.new(stamps.DATASET)
+        size = declaration.public_size
+        return DatasetRow(
+            id=dataset_id,
+            name=declaration.name,
+            living_name=declaration.name,
+            schema=self.schema.to_json(),
+            privacy_unit=declaration.privacy_unit.model_dump(),
+            protects=declaration.protects,
+            partitions=self.partitions.to_json(),
+            public_size=None if size is None else two_significant_digits(size),
+            population=declaration.population,
+            wrapped_key=keys.wrap(DataKey.random(), dataset_id=dataset_id),
+            declared_by=declared_by,
+            created_at=at,
+            deleted_at=None,
+        )
+
+    def _new_account(self, dataset: Dataset) -> accounts.NewAccount:
+        budget = self.declaration.budget
+        return accounts.NewAccount(
+            id=dataset.id,
+            name=dataset.name,
+            accountant=budget.accountant,
+            adjacency=dataset.adjacency.value,
+            cap=self.cap,
+            delta=None if budget.delta is None else amounts.to_text(budget.delta),
+            privacy_unit=dataset.row.privacy_unit,
+            partitions=dataset.partitions,
+            delta_set_aside=None if budget.delta_set_aside is None else amounts.to_text(budget.delta_set_aside),
+        )
 
 
 def _checked_cap(declaration: DatasetIn) -> int:
@@ -210,55 +223,10 @@ def _unit_problems(declaration: DatasetIn) -> list[FieldProblem]:
     return [FieldProblem("/privacy_unit/column", problem)] if problem else []
 
 
-def _row(
-    declaration: DatasetIn,
-    schema: Schema,
-    partitions: Partitions,
-    *,
-    keys: StorageKeys,
-    declared_by: str,
-    at: datetime,
-) -> DatasetRow:
-    size = declaration.public_size
-    dataset_id = stamps.new(stamps.DATASET)
-    row = DatasetRow(
-        id=dataset_id,
-        name=declaration.name,
-        living_name=declaration.name,
-        schema=schema.to_json(),
-        privacy_unit=declaration.privacy_unit.model_dump(),
-        protects=declaration.protects,
-        partitions=partitions.to_json(),
-        public_size=None if size is None else two_significant_digits(size),
-        population=declaration.population,
-        declared_by=declared_by,
-        created_at=at,
-        deleted_at=None,
-    )
-    row.wrapped_key = keys.wrap(DataKey.random(), dataset_id=row.id)
-    return row
-
-
-def _new_account(dataset: catalog.Dataset, budget: BudgetIn, *, cap: int) -> accounts.NewAccount:
-    unit: dict[str, Any] = dataset.row.privacy_unit
-    return accounts.NewAccount(
-        id=dataset.id,
-        name=dataset.name,
-        accountant=budget.accountant,
-        adjacency=dataset.adjacency.value,
-        cap=cap,
-        delta=None if budget.delta is None else amounts.to_text(budget.delta),
-        privacy_unit=unit,
-        partitions=dataset.partitions,
-        delta_set_aside=None if budget.delta_set_aside is None else amounts.to_text(budget.delta_set_aside),
-    )
-
-
 def read_partitions(declared: Sequence[PartitionIn], schema: Schema, *, unit_column: str | None) -> Partitions:
     """Reads the partitions of a declaration.
 
     Args:
-        declared: the partitions of the request, in order.
         schema: the schema of the declaration; a column partition may name one of its categorical features.
         unit_column: the unit column of the declaration; no partition may use this column.
 
@@ -364,24 +332,24 @@ def two_significant_digits(size: int) -> int:
     return (2 * size + scale) // (2 * scale) * scale
 
 
-def take_up(session: Session, principal: Principal, dataset: Dataset, declaration: DatasetIn) -> TakenUp:
+def take_up(
+    session: Session, principal: Principal, dataset: Dataset, declaration: DatasetIn
+) -> tuple[dict[str, str], list[str]]:
     """Continues the account of the erased dataset of the name, or records that the rows are about other people.
 
-    The new dataset holds the name, so no other declaration takes up the same account. An erased
-    dataset that spent nothing leaves nothing to continue.
+    The new dataset holds the name, so no other declaration takes up the same account. An erased dataset that spent
+    nothing leaves nothing to continue.
 
     Args:
         session: of the transaction that stored the declaration and opened its account.
-        principal: who declares.
-        dataset: the new dataset.
-        declaration: the declaration.
+
+    Returns:
+        Further details of the declaration's act in the control chain, and warnings for the owner.
 
     Raises:
         InvalidRequest: the declaration is told apart from an erased dataset, and there is none.
         NameTaken: the erased dataset belongs to other owners.
         SameSubmitter: the key declared the erased dataset of which it states that it was about other people.
-        AccountDiffers: the accounts differ in a fact that the sum of their loads rests on.
-        Unavailable: reservations of the erased dataset are still being given back.
     """
     erased = catalog.newest_erased(session, dataset.name)
     if erased is not None and Role.OWNER not in principal.acts_as(grants.granted(session, principal, erased.id)):
@@ -390,30 +358,26 @@ def take_up(session: Session, principal: Principal, dataset: Dataset, declaratio
     if erased is None:
         if reason is not None:
             raise InvalidRequest.at("/other_people", "no-erased-dataset")
-        return TakenUp()
+        return {}, []
     if reason is not None:
         if erased.row.declared_by == principal.key_id and not principal.is_admin:
             raise SameSubmitter(
                 "an admin, or an owner other than the one who declared the erased dataset, states that the rows are "
                 "about other people"
             )
-        return TakenUp(act={"erased": erased.id, "other_people": reason})
+        return {"erased": erased.id, "other_people": reason}, []
     population = None if declaration.population is None else find_population(session, declaration.population)
-    continues = accounts.continue_account(
-        session,
-        dataset.id,
-        erased.id,
-        population_id=None if population is None else population.id,
-        actor=principal.key_id,
-    )
-    if not continues:
-        return TakenUp()
+    population_id = None if population is None else population.id
+    if not accounts.continue_account(
+        session, dataset.id, erased.id, population_id=population_id, actor=principal.key_id
+    ):
+        return {}, []
     balance = statements.balance(session, dataset.id)
     warning = (
         f"The account of the erased dataset {erased.name} ({erased.id}) goes on here: "
         f"{balance.text(balance.charged)} of the cap of {balance.text(balance.cap)} is spent."
     )
-    return TakenUp(act={"continues": erased.id}, warnings=[warning])
+    return {"continues": erased.id}, [warning]
 
 
 def same_columns(session: Session, principal: Principal, dataset: Dataset) -> list[str]:
@@ -433,7 +397,7 @@ def same_columns(session: Session, principal: Principal, dataset: Dataset) -> li
     ]
 
 
-def alike_names(declaration: DatasetIn) -> list[FieldProblem]:
+def _alike_names(declaration: DatasetIn) -> list[FieldProblem]:
     """A problem for each column whose name has other characters than an earlier name, and the same composed form.
 
     Equal names are the subject of other rules: a partition may name a feature, and no other two columns may be equal.

@@ -175,12 +175,6 @@ def erase_upload(
 
     Where the privacy unit is a column, the places of the upload's units are free again unless a job names the upload
     (docs/proofs/accounting.md A7). This is decided after the rows are erased, so no job of a later charge finds them.
-
-    Raises:
-        NotFound: no such dataset or upload, or the dataset is not visible to this key.
-        RoleMissing: only the owner erases.
-        DatasetDeleted: the dataset's rows are erased.
-        Unavailable: an upload is running, or too many requests are waiting; nothing was erased.
     """
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET).living()
@@ -281,12 +275,9 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
     admitted only while the unit has places left. Models that were trained on the rows stay.
 
     Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: only the owner erases.
         DatasetDeleted: the dataset's rows are erased.
         InvalidRequest: the dataset has no unit column.
         NoRowsOfUnit: no row of the unit is stored, so nothing was erased or recorded.
-        Unavailable: an upload is running, or too many requests are waiting; nothing was erased.
     """
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)

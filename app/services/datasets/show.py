@@ -79,8 +79,7 @@ def standings(installation: Installation, principal: Principal, ids: Sequence[st
         dataset: Standing(
             roles.get(dataset),
             replace(
-                balances[dataset],
-                room=allowances.get(dataset, rules.UNLIMITED).at_most(balances[dataset].room),
+                balances[dataset], room=allowances.get(dataset, rules.UNLIMITED).at_most(balances[dataset].room)
             ).largest_that_fits,
             allowances.get(dataset, rules.UNLIMITED).is_frozen,
         )

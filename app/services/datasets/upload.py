@@ -42,7 +42,6 @@ class UploadTerms:
     """How the body of an upload is read.
 
     Attributes:
-        form: of the body.
         again: the caller insists that an equal body is stored once more.
         accept_unknown: the caller accepts columns in which many cells are not as declared.
     """
@@ -76,10 +75,6 @@ def upload_rows(
     run one after another, because their order decides which rows are admitted.
 
     Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: only the owner uploads.
-        DatasetDeleted: the dataset's rows are erased, and with them the stored answers to its uploads.
-        RowsInvalid: the file does not match the declaration; nothing was stored.
         CellsUnread: many cells are not as declared, and the caller does not accept that; nothing was stored.
         UploadRepeated: an equal body is stored, and the caller does not insist; nothing was stored, and no place of a
             unit was taken.
@@ -188,12 +183,7 @@ class _Upload:
         from app.datasets import fingerprints, ingest
 
         dataset = self._dataset
-        rules = ingest.RowRules(
-            dataset.schema,
-            dataset.partitions,
-            digest_key(self._key),
-            dataset.unit_column,
-        )
+        rules = ingest.RowRules(dataset.schema, dataset.partitions, digest_key(self._key), dataset.unit_column)
         store = self._installation.files
         destination = row_files.sealed_rows(store, dataset.id, self._epoch_id, key=self._key)
         prints = fingerprints.Fingerprints(

@@ -11,14 +11,7 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.grants import TRAIN
 from app.core.dask_cluster import DaskCluster
-from app.core.errors import (
-    Frozen,
-    GrovekeeperError,
-    LeaseLost,
-    NotFound,
-    RoleMissing,
-    Unauthenticated,
-)
+from app.core.errors import Frozen, GrovekeeperError, LeaseLost, NotFound, RoleMissing, Unauthenticated
 from app.datasets import catalog, row_files
 from app.datasets.catalog import DatasetRow
 from app.db.locks import lock_rows

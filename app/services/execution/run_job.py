@@ -16,13 +16,7 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from app.core import files
-from app.core.errors import (
-    DatasetDeleted,
-    Frozen,
-    GrovekeeperError,
-    LeaseLost,
-    Unavailable,
-)
+from app.core.errors import DatasetDeleted, Frozen, GrovekeeperError, LeaseLost, Unavailable
 from app.core.processes import Stop
 from app.core.sealed_files import SealBroken, SealedFile
 from app.core.stores import Directory, StoreUnreachable
@@ -86,22 +80,15 @@ def _closed(session: Session, *, at: datetime) -> frozenset[str]:
 
 
 def run_job(
-    installation: Installation,
-    claim: Claim,
-    run: Callable[[JobTask, Lease], None],
-    *,
-    stop: Stop | None = None,
+    installation: Installation, claim: Claim, run: Callable[[JobTask, Lease], None], *, stop: Stop | None = None
 ) -> None:
     """Charges the job, runs its child, and registers the output, while the job's lease is kept.
 
     Args:
-        installation: of this machine.
-        claim: of the job.
         run: starts the child and waits for it, outside any transaction; shows progress through the lease.
         stop: once begun, an uncharged job returns to the queue; once to be done now, a charged job fails as lost.
 
     Raises:
-        LeaseLost: another worker has the job, or the job ended; nothing was written afterwards.
         Unavailable: the database, the home or the store is unreachable; a charged job stays charged, an uncharged job
             waits.
     """
@@ -150,8 +137,6 @@ def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> b
         Whether every model exists. If not, the job has failed and its reservations were given back: no row was read.
 
     Raises:
-        UnknownJobKind: see :func:`kind_of`.
-        LeaseLost: the job was cancelled, or another worker has it.
         Unavailable: the home cannot be written now, or the file of a model is lost.
     """
     with installation.database.read() as session:
@@ -198,10 +183,7 @@ def _bring_rows(installation: Installation, claim: Claim, lease: Lease, *, stop:
     """Copies the files of a job's rows to this machine, and authenticates them.
 
     Raises:
-        LeaseLost: the job was cancelled meanwhile.
-        Stopped: this process is to stop.
         Unavailable: a file cannot be read now.
-        SealBroken: a file is damaged, or another file has its name.
     """
     try:
         lease.wait_for(partial(_authenticate_rows, installation, claim), stopping=stop.begun)

@@ -65,8 +65,6 @@ def facts_of_job(session: Session, row: JobRow, *, output: Output) -> dict[str, 
 
     Args:
         session: the session of the charging transaction; the guarantee follows from the caps in it.
-        row: the job.
-        output: what the job releases.
     """
     return {"job_id": row.id, "name": row.name, **facts_of_part(session, row, 0, output=output)}
 
@@ -81,10 +79,7 @@ def facts_of_part(session: Session, row: JobRow, position: int, *, output: Outpu
         **facts,
         "guarantee": of_charged(session, dataset, amount=_charged(row, dataset.id), output=output),
         "receipt": receipts.in_words(
-            events.from_json(event),
-            accountant=accountant,
-            adjacency=dataset.adjacency,
-            max_rows=dataset.max_rows,
+            events.from_json(event), accountant=accountant, adjacency=dataset.adjacency, max_rows=dataset.max_rows
         ),
         "ledger": {"dataset": dataset.id, "reservation_id": part.reservation_id, "job_id": row.id},
     }

@@ -89,8 +89,6 @@ def budgets_changed(session: Session, account_ids: Collection[str], *, at: datet
 
     Args:
         session: of a transaction that has locked the accounts, and their populations.
-        account_ids: of datasets and populations.
-        at: time of the events.
     """
     if not outbox.watch_budgets(session):
         return

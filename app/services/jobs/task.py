@@ -27,7 +27,6 @@ class PartRows:
         schema: the dataset's public declaration, JSON form.
         row_files: encrypted files of the uploads in the scope: names in the store; paths for a child that reads rows,
             and for a cluster whose machines have them at the same paths.
-        data_key: of the dataset.
         partitions: how the dataset is cut, JSON form.
         scope: the scope that was charged; ``row_files`` holds its uploads.
     """

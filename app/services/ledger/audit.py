@@ -56,7 +56,6 @@ class ActSearch:
     """Which acts are searched for. ``None`` excludes no act.
 
     Attributes:
-        kind: of the act.
         by: id, or a part of the name, of the key that acted.
         about: id, or a part of the name, of a key, dataset, population, model or job that the act concerns.
     """
@@ -72,8 +71,6 @@ class ActPage:
 
     Attributes:
         names: of keys, datasets, populations and models, by id. A deleted model has no name.
-        size: number of all acts.
-        next: the cursor of the next page.
     """
 
     acts: Sequence[ActOut]

@@ -152,8 +152,6 @@ def show_balance(
     """Shows the balance of a dataset (at the tightest joint cell and in each cell of a scope) or of a population.
 
     Raises:
-        NotFound: no such account, or it is not visible to this key.
-        RoleMissing: the key may only predict.
         InvalidRequest: the scope names a partition or a cell that does not exist.
     """
     with installation.database.read() as session:
@@ -204,10 +202,7 @@ def _of_dataset(
 ) -> AccountBalance:
     uploads = catalog.upload_ids(session, dataset.id)
     box = dataset.with_uploads(dataset.read_scope(scope, uploads), uploads)
-    detail, highest = (
-        statements.detail(session, dataset.id, box),
-        statements.highest_cap(session, dataset.id),
-    )
+    detail, highest = statements.detail(session, dataset.id, box), statements.highest_cap(session, dataset.id)
     delta = statements.delta_balance(session, dataset.id, box)
     partitions = [
         PartitionBalance(
@@ -305,12 +300,7 @@ def cap_of(budget: BudgetIn) -> int:
 
 
 def change_cap(
-    installation: Installation,
-    principal: Principal,
-    reference: str,
-    body: CapIn,
-    *,
-    request: IdempotentRequest | None,
+    installation: Installation, principal: Principal, reference: str, body: CapIn, *, request: IdempotentRequest | None
 ) -> Answer:
     """Lowers or raises the cap of an account, and answers with the balance under the new cap.
 
@@ -319,10 +309,8 @@ def change_cap(
     what is reserved or charged.
 
     Raises:
-        NotFound: no such account, or it is not visible to this key.
         RoleMissing: only the owner lowers, only an admin raises.
         InvalidRequest: the cap is out of range, or is in force already, or the account lost entries in a restore.
-        DatasetDeleted: the dataset's rows are erased, so nothing is admitted any more.
     """
     with installation.database.read() as session:
         account = find_account(session, principal, reference, MANAGE_DATASET)

@@ -24,10 +24,8 @@ class Charge:
     """One charge of an account.
 
     Attributes:
-        sequence: of its entry.
         amount: in the account's unit.
         job_id: of the job; ``None`` for a mechanism outside the service, which has a ``description``.
-        job: the facts of the job.
         purpose: the reason that the submitter of the job stated.
         by: the key that submitted the job, or that attested the external mechanism.
         by_name: the name of the key, for a reader who may know it.
@@ -111,8 +109,6 @@ def show_pairs(
         For every cell of the first partition, the pairs with every cell of the second partition.
 
     Raises:
-        NotFound: no such dataset, or it is not visible to this key.
-        RoleMissing: the key may only predict.
         InvalidRequest: not two partitions of the dataset, or they have too many pairs.
     """
     with installation.database.read() as session:

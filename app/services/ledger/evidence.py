@@ -70,8 +70,6 @@ def show_proof(
     """Shows a proof of inclusion or of consistency.
 
     Raises:
-        NotFound: no such account, or it is not visible to this key.
-        RoleMissing: the key may not read the ledger.
         InvalidRequest: the log has fewer entries.
     """
     with installation.database.read() as session:
@@ -87,10 +85,7 @@ def show_proof(
 def show_signer(signer: Signer) -> SignerOut:
     """Shows the public key that verifies the signatures of checkpoints; any key may read it."""
     return SignerOut(
-        name=checkpoints.KEY_NAME,
-        algorithm="ed25519",
-        public_key=signer.public_pem,
-        verifier_key=signer.verifier_key,
+        name=checkpoints.KEY_NAME, algorithm="ed25519", public_key=signer.public_pem, verifier_key=signer.verifier_key
     )
 
 

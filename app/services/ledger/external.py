@@ -38,7 +38,6 @@ class ExternalCharge:
     """A charge for an external mechanism, priced on one account.
 
     Attributes:
-        dataset: the dataset whose account pays.
         balance: the account's balance in the charged cells.
         room: the largest amount that budget, population and rules admit without an approval.
         scope: the cells that are charged.

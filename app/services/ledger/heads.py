@@ -44,7 +44,6 @@ def open_signer(settings: Settings, pinned: Sequence[str], *, make: bool) -> Sig
     """Opens the signing key that the database names.
 
     Args:
-        settings: of the installation.
         pinned: the verifier keys in the database; empty before the first start.
         make: whether to make a missing key, unless the settings name its file.
 

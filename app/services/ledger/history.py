@@ -50,8 +50,6 @@ def matching_entries(
     Args:
         following: the entries that follow a sequence in the order of the list, at most so many.
         is_match: whether an entry belongs to the list.
-        page: the page.
-        batch_size: number of entries that are read at once.
     """
     last = page.sequence()
     entries: list[Entry] = []
@@ -182,7 +180,6 @@ class Search:
     """Which entries are searched for. ``None`` excludes no entry.
 
     Attributes:
-        kinds: kinds of entries.
         job_id: entries of a job, or of the reservation of an external mechanism.
         actor: entries that a key caused.
         scope: cells of a dataset: entries that cover a part of them.
@@ -207,7 +204,6 @@ class ListedEntry:
     """An entry, and what was spent after it.
 
     Attributes:
-        job: the facts of the entry's job, if it has one.
         charged: of a dataset's tightest cell, with ``reserved``; ``None`` where the list leaves out entries.
         load: of all members of a population together; ``None`` where the list leaves out entries.
     """
@@ -226,7 +222,6 @@ class EntryPage:
     Attributes:
         names: of the acting and submitting keys whose names the reader may know, by id.
         tightest_cell: the cell of the running balance.
-        next: the cursor of the next page.
     """
 
     entries: Sequence[ListedEntry]
@@ -254,8 +249,6 @@ def list_entries(
     A search for cells reads at most ``limits.MAX_SEARCHED_ENTRIES`` entries for a page, which may then be short.
 
     Raises:
-        NotFound: no such account, or it is not visible to this key.
-        RoleMissing: the key may not read the ledger.
         InvalidRequest: the scope names a partition or a cell that does not exist, or the cursor is of another list.
     """
     with installation.database.read() as session:
@@ -277,8 +270,6 @@ def search_entries(
     """Finds a page of entries, newest first, with what was spent after each.
 
     Raises:
-        NotFound: no such account, or it is not visible to this key.
-        RoleMissing: the key may not read the ledger.
         InvalidRequest: the scope names a partition or a cell that does not exist, or the cursor is of another list.
     """
     with installation.database.read() as session:
@@ -384,11 +375,7 @@ def _loads(session: Session, account: Account, found: Matches) -> dict[int, int]
 
 
 def _names(
-    session: Session,
-    principal: Principal,
-    account: Account,
-    entries: Sequence[Entry],
-    jobs: Mapping[str, ChargedJob],
+    session: Session, principal: Principal, account: Account, entries: Sequence[Entry], jobs: Mapping[str, ChargedJob]
 ) -> dict[str, str]:
     dataset_id = None if account.dataset is None else account.dataset.id
     # In the order of their first entry: a set of texts has another order in every process.

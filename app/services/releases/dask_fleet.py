@@ -51,7 +51,6 @@ class Connection:
     Attributes:
         client: connected. When it closes, workers drop the rows that they read for it.
         deadline_s: seconds in which all workers read their rows, or answer a question.
-        job_id: of the job.
     """
 
     client: Client
@@ -89,7 +88,6 @@ class DaskFleet:
         """Lets workers divide the files into shards, and read them.
 
         Args:
-            connection: of the job.
             rows: what is read of every shard, with the data key.
             files: all files in the scope, by path or name; see :class:`app.services.releases.shard_tasks.Order`.
 
