@@ -59,27 +59,12 @@ def to_text(value: Fraction | int) -> str:
         ValueError: the value has no finite decimal expansion.
     """
     value = Fraction(value)
-    denominator, places = value.denominator, 0
-    while denominator % 10 == 0:
-        denominator //= 10
-        places += 1
-    twos = fives = 0
-    while denominator % 2 == 0:
-        denominator //= 2
-        twos += 1
-    while denominator % 5 == 0:
-        denominator //= 5
-        fives += 1
-    if denominator != 1:
+    places = value.denominator.bit_length() - 1  # 2^a × 5^b divides 10^max(a, b), and max(a, b) is at most log₂ of it
+    if 10**places % value.denominator:
         raise ValueError("no finite decimal expansion")
-    places += max(twos, fives)
-    if places == 0:
-        return str(value.numerator)
-    scaled = abs(value.numerator) * 10**places // value.denominator
-    text = str(scaled).rjust(places + 1, "0")
-    whole, fraction = text[:-places], text[-places:].rstrip("0")
-    sign = "-" if value < 0 else ""
-    return f"{sign}{whole}.{fraction}" if fraction else f"{sign}{whole}"
+    digits = str(abs(value.numerator) * 10**places // value.denominator).rjust(places + 1, "0")
+    whole, fraction = digits[: len(digits) - places], digits[len(digits) - places :].rstrip("0")
+    return f"{'-' if value < 0 else ''}{whole}{'.' if fraction else ''}{fraction}"
 
 
 def from_steps(steps: int, places: int) -> str:

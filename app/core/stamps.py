@@ -28,6 +28,11 @@ def to_text(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def text_or_none(at: datetime | None) -> str | None:
+    """Writes a time as :func:`to_text` does, if there is one."""
+    return None if at is None else to_text(at)
+
+
 def from_text(text: str) -> datetime:
     """Reads a time that :func:`to_text` wrote."""
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)

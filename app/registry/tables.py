@@ -86,10 +86,8 @@ class DatasetPopulationRow(Base):
     population: Mapped[str]
 
 
-class ProfileRow(Base):
-    """A released profile. ``body`` holds the released numbers and their public facts, and never changes."""
-
-    __tablename__ = "profiles"
+class _ReleaseColumns:
+    """``body`` holds the released numbers and their public facts, and never changes."""
 
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str | None]
@@ -99,21 +97,18 @@ class ProfileRow(Base):
     body: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
     created_at: Mapped[datetime]
 
+
+class ProfileRow(_ReleaseColumns, Base):
+    """A released profile."""
+
+    __tablename__ = "profiles"
     __table_args__ = (Index("ix_profiles_dataset_id_created_at_id", "dataset_id", "created_at", "id"),)
 
 
-class EvaluationRow(Base):
-    """A released evaluation. ``body`` holds the released numbers and their public facts, and never changes."""
+class EvaluationRow(_ReleaseColumns, Base):
+    """A released evaluation."""
 
     __tablename__ = "evaluations"
-
-    id: Mapped[str] = mapped_column(primary_key=True)
-    name: Mapped[str | None]
-    dataset_id: Mapped[str]
-    dataset_name: Mapped[str]
-    job_id: Mapped[str] = mapped_column(unique=True)
-    body: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
-    created_at: Mapped[datetime]
 
 
 class EvaluatedModelRow(Base):

@@ -68,7 +68,7 @@ def json_of(rules: Rules, accountant: str) -> dict[str, Any]:
         "approval_above": _optional_text(accountant, rules.approval_above),
         "quotas": [{"keys": sorted(quota.keys), "cap": amount_text(accountant, quota.cap)} for quota in rules.quotas],
         "frozen": rules.is_frozen,
-        "erase_rows_at": _time(rules.erase_rows_at),
+        "erase_rows_at": stamps.text_or_none(rules.erase_rows_at),
     }
 
 
@@ -87,10 +87,6 @@ def _optional_steps(amount: Fraction | None, accountant: str, *, at: str) -> int
 
 def _optional_text(accountant: str, steps: int | None) -> str | None:
     return None if steps is None else amount_text(accountant, steps)
-
-
-def _time(at: datetime | None) -> str | None:
-    return None if at is None else stamps.to_text(at)
 
 
 def show_rules(installation: Installation, principal: Principal, reference: str) -> RulesOut:

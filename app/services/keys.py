@@ -181,17 +181,16 @@ def _register_configured(database: Database, session: Session, configured: str) 
         raise InstallationError("the configured admin key is not of the form <id>.<secret>") from None
     row = session.get(KeyRow, key_id)
     if row is None:
-        keys.add(
-            session, key_id=key_id, secret=secret, name="configured admin", roles=[Role.ADMIN], at=database.now(session)
-        )
-        _record_made(session, keys.find(session, key_id), actor=control.OPERATOR)
+        at = database.now(session)
+        row = keys.add(session, key_id=key_id, secret=secret, name="configured admin", roles=[Role.ADMIN], at=at)
+        _record_made(session, row, actor=control.OPERATOR)
     elif not keys.secret_matches(row, secret):
         raise InstallationError("the id of the configured admin key belongs to a key with another secret")
 
 
 def _key_created(row: KeyRow, shown: NewKey) -> KeyCreated:
     return KeyCreated(
-        id=row.id, name=row.name, key=shown.text, roles=row.roles, expires_at=_text_or_none(row.expires_at)
+        id=row.id, name=row.name, key=shown.text, roles=row.roles, expires_at=stamps.text_or_none(row.expires_at)
     )
 
 
@@ -202,15 +201,11 @@ def _key_out(row: KeyRow) -> KeyOut:
         issuer=row.issuer,
         roles=row.roles,
         created_at=stamps.to_text(row.created_at),
-        expires_at=_text_or_none(row.expires_at),
-        rotated_at=_text_or_none(row.rotated_at),
-        revoked_at=_text_or_none(row.revoked_at),
-        last_used_at=_text_or_none(row.last_used_at),
+        expires_at=stamps.text_or_none(row.expires_at),
+        rotated_at=stamps.text_or_none(row.rotated_at),
+        revoked_at=stamps.text_or_none(row.revoked_at),
+        last_used_at=stamps.text_or_none(row.last_used_at),
     )
-
-
-def _text_or_none(at: datetime | None) -> str | None:
-    return None if at is None else stamps.to_text(at)
 
 
 def list_grants(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> GrantList:
@@ -310,6 +305,6 @@ def _listed(grant: GrantRow, key: KeyRow) -> ListedGrant:
         role=grant.role,
         granted_at=stamps.to_text(grant.granted_at),
         granted_by=grant.granted_by,
-        expires_at=None if key.expires_at is None else stamps.to_text(key.expires_at),
-        revoked_at=None if key.revoked_at is None else stamps.to_text(key.revoked_at),
+        expires_at=stamps.text_or_none(key.expires_at),
+        revoked_at=stamps.text_or_none(key.revoked_at),
     )

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
@@ -31,13 +30,6 @@ from app.services.ledger.balances import (
 )
 from app.services.pages import PageRequest, page_of
 from app.wire.datasets import MemberOut, PopulationIn, PopulationList, PopulationOut
-
-
-class Joined(NamedTuple):
-    """The name of a population, and its totals with a new member, unless the population would be opened."""
-
-    name: str
-    totals: Population | None
 
 
 def open_population(
@@ -92,10 +84,7 @@ def show_population(installation: Installation, principal: Principal, reference:
 def join(session: Session, principal: Principal, dataset_id: str, *, population: str, at: datetime) -> str:
     """Makes a dataset a member in the caller's transaction. A new name opens a population with the dataset's budget.
 
-    From then on, the cards of earlier releases name the population, too.
-
-    Returns:
-        The population's name.
+    Returns the population's name. From then on, the cards of earlier releases name the population, too.
     """
     existing = populations.find(session, population)
     if existing is None:
@@ -108,13 +97,16 @@ def join(session: Session, principal: Principal, dataset_id: str, *, population:
     return row.name
 
 
-def with_new_member(session: Session, principal: Principal, account: AccountRow, *, population: str) -> Joined:
-    """What :func:`join` would do with an account that is not open yet; reads only, and raises what it raises."""
+def with_new_member(
+    session: Session, principal: Principal, account: AccountRow, *, population: str
+) -> tuple[str, Population | None]:
+    """The name of the population that an account would join, and its totals then, unless it would be opened; see
+    :func:`join`, whose errors are raised. Only reads."""
     existing = populations.find(session, population)
     if existing is not None:
         populations.require_visible(existing, key_id=principal.key_id, sees_all=principal.is_admin)
     totals = populations.with_new_member(session, existing, account)
-    return Joined(population if existing is None else existing.name, totals)
+    return population if existing is None else existing.name, totals
 
 
 def population_out(session: Session, row: PopulationRow) -> PopulationOut:
@@ -155,13 +147,9 @@ def _out(row: PopulationRow, population: Population, limit: Limit, names: Mappin
                 dataset_name=names[account_id].name,
                 charged=balance.text(carried.charged),
                 reserved=balance.text(carried.reserved),
-                deleted_at=_text(names[account_id].deleted_at),
+                deleted_at=stamps.text_or_none(names[account_id].deleted_at),
             )
             for account_id, carried in population.members.items()
         ],
         created_at=stamps.to_text(row.created_at),
     )
-
-
-def _text(at: datetime | None) -> str | None:
-    return None if at is None else stamps.to_text(at)

@@ -127,7 +127,7 @@ def _out(
             "warnings": _warnings(dataset, balance),
             "epochs": [_epoch(epoch) for epoch in epochs],
             "created_at": stamps.to_text(row.created_at),
-            "deleted_at": None if row.deleted_at is None else stamps.to_text(row.deleted_at),
+            "deleted_at": stamps.text_or_none(row.deleted_at),
         }
     )
 
@@ -138,8 +138,8 @@ def _warnings(dataset: catalog.Dataset, balance: statements.Balance) -> list[str
 
 
 def _epoch(row: EpochRow) -> dict[str, str | None]:
-    erased_at = None if row.erased_at is None else stamps.to_text(row.erased_at)
-    return {"epoch": row.id, "uploaded_at": stamps.to_text(row.uploaded_at), "erased_at": erased_at}
+    uploaded_at, erased_at = stamps.to_text(row.uploaded_at), stamps.text_or_none(row.erased_at)
+    return {"epoch": row.id, "uploaded_at": uploaded_at, "erased_at": erased_at}
 
 
 def account_out(balance: statements.Balance) -> AccountOut:
@@ -174,15 +174,7 @@ def list_uploads(installation: Installation, principal: Principal, reference: st
     return UploadList(
         dataset=dataset.id,
         dataset_name=dataset.name,
-        uploads=[
-            ListedUpload(
-                epoch=epoch.id,
-                uploaded_at=stamps.to_text(epoch.uploaded_at),
-                erased_at=None if epoch.erased_at is None else stamps.to_text(epoch.erased_at),
-                rows=rows.get(epoch.id),
-            )
-            for epoch in shown
-        ],
+        uploads=[ListedUpload.model_validate({**_epoch(epoch), "rows": rows.get(epoch.id)}) for epoch in shown],
         next=following,
     )
 

@@ -34,7 +34,7 @@ from app.wire.ledger import DeclaredLossIn, ExternalIn, ExternalPrice, ExternalQ
 
 
 @dataclass(frozen=True)
-class ExternalCharge:
+class _Charge:
     """A charge for an external mechanism, priced on one account.
 
     Attributes:
@@ -45,10 +45,10 @@ class ExternalCharge:
         delta: steps of 10⁻¹⁸, paid out of the part of δ that is set aside.
         delta_room: steps that remain of the set-aside part in the charged cells.
         stated: the event or the loss that the attester states.
-        per: ``row`` or ``unit``: whose loss is stated.
+        largest_within: maps an amount to the largest ε that the statement could declare within it; ``None`` if it
+            declares no ε. The function reads no database: a refusal calls it after the transaction.
     """
 
-    dataset: Dataset
     balance: statements.Balance
     room: int
     scope: Scope
@@ -56,33 +56,7 @@ class ExternalCharge:
     delta: int
     delta_room: int
     stated: Event | DeclaredLoss
-    per: str
-
-    @property
-    def price(self) -> ExternalPrice:
-        """The price in the account's unit, and in δ."""
-        return price_out(self.balance.accountant, self.amount, self.delta)
-
-    @property
-    def fits(self) -> bool:
-        """Whether the account admits the charge now."""
-        return self.amount <= self.room and self.delta <= self.delta_room
-
-    @property
-    def largest_within(self) -> Callable[[int], Fraction] | None:
-        """Maps an amount to the largest ε that the statement could declare within it; ``None`` if it declares no ε.
-
-        The function reads no database: a refusal calls it after the transaction.
-        """
-        if not isinstance(self.stated, DeclaredLoss) or self.stated.epsilon is None:
-            return None
-        return partial(
-            declared.largest_epsilon,
-            self.stated,
-            accountant=self.balance.accountant,
-            adjacency=self.dataset.adjacency,
-            rows=_rows(self.dataset, per=self.per),
-        )
+    largest_within: Callable[[int], Fraction] | None
 
     @property
     def largest_that_fits(self) -> str:
@@ -93,31 +67,9 @@ class ExternalCharge:
             return replace(self.balance, room=self.room).largest_that_fits
         return amounts.to_text(self.largest_within(self.room))
 
-    @property
-    def odds(self) -> dict[str, str]:
-        """The largest probabilities of a right guess, by change, from the mechanism's outputs."""
-        delta = Fraction(self.delta, 10**accountants.DELTA_PLACES)
-        return odds_of_charge(self.balance.accountant, self.amount, self.dataset.adjacency, delta=delta)
 
-    @property
-    def warnings(self) -> list[str]:
-        """The sentence about a loss that promises little; empty for a smaller loss."""
-        balance = self.balance
-        return of_large_amount(balance.accountant, self.amount, delta=balance.delta, adjacency=self.dataset.adjacency)
-
-    @property
-    def receipt(self) -> str:
-        """The stated event or loss in words."""
-        return receipt_of(self.dataset, self.balance.accountant, self.stated, per=self.per)
-
-
-def price_external(session: Session, principal: Principal, dataset: Dataset, body: ExternalIn) -> ExternalCharge:
-    """Prices a request of a key from public facts, the balance and the rules.
-
-    Raises:
-        InvalidRequest: the event, the declared loss or the scope breaks a rule.
-        AccountantMismatch: no bound is proved in the account's unit.
-    """
+def _priced(session: Session, principal: Principal, dataset: Dataset, body: ExternalIn) -> _Charge:
+    """Prices a request of a key from public facts, the balance and the rules."""
     if body.per == "unit" and dataset.unit_column is None:
         raise InvalidRequest.at("/per", "no-unit-column")
     stated = _event(body.event) if body.declared is None else _declared(body.declared)
@@ -125,8 +77,16 @@ def price_external(session: Session, principal: Principal, dataset: Dataset, bod
     balance = statements.balance(session, dataset.id, scope)
     amount = _amount(dataset, balance.accountant, stated, per=body.per)
     spent = statements.delta_balance(session, dataset.id, scope)
-    return ExternalCharge(
-        dataset=dataset,
+    largest_within = None
+    if isinstance(stated, DeclaredLoss) and stated.epsilon is not None:
+        largest_within = partial(
+            declared.largest_epsilon,
+            stated,
+            accountant=balance.accountant,
+            adjacency=dataset.adjacency,
+            rows=_rows(dataset, per=body.per),
+        )
+    return _Charge(
         balance=balance,
         room=rules.allowance(session, dataset.id, principal.key_id).at_once(balance.room),
         scope=scope,
@@ -134,11 +94,11 @@ def price_external(session: Session, principal: Principal, dataset: Dataset, bod
         delta=_delta(dataset, stated, per=body.per),
         delta_room=0 if spent is None else spent.remaining,
         stated=stated,
-        per=body.per,
+        largest_within=largest_within,
     )
 
 
-def price_out(accountant: str, amount: int, delta: int) -> ExternalPrice:
+def _price_out(accountant: str, amount: int, delta: int) -> ExternalPrice:
     """An amount and a δ of an account as answers show them."""
     unit = accountants.by_name(accountant)
     return ExternalPrice(
@@ -149,7 +109,7 @@ def price_out(accountant: str, amount: int, delta: int) -> ExternalPrice:
     )
 
 
-def receipt_of(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss, *, per: str) -> str:
+def _receipt(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss, *, per: str) -> str:
     """A stated event or loss in words, under the account's adjacency."""
     if isinstance(stated, DeclaredLoss):
         return declared.in_words(stated, one=per)
@@ -183,12 +143,6 @@ def _coverable(dataset: Dataset, scope: Scope) -> Scope:
     return {name: cells for name, cells in scope.items() if name in of_the_unit}
 
 
-def _accepting(dataset: Dataset, stated: Event | DeclaredLoss) -> tuple[str, ...]:
-    if isinstance(stated, DeclaredLoss):
-        return declared.accepting(stated, adjacency=dataset.adjacency)
-    return accountants.accepting(stated, adjacency=dataset.adjacency)
-
-
 def _amount(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss, *, per: str) -> int:
     """Whole steps that cover the loss of one unit, rounded up once."""
     unit = accountants.by_name(accountant)
@@ -218,7 +172,11 @@ def _loss(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss) -> Fr
             return declared.loss(stated, accountant=accountant, adjacency=dataset.adjacency)
         return accountants.by_name(accountant).loss(stated, adjacency=dataset.adjacency)
     except NoBoundInUnit:
-        raise AccountantMismatch(accountant, _accepting(dataset, stated)) from None
+        if isinstance(stated, DeclaredLoss):
+            accepting = declared.accepting(stated, adjacency=dataset.adjacency)
+        else:
+            accepting = accountants.accepting(stated, adjacency=dataset.adjacency)
+        raise AccountantMismatch(accountant, accepting) from None
     except UnknownPrivacyEvent:
         at = "/declared/adjacency" if isinstance(stated, DeclaredLoss) else "/event"
         raise InvalidRequest.at(at, "other-adjacency") from None
@@ -228,19 +186,20 @@ def quote_external(installation: Installation, principal: Principal, reference: 
     """Quotes an external mechanism: its price, and whether the account would admit it. Changes nothing."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, ATTEST).living()
-        charge = price_external(session, principal, dataset, body)
+        charge = _priced(session, principal, dataset, body)
+    balance, adjacency, delta = charge.balance, dataset.adjacency, Fraction(charge.delta, 10**accountants.DELTA_PLACES)
     return ExternalQuote(
         dataset=dataset.id,
         dataset_name=dataset.name,
         scope={name: list(cells) for name, cells in charge.scope.items()},
-        price=charge.price,
-        odds=charge.odds,
-        receipt=charge.receipt,
-        fits=charge.fits,
-        remaining=charge.balance.text(charge.balance.remaining),
+        price=_price_out(balance.accountant, charge.amount, charge.delta),
+        odds=odds_of_charge(balance.accountant, charge.amount, adjacency, delta=delta),
+        receipt=_receipt(dataset, balance.accountant, charge.stated, per=body.per),
+        fits=charge.amount <= charge.room and charge.delta <= charge.delta_room,
+        remaining=balance.text(balance.remaining),
         delta_remaining=accountants.delta_text(charge.delta_room) if charge.delta else None,
         largest_that_fits=charge.largest_that_fits,
-        warnings=charge.warnings,
+        warnings=of_large_amount(balance.accountant, charge.amount, delta=balance.delta, adjacency=adjacency),
     )
 
 
@@ -253,9 +212,9 @@ def charge_external(
         dataset, session = asked.dataset, spend.session
         if (earlier := spend.lock(route=f"POST /ledger/{dataset.id}/reservations")) is not None:
             return earlier
-        charge = price_external(session, spend.principal, dataset, body)
+        charge = _priced(session, spend.principal, dataset, body)
         actor = spend.principal.key_id
-        new_reservation = _reservation(charge, body, attested_by=actor)
+        new_reservation = _reservation(dataset, charge, body, attested_by=actor)
         reservation_id = reservations.charge_external(session, new_reservation, delta=charge.delta, actor=actor)
         # Cards of models, which read no ledger, say from now on that the guarantee also rests on attesters.
         guarantee = of_account(session, dataset, statements.printable(session, dataset.id))
@@ -292,14 +251,14 @@ def show_reservation(
         )
 
 
-def _reservation(charge: ExternalCharge, body: ExternalIn, *, attested_by: str) -> NewReservation:
+def _reservation(dataset: Dataset, charge: _Charge, body: ExternalIn, *, attested_by: str) -> NewReservation:
     """The reservation of a charge. Both of its entries repeat its details, which are public facts."""
-    details: dict[str, Any] = {"attested_by": attested_by, "description": body.description, "per": charge.per}
+    details: dict[str, Any] = {"attested_by": attested_by, "description": body.description, "per": body.per}
     is_declared = isinstance(charge.stated, DeclaredLoss)
     if is_declared:
         details["declared"] = charge.stated.to_json()
     return NewReservation(
-        account_id=charge.dataset.id,
+        account_id=dataset.id,
         amount=charge.amount,
         scope=charge.scope,
         event=None if is_declared else charge.stated.to_json(),
@@ -319,11 +278,11 @@ def _reservation_out(session: Session, dataset: Dataset, row: ReservationRow) ->
         dataset_name=dataset.name,
         state=cast(Literal["reserved", "charged", "void", "expired"], row.state),
         scope=row.scope,
-        price=price_out(accountant, row.amount, accountants.delta_steps(details.get("delta"))),
+        price=_price_out(accountant, row.amount, accountants.delta_steps(details.get("delta"))),
         description=details["description"],
         per=per,
         event=row.event,
         declared=details.get("declared"),
         attested_by=details["attested_by"],
-        receipt=receipt_of(dataset, accountant, stated, per=per),
+        receipt=_receipt(dataset, accountant, stated, per=per),
     )
