@@ -38,7 +38,6 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -138,23 +137,17 @@ class _SealedCounts:
         return {epoch: n for epoch, n in struct.iter_unpack(">II", text) if n}
 
 
-@dataclass(frozen=True)
-class BookRules:
-    """The facts of a dataset that its book depends on."""
-
-    max_rows: int
-    key: DataKey = field(repr=False)
-
-
 class AdmissionBook:
     """The admission counts of a dataset, open for one upload in one SQLite transaction (:func:`opened_home_book`)."""
 
-    def __init__(self, connection: sqlite3.Connection, rules: BookRules) -> None:
+    def __init__(self, connection: sqlite3.Connection, *, max_rows: int, key: DataKey) -> None:
         self._connection = connection
-        self._counts = _SealedCounts(rules.key, max_rows=rules.max_rows)
-        self._max_rows = rules.max_rows
+        self._counts = _SealedCounts(key, max_rows=max_rows)
+        self._max_rows = max_rows
         self._epoch = 0
         self._counted: set[int] = set()
+        for statement in TABLES:
+            connection.execute(statement)
 
     def begin(self, epoch_id: str, *, committed: Sequence[str], freed: Collection[str] = ()) -> None:
         """Starts the counts of a new upload. Counts of uploads that never became epochs do not count any more.
@@ -207,6 +200,16 @@ class AdmissionBook:
                 counts[unit] = {epoch: n for epoch, n in by_epoch.items() if epoch in self._counted}
         return counts
 
+    def seal_plain_counts(self) -> None:
+        """Encrypts the counts of a book that a version before wrote without encryption."""
+        if self._connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'admitted'").fetchone() is None:
+            return
+        plain = self._connection.execute("SELECT unit, epoch, n FROM admitted ORDER BY unit")
+        by_unit = groupby(plain, key=itemgetter(0))
+        sealed = ((unit, self._counts.sealed(unit, {epoch: n for _, epoch, n in rows})) for unit, rows in by_unit)
+        self._connection.executemany(WRITE, sealed)
+        self._connection.execute("DROP TABLE admitted")
+
     def store(self) -> None:
         """Makes the upload's counts known to other machines, for the case that it is committed. Call it before the
         transaction of the epoch."""
@@ -256,7 +259,7 @@ def is_complete(book: Path, *, epoch_ids: Collection[str]) -> bool:
 
 
 @contextmanager
-def opened_home_book(home: Path, dataset_id: str, rules: BookRules) -> Iterator[AdmissionBook]:
+def opened_home_book(home: Path, dataset_id: str, *, max_rows: int, key: DataKey) -> Iterator[AdmissionBook]:
     """Opens the admission book of a dataset for one upload; other uploads to the dataset wait until the block ends.
 
     Counts that were not committed are rolled back when the block ends.
@@ -272,11 +275,9 @@ def opened_home_book(home: Path, dataset_id: str, rules: BookRules) -> Iterator[
     connection = sqlite3.connect(file, timeout=0, isolation_level=None)
     try:
         _take(connection)
-        counts = _SealedCounts(rules.key, max_rows=rules.max_rows)
-        for statement in TABLES:
-            connection.execute(statement)
-        _seal_plain_counts(connection, counts)
-        yield AdmissionBook(connection, rules)
+        book = AdmissionBook(connection, max_rows=max_rows, key=key)
+        book.seal_plain_counts()
+        yield book
     except sqlite3.Error as error:
         if not file.exists():
             raise FileNotFoundError(file.name) from None
@@ -286,17 +287,6 @@ def opened_home_book(home: Path, dataset_id: str, rules: BookRules) -> Iterator[
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         connection.close()
-
-
-def _seal_plain_counts(connection: sqlite3.Connection, counts: _SealedCounts) -> None:
-    """Encrypts the counts of a book that a version before wrote without encryption."""
-    if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'admitted'").fetchone() is None:
-        return
-    plain = connection.execute("SELECT unit, epoch, n FROM admitted ORDER BY unit")
-    by_unit = groupby(plain, key=itemgetter(0))
-    sealed = ((unit, counts.sealed(unit, {epoch: n for _, epoch, n in rows})) for unit, rows in by_unit)
-    connection.executemany(WRITE, sealed)
-    connection.execute("DROP TABLE admitted")
 
 
 def _take(connection: sqlite3.Connection) -> None:
@@ -345,16 +335,17 @@ def _wait_when_busy(connection: sqlite3.Connection) -> None:
 class StoredBook(AdmissionBook):
     """The admission counts of a dataset, open for one upload. Made by :func:`opened_stored_book`."""
 
-    def __init__(self, connection: sqlite3.Connection, store: Store, dataset_id: str, rules: BookRules) -> None:
-        super().__init__(connection, rules)
+    def __init__(
+        self, connection: sqlite3.Connection, store: Store, dataset_id: str, *, max_rows: int, key: DataKey
+    ) -> None:
+        super().__init__(connection, max_rows=max_rows, key=key)
         self._store = store
         self._dataset_id = dataset_id
-        self._key = rules.key
+        self._key = key
         self._epoch_id = ""
         self._before: Sequence[str] = ()
 
     def begin(self, epoch_id: str, *, committed: Sequence[str], freed: Collection[str] = ()) -> None:
-        """See :meth:`AdmissionBook.begin`."""
         if committed:
             try:
                 self._read_stored(committed[-1])
@@ -365,7 +356,6 @@ class StoredBook(AdmissionBook):
         self._epoch_id, self._before = epoch_id, committed
 
     def store(self) -> None:
-        """See :meth:`AdmissionBook.store`."""
         epochs = self._connection.execute("SELECT ordinal, id FROM epochs ORDER BY ordinal").fetchall()
         with self._sealed(self._epoch_id).new(existing="refuse") as file:
             file.write(json.dumps(epochs).encode("ascii") + b"\n")
@@ -402,13 +392,11 @@ class StoredBook(AdmissionBook):
 
 
 @contextmanager
-def opened_stored_book(store: Store, dataset_id: str, rules: BookRules) -> Iterator[StoredBook]:
+def opened_stored_book(store: Store, dataset_id: str, *, max_rows: int, key: DataKey) -> Iterator[StoredBook]:
     """Opens the admission book of a dataset for one upload. The caller excludes other uploads to the dataset."""
     with closing(sqlite3.connect("", isolation_level=None)) as connection:
         connection.execute("BEGIN")
-        for statement in TABLES:
-            connection.execute(statement)
-        yield StoredBook(connection, store, dataset_id, rules)
+        yield StoredBook(connection, store, dataset_id, max_rows=max_rows, key=key)
 
 
 def _units(file: BinaryIO) -> Iterator[tuple[bytes, bytes]]:

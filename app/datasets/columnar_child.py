@@ -129,11 +129,7 @@ def _send(kind: bytes, payload: Piece) -> None:
 
 
 def _received(n_bytes: int) -> Iterator[bytes]:
-    """Exactly so many bytes from the service, in pieces.
-
-    Raises:
-        SystemExit: the service has ended or closed the upload.
-    """
+    """Exactly so many bytes from the service, in pieces."""
     while n_bytes:
         piece = os.read(_IN, n_bytes)
         if not piece:

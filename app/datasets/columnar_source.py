@@ -131,11 +131,7 @@ class ColumnarSource:
             raise self._broken()
 
     def _exactly(self, n_bytes: int) -> bytearray:
-        """So many bytes from the child.
-
-        Raises:
-            RowsInvalid, TooLarge: the child has ended, or is silent for too long.
-        """
+        """So many bytes from the child."""
         received = bytearray(n_bytes)
         missing = memoryview(received)
         while missing:

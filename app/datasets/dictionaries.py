@@ -291,11 +291,7 @@ def _optional(declaration: Mapping[str, Any]) -> Iterator[Remark]:
 
 
 def _objects(value: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """A member that is a list of objects.
-
-    Raises:
-        NotADictionary: it is not.
-    """
+    """A member that is a list of objects."""
     listed = value.get(name)
     if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
         raise NotADictionary(f'"{name}" in the data dictionary is not a list of objects')

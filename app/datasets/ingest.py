@@ -162,11 +162,7 @@ def _bytes_beside(destination: SealedFile, prints: Fingerprints) -> int:
 
 
 def _refuse_when_full(others: int, *written: Writer) -> None:
-    """Tests the limit on the bytes of a dataset.
-
-    Raises:
-        TooLarge: the other uploads, and what was written of this one, have more bytes.
-    """
+    """Tests the limit on the bytes of a dataset."""
     if others + sum(file.size_bytes for file in written) > limits.MAX_DATASET_BYTES:
         raise TooLarge("the stored bytes of the dataset", limits.MAX_DATASET_BYTES)
 
@@ -243,11 +239,7 @@ class _Upload:
         return None if self._unit is None else DroppedCounts(self._n_without_unit, self._n_over_bound)
 
     def store(self, body: CsvSource | Blocks, file: Writer) -> Iterator[None]:
-        """Reads the upload to its end and writes its rows, until a cell has to be refused. Yields before row groups.
-
-        Raises:
-            RowsInvalid, MalformedRequest, TooLarge: see :func:`ingest_rows`.
-        """
+        """Reads the upload to its end and writes its rows, until a cell has to be refused. Yields before row groups."""
         smallest, largest = _ROW_GROUP_ROWS
         group_rows = min(max(_ROW_GROUP_CELLS // len(self.columns), smallest), largest)
         group: list[pa.RecordBatch] = []
@@ -296,11 +288,7 @@ class _Upload:
         return problems
 
     def _admitted(self, cells: Sequence[CountedCells], units: pa.Array | None) -> pa.RecordBatch:
-        """The rows of a block that are stored, with their ids. Hands their uploaded cells to ``on_stored``.
-
-        Raises:
-            TooLarge: more rows than a dataset may have.
-        """
+        """The rows of a block that are stored, with their ids. Hands their uploaded cells to ``on_stored``."""
         first_own = len(cells) - self._n_own
         arrays, uploaded = [column.stored for column in cells], [column.uploaded for column in cells[:first_own]]
         if units is None:

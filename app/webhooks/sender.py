@@ -138,12 +138,7 @@ def send(url: str, body: bytes, headers: Mapping[str, str], *, allowed: Sequence
 
 
 def _connected(url: SplitResult, *, allowed: Sequence[Network]) -> socket.socket:
-    """A connection to an address of the name. Every address has to be allowed, so that none is tried by luck.
-
-    Raises:
-        AddressRefused: an address is not allowed.
-        OSError: the name has no address, or nobody answers.
-    """
+    """A connection to an address of the name. Every address has to be allowed, so that none is tried by luck."""
     host = url.hostname
     assert host is not None
     found = _resolved(host, port_of(url))
@@ -161,11 +156,7 @@ def _connected(url: SplitResult, *, allowed: Sequence[Network]) -> socket.socket
 
 
 def _resolved(host: str, port: int) -> list[Any]:
-    """The addresses of a name. Nothing ends a look-up, so its thread is left to end by itself if it takes too long.
-
-    Raises:
-        OSError: the name has no address, or no server answered in time.
-    """
+    """The addresses of a name. Nothing ends a look-up, so its thread is left to end by itself if it takes too long."""
     outcome: Future[list[Any]] = Future()
 
     def resolve() -> None:

@@ -12,7 +12,6 @@ from app.api.capacity import THREADS
 from app.core import limits
 from app.core.sealed_files import DataKey
 from app.datasets import admission
-from app.datasets.admission import BookRules
 from app.verifier.dataset_replay import verify
 from tests.support.databases import on_one_server
 from tests.support.server import CSV, Caller, Server, csv_rows, new_idempotency_key, training
@@ -92,7 +91,7 @@ def test_uploads_that_wait_for_one_another_stop_nobody_else(server: Server) -> N
         return owner.http.post(f"/datasets/{dataset}/rows", content=visits(8), headers=headers)
 
     with ThreadPoolExecutor(len(owners)) as callers:
-        with admission.opened_home_book(server.settings.home, dataset, BookRules(K, DataKey.random())):
+        with admission.opened_home_book(server.settings.home, dataset, max_rows=K, key=DataKey.random()):
             sent = {callers.submit(upload, owner): owner for owner in owners}
             refused = list(islice(as_completed(sent), len(owners) - limits.MAX_WAITING_UPLOADS))
             assert server.admin.http.get(f"/datasets/{dataset}").json()["epochs"] == []

@@ -14,7 +14,6 @@ import pytest
 
 from app.core.sealed_files import DataKey
 from app.datasets import admission
-from app.datasets.admission import BookRules
 from app.services.installation import Installation
 from tests.support import people
 from tests.support.crash_scene import open_installation
@@ -89,7 +88,7 @@ def test_the_smallest_hash_of_all_epochs_is_caught(tmp_path: Path) -> None:
     def in_order_of_arrival(uploads: Sequence[Upload]) -> list[list[tuple[str, int]]]:
         home, read = next(homes), []
         for number, rows in enumerate(uploads):
-            with admission.opened_home_book(home, "ds_a", BookRules(1, DataKey(bytes(32)))) as book:
+            with admission.opened_home_book(home, "ds_a", max_rows=1, key=DataKey(bytes(32))) as book:
                 book.begin(f"ep_{number}", committed=[f"ep_{earlier}" for earlier in range(number)])
                 ids = admission.unit_row_ids([unit for unit, _ in rows], dataset_key=bytes(32))
                 read.append(list(itertools.compress(rows, book.admit(ids))))

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from app.core.sealed_files import DataKey
 from app.datasets import admission
-from app.datasets.admission import BookRules
 
 KEY = DataKey(bytes(range(32)))
 UNITS = ["ann", "ben", "cleo", "dan"]
@@ -32,7 +31,7 @@ def test_a_row_is_admitted_while_its_unit_has_fewer_rows_than_the_limit(
     with tempfile.TemporaryDirectory() as folder:
         for number, (blocks, end) in enumerate(uploads):
             admitted_now: Counter[str] = Counter()
-            with admission.opened_home_book(Path(folder), "ds_a", BookRules(max_rows, KEY)) as book:
+            with admission.opened_home_book(Path(folder), "ds_a", max_rows=max_rows, key=KEY) as book:
                 book.begin(f"ep_{number}", committed=committed)
                 for block in blocks:
                     admitted = book.admit([IDS[unit] for unit in block])
@@ -62,7 +61,7 @@ def _admitted(uploads: list[list[str]], max_rows: int) -> list[list[tuple[str, b
     decisions: list[list[tuple[str, bool]]] = []
     with tempfile.TemporaryDirectory() as folder:
         for number, upload in enumerate(uploads):
-            with admission.opened_home_book(Path(folder), "ds_a", BookRules(max_rows, KEY)) as book:
+            with admission.opened_home_book(Path(folder), "ds_a", max_rows=max_rows, key=KEY) as book:
                 book.begin(f"ep_{number}", committed=[f"ep_{earlier}" for earlier in range(number)])
                 admitted = book.admit([IDS[unit] for unit in upload])
                 book.commit()

@@ -194,11 +194,7 @@ class _Checked:
 
 
 def _checked_cap(declaration: DatasetIn) -> int:
-    """The cap in steps.
-
-    Raises:
-        InvalidRequest: a rule about the account, or the declaration wants a dataset that nobody protects.
-    """
+    """The cap in steps."""
     if "visibility" in declaration.model_fields_set:
         raise InvalidRequest.at("/visibility", "every-dataset-is-private", accepted=[_NO_VISIBILITY])
     problems = _unit_problems(declaration)

@@ -17,7 +17,7 @@ from app.core.errors import CellsUnread, TooLarge, Unavailable, UnreadColumn, Up
 from app.core.sealed_files import DataKey
 from app.core.stores import Directory
 from app.datasets import admission, catalog, row_files
-from app.datasets.admission import AdmissionBook, BookRules, digest_key
+from app.datasets.admission import AdmissionBook, digest_key
 from app.datasets.upload_bodies import BodyForm
 from app.services.authorization import authorized_dataset, refreshed, write_as
 from app.services.installation import Installation
@@ -128,11 +128,7 @@ class _Upload:
         self._is_added = False
 
     def run(self, body: SpooledBody, request: IdempotentRequest | None) -> Answer:
-        """Stores the rows, then commits the epoch; if the epoch is not committed, removes the rows.
-
-        Returns:
-            The answer, sealed as it is stored.
-        """
+        """Stores the rows, then commits the epoch; if the epoch is not committed, removes the rows."""
         if self._book is not None:
             self._begin(self._book)
         self._read_earlier()
@@ -253,11 +249,7 @@ class _Upload:
 
 
 def _refuse_unread(report: "IngestReport") -> None:
-    """Refuses columns in which many cells are not as declared: an owner has most likely sent another file.
-
-    Raises:
-        CellsUnread: names them.
-    """
+    """Refuses columns in which many cells are not as declared: an owner has most likely sent another file."""
     n_rows = report.n_read
     counts = [
         (column.name, problem, count)
@@ -286,10 +278,7 @@ def _report_out(epoch_id: str, report: "IngestReport", *, shows_rows: bool, equa
     return UploadOut(
         epoch=epoch_id,
         rows=report.n_rows if shows_rows else None,
-        columns=[
-            ColumnReport(name=column.name, clamped=column.clamped, missing=column.missing, unknown=column.unknown)
-            for column in report.columns
-        ],
+        columns=[ColumnReport(**vars(column)) for column in report.columns],
         dropped=None if report.dropped is None else DroppedRows(**vars(report.dropped)),
         warnings=[_SENT_BEFORE.format(epoch=epoch) for epoch in equal[:1]],
     )
@@ -302,11 +291,12 @@ def opened_book(installation: Installation, dataset: catalog.Dataset, key: DataK
     Raises:
         FileNotFoundError: the dataset was erased during the upload.
     """
-    rules = BookRules(dataset.max_rows, key)
-    if isinstance(installation.files, Directory):
-        with admission.opened_home_book(installation.home, dataset.id, rules) as book:
+    max_rows, store = dataset.max_rows, installation.files
+    if isinstance(store, Directory):
+        with admission.opened_home_book(installation.home, dataset.id, max_rows=max_rows, key=key) as book:
             yield book
         return
     lock = installation.database.named_lock(f"grovekeeper/book/{dataset.id}", wait_s=admission.WAIT_S)
-    with admission.waiting_seat(), lock, admission.opened_stored_book(installation.files, dataset.id, rules) as book:
+    stored_book = admission.opened_stored_book(store, dataset.id, max_rows=max_rows, key=key)
+    with admission.waiting_seat(), lock, stored_book as book:
         yield book

@@ -180,11 +180,7 @@ def _put_back(installation: Installation, claim: Claim) -> None:
 
 
 def _bring_rows(installation: Installation, claim: Claim, lease: Lease, *, stop: Stop) -> None:
-    """Copies the files of a job's rows to this machine, and authenticates them.
-
-    Raises:
-        Unavailable: a file cannot be read now.
-    """
+    """Copies the files of a job's rows to this machine, and authenticates them."""
     try:
         lease.wait_for(partial(_authenticate_rows, installation, claim), stopping=stop.begun)
     except OSError:  # nothing was charged, and the job goes back to the queue with its lease
@@ -277,12 +273,7 @@ def _run_and_end(
 
 
 def _stored(installation: Installation, task: JobTask, *, stop: Stop) -> JobOutput:
-    """Stores the child's output; tries again while the store does not answer.
-
-    Raises:
-        OutputInvalid: the child left no output of its kind.
-        OSError: the child left no output, or the output cannot be stored.
-    """
+    """Stores the child's output; tries again while the store does not answer."""
     data = task.output_path.read_bytes()
     for wait_s in STORE_RETRY_S:
         try:

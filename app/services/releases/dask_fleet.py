@@ -188,11 +188,7 @@ class DaskFleet:
         return workers
 
     def _by(self, ends_at: float, ask: Callable[[], Any]) -> Any:
-        """What a call of the client returns, if it does before the deadline.
-
-        Raises:
-            ClusterFailed: it does not, or raises.
-        """
+        """What a call of the client returns, if it does before the deadline."""
 
         async def answer() -> Any:
             return await ask()  # called on the client's loop, where its methods return awaitables

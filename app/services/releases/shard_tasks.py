@@ -181,11 +181,7 @@ def rows_of(key: DataKey, partitions: Partitions, scope: Scope, codes: CodeReque
 
 
 def _shard(order: Order, rows: bytes) -> ShardStates:
-    """The states of a shard.
-
-    Raises:
-        StateMissing: this process did not read the shard, and a brief question does not say how.
-    """
+    """The states of a shard."""
     if order.key not in _HERE.shards:
         if not rows:
             raise StateMissing

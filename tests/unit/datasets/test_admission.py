@@ -15,7 +15,6 @@ from app.core.errors import InstallationError, Unavailable
 from app.core.sealed_files import DataKey
 from app.core.stores import Directory
 from app.datasets import admission, row_files
-from app.datasets.admission import BookRules
 from app.datasets.row_layout import hash_cells
 from app.privacy.partitions import HashPartition
 
@@ -32,7 +31,7 @@ class Book:
 
     def upload(self, *units: bytes, commits: bool = True, becomes_an_epoch: bool = True) -> list[bool]:
         epoch = f"ep_{len(self.committed)}_{os.urandom(4).hex()}"
-        with admission.opened_home_book(self._home, "ds_a", BookRules(self._max_rows, KEY)) as book:
+        with admission.opened_home_book(self._home, "ds_a", max_rows=self._max_rows, key=KEY) as book:
             book.begin(epoch, committed=self.committed)
             admitted = book.admit(units).tolist()
             if commits:
@@ -60,7 +59,7 @@ def test_an_upload_that_never_became_an_epoch_does_not_count(tmp_path: Path, los
 
 
 def test_blocks_of_one_upload_count_together(tmp_path: Path) -> None:
-    with admission.opened_home_book(tmp_path, "ds_a", BookRules(3, KEY)) as book:
+    with admission.opened_home_book(tmp_path, "ds_a", max_rows=3, key=KEY) as book:
         book.begin("ep_a", committed=[])
         admitted = [book.admit([ANN] * 2).tolist() for _ in range(3)]
     assert admitted == [[True, True], [True, False], [False, False]]
@@ -77,17 +76,17 @@ def test_a_lost_book_is_an_error_and_not_an_empty_book(tmp_path: Path) -> None:
 
 def test_a_second_upload_waits_for_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "WAIT_S", 0.05)
-    with admission.opened_home_book(tmp_path, "ds_a", BookRules(1, KEY)), pytest.raises(Unavailable):  # noqa: SIM117 - in this order
-        with admission.opened_home_book(tmp_path, "ds_a", BookRules(1, KEY)):
+    with admission.opened_home_book(tmp_path, "ds_a", max_rows=1, key=KEY), pytest.raises(Unavailable):  # noqa: SIM117 - in this order
+        with admission.opened_home_book(tmp_path, "ds_a", max_rows=1, key=KEY):
             pytest.fail("two uploads decide at once")
     monkeypatch.setattr(admission, "WAIT_S", 60.0)
     seen: list[str] = []
 
     def second() -> None:
-        with admission.opened_home_book(tmp_path, "ds_a", BookRules(1, KEY)):
+        with admission.opened_home_book(tmp_path, "ds_a", max_rows=1, key=KEY):
             seen.append("second")
 
-    with admission.opened_home_book(tmp_path, "ds_a", BookRules(1, KEY)):
+    with admission.opened_home_book(tmp_path, "ds_a", max_rows=1, key=KEY):
         waiting = threading.Thread(target=second)
         waiting.start()
         waiting.join(0.2)
@@ -105,7 +104,7 @@ def test_an_upload_waits_for_another_that_commits(tmp_path: Path) -> None:
     ends = threading.Timer(0.2, committing.execute, ["COMMIT"])
     ends.start()
 
-    with admission.opened_home_book(tmp_path, "ds_a", BookRules(1, KEY)):
+    with admission.opened_home_book(tmp_path, "ds_a", max_rows=1, key=KEY):
         ends.join(30)
     committing.close()
 
@@ -117,18 +116,18 @@ def test_uploads_over_the_limit_of_waiting_uploads_are_refused_at_once(tmp_path:
 
     def upload() -> None:
         try:
-            with admission.opened_home_book(tmp_path, "ds_a", BookRules(1, KEY)):
+            with admission.opened_home_book(tmp_path, "ds_a", max_rows=1, key=KEY):
                 admitted.append("")
         except Unavailable as error:
             answered.put(error)
 
     for _ in range(2):
         uploads = [threading.Thread(target=upload) for _ in range(limits.MAX_WAITING_UPLOADS + 3)]
-        with admission.opened_home_book(tmp_path, "ds_a", BookRules(1, KEY)):
+        with admission.opened_home_book(tmp_path, "ds_a", max_rows=1, key=KEY):
             for thread in uploads:
                 thread.start()
             refused = [answered.get(timeout=admission.WAIT_S / 2) for _ in range(3)]
-            with admission.opened_home_book(tmp_path, "ds_b", BookRules(1, KEY)):
+            with admission.opened_home_book(tmp_path, "ds_b", max_rows=1, key=KEY):
                 assert not admitted, "an upload that need not wait is not refused"
         for thread in uploads:
             thread.join(30)
@@ -138,7 +137,7 @@ def test_uploads_over_the_limit_of_waiting_uploads_are_refused_at_once(tmp_path:
 
 
 def test_an_erased_dataset_is_distinguished_from_a_busy_book(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), admission.opened_home_book(tmp_path, "ds_a", BookRules(1, KEY)) as book:
+    with pytest.raises(FileNotFoundError), admission.opened_home_book(tmp_path, "ds_a", max_rows=1, key=KEY) as book:
         book.begin("ep_a", committed=[])
         row_files.erase_dataset(Directory(tmp_path), "ds_a")
         raise sqlite3.OperationalError("disk I/O error")
@@ -181,7 +180,7 @@ def test_counts_of_another_unit_or_another_dataset_are_refused(tmp_path: Path) -
 
     for key, unit in ((KEY, BEN), (DataKey(bytes(32)), ANN)):
         with (
-            admission.opened_home_book(tmp_path, "ds_a", BookRules(2, key)) as book,
+            admission.opened_home_book(tmp_path, "ds_a", max_rows=2, key=key) as book,
             pytest.raises(InstallationError),
         ):
             book.admit([unit])
