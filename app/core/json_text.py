@@ -41,7 +41,8 @@ def check_nodes(text: bytes, limit: int) -> None:
         if n_quotes // 2 > limit:
             raise TooLarge("the number of values and names in the body", limit)
     marks_and_quotes = b"".join(parts)
-    if len(marks_and_quotes) - _length_of_strings(marks_and_quotes) >= limit:
+    n_within_strings = sum(match.end() - match.start() for match in _STRING.finditer(marks_and_quotes))
+    if len(marks_and_quotes) - n_within_strings >= limit:
         raise TooLarge("the number of values and names in the body", limit)
 
 
@@ -84,10 +85,6 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse(_: str) -> NoReturn:
     raise ValueError("NaN and Infinity are not JSON")
-
-
-def _length_of_strings(text: bytes) -> int:
-    return sum(match.end() - match.start() for match in _STRING.finditer(text))
 
 
 def loads_exactly(body: bytes, *, max_nodes: int) -> Any:

@@ -115,7 +115,7 @@ class StorageKeys:
     """
 
     def __init__(self, keys: Collection[bytes]) -> None:
-        self._keys = {_storage_key_id(key): key for key in keys}
+        self._keys = {hashlib.sha256(_STORAGE_KEY_ID + key).digest()[:KEY_ID_BYTES]: key for key in keys}
         self._newest = next(iter(self._keys))
 
     @classmethod
@@ -195,10 +195,6 @@ def _decrypted(key: bytes, sealed: bytes, context: bytes | None) -> bytes:
         return AESGCM(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], context)
     except (InvalidTag, ValueError):
         raise SealBroken from None
-
-
-def _storage_key_id(key: bytes) -> bytes:
-    return hashlib.sha256(_STORAGE_KEY_ID + key).digest()[:KEY_ID_BYTES]
 
 
 def _unknown(key_id: bytes) -> InstallationError:

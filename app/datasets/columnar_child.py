@@ -186,10 +186,10 @@ def _opened(file: BinaryIO, form: BodyForm, categories: Collection[str]) -> tupl
         case BodyForm.PARQUET:
             return _parquet(file, categories)
         case BodyForm.ARROW_STREAM:
-            stream = pa_ipc.open_stream(_Ahead(file), options=_ipc_options())
+            stream = pa_ipc.open_stream(_Ahead(file), options=pa_ipc.IpcReadOptions(use_threads=False))
             return stream.schema, _checked(stream)
         case BodyForm.ARROW_FILE:
-            opened = pa_ipc.open_file(_Ahead(file), options=_ipc_options())
+            opened = pa_ipc.open_file(_Ahead(file), options=pa_ipc.IpcReadOptions(use_threads=False))
             if opened.num_record_batches > limits.MAX_ROW_GROUPS:
                 raise BodyRefused(BodyProblem.ROW_GROUPS)
             return opened.schema, _checked(map(opened.get_batch, range(opened.num_record_batches)))
@@ -209,10 +209,6 @@ class _Ahead(io.BufferedReader):
         """Never more than there is: memory for a length that a hostile body claims is not taken."""
         left = max(self._end - self.tell(), 0)
         return super().read(left if size is None or size < 0 else min(size, left))
-
-
-def _ipc_options() -> Any:
-    return pa_ipc.IpcReadOptions(use_threads=False)
 
 
 def _checked(batches: Any) -> Iterator[pa.RecordBatch]:

@@ -104,16 +104,12 @@ def page(
     if matching.alias is not None:
         query = query.where(is_named_by(ModelRow.id, matching.alias))
     if before is not None:
-        query = query.where(tuple_(ModelRow.created_at, ModelRow.id) < _read_cursor(before))
+        cursor_of_last = _CURSOR.fullmatch(before)
+        if cursor_of_last is None:
+            raise NotFound("place")
+        ticks, model_id = cursor_of_last.groups()
+        query = query.where(tuple_(ModelRow.created_at, ModelRow.id) < (_EPOCH + int(ticks) * _TICK, model_id))
     return list(session.execute(query).scalars())
-
-
-def _read_cursor(text: str) -> tuple[datetime, str]:
-    matched = _CURSOR.fullmatch(text)
-    if matched is None:
-        raise NotFound("place")
-    ticks, model_id = matched.groups()
-    return _EPOCH + int(ticks) * _TICK, model_id
 
 
 def algorithms(session: Session, dataset_id: str) -> list[str]:

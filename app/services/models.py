@@ -37,17 +37,35 @@ def show_model(installation: Installation, principal: Principal, address: str) -
     """
     with installation.database.read() as session:
         row = addressed_model(session, principal, address, SEE_MODEL)
-        facts = installation.cache.get(row.digest).metadata
+        artifact = installation.cache.get(row.digest)
+        facts = artifact.metadata
         guarantee = _guarantee(session, row.dataset_id, facts["guarantee"])
         second = _unlabelled(session, principal, facts)
-        names = models.addresses_of(session, [row.id])
-    return _card(
-        installation,
-        row,
-        guarantee=guarantee,
-        unlabelled=second,
-        addresses=names.get(row.id, []),
-        trained={"scope": facts.get("scope"), "only_answer": facts.get("only_answer")},
+        addresses = models.addresses_of(session, [row.id]).get(row.id, [])
+    return ModelOut.model_validate(
+        {
+            "id": row.id,
+            "name": row.name,
+            "aliases": addresses,
+            "dataset": row.dataset_id,
+            "dataset_name": row.dataset_name,
+            "job_id": row.job_id,
+            "scope": facts.get("scope"),
+            "only_answer": facts.get("only_answer"),
+            "algorithm": artifact.plan.algorithm,
+            "parameters": dict(artifact.plan.parameters),
+            "schema": artifact.schema.to_json(),
+            "guarantee": guarantee,
+            "receipt": facts["receipt"],
+            "event": artifact.plan.event.to_json(),
+            "ledger": facts["ledger"],
+            "profile_id": facts["profile_id"],
+            "unlabelled": second,
+            "read_outs": list(catalogue.read_outs(artifact.plan.algorithm)),
+            "digest": row.digest,
+            "size_bytes": row.size_bytes,
+            "created_at": stamps.to_text(row.created_at),
+        }
     )
 
 
@@ -130,43 +148,6 @@ def _unlabelled(session: Session, principal: Principal, facts: Mapping[str, Any]
         names = dict.fromkeys(("dataset", "dataset_name", "ledger"))
         return {**second, **names, "guarantee": {"adds": second["guarantee"]["adds"]}}
     return {**second, "guarantee": _guarantee(session, second["dataset"], second["guarantee"])}
-
-
-def _card(
-    installation: Installation,
-    row: ModelRow,
-    *,
-    guarantee: dict[str, Any],
-    unlabelled: dict[str, Any] | None,
-    addresses: Sequence[str],
-    trained: Mapping[str, Any],
-) -> ModelOut:
-    artifact = installation.cache.get(row.digest)
-    facts = artifact.metadata
-    return ModelOut.model_validate(
-        {
-            "id": row.id,
-            "name": row.name,
-            "aliases": addresses,
-            "dataset": row.dataset_id,
-            "dataset_name": row.dataset_name,
-            "job_id": row.job_id,
-            **trained,
-            "algorithm": artifact.plan.algorithm,
-            "parameters": dict(artifact.plan.parameters),
-            "schema": artifact.schema.to_json(),
-            "guarantee": guarantee,
-            "receipt": facts["receipt"],
-            "event": artifact.plan.event.to_json(),
-            "ledger": facts["ledger"],
-            "profile_id": facts["profile_id"],
-            "unlabelled": unlabelled,
-            "read_outs": list(catalogue.read_outs(artifact.plan.algorithm)),
-            "digest": row.digest,
-            "size_bytes": row.size_bytes,
-            "created_at": stamps.to_text(row.created_at),
-        }
-    )
 
 
 def _summary(row: ModelRow, addresses: Sequence[str]) -> ModelSummary:

@@ -62,11 +62,6 @@ def read_url(text: str, *, allowed: Sequence[Network]) -> SplitResult:
     return url
 
 
-def port_of(url: SplitResult) -> int:
-    """The port of an address."""
-    return url.port or _PORTS[url.scheme]
-
-
 def confirm(address: Address, *, is_plain: bool, allowed: Sequence[Network]) -> None:
     """Checks an address to which a name resolved.
 
@@ -141,7 +136,7 @@ def _connected(url: SplitResult, *, allowed: Sequence[Network]) -> socket.socket
     """A connection to an address of the name. Every address has to be allowed, so that none is tried by luck."""
     host = url.hostname
     assert host is not None
-    found = _resolved(host, port_of(url))
+    found = _resolved(host, url.port or _PORTS[url.scheme])
     for *_, target in found:
         confirm(ipaddress.ip_address(str(target[0]).partition("%")[0]), is_plain=url.scheme == "http", allowed=allowed)
     family, kind, protocol, _, target = found[0]

@@ -90,7 +90,8 @@ class _Backup:
                 copied = [self._copied(file) for file in files]
                 copied += [self._copied_book(dataset_id) for dataset_id in books]
                 listed = {name: self._files[name] for name in [*copied, DATABASE]}
-                self._remove_others(listed)
+                for name in self._files.keys() - listed.keys():  # copied by earlier attempts, and erased since
+                    (self._folder / name).unlink()
                 return Manifest(made_at, revisions.head_revision(), listed)
         raise Unavailable("datasets or models were deleted during every attempt; run the backup again")
 
@@ -131,11 +132,6 @@ class _Backup:
         files.sync_folder(file.parent)
         self._files[name] = layout.facts_of(file)
         return name
-
-    def _remove_others(self, listed: dict[str, FileFacts]) -> None:
-        """Removes what earlier attempts copied and the database does not name any more."""
-        for name in self._files.keys() - listed.keys():
-            (self._folder / name).unlink()
 
 
 def _needed_files(installation: Installation, session: Session) -> Iterator[str]:

@@ -19,7 +19,6 @@ from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
 from app.wire.datasets import (
-    AccountOut,
     DatasetList,
     DatasetOut,
     EpochOverlap,
@@ -111,12 +110,21 @@ def _out(
     dataset: catalog.Dataset, balance: statements.Balance, epochs: Sequence[EpochRow], *, continues: str | None
 ) -> DatasetOut:
     row = dataset.row
+    large = of_large_amount(balance.accountant, balance.cap, delta=balance.delta, adjacency=dataset.adjacency)
     return DatasetOut.model_validate(
         {
             "id": row.id,
             "name": row.name,
             "continues": continues,
-            "account": account_out(balance),
+            "account": {
+                "accountant": balance.accountant,
+                "unit": balance.unit,
+                "cap": balance.text(balance.cap),
+                "charged": balance.text(balance.charged),
+                "reserved": balance.text(balance.reserved),
+                "remaining": balance.text(balance.remaining),
+                "available": balance.text(balance.room),
+            },
             "schema": row.schema,
             "adjacency": dataset.adjacency.value,
             "privacy_unit": row.privacy_unit,
@@ -124,7 +132,7 @@ def _out(
             "partitions": row.partitions,
             "public_size": row.public_size,
             "population": row.population,
-            "warnings": _warnings(dataset, balance),
+            "warnings": [*large, *dataset.schema.warnings],
             "epochs": [_epoch(epoch) for epoch in epochs],
             "created_at": stamps.to_text(row.created_at),
             "deleted_at": stamps.text_or_none(row.deleted_at),
@@ -132,27 +140,9 @@ def _out(
     )
 
 
-def _warnings(dataset: catalog.Dataset, balance: statements.Balance) -> list[str]:
-    large = of_large_amount(balance.accountant, balance.cap, delta=balance.delta, adjacency=dataset.adjacency)
-    return [*large, *dataset.schema.warnings]
-
-
 def _epoch(row: EpochRow) -> dict[str, str | None]:
     uploaded_at, erased_at = stamps.to_text(row.uploaded_at), stamps.text_or_none(row.erased_at)
     return {"epoch": row.id, "uploaded_at": uploaded_at, "erased_at": erased_at}
-
-
-def account_out(balance: statements.Balance) -> AccountOut:
-    """Formats a balance as exact decimal text."""
-    return AccountOut(
-        accountant=balance.accountant,
-        unit=balance.unit,
-        cap=balance.text(balance.cap),
-        charged=balance.text(balance.charged),
-        reserved=balance.text(balance.reserved),
-        remaining=balance.text(balance.remaining),
-        available=balance.text(balance.room),
-    )
 
 
 def list_uploads(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> UploadList:

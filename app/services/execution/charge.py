@@ -17,7 +17,6 @@ from app.datasets.catalog import DatasetRow
 from app.db.locks import lock_rows
 from app.forests import catalogue, planning
 from app.forests.contract.plan import PlanInvalid
-from app.forests.data.schema import Schema
 from app.jobs import queue
 from app.jobs.queue import Claim
 from app.jobs.tables import JobPart, JobRow
@@ -111,14 +110,11 @@ def require_paid(session: Session, row: JobRow) -> None:
     for part, event in zip(row.parts, kinds.events_of(row), strict=True):
         _require_paid(session, by_id[part.reservation_id], part, event=event)
     if row.kind == "train":
-        _require_priced(row.task["work"]["plan"], catalog.find(session, row.dataset_id).schema)
-
-
-def _require_priced(stored_plan: object, schema: Schema) -> None:
-    try:
-        planning.require_priced(catalogue.read_plan(stored_plan), schema)
-    except PlanInvalid:
-        raise TaskNotPaid from None
+        schema = catalog.find(session, row.dataset_id).schema
+        try:
+            planning.require_priced(catalogue.read_plan(row.task["work"]["plan"]), schema)
+        except PlanInvalid:
+            raise TaskNotPaid from None
 
 
 def _require_paid(session: Session, reservation: ReservationRow, part: JobPart, *, event: object) -> None:

@@ -88,7 +88,11 @@ def find_account(session: Session, principal: Principal, reference: str, roles: 
         NotFound: no such account, or it is not visible to this key; the error does not say which.
     """
     try:
-        return Account(_holder(session, principal, reference, roles))
+        population = populations.with_id(session, reference)
+        if population is None:
+            return Account(authorized_dataset(session, principal, reference, roles))
+        _check(principal, population, roles)
+        return Account(population)
     except NotFound:
         raise NotFound("account") from None
 
@@ -109,14 +113,6 @@ def visible_population(session: Session, principal: Principal, reference: str) -
 def sees_all_populations(principal: Principal) -> bool:
     """Whether the key sees populations that other keys opened."""
     return not principal.acts_as(None).isdisjoint(SEE_LEDGER)
-
-
-def _holder(session: Session, principal: Principal, reference: str, roles: Set[Role]) -> Dataset | PopulationRow:
-    population = populations.with_id(session, reference)
-    if population is None:
-        return authorized_dataset(session, principal, reference, roles)
-    _check(principal, population, roles)
-    return population
 
 
 def _check(principal: Principal, population: PopulationRow, roles: Set[Role]) -> None:
@@ -316,7 +312,7 @@ def change_cap(
         account = find_account(session, principal, reference, MANAGE_DATASET)
         # The conversion is slow on zcdp and gdp accounts, so it runs before anything is locked.
         limit = statements.highest_cap(session, account.id)
-        cap = _changed_cap(limit, body.cap)
+        cap = _cap(limit.accountant, body.cap, limit.split.converted_at, at="/cap")
         warnings = of_large_amount(limit.accountant, cap, delta=limit.split.converted_at, adjacency=account.adjacency)
     # The route of the idempotency key names the id, because a name may come to mean another dataset.
     identity = None if request is None else replace(request, route=f"POST /ledger/{account.id}/cap")
@@ -357,11 +353,6 @@ def _changed(session: Session, principal: Principal, account_id: str, *, cap: in
     if cap == in_force:
         raise InvalidRequest.at("/cap", "unchanged")
     accounts.change_cap(session, account_id, cap, reason=reason, actor=principal.key_id)
-
-
-def _changed_cap(limit: Limit, epsilon: Fraction) -> int:
-    """The new cap of an account whose accountant and δ are those of ``limit``."""
-    return _cap(limit.accountant, epsilon, limit.split.converted_at, at="/cap")
 
 
 def _cap(accountant: str, epsilon: Fraction, delta: Fraction | None, *, at: str) -> int:

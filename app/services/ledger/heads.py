@@ -118,11 +118,6 @@ def log_of(store: Store, signer: Signer, verifier_keys: Collection[str]) -> Eras
     return ErasureLog(store, sign=signer.sign_text, is_signed=lambda note: checkpoints.is_signed(note, verifier_keys))
 
 
-def n_erasures(session: Session, *, until: int) -> int:
-    """The number of records of the erasures among the first acts of the control chain; the chain's head states it."""
-    return len(_explained(session, until=until))
-
-
 def confirm_erasures(session: Session, log: ErasureLog) -> None:
     """Compares the records with the control chain at a start; signs those of earlier versions, writes missing ones.
 
@@ -289,7 +284,7 @@ class Heads:
                 raise self._refusal(account_id)
             head = checkpoint_of(session, account_id, size)
             if account_id == control.CHAIN:
-                head = replace(head, erasures=n_erasures(session, until=size))
+                head = replace(head, erasures=len(_explained(session, until=size)))
         confirmed.folder.write(head, confirmed.signer.sign(head))
         return head
 

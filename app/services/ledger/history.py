@@ -78,8 +78,10 @@ _READ_AS_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 def export_json_lines(installation: Installation, principal: Principal, reference: str) -> Iterator[bytes]:
     """Exports the whole history as JSON Lines, for the verifier: a header, then every entry as it was hashed."""
-    header, entries = _export(installation, principal, reference)
-    return json_lines(header, entries)
+    with installation.database.read() as session:
+        account_id = find_account(session, principal, reference, SEE_LEDGER).id
+        header, last = statements.export_header(session, account_id)
+    return json_lines(header, entries_up_to(installation, account_id, last))
 
 
 def json_lines(header: Mapping[str, Any], entries: Iterable[Entry]) -> Iterator[bytes]:
@@ -124,14 +126,6 @@ def _job_cells(entry: Entry, job: ChargedJob | None, names: Mapping[str, str]) -
         "submitted_by": job.submitted_by,
         "submitted_by_name": names.get(job.submitted_by),
     }
-
-
-def _export(installation: Installation, principal: Principal, reference: str) -> tuple[dict[str, Any], Iterator[Entry]]:
-    """The header of an export, and all entries that exist now."""
-    with installation.database.read() as session:
-        account_id = find_account(session, principal, reference, SEE_LEDGER).id
-        header, last = statements.export_header(session, account_id)
-    return header, entries_up_to(installation, account_id, last)
 
 
 def entries_up_to(installation: Installation, account_id: str, last: int) -> Iterator[Entry]:
