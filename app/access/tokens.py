@@ -214,6 +214,11 @@ class Token:
     issued_at: datetime
     expires_at: datetime
 
+    @property
+    def role_names(self) -> list[str]:
+        """The roles as a row stores them."""
+        return sorted(role.value for role in self.roles)
+
 
 def has_form(text: str) -> bool:
     """Whether a credential has the form of a token. No key has it: a key has one dot."""
@@ -319,7 +324,7 @@ def find_subject(session: Session, token: Token) -> KeyRow | None:
 def is_current(row: KeyRow, token: Token) -> bool:
     """Whether the stored roles are those of the token, or of a token that was issued later."""
     assert row.roles_at is not None, "the row of a subject has the time of its roles"
-    return row.roles == _role_names(token) or token.issued_at <= row.roles_at
+    return row.roles == token.role_names or token.issued_at <= row.roles_at
 
 
 def add_subject(session: Session, token: Token, *, at: datetime) -> KeyRow:
@@ -328,19 +333,10 @@ def add_subject(session: Session, token: Token, *, at: datetime) -> KeyRow:
         id=subject_id(token.issuer, token.subject),
         name=token.subject,
         issuer=token.issuer,
-        roles=_role_names(token),
+        roles=token.role_names,
         roles_at=token.issued_at,
         created_at=at,
     )
     session.add(row)
     session.flush()
     return row
-
-
-def change_roles(row: KeyRow, token: Token) -> None:
-    """Gives a subject the roles of a token."""
-    row.roles, row.roles_at = _role_names(token), token.issued_at
-
-
-def _role_names(token: Token) -> list[str]:
-    return sorted(role.value for role in token.roles)

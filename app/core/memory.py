@@ -60,11 +60,8 @@ def return_large_blocks() -> None:
     pyarrow if it was not imported before.
     """
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
-    if sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
-        if mallopt is not None:
-            mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
-            mallopt(_M_TRIM_THRESHOLD, _SPARE_BYTES)
+    _mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+    _mallopt(_M_TRIM_THRESHOLD, _SPARE_BYTES)
 
 
 def share_arenas(n_arenas: int) -> None:
@@ -73,10 +70,13 @@ def share_arenas(n_arenas: int) -> None:
     By default, glibc makes up to eight arenas per processor, and each keeps memory that others cannot use. One thread
     at a time runs Python code, so threads seldom wait for an arena. Takes effect before a second thread starts.
     """
-    if sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
-        if mallopt is not None:
-            mallopt(_M_ARENA_MAX, n_arenas)
+    _mallopt(_M_ARENA_MAX, n_arenas)
+
+
+def _mallopt(option: int, value: int) -> None:
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None  # musl has none
+    if mallopt is not None:
+        mallopt(option, value)
 
 
 @contextmanager

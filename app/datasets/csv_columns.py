@@ -173,7 +173,8 @@ class NumberColumn(_Column):
         """The cells as floats, NaN for empty cells and zero for refused ones, which are no numbers."""
         parsed = _cast(text, pa.float64())
         if parsed is None:  # a cell is empty, or has spaces, or is no number
-            text = _nulled(pc.ascii_trim(text, characters=" \t"))
+            text = pc.ascii_trim(text, characters=" \t")
+            text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
             parsed = _cast(text, pa.float64())
         if parsed is None:
             text = self._refused(text, pc.invert(pc.match_substring(text, NOT_TEXT)), problem="not-text")
@@ -262,7 +263,3 @@ def _cast(cells: pa.Array, target: pa.DataType) -> pa.Array | None:
         return cells.cast(target)
     except pa.ArrowInvalid:
         return None
-
-
-def _nulled(text: pa.Array) -> pa.Array:
-    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)

@@ -142,7 +142,7 @@ def _subject(installation: Installation, token: Token) -> Principal:
             row = tokens.add_subject(session, token, at=database.now(session))
             control.record(session, EntryKind.SUBJECT_ADMITTED, actor=key_id, key=key_id, roles=row.roles)
         elif row.revoked_at is None and not tokens.is_current(row, token):
-            tokens.change_roles(row, token)
+            row.roles, row.roles_at = token.role_names, token.issued_at
             control.record(session, EntryKind.SUBJECT_ROLES, actor=key_id, key=key_id, roles=row.roles)
         principal = grants.read(session, key_id, now=database.now)
     if not is_first:

@@ -81,17 +81,6 @@ DATATYPES: Mapping[str, Datatype] = {
 }
 
 
-def bytes_of_strings(values: Sequence[str]) -> bytes:
-    """The bytes of a ``BYTES`` tensor."""
-    encoded = [value.encode("utf-8") for value in values]
-    return b"".join(part for value in encoded for part in (_PREFIX.pack(len(value)), value))
-
-
-def bytes_of_numbers(values: NDArray[np.float64]) -> bytes:
-    """The bytes of an ``FP64`` tensor, row by row."""
-    return values.astype("<f8").tobytes()
-
-
 _LENGTH = re.compile(r"[0-9]{1,12}", re.ASCII)
 
 
@@ -309,27 +298,23 @@ def _wanted(request: InferenceRequest) -> dict[str, bool]:
 def _answer(head: dict[str, Any], predicted: Predicted, wanted: dict[str, bool]) -> InferenceAnswer:
     outputs, contents = [], []
     for name, is_binary in wanted.items():
-        output, content = _label(predicted, is_binary) if name == LABEL else _probabilities(predicted, is_binary)
+        is_label = name == LABEL
+        shape = [len(predicted.labels)] if is_label else list(predicted.probabilities.shape)
+        output: dict[str, Any] = {"name": name, "datatype": "BYTES" if is_label else "FP64", "shape": shape}
         if is_binary:
-            output["parameters"] = {"binary_data_size": len(content)}
-            contents.append(content)
+            contents.append(_bytes(predicted.labels) if is_label else predicted.probabilities.astype("<f8").tobytes())
+            output["parameters"] = {"binary_data_size": len(contents[-1])}
+        else:
+            output["data"] = predicted.labels if is_label else predicted.probabilities.ravel().tolist()
         outputs.append(output)
     text = json.dumps({**head, "outputs": outputs}, allow_nan=False).encode("ascii")
     return InferenceAnswer(b"".join((text, *contents)), len(text) if contents else None)
 
 
-def _label(predicted: Predicted, is_binary: bool) -> tuple[dict[str, Any], bytes]:
-    output = {"name": LABEL, "datatype": "BYTES", "shape": [len(predicted.labels)]}
-    if is_binary:
-        return output, bytes_of_strings(predicted.labels)
-    return {**output, "data": predicted.labels}, b""
-
-
-def _probabilities(predicted: Predicted, is_binary: bool) -> tuple[dict[str, Any], bytes]:
-    output = {"name": PROBABILITIES, "datatype": "FP64", "shape": list(predicted.probabilities.shape)}
-    if is_binary:
-        return output, bytes_of_numbers(predicted.probabilities)
-    return {**output, "data": predicted.probabilities.ravel().tolist()}, b""
+def _bytes(texts: Sequence[str]) -> bytes:
+    """The bytes of a ``BYTES`` tensor."""
+    encoded = (text.encode("utf-8") for text in texts)
+    return b"".join(part for text in encoded for part in (_PREFIX.pack(len(text)), text))
 
 
 _ANY_NUMBER = -1

@@ -21,11 +21,10 @@ from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobRow
 from app.ledger import reservations, rules
 from app.registry import models
-from app.services.datasets.erase import complete_erasures, erase_remains
+from app.services.datasets.erase import SWEEPER, complete_erasures, erase_remains
 from app.services.installation import Installation
 from app.services.jobs import notices
 
-SWEEPER = "sweeper"
 STALE_UPLOAD = timedelta(hours=24)
 """No upload can still be running after this long."""
 STALE_ARTIFACT = timedelta(hours=24)

@@ -88,10 +88,6 @@ class JobTask:
         """Writes the child's release durably: completely or not at all."""
         files.write(self.output_path, data)
 
-    def input_path(self, digest: str) -> Path:
-        """The path of an artifact that the job reads, copied before the charge."""
-        return input_path(self.folder, digest)
-
     def to_text(self) -> str:
         """One line of JSON, for the child's standard input."""
         parts = [part.to_json() for part in self.parts]

@@ -1,6 +1,6 @@
 """Lists, finds and exports administrative acts, with the names of what they concern; shows their signed head."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,7 +105,7 @@ def search_acts(installation: Installation, principal: Principal, search: ActSea
             return acts
 
         def is_match(act: Entry) -> bool:
-            return _mentions(search.by, [act.actor], names) and _mentions(search.about, _subjects(act), names)
+            return _mentions(search.by, [act.actor], names) and _mentions(search.about, _texts(act.details), names)
 
         is_bounded = search.by is not None or search.about is not None
         found = matching_entries(before, is_match, page, batch_size=limits.MAX_PAGE_SIZE if is_bounded else page.limit)
@@ -128,7 +128,7 @@ def show_act(installation: Installation, principal: Principal, sequence: int) ->
         return ShownAct(ActOut.model_validate(act.to_json()), _names(session, principal, [act]), size)
 
 
-def _mentions(text: str | None, ids: Sequence[str], names: Mapping[str, str]) -> bool:
+def _mentions(text: str | None, ids: Iterable[str], names: Mapping[str, str]) -> bool:
     """Whether a text is one of several ids, or a part of the name of one; every act matches no text."""
     if text is None:
         return True
@@ -136,12 +136,8 @@ def _mentions(text: str | None, ids: Sequence[str], names: Mapping[str, str]) ->
     return any(text == it or part in names.get(it, "").casefold() for it in ids)
 
 
-def _subjects(act: Entry) -> list[str]:
-    """The ids in the details of an act: keys, datasets, accounts, populations, models, jobs, uploads and others."""
-    return list(_texts(act.details or {}))
-
-
 def _texts(value: Any) -> Iterator[str]:
+    """The texts in the details of an act, ids of keys, datasets, models and others among them."""
     match value:
         case str():
             yield value
@@ -154,7 +150,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _names(session: Session, principal: Principal, acts: Sequence[Entry]) -> dict[str, str]:
-    ids = sorted({text for act in acts for text in (act.actor, *_subjects(act))})
+    ids = sorted({text for act in acts for text in (act.actor, *_texts(act.details))})
     return {
         **{row.id: row.name for row in tables.accounts(session, ids)},
         **{dataset_id: named.name for dataset_id, named in catalog.named(session, ids).items()},

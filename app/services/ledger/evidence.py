@@ -18,7 +18,6 @@ from importlib import resources
 from typing import Any
 
 import yaml
-from sqlalchemy.orm import Session
 
 from app.access.grants import SEE_LEDGER, Principal, Role
 from app.core import limits
@@ -75,11 +74,21 @@ def show_proof(
     with installation.database.read() as session:
         account_id = find_account(session, principal, reference, SEE_LEDGER).id
         size = _in_range("/size", proof.size, at_most=statements.size(session, account_id))
+        origin, log = checkpoints.origin(account_id), Log(session, account_id)
         if proof.sequence is None:
             from_size = _in_range("/from_size", proof.from_size, at_most=size)
-            return _consistency(session, account_id, from_size=from_size, size=size)
+            path = [digest.hex() for digest in log.consistency(from_size, size)]
+            return ConsistencyOut(kind="consistency", origin=origin, from_size=from_size, size=size, path=path)
         sequence = _in_range("/sequence", proof.sequence, at_most=size)
-        return _inclusion(session, account_id, sequence=sequence, size=size)
+        (entry,) = tables.entries(session, account_id, after=sequence - 1, limit=1)
+        return InclusionOut(
+            kind="inclusion",
+            origin=origin,
+            size=size,
+            sequence=sequence,
+            entry=entry.to_json(),
+            path=[digest.hex() for digest in log.inclusion(sequence, size)],
+        )
 
 
 def show_signer(signer: Signer) -> SignerOut:
@@ -95,28 +104,6 @@ def _in_range(field: str, value: int | None, *, at_most: int) -> int:
     if not 1 <= value <= at_most:
         raise InvalidRequest.at(field, "out-of-range")
     return value
-
-
-def _inclusion(session: Session, account_id: str, *, sequence: int, size: int) -> InclusionOut:
-    (entry,) = tables.entries(session, account_id, after=sequence - 1, limit=1)
-    return InclusionOut(
-        kind="inclusion",
-        origin=checkpoints.origin(account_id),
-        size=size,
-        sequence=sequence,
-        entry=entry.to_json(),
-        path=[digest.hex() for digest in Log(session, account_id).inclusion(sequence, size)],
-    )
-
-
-def _consistency(session: Session, account_id: str, *, from_size: int, size: int) -> ConsistencyOut:
-    return ConsistencyOut(
-        kind="consistency",
-        origin=checkpoints.origin(account_id),
-        from_size=from_size,
-        size=size,
-        path=[digest.hex() for digest in Log(session, account_id).consistency(from_size, size)],
-    )
 
 
 @dataclass(frozen=True)

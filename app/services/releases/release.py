@@ -20,7 +20,7 @@ from app.forests.profile import ProfilePlan
 from app.forests.profile_release import release as draw_profile
 from app.privacy.events import Adjacency
 from app.privacy.partitions import Partitions
-from app.services.jobs.task import JobTask, PartRows
+from app.services.jobs.task import JobTask, PartRows, input_path
 
 
 def perform(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
@@ -117,7 +117,9 @@ def release_evaluation(task: JobTask) -> None:
     """
     [part] = task.parts
     schema = Schema.from_json(part.schema)
-    evaluated = [released_forest.loads(task.input_path(model["digest"]).read_bytes()) for model in task.work["models"]]
+    evaluated = [
+        released_forest.loads(input_path(task.folder, model["digest"]).read_bytes()) for model in task.work["models"]
+    ]
     models = [(artifact.forest, artifact.schema) for artifact in evaluated]
     rows = private_rows.read(part.files, _selection(part, schema))
     released = draw_evaluation(EvaluationPlan.from_json(task.work["plan"]), models, rows, SystemRandomness())
