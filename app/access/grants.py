@@ -242,19 +242,11 @@ def names_of_keys(
     return {key_id: names[key_id] for key_id in ids if key_id in names}
 
 
-def has_only_owner(session: Session, dataset_id: str, key_id: str, *, at: datetime) -> bool:
-    """Whether a key is an owner of a dataset, and no other key that works is.
-
-    Keys that were revoked or have expired are no owners.
-
-    Args:
-        session: a transaction that has locked the dataset, if the answer decides about a change of its grants.
-    """
-    return only_owner_of(session, key_id, at=at, dataset_id=dataset_id) != []
-
-
 def only_owner_of(session: Session, key_id: str, *, at: datetime, dataset_id: str | None = None) -> list[str]:
-    """The datasets, in order of id, that a working key owns and no other working key; ``dataset_id`` names one."""
+    """The datasets, in order of id, that a working key owns and no other working key; ``dataset_id`` names one.
+
+    Keys that were revoked or have expired are no owners. A caller that changes grants has locked the dataset.
+    """
     working = (KeyRow.revoked_at.is_(None), or_(KeyRow.expires_at.is_(None), KeyRow.expires_at > at))
     owners = select(GrantRow.dataset_id).join(KeyRow, KeyRow.id == GrantRow.key_id)
     owners = owners.where(GrantRow.role == Role.OWNER.value, *working)

@@ -1,385 +1,263 @@
 """Defines every limit of the service.
 
-A limit is a public fact, so an error may state it.
+A limit is a public fact, so an error may state it. A long comment stands above its limit.
 """
 
 # Declarations
 
-MAX_FEATURES = 2_000
-"""Features of a schema."""
-MAX_CATEGORIES = 255
-"""Categories of a feature or of a column partition, without OTHER and MISSING."""
-MAX_CLASSES = 1_000
-"""Classes of the label."""
-MAX_NAME_CHARS = 128
-"""Characters of a column's or a partition's name."""
-MAX_DATASET_NAME_CHARS = 64
-"""Characters of a dataset's or a population's name."""
-MAX_ALIAS_CHARS = 32
-"""Characters of an alias of a model."""
-MAX_CATEGORY_CHARS = 256
-"""Characters of a category or class."""
-MAX_PARTITIONS = 6
-"""Partitions of a dataset."""
-MAX_HASH_CELLS = 1_024
-"""Cells of a hash partition."""
-MAX_UPLOAD_CELLS = 4_096
-"""Uploads to a dataset with a partition by upload: every scope lists its uploads."""
-MAX_PUBLIC_SIZE = 10**12
-"""Declared number of rows, of a dataset or of a cell."""
-MAX_ALIASES = 100
-"""Aliases of models of one dataset, also those without a model at the moment."""
-MAX_ROWS_PER_UNIT = 1_000_000
-"""Rows kept for each unit."""
+MAX_FEATURES = 2_000  # Features of a schema
+MAX_CATEGORIES = 255  # Categories of a feature or of a column partition, without OTHER and MISSING
+MAX_CLASSES = 1_000  # Classes of the label
+MAX_NAME_CHARS = 128  # Characters of a column's or a partition's name
+MAX_DATASET_NAME_CHARS = 64  # Characters of a dataset's or a population's name
+MAX_ALIAS_CHARS = 32  # Characters of an alias of a model
+MAX_CATEGORY_CHARS = 256  # Characters of a category or class
+MAX_PARTITIONS = 6  # Partitions of a dataset
+MAX_HASH_CELLS = 1_024  # Cells of a hash partition
+MAX_UPLOAD_CELLS = 4_096  # Uploads to a dataset with a partition by upload: every scope lists its uploads
+MAX_PUBLIC_SIZE = 10**12  # Declared number of rows, of a dataset or of a cell
+MAX_ALIASES = 100  # Aliases of models of one dataset, also those without a model at the moment
+MAX_ROWS_PER_UNIT = 1_000_000  # Rows kept for each unit
 
 # Requests
 
-MAX_JSON_BODY_BYTES = 256 * 1024
-"""Bytes of a JSON body, except declarations, erasures and prediction requests."""
-MAX_JSON_BODY_NODES = 20_000
-"""Values and names of members in a JSON body, with the same exceptions."""
-MAX_DECLARATION_BODY_BYTES = 16 * 1024 * 1024
-"""Bytes of a declaration."""
+MAX_JSON_BODY_BYTES = 256 * 1024  # Bytes of a JSON body, except declarations, erasures and prediction requests
+MAX_JSON_BODY_NODES = 20_000  # Values and names of members in a JSON body, with the same exceptions
+MAX_DECLARATION_BODY_BYTES = 16 * 1024 * 1024  # Bytes of a declaration
+# Values and names of members in a declaration: 2,000 features of 255 categories have 540,000.
 MAX_DECLARATION_BODY_NODES = 600_000
-"""Values and names of members in a declaration: 2,000 features of 255 categories have 540,000."""
+# Bytes of a request to erase a unit: its name can fill a line of an upload, and JSON can escape every byte of it.
 MAX_ERASURE_BODY_BYTES = 8 * 1024 * 1024
-"""Bytes of a request to erase a unit: its name can fill a line of an upload, and JSON can escape every byte of it."""
-BODY_WAIT_S = 30
-"""Seconds that a request waits for the next part of its body, and in all for a body without content."""
+BODY_WAIT_S = 30  # Seconds that a request waits for the next part of its body, and in all for a body without content
+# Bytes for which a request waits one more second in all: the least mean rate of a long body.
 MIN_BODY_BYTES_PER_S = 16 * 1024
-"""Bytes for which a request waits one more second in all: the least mean rate of a long body."""
-MAX_SIGN_IN_BODY_BYTES = 8 * 1024
-"""Bytes of the form of a sign-in, which arrives without a valid key."""
-SIGN_IN_BODY_S = 5
-"""Seconds in which the form of a sign-in has to arrive."""
-KEY_AGE_S = 2
-"""Seconds that a request waits for its body before it reads its key again."""
-MAX_FORM_FIELDS = 4_096
-"""Fields of a form of the dashboard: a prediction has one for each feature."""
-MAX_FORM_PART_BYTES = 4_096
-"""Bytes of the headers, or of a field, before the file of a form."""
-MAX_FORM_COLUMNS = 200
-"""Columns, and partitions, that the form of a declaration takes; the API takes more."""
-MAX_SHOWN_CHARGES = 200
-"""Charges in the plot of a dataset; earlier charges are in the pages of its ledger."""
-MAX_SHOWN_SAME_COLUMNS = 5
-"""Datasets of the same columns that a warning names."""
-MAX_SHOWN_PAIRS = 256
-"""Pairs of cells of two partitions that a page shows as a grid."""
-MAX_SEARCHED_ENTRIES = 2_000
-"""Entries that are read for one page of a search for the entries of a cell."""
-MAX_SUMMED_MEMBERS = 100
-"""Members of a population whose loads are added up beside every entry of a page."""
+MAX_SIGN_IN_BODY_BYTES = 8 * 1024  # Bytes of the form of a sign-in, which arrives without a valid key
+SIGN_IN_BODY_S = 5  # Seconds in which the form of a sign-in has to arrive
+KEY_AGE_S = 2  # Seconds that a request waits for its body before it reads its key again
+MAX_FORM_FIELDS = 4_096  # Fields of a form of the dashboard: a prediction has one for each feature
+MAX_FORM_PART_BYTES = 4_096  # Bytes of the headers, or of a field, before the file of a form
+MAX_FORM_COLUMNS = 200  # Columns, and partitions, that the form of a declaration takes; the API takes more
+MAX_SHOWN_CHARGES = 200  # Charges in the plot of a dataset; earlier charges are in the pages of its ledger
+MAX_SHOWN_SAME_COLUMNS = 5  # Datasets of the same columns that a warning names
+MAX_SHOWN_PAIRS = 256  # Pairs of cells of two partitions that a page shows as a grid
+MAX_SEARCHED_ENTRIES = 2_000  # Entries that are read for one page of a search for the entries of a cell
+MAX_SUMMED_MEMBERS = 100  # Members of a population whose loads are added up beside every entry of a page
+# Entries of a ledger that an auditor's report verifies; for a longer ledger it names the command.
 MAX_VERIFIED_ENTRIES = 10_000
-"""Entries of a ledger that an auditor's report verifies; for a longer ledger it names the command."""
-MAX_VERIFICATION_S = 60
-"""Seconds that the verifier may take for an auditor's report."""
-SIGN_IN_S = 12 * 60 * 60
-"""Seconds after which a person who signed in to the dashboard has to sign in again."""
-MAX_JSON_DEPTH = 64
-"""Nesting of arrays and objects in a JSON body."""
-MAX_JSON_MEMBERS = 64
-"""Members of one object in a JSON body."""
-MAX_PREDICTION_BODY_BYTES = 16 * 1024 * 1024
-"""Bytes of a prediction request."""
+MAX_VERIFICATION_S = 60  # Seconds that the verifier may take for an auditor's report
+SIGN_IN_S = 12 * 60 * 60  # Seconds after which a person who signed in to the dashboard has to sign in again
+MAX_JSON_DEPTH = 64  # Nesting of arrays and objects in a JSON body
+MAX_JSON_MEMBERS = 64  # Members of one object in a JSON body
+MAX_PREDICTION_BODY_BYTES = 16 * 1024 * 1024  # Bytes of a prediction request
+# Values and names of members in a prediction request, for the widest models; see ``services.predict.max_nodes``.
 MAX_PREDICTION_BODY_NODES = 2_100_000
-"""Values and names of members in a prediction request, for the widest models; see ``services.predict.max_nodes``."""
-MAX_PREDICTION_ROWS = 10_000
-"""Rows of a prediction request."""
+MAX_PREDICTION_ROWS = 10_000  # Rows of a prediction request
+# Rows times features of the model in a prediction request, whether or not the request has the cells.
 MAX_PREDICTION_CELLS = 1_000_000
-"""Rows times features of the model in a prediction request, whether or not the request has the cells."""
+# Messages of a prediction request in Arrow: the schema, dictionaries and record batches.
 MAX_PREDICTION_MESSAGES = 4_096
-"""Messages of a prediction request in Arrow: the schema, dictionaries and record batches."""
-MAX_PREDICTION_ARRAYS = 65_536
-"""Record batches times columns of a prediction request in Arrow."""
-MAX_REPORTED_PROBLEMS = 100
-"""Problems that one answer lists, so that the answer is not larger than the request."""
+MAX_PREDICTION_ARRAYS = 65_536  # Record batches times columns of a prediction request in Arrow
+MAX_REPORTED_PROBLEMS = 100  # Problems that one answer lists, so that the answer is not larger than the request
+# Bytes of a prediction request that is answered on the event loop, without a thread, once its model is loaded.
 MAX_BYTES_AT_ONCE = 4_096
-"""Bytes of a prediction request that is answered on the event loop, without a thread, once its model is loaded."""
-MAX_CELLS_AT_ONCE = 256
-"""Rows times features of the model in such a request."""
+MAX_CELLS_AT_ONCE = 256  # Rows times features of the model in such a request
+# Seconds after its commit at which a revocation is answered. A process uses cached authority for a shorter time.
 REVOCATION_S = 1.0
-"""Seconds after its commit at which a revocation is answered. A process uses cached authority for a shorter time."""
+# Seconds between two searches of an API process for datasets and a newest model to prepare for.
 PREPARATION_INTERVAL_S = 5.0
-"""Seconds between two searches of an API process for datasets and a newest model to prepare for."""
+# Callers, and models by caller, in the cache of one process; beyond them the cache begins anew.
 MAX_CACHED_AUTHORITIES = 10_000
-"""Callers, and models by caller, in the cache of one process; beyond them the cache begins anew."""
-MAX_REFERENCE_CHARS = 128
-"""Characters of an id or a name by which a request refers to something that exists."""
-MAX_IDEMPOTENCY_KEY_CHARS = 200
-"""Characters of an idempotency key."""
-MAX_KEY_NAME_CHARS = 128
-"""Characters of an access key's name."""
-LAST_USES_INTERVAL_S = 300
-"""Seconds between two times at which a process writes which keys were used."""
-MAX_KEY_LIFETIME_DAYS = 3_660
-"""Days until an access key expires, if it expires at all."""
-MAX_SENTENCE_CHARS = 500
-"""Characters of a reason or a description in the ledger."""
-DEFAULT_PAGE_SIZE = 50
-"""Items of a list when the request names no ``limit``."""
-MAX_PAGE_SIZE = 500
-"""Items of a list."""
+MAX_REFERENCE_CHARS = 128  # Characters of an id or a name by which a request refers to something that exists
+MAX_IDEMPOTENCY_KEY_CHARS = 200  # Characters of an idempotency key
+MAX_KEY_NAME_CHARS = 128  # Characters of an access key's name
+LAST_USES_INTERVAL_S = 300  # Seconds between two times at which a process writes which keys were used
+MAX_KEY_LIFETIME_DAYS = 3_660  # Days until an access key expires, if it expires at all
+MAX_SENTENCE_CHARS = 500  # Characters of a reason or a description in the ledger
+DEFAULT_PAGE_SIZE = 50  # Items of a list when the request names no ``limit``
+MAX_PAGE_SIZE = 500  # Items of a list
 
+# Features, categories and classes of all datasets on a page, unless the first dataset alone has more.
 MAX_PAGE_WEIGHT = 600_000
-"""Features, categories and classes of all datasets on a page, unless the first dataset alone has more."""
 
 # Tokens of an identity provider
 
-MAX_TOKEN_CHARS = 8_192
-"""Characters of a token."""
-MAX_TOKEN_LIFETIME_S = 15 * 60
-"""Seconds from the issue of a token to its expiry: the provider cannot take a token back."""
-TOKEN_LEEWAY_S = 30
-"""Seconds by which the clock of the provider may be ahead."""
-MAX_SUBJECT_CHARS = 255
-"""Characters of the subject of a token, as OpenID Connect Core limits them."""
-MIN_RSA_BITS = 2_048
-"""Bits of an RSA key that signs tokens."""
-MAX_KEY_SET_BYTES = 256 * 1024
-"""Bytes of the provider's keys."""
-KEY_SET_WAIT_S = 5.0
-"""Seconds that the provider may take to send its keys."""
-KEY_SET_AGE_S = 600
-"""Seconds for which the provider's keys are believed; then they are read again."""
-KEY_SET_PAUSE_S = 10
-"""Seconds between two attempts to read the provider's keys, whatever tokens arrive."""
+MAX_TOKEN_CHARS = 8_192  # Characters of a token
+MAX_TOKEN_LIFETIME_S = 15 * 60  # Seconds from the issue of a token to its expiry: the provider cannot take a token back
+TOKEN_LEEWAY_S = 30  # Seconds by which the clock of the provider may be ahead
+MAX_SUBJECT_CHARS = 255  # Characters of the subject of a token, as OpenID Connect Core limits them
+MIN_RSA_BITS = 2_048  # Bits of an RSA key that signs tokens
+MAX_KEY_SET_BYTES = 256 * 1024  # Bytes of the provider's keys
+KEY_SET_WAIT_S = 5.0  # Seconds that the provider may take to send its keys
+KEY_SET_AGE_S = 600  # Seconds for which the provider's keys are believed; then they are read again
+KEY_SET_PAUSE_S = 10  # Seconds between two attempts to read the provider's keys, whatever tokens arrive
 
 # Uploads
 
-MAX_UPLOAD_BODY_BYTES = 4 * 1024**3
-"""Bytes of an upload as sent."""
-MAX_UPLOAD_CSV_BYTES = 8 * 1024**3
-"""Bytes of an upload after decompression; bounds a gzip bomb."""
+MAX_UPLOAD_BODY_BYTES = 4 * 1024**3  # Bytes of an upload as sent
+MAX_UPLOAD_CSV_BYTES = 8 * 1024**3  # Bytes of an upload after decompression; bounds a gzip bomb
+# Bytes that one byte of a gzip upload may unpack to. Tables unpack to 3 to 30 times; deflate allows a thousand.
 MAX_GZIP_RATIO = 100
-"""Bytes that one byte of a gzip upload may unpack to. Tables unpack to 3 to 30 times; deflate allows a thousand."""
-FREE_UNPACKED_BYTES = 16 * 1024 * 1024
-"""Bytes that any gzip upload may unpack to, whatever its ratio."""
+FREE_UNPACKED_BYTES = 16 * 1024 * 1024  # Bytes that any gzip upload may unpack to, whatever its ratio
+# Bytes of cells that one byte of Parquet or Arrow may become: a column of few categories takes some bits per cell.
 MAX_COLUMNAR_RATIO = 1_000
-"""Bytes of cells that one byte of Parquet or Arrow may become: a column of few categories takes some bits per cell."""
-MAX_ROW_GROUPS = 32_768
-"""Row groups of an upload of Parquet, and record batches of one of Arrow."""
+MAX_ROW_GROUPS = 32_768  # Row groups of an upload of Parquet, and record batches of one of Arrow
+# Bytes of the footer of an upload of Parquet, which is read into memory whole.
 MAX_PARQUET_METADATA_BYTES = 16 * 1024 * 1024
-"""Bytes of the footer of an upload of Parquet, which is read into memory whole."""
+# Columns of an upload of Parquet or Arrow; more are refused before their names are compared.
 MAX_UPLOAD_COLUMNS = 2 * MAX_FEATURES
-"""Columns of an upload of Parquet or Arrow; more are refused before their names are compared."""
+# Memory of the process that decodes an upload of Parquet or Arrow: a page, a record batch and its dictionaries.
 DECODER_MEMORY_BYTES = 1024**3
-"""Memory of the process that decodes an upload of Parquet or Arrow: a page, a record batch and its dictionaries."""
-MAX_DECODERS = 2
-"""Processes of one machine that decode uploads of Parquet or Arrow at the same time."""
-DECODER_CPU_S = 1_200
-"""Seconds of CPU time of the process that decodes an upload."""
-DECODER_SILENCE_S = 600
-"""Seconds after which a decoding process that sends nothing counts as stuck."""
+MAX_DECODERS = 2  # Processes of one machine that decode uploads of Parquet or Arrow at the same time
+DECODER_CPU_S = 1_200  # Seconds of CPU time of the process that decodes an upload
+DECODER_SILENCE_S = 600  # Seconds after which a decoding process that sends nothing counts as stuck
+# Of the cells of a column of an upload, the share that may be undeclared or out of bounds unless the owner accepts
+# more.
 MAX_UNREAD_PERCENT = 5
-"""Of the cells of a column of an upload, the share that may be undeclared or out of bounds unless the owner accepts
-more."""
-MAX_CSV_LINE_BYTES = 1024 * 1024
-"""Bytes of one line of an upload."""
+MAX_CSV_LINE_BYTES = 1024 * 1024  # Bytes of one line of an upload
+# Rows of all uploads to a dataset together; the proofs of sums and counts assume this bound.
 MAX_ROWS_PER_DATASET = 2**31 - 1
-"""Rows of all uploads to a dataset together; the proofs of sums and counts assume this bound."""
+# Bytes on the disk of all uploads to a dataset together, those that still run included.
 MAX_DATASET_BYTES = 64 * 1024**3
-"""Bytes on the disk of all uploads to a dataset together, those that still run included."""
 
 # Amounts and events
 
-MAX_JSON_NUMBER_DIGITS = 15
-"""Significant digits of an amount that a request states as a JSON number."""
-MAX_DECIMAL_EXPONENT = 99
-"""Power of ten of an amount in a request."""
-MAX_STEPS = 2**63 - 1
-"""Steps of any amount: amounts are stored as 64-bit integers."""
-MAX_CAP_EPSILON = 10**9
-"""Cap of a ``pure`` account as ε: stored in steps of 10⁻⁹."""
+MAX_JSON_NUMBER_DIGITS = 15  # Significant digits of an amount that a request states as a JSON number
+MAX_DECIMAL_EXPONENT = 99  # Power of ten of an amount in a request
+MAX_STEPS = 2**63 - 1  # Steps of any amount: amounts are stored as 64-bit integers
+MAX_CAP_EPSILON = 10**9  # Cap of a ``pure`` account as ε: stored in steps of 10⁻⁹
+# Cap of a ``zcdp`` or ``gdp`` account as ε: its ρ or μ², in steps of 10⁻¹², fits into 64 bits.
 MAX_CAP_EPSILON_WITH_DELTA = 10**6
-"""Cap of a ``zcdp`` or ``gdp`` account as ε: its ρ or μ², in steps of 10⁻¹², fits into 64 bits."""
-MAX_EVENT_PARTS = 200
-"""Nodes of the event tree of an external mechanism."""
-MAX_EVENT_COUNT = 10**12
-"""Any count in an event: repetitions, coordinates, candidates."""
-MAX_EVENT_SCALE = 10**60
-"""Numerator and denominator of a sensitivity or a scale in an event."""
+MAX_EVENT_PARTS = 200  # Nodes of the event tree of an external mechanism
+MAX_EVENT_COUNT = 10**12  # Any count in an event: repetitions, coordinates, candidates
+MAX_EVENT_SCALE = 10**60  # Numerator and denominator of a sensitivity or a scale in an event
+# Additions that the exact maximum over joint cells may take; beyond it the balance is a sound upper bound.
 MAX_COMPOSITION_WORK = 2**23
-"""Additions that the exact maximum over joint cells may take; beyond it the balance is a sound upper bound."""
 
 # Concurrency of one process
 
+# Requests with keys of one API process at a time; further requests, except for administration, are answered 429.
 MAX_REQUESTS_IN_FLIGHT = 1_024
-"""Requests with keys of one API process at a time; further requests, except for administration, are answered 429."""
+# Sign-ins of one API process at a time, and as many requests whose key or token it has not yet seen to be valid.
 MAX_REQUESTS_WITHOUT_KEY = 128
-"""Sign-ins of one API process at a time, and as many requests whose key or token it has not yet seen to be valid."""
+# Requests of one key at a time in one API process, event streams among them; further requests are answered 429.
 MAX_REQUESTS_PER_KEY = 128
-"""Requests of one key at a time in one API process, event streams among them; further requests are answered 429."""
-MAX_FOLLOWERS_PER_KEY = 32
-"""Event streams of one key in one API process."""
+MAX_FOLLOWERS_PER_KEY = 32  # Event streams of one key in one API process
+# Threads of one kind of work that the requests of one key use at a time; its further requests wait for their turn.
 MAX_THREADS_PER_KEY = 1
-"""Threads of one kind of work that the requests of one key use at a time; its further requests wait for their turn."""
-LARGE_BODY_BYTES = 256 * 1024
-"""Bytes of a body beyond which the rest waits for its turn."""
+LARGE_BODY_BYTES = 256 * 1024  # Bytes of a body beyond which the rest waits for its turn
+# Large bodies of one key in the memory of one API process: Python builds their values while no other thread runs.
 MAX_LARGE_BODIES_PER_KEY = 1
-"""Large bodies of one key in the memory of one API process: Python builds their values while no other thread runs."""
-MAX_LARGE_BODIES = 64
-"""Large bodies in the memory of one API process, except for uploads, which go to files."""
+MAX_LARGE_BODIES = 64  # Large bodies in the memory of one API process, except for uploads, which go to files
+# Connections of one API process; beyond them, the oldest connection without a valid key is closed.
 MAX_CONNECTIONS = 2_048
-"""Connections of one API process; beyond them, the oldest connection without a valid key is closed."""
+# Connections of one API process that sent no valid key yet; beyond them, the oldest is closed.
 MAX_CONNECTIONS_WITHOUT_KEY = 1_024
-"""Connections of one API process that sent no valid key yet; beyond them, the oldest is closed."""
+# Connections of one API process that count as those of one key; further ones count as connections without a key.
 MAX_CONNECTIONS_PER_KEY = 256
-"""Connections of one API process that count as those of one key; further ones count as connections without a key."""
-MAX_REQUEST_HEAD_BYTES = 128 * 1024
-"""Bytes of the request line and the headers of a request."""
-REQUEST_HEAD_S = 30
-"""Seconds that a client may take for the head of a request."""
-MAX_AUTHENTICATIONS_AT_ONCE = 4
-"""Threads of one API process that check keys, and grants before an upload."""
-MAX_TOKENS_AT_ONCE = 2
-"""Threads of one API process that check tokens, which may wait for the identity provider."""
-MAX_ADMINISTRATION_AT_ONCE = 4
-"""Threads of one API process that change keys and grants, and show metrics."""
-MAX_READS_AT_ONCE = 8
-"""Threads of one API process that answer requests without a body."""
-MAX_WRITES_AT_ONCE = 8
-"""Threads of one API process that parse bodies and answer requests that change something."""
+MAX_REQUEST_HEAD_BYTES = 128 * 1024  # Bytes of the request line and the headers of a request
+REQUEST_HEAD_S = 30  # Seconds that a client may take for the head of a request
+MAX_AUTHENTICATIONS_AT_ONCE = 4  # Threads of one API process that check keys, and grants before an upload
+MAX_TOKENS_AT_ONCE = 2  # Threads of one API process that check tokens, which may wait for the identity provider
+MAX_ADMINISTRATION_AT_ONCE = 4  # Threads of one API process that change keys and grants, and show metrics
+MAX_READS_AT_ONCE = 8  # Threads of one API process that answer requests without a body
+MAX_WRITES_AT_ONCE = 8  # Threads of one API process that parse bodies and answer requests that change something
+# Threads of one API process that submit jobs; with those of administration, reads and writes at most the framework's 40
+# threads.
 MAX_SUBMISSIONS_AT_ONCE = 16
-"""Threads of one API process that submit jobs; with those of administration, reads and writes at most the framework's
-40 threads."""
-MAX_UPLOADS_AT_ONCE = 8
-"""Threads of one API process that read uploads."""
-MAX_EXPORTS_AT_ONCE = 4
-"""Threads of one API process that write exports and artifacts."""
+MAX_UPLOADS_AT_ONCE = 8  # Threads of one API process that read uploads
+MAX_EXPORTS_AT_ONCE = 4  # Threads of one API process that write exports and artifacts
+# Threads of one API process that make ONNX files, which takes several times the memory of the file.
 MAX_CONVERSIONS_AT_ONCE = 1
-"""Threads of one API process that make ONNX files, which takes several times the memory of the file."""
-MAX_PREDICTIONS_AT_ONCE = 4
-"""Threads of one API process that predict."""
-READINESS_WAIT_S = 5
-"""Seconds that ``/readyz`` waits for the database."""
-MIN_FREE_DISK_BYTES = 64 * 1024 * 1024
-"""Free bytes on the disk of the home below which an API process is not ready."""
+MAX_PREDICTIONS_AT_ONCE = 4  # Threads of one API process that predict
+READINESS_WAIT_S = 5  # Seconds that ``/readyz`` waits for the database
+MIN_FREE_DISK_BYTES = 64 * 1024 * 1024  # Free bytes on the disk of the home below which an API process is not ready
+# Uploads of one API process that wait for another upload to their dataset; fewer than the threads for uploads.
 MAX_WAITING_UPLOADS = 4
-"""Uploads of one API process that wait for another upload to their dataset; fewer than the threads for uploads."""
-MAX_LOGGED_FRAMES = 20
-"""Frames of a traceback in one line of the log."""
+MAX_LOGGED_FRAMES = 20  # Frames of a traceback in one line of the log
+# Event streams of one API process: fewer than its requests, so that streams leave room for other requests.
 MAX_FOLLOWERS = 256
-"""Event streams of one API process: fewer than its requests, so that streams leave room for other requests."""
-MAX_WORKERS = 256
-"""Worker processes of one ``serve``."""
+MAX_WORKERS = 256  # Worker processes of one ``serve``
 
 # Database
 
-MAX_DATABASE_CONNECTIONS = 32
-"""Connections of one process to its database."""
+MAX_DATABASE_CONNECTIONS = 32  # Connections of one process to its database
+# Pages of a SQLite file that one connection keeps in memory; SQLite's default of 2 MiB adds up to 64 MiB.
 SQLITE_CACHE_KIB = 256
-"""Pages of a SQLite file that one connection keeps in memory; SQLite's default of 2 MiB adds up to 64 MiB."""
-DATABASE_POOL_WAIT_S = 30
-"""Seconds that a thread waits for a free connection of its process."""
-DATABASE_CONNECT_S = 10
-"""Seconds that a connection to PostgreSQL may take to open."""
-DATABASE_LOCK_WAIT_S = 10
-"""Seconds that a statement waits for a lock of PostgreSQL."""
-DATABASE_STATEMENT_S = 30
-"""Seconds that a statement of PostgreSQL may take."""
-DATABASE_IDLE_S = 60
-"""Seconds that a transaction of PostgreSQL may wait for the next statement of its process."""
+DATABASE_POOL_WAIT_S = 30  # Seconds that a thread waits for a free connection of its process
+DATABASE_CONNECT_S = 10  # Seconds that a connection to PostgreSQL may take to open
+DATABASE_LOCK_WAIT_S = 10  # Seconds that a statement waits for a lock of PostgreSQL
+DATABASE_STATEMENT_S = 30  # Seconds that a statement of PostgreSQL may take
+DATABASE_IDLE_S = 60  # Seconds that a transaction of PostgreSQL may wait for the next statement of its process
+# Seconds of silence before a connection to PostgreSQL is probed, and before unacknowledged data counts as lost.
 DATABASE_SILENCE_S = 30
-"""Seconds of silence before a connection to PostgreSQL is probed, and before unacknowledged data counts as lost."""
+# Seconds that a writer waits for the other writers of a SQLite file: threads of its process, then ``busy_timeout``.
 DATABASE_WRITE_WAIT_S = 30.0
-"""Seconds that a writer waits for the other writers of a SQLite file: threads of its process, then ``busy_timeout``."""
 
 # Webhooks
 
-MAX_WEBHOOKS = 10
-"""Webhooks of a dataset."""
-MAX_WEBHOOK_URL_CHARS = 2_048
-"""Characters of the address of a webhook."""
-MAX_WAITING_DELIVERIES = 1_000
-"""Deliveries of a webhook that wait; further events are dropped."""
-MAX_DELIVERY_AGE_S = 86_400
-"""Seconds after which a delivery that no receiver accepted is dropped."""
-WEBHOOK_INTERVAL_S = 1.0
-"""Seconds between two searches of an API process for deliveries that are due."""
+MAX_WEBHOOKS = 10  # Webhooks of a dataset
+MAX_WEBHOOK_URL_CHARS = 2_048  # Characters of the address of a webhook
+MAX_WAITING_DELIVERIES = 1_000  # Deliveries of a webhook that wait; further events are dropped
+MAX_DELIVERY_AGE_S = 86_400  # Seconds after which a delivery that no receiver accepted is dropped
+WEBHOOK_INTERVAL_S = 1.0  # Seconds between two searches of an API process for deliveries that are due
+# Seconds that the name of a receiver may take to resolve, and a receiver to accept a connection and to answer.
 WEBHOOK_WAIT_S = 10.0
-"""Seconds that the name of a receiver may take to resolve, and a receiver to accept a connection and to answer."""
-WEBHOOK_HOLD_S = 60
-"""Seconds for which a process holds a webhook while it delivers; longer than all waits together."""
-WEBHOOK_RETRY_S = 5
-"""Seconds from a failed delivery to the next attempt; doubled by each further failure."""
-MAX_WEBHOOK_RETRY_S = 3_600
-"""Largest number of seconds between two attempts."""
-MAX_DUE_WEBHOOKS = 64
-"""Webhooks of one turn of a process that delivers."""
-MAX_DELIVERIES_AT_ONCE = 4
-"""Threads of one API process that wait for receivers."""
+WEBHOOK_HOLD_S = 60  # Seconds for which a process holds a webhook while it delivers; longer than all waits together
+WEBHOOK_RETRY_S = 5  # Seconds from a failed delivery to the next attempt; doubled by each further failure
+MAX_WEBHOOK_RETRY_S = 3_600  # Largest number of seconds between two attempts
+MAX_DUE_WEBHOOKS = 64  # Webhooks of one turn of a process that delivers
+MAX_DELIVERIES_AT_ONCE = 4  # Threads of one API process that wait for receivers
 
 # Metrics
 
-WORKER_NOTE_INTERVAL_S = 10.0
-"""Seconds between two notes of a worker that it lives, whether it runs a job or not."""
-WORKER_SEEN_S = 30
-"""Seconds after its last note from which on metrics do not count a worker."""
+WORKER_NOTE_INTERVAL_S = 10.0  # Seconds between two notes of a worker that it lives, whether it runs a job or not
+WORKER_SEEN_S = 30  # Seconds after its last note from which on metrics do not count a worker
+# Seconds for which an API process shows the same queue and the same accounts near their caps in its metrics.
 METRICS_AGE_S = 30.0
-"""Seconds for which an API process shows the same queue and the same accounts near their caps in its metrics."""
 
 # Erasures
 
-ERASURE_INTERVAL_S = 60.0
-"""Seconds between two searches of an API process for datasets whose date of erasure has come."""
+ERASURE_INTERVAL_S = 60.0  # Seconds between two searches of an API process for datasets whose date of erasure has come
 
 # Models and evaluations
 
-MAX_TREES = 1_024
-"""Trees of a model."""
-MAX_DEPTH = 12
-"""Depth of a tree."""
+MAX_TREES = 1_024  # Trees of a model
+MAX_DEPTH = 12  # Depth of a tree
+# Trees × leaves × classes of a model: bounds memory, artifact and prediction by public numbers.
 MAX_TREE_LEAF_CELLS = 2**26
-"""Trees × leaves × classes of a model: bounds memory, artifact and prediction by public numbers."""
+# Bytes of the copies of stored objects on the disk of a machine, beyond copies that were used within the hour.
 MAX_CACHED_OBJECT_BYTES = 16 * 1024**3
-"""Bytes of the copies of stored objects on the disk of a machine, beyond copies that were used within the hour."""
+# Seconds since its last use for which a copy of a stored object stays, because a running job may still open it.
 CACHED_OBJECT_STAYS_S = 3_600
-"""Seconds since its last use for which a copy of a stored object stays, because a running job may still open it."""
+# Seconds between two searches of an API process for copies of objects that were deleted or replaced.
 COPIES_INTERVAL_S = 600.0
-"""Seconds between two searches of an API process for copies of objects that were deleted or replaced."""
-OBJECT_STORE_WAIT_S = 20
-"""Seconds within which a request to an object store is repeated."""
-MAX_CACHED_ARTIFACT_BYTES = 512 * 1024 * 1024
-"""Bytes of memory for the artifacts that one process keeps loaded."""
-MAX_CONFUSION_CLASSES = 100
-"""Classes of a confusion matrix."""
-MAX_SCORE_BINS = 256
-"""Steps of the score in an AUROC."""
-MAX_COMPARED_MODELS = 64
-"""Models among which one evaluation chooses the best."""
+OBJECT_STORE_WAIT_S = 20  # Seconds within which a request to an object store is repeated
+MAX_CACHED_ARTIFACT_BYTES = 512 * 1024 * 1024  # Bytes of memory for the artifacts that one process keeps loaded
+MAX_CONFUSION_CLASSES = 100  # Classes of a confusion matrix
+MAX_SCORE_BINS = 256  # Steps of the score in an AUROC
+MAX_COMPARED_MODELS = 64  # Models among which one evaluation chooses the best
 
 # Rules
 
-MAX_QUOTAS = 100
-"""Quotas of a dataset."""
-MAX_QUOTA_KEYS = 100
-"""Keys of a quota."""
-MAX_PROPOSAL_S = 7 * 86_400
-"""Seconds in which a second owner may confirm looser rules."""
+MAX_QUOTAS = 100  # Quotas of a dataset
+MAX_QUOTA_KEYS = 100  # Keys of a quota
+MAX_PROPOSAL_S = 7 * 86_400  # Seconds in which a second owner may confirm looser rules
+# Jobs of one key that wait for an approval; further submissions that need an approval are answered 429.
 MAX_WAITING_JOBS_PER_KEY = 3
-"""Jobs of one key that wait for an approval; further submissions that need an approval are answered 429."""
-MAX_APPROVAL_S = 7 * 86_400
-"""Seconds that a job waits for an approval before it expires."""
+MAX_APPROVAL_S = 7 * 86_400  # Seconds that a job waits for an approval before it expires
 
 # Jobs
 
+# Waiting, queued and running jobs of one key; further submissions are answered 429. Requests at once may exceed it by
+# their number.
 MAX_UNFINISHED_JOBS_PER_KEY = 10_000
-"""Waiting, queued and running jobs of one key; further submissions are answered 429. Requests at once may
-exceed it by their number."""
+# Jobs of a deleted dataset that end in one transaction, which holds the locks of their accounts.
 JOBS_ENDED_TOGETHER = 20
-"""Jobs of a deleted dataset that end in one transaction, which holds the locks of their accounts."""
+# Jobs of a deleted dataset that its deletion ends, and that each later sweep ends, before it does something else.
 MAX_JOBS_ENDED_BY_A_SWEEP = 100
-"""Jobs of a deleted dataset that its deletion ends, and that each later sweep ends, before it does something else."""
-FULL_QUEUE_RETRY_S = 30
-"""Seconds after which a key with too many unfinished jobs is told to submit again."""
-MAX_QUEUE_S = 86_400
-"""Seconds that a job waits in the queue before it expires."""
-LEASE_TTL_S = 30
-"""Seconds after the last heartbeat at which a worker's lease ends; the default of a setting."""
-MAX_RELEASE_INTERVAL_S = 86_400
-"""Seconds between two public times of an installation's private jobs."""
-CHILD_TIMEOUT_S = 24 * 3_600
-"""Seconds that a job may run."""
-CHILD_EXIT_S = 30
-"""Seconds that a worker waits for the exit of a child process that closed its output."""
+FULL_QUEUE_RETRY_S = 30  # Seconds after which a key with too many unfinished jobs is told to submit again
+MAX_QUEUE_S = 86_400  # Seconds that a job waits in the queue before it expires
+LEASE_TTL_S = 30  # Seconds after the last heartbeat at which a worker's lease ends; the default of a setting
+MAX_RELEASE_INTERVAL_S = 86_400  # Seconds between two public times of an installation's private jobs
+CHILD_TIMEOUT_S = 24 * 3_600  # Seconds that a job may run
+CHILD_EXIT_S = 30  # Seconds that a worker waits for the exit of a child process that closed its output

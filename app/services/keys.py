@@ -270,7 +270,8 @@ def show_grant(
         row = session.get(GrantRow, (key_id, dataset.id)) if is_reference(key_id) else None
         if row is None:
             raise NotFound("grant")
-        is_last = grants.has_only_owner(session, dataset.id, key_id, at=installation.database.now(session))
+        at = installation.database.now(session)
+        is_last = bool(grants.only_owner_of(session, key_id, at=at, dataset_id=dataset.id))
         return _listed(row, keys.find(session, key_id)), is_last
 
 
@@ -290,7 +291,7 @@ def _changing(
 
 
 def _require_another_owner(session: Session, dataset_id: str, key_id: str, *, at: datetime) -> None:
-    if grants.has_only_owner(session, dataset_id, key_id, at=at):
+    if grants.only_owner_of(session, key_id, at=at, dataset_id=dataset_id):
         raise LastOwner
 
 
