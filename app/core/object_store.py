@@ -39,16 +39,14 @@ except ModuleNotFoundError:
 Facts: TypeAlias = Mapping[str, Any]
 """What a store says about an object: its path, size, entity tag and time."""
 
-_WHOLE_BYTES = 32 * 1024 * 1024
-"""Largest object that one conditional request writes."""
+_WHOLE_BYTES = 32 * 1024 * 1024  # largest object that one conditional request writes
 
 _PIECE_BYTES = 8 * 1024 * 1024
 """Bytes that one request reads, or writes of a larger object. A request ends after 30 seconds, so 300 kB a second are
 enough. A reader that goes on where it ended takes a whole piece in advance: every request waits for the network once.
 """
 
-_NAME = "name"
-"""File in the folder of a copy: the name of the object."""
+_NAME = "name"  # file in the folder of a copy: the name of the object
 
 
 @contextmanager

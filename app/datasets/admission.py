@@ -88,8 +88,7 @@ _LEAST_SLOTS = 8
 _LENGTH_BYTES = 4
 _ADD_EPOCH = "INSERT INTO epochs VALUES (?, ?)"
 _BOOK_BUFFER_BYTES = 2**20
-_LOOK_S = 0.1
-"""Seconds between two looks at the seats."""
+_LOOK_S = 0.1  # seconds between two looks at the seats
 
 
 def digest_key(key: DataKey) -> bytes:

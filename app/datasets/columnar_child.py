@@ -62,11 +62,9 @@ _TAIL_BYTES = 8
 _BUFFER_BYTES = 64 * 1024
 _AHEAD_BYTES = 256 * 1024
 _FLOAT_BYTES = 8
-_NUMBER_BYTES = 40
-"""Bytes of a number as text, at most."""
+_NUMBER_BYTES = 40  # bytes of a number as text, at most
 
-_DICTIONARY_BYTES = 64 * 1024
-"""Bytes of the different texts of a column that is sent as indices of texts, at most."""
+_DICTIONARY_BYTES = 64 * 1024  # bytes of the different texts of a column that is sent as indices of texts, at most
 
 
 class RemoteFile(SeekableReader):

@@ -44,8 +44,7 @@ ROW_ID_COLUMN = "row_id"
 FORMAT = {b"grovekeeper": b"rows/1"}
 """Metadata of every row file. A new layout gets a new number; the reader refuses unknown numbers."""
 
-_BODY = b"body"
-"""Key of the metadata that hold the keyed fingerprint of the upload's body."""
+_BODY = b"body"  # key of the metadata that hold the keyed fingerprint of the upload's body
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,7 @@ _LOCK_NOT_AVAILABLE = "55P03"
 _LOCK_WAIT_S = 2
 """Seconds that a migration waits for a table of PostgreSQL: all other transactions on the table wait behind it."""
 _LOCK_PAUSE_S = 2.0
-_LOCK_ATTEMPTS = 150
-"""Ten minutes of waits and pauses, until a long transaction on a table has ended."""
+_LOCK_ATTEMPTS = 150  # ten minutes of waits and pauses, until a long transaction on a table has ended
 
 
 def upgrade(url: str, *, migration_url: str | None = None, revision: str = "head") -> None:

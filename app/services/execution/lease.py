@@ -15,14 +15,9 @@ from app.services.installation import Installation
 Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
-_LOOK_S = 0.2
-"""Seconds between two looks at the signal to stop, and at the lease."""
-
-_NEWS_S = 0.5
-"""Seconds between two extensions that store progress."""
-
-_MOST_S = 1.0
-"""Most seconds between two extensions, so that a cancellation ends the job soon."""
+_LOOK_S = 0.2  # seconds between two looks at the signal to stop, and at the lease
+_NEWS_S = 0.5  # seconds between two extensions that store progress
+_MOST_S = 1.0  # most seconds between two extensions, so that a cancellation ends the job soon
 
 
 class Stopped(GrovekeeperError):
