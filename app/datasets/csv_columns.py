@@ -38,7 +38,7 @@ PROBLEMS = ("not-text", "empty", "not-a-number", "not-an-integer", "line-break")
 """Slugs of the reasons for which a cell cannot be read; ``count`` is the number of such cells."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class ReadColumn:
     """How the cells of one column were mapped. The counts are exact and PRIVATE: shown to the owner, never logged.
 
@@ -49,9 +49,9 @@ class ReadColumn:
     """
 
     name: str
-    clamped: int = field(repr=False)
-    missing: int = field(repr=False)
-    unknown: int = field(repr=False)
+    clamped: int = field(default=0, repr=False)
+    missing: int = field(default=0, repr=False)
+    unknown: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True)
@@ -101,25 +101,18 @@ class _Column:
     """The counts of one column over all blocks."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.n_clamped = 0
-        self.n_missing = 0
-        self.n_unknown = 0
+        self.report = ReadColumn(name)
         self._problems: Counter[str] = Counter()
         self._first_rows: dict[str, int] = {}
         self._n_read = 0
         """Rows of the blocks before the present one."""
 
     @property
-    def report(self) -> ReadColumn:
-        return ReadColumn(self.name, clamped=self.n_clamped, missing=self.n_missing, unknown=self.n_unknown)
-
-    @property
     def problems(self) -> list[ColumnProblem]:
         """The problems so far. The arrays of a column with problems must not be stored."""
         counts = ((problem, self._problems[problem]) for problem in PROBLEMS)
         return [
-            ColumnProblem(self.name, problem, count, self._first_rows.get(problem))
+            ColumnProblem(self.report.name, problem, count, self._first_rows.get(problem))
             for problem, count in counts
             if count
         ]
@@ -141,7 +134,7 @@ class _Column:
 
     def _empty(self, is_empty: NDArray[np.bool_], *, is_legal: bool) -> None:
         if is_legal:
-            self.n_missing += int(np.count_nonzero(is_empty))
+            self.report.missing += int(np.count_nonzero(is_empty))
         else:
             self._refuse_rows("empty", is_empty)
 
@@ -164,7 +157,7 @@ class NumberColumn(_Column):
         if self._feature.type == "integer":
             self._refuse_rows("not-an-integer", (np.rint(values) != values) & ~is_empty)
         self._n_read += len(values)
-        self.n_clamped += count_out_of_bounds(self._feature, values)
+        self.report.clamped += count_out_of_bounds(self._feature, values)
         sanitised = sanitise_numbers(self._feature, values)
         mask = is_empty if is_empty.any() else None
         return CountedCells(pa.array(sanitised, pa.float64(), mask=mask), pa.array(values, pa.float64()))
@@ -210,7 +203,7 @@ class CategoryColumn(_Column):
         if codes.null_count:  # no category is empty
             is_empty, is_undeclared = pc.equal(texts.values, ""), codes.is_null()
             self._empty(texts.of_cells(is_empty).to_numpy(zero_copy_only=False), is_legal=self._feature.missing)
-            self.n_unknown += texts.count(is_undeclared) - texts.count(is_empty)
+            self.report.unknown += texts.count(is_undeclared) - texts.count(is_empty)
             self._look_at_undeclared(texts.only(is_undeclared))
             other = pa.scalar(self._feature.other_code, pa.int32())
             missing = pa.scalar(self._feature.missing_code, pa.int32())
@@ -232,7 +225,7 @@ class LabelColumn(_Column):
         codes = pc.index_in(texts.values, self._classes)
         if codes.null_count:
             is_unknown = codes.is_null()
-            self.n_unknown += texts.count(is_unknown)
+            self.report.unknown += texts.count(is_unknown)
             self._look_at_undeclared(texts.only(is_unknown))
             codes = pc.fill_null(codes, pa.scalar(UNKNOWN_LABEL, pa.int32()))
         return CountedCells(texts.of_cells(codes), cells)

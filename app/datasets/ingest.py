@@ -59,7 +59,7 @@ class RowRules:
     unit_column: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class DroppedCounts:
     """Rows of an upload that were not stored. The counts are exact and PRIVATE: shown to the owner, never logged.
 
@@ -68,8 +68,8 @@ class DroppedCounts:
         over_bound: rows whose unit had k rows already.
     """
 
-    without_unit: int = field(repr=False)
-    over_bound: int = field(repr=False)
+    without_unit: int = field(default=0, repr=False)
+    over_bound: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class IngestReport:
     @property
     def n_read(self) -> int:
         """PRIVATE: rows of the upload, stored or dropped."""
-        dropped = self.dropped or DroppedCounts(0, 0)
+        dropped = self.dropped or DroppedCounts()
         return self.n_rows + dropped.without_unit + dropped.over_bound
 
 
@@ -226,17 +226,11 @@ class _Upload:
         self._unit = None if rules.unit_column is None else UnitColumn(rules.unit_column)
         self._book = book
         self._on_stored = on_stored
-        self._n_without_unit = 0
-        self._n_over_bound = 0
+        self.dropped = None if self._unit is None else DroppedCounts()
         self._n_ragged_rows = 0
         self._rules = rules
         self._hash_keys = hash_keys(rules.partitions, dataset_key=rules.dataset_key)
         self._stored_form = row_layout.arrow_schema(rules.schema, rules.partitions, body=body)
-
-    @property
-    def dropped(self) -> DroppedCounts | None:
-        """Rows that were not stored; ``None`` where the unit is the row, so that no row is dropped."""
-        return None if self._unit is None else DroppedCounts(self._n_without_unit, self._n_over_bound)
 
     def store(self, body: CsvSource | Blocks, file: Writer) -> Iterator[None]:
         """Reads the upload to its end and writes its rows, until a cell has to be refused. Yields before row groups."""
@@ -318,11 +312,12 @@ class _Upload:
     def _admit(self, units: pa.Array) -> tuple[pa.Array, bytes]:
         """A mask of the rows of a block that are kept, and the row ids of those."""
         assert self._book is not None
+        assert self.dropped is not None
         has_unit = pc.not_equal(units, "").to_numpy(zero_copy_only=False)
         ids = unit_row_ids(units.filter(pa.array(has_unit)).to_pylist(), dataset_key=self._rules.dataset_key)
         is_admitted = self._book.admit(ids)
-        self._n_without_unit += int(np.count_nonzero(~has_unit))
-        self._n_over_bound += int(np.count_nonzero(~is_admitted))
+        self.dropped.without_unit += int(np.count_nonzero(~has_unit))
+        self.dropped.over_bound += int(np.count_nonzero(~is_admitted))
         is_kept = has_unit.copy()
         is_kept[has_unit] = is_admitted
         return pa.array(is_kept), b"".join(itertools.compress(ids, is_admitted))
