@@ -150,7 +150,6 @@ def living_admin_exists(session: Session, *, at: datetime) -> bool:
 
 
 def _new_secret() -> str:
-    """256 random bits."""
     return secrets.token_urlsafe(32)
 
 

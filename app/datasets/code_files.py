@@ -75,7 +75,6 @@ class CodeReader:
             self.close()
 
     def _row_bytes(self, n_rows: int) -> int:
-        """Bytes of the codes of one column."""
         return n_rows + (-(-n_rows // 8) if self._is_wide else 0)
 
     @property

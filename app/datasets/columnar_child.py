@@ -127,7 +127,6 @@ def _send(kind: bytes, payload: Piece) -> None:
 
 
 def _received(n_bytes: int) -> Iterator[bytes]:
-    """Exactly so many bytes from the service, in pieces."""
     while n_bytes:
         piece = os.read(_IN, n_bytes)
         if not piece:
@@ -392,12 +391,10 @@ def _in_dictionary(column: pa.Array, offsets: NDArray[np.int32], text: memoryvie
 
 
 def _numbers(column: pa.Array) -> NDArray[np.float64]:
-    """The numbers of a column, NaN for a null."""
     return floats(column.dictionary_decode() if pa.types.is_dictionary(column.type) else column)
 
 
 def _cells(column: pa.Array) -> pa.Array:
-    """The cells of a column as text."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_floating(column.type):

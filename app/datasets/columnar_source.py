@@ -131,7 +131,6 @@ class ColumnarSource:
             raise self._broken()
 
     def _exactly(self, n_bytes: int) -> bytearray:
-        """So many bytes from the child."""
         received = bytearray(n_bytes)
         missing = memoryview(received)
         while missing:

@@ -121,7 +121,6 @@ class _Column:
         self._problems[problem] += count
 
     def _refuse_rows(self, problem: str, is_refused: NDArray[np.bool_]) -> None:
-        """Refuses rows of the present block."""
         count = int(np.count_nonzero(is_refused))
         if count:
             self._first_rows.setdefault(problem, self._n_read + int(is_refused.argmax()) + 1)

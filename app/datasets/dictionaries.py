@@ -197,7 +197,6 @@ def _of_declaration(given: Mapping[str, Any]) -> _Column:
 
 
 def _of_field(given: Mapping[str, Any], marks: tuple[str, ...]) -> _Column:
-    """A field of a Frictionless table schema."""
     kind, rules = _text(given.get("type", "string")), _object(given.get("constraints"))
     missing = not rules.get("required", False)
     marks = marks if missing else ()
@@ -291,7 +290,6 @@ def _optional(declaration: Mapping[str, Any]) -> Iterator[Remark]:
 
 
 def _objects(value: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """A member that is a list of objects."""
     listed = value.get(name)
     if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
         raise NotADictionary(f'"{name}" in the data dictionary is not a list of objects')

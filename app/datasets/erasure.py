@@ -87,7 +87,6 @@ def _stays(stored: pq.ParquetFile, row_id: bytes) -> np.ndarray[tuple[int], np.d
 
 
 def _copy(stored: pq.ParquetFile, stays: np.ndarray[tuple[int], np.dtype[np.bool_]], written: Writer) -> None:
-    """Copies the rows that stay, one row group at a time."""
     start = 0
     with row_layout.writer(written, stored.schema_arrow) as writer:
         for group in range(stored.num_row_groups):

@@ -146,8 +146,6 @@ def _size_bytes(file: SealedFile) -> int:
 
 
 class _Mac:
-    """Keyed hashes of many rows of blocks at once."""
-
     def __init__(self, key: bytes) -> None:
         self._encrypt_blocks, self._encrypt_masks, self._encrypt_sums = (
             _encryptor(hmac.digest(key, purpose, "sha256")) for purpose in (_BLOCK_KEY, _MASK_KEY, _SUM_KEY)
@@ -246,7 +244,6 @@ _NOTHING: NDArray[np.uint64] = np.empty(0, dtype=_STORED)
 
 
 def _n_within(prints: NDArray[np.uint64], ordered: NDArray[np.uint64]) -> int:
-    """The number of fingerprints that occur among others, which are sorted."""
     places = np.searchsorted(ordered, prints, side="right") - np.searchsorted(ordered, prints, side="left")
     return int(np.count_nonzero(places))
 

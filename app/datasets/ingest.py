@@ -162,7 +162,6 @@ def _bytes_beside(destination: SealedFile, prints: Fingerprints) -> int:
 
 
 def _refuse_when_full(others: int, *written: Writer) -> None:
-    """Tests the limit on the bytes of a dataset."""
     if others + sum(file.size_bytes for file in written) > limits.MAX_DATASET_BYTES:
         raise TooLarge("the stored bytes of the dataset", limits.MAX_DATASET_BYTES)
 
@@ -209,8 +208,6 @@ def _declared(rules: RowRules) -> list[str]:
 
 
 class _Upload:
-    """The state of one ingestion."""
-
     def __init__(
         self,
         rules: RowRules,
@@ -300,7 +297,6 @@ class _Upload:
         return pa.RecordBatch.from_arrays(stored, schema=self._stored_form)
 
     def _cells(self, row_ids: bytes, own_columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        """The stored columns that only hold cells."""
         for column in stored_columns(self._rules.partitions):
             partition = column.partition
             if isinstance(partition, HashPartition):

@@ -245,7 +245,6 @@ def _codes_of_values(stored: pq.ParquetFile, group: int, public: Encoding) -> ND
 
 
 def _read_file(file: SealedFile, selection: Selection) -> Iterator[pa.Table]:
-    """The rows of a job in one file, a row group at a time."""
     with _opened(file, selection) as (_, stored):
         for group in range(stored.num_row_groups):
             table = stored.read_row_group(group, use_threads=False)

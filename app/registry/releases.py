@@ -93,7 +93,6 @@ def page_of_evaluations(
 def _page(
     session: Session, form: type[Release], query: Select[Release], *, before: str | None, limit: int
 ) -> list[Release]:
-    """A page of releases, newest first."""
     if before is not None:
         last = session.execute(query.where(form.id == before)).scalar_one_or_none()
         if last is None:

@@ -171,7 +171,6 @@ class _Change:
         self._proposal = living_proposal(self._row, at=self.at)
 
     def request(self, rules: Rules) -> None:
-        """Puts rules in force or proposes them."""
         erase_at = rules.erase_rows_at
         if erase_at is not None and erase_at <= self.at:
             raise InvalidRequest.at("/erase_rows_at", "past")

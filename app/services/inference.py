@@ -114,8 +114,6 @@ class _InputTensor(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _RequestedOutput(msgspec.Struct, forbid_unknown_fields=True):
-    """An output that the answer is to have."""
-
     name: str
     parameters: _OutputParameters = msgspec.field(default_factory=_OutputParameters)
 
@@ -312,7 +310,6 @@ def _answer(head: dict[str, Any], predicted: Predicted, wanted: dict[str, bool])
 
 
 def _bytes(texts: Sequence[str]) -> bytes:
-    """The bytes of a ``BYTES`` tensor."""
     encoded = (text.encode("utf-8") for text in texts)
     return b"".join(part for text in encoded for part in (_PREFIX.pack(len(text)), text))
 

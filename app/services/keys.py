@@ -160,7 +160,6 @@ def _expiry(row: KeyRow) -> dict[str, str]:
 
 
 def _check_expiry(expires_at: datetime | None, *, at: datetime) -> None:
-    """Checks that a key expires later than now, and not too late."""
     if expires_at is None:
         return
     if expires_at <= at:

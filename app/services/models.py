@@ -123,7 +123,6 @@ def delete_model(installation: Installation, principal: Principal, address: str)
 
 
 def _taken(installation: Installation, principal: Principal, address: str) -> ModelRow:
-    """The row of a model that the caller may download now."""
     with installation.database.read() as session:
         return addressed_model(session, refreshed(installation, session, principal), address, TAKE_MODEL)
 

@@ -62,7 +62,6 @@ def observe(installation: Installation, heads: Heads) -> Observed:
 
 
 def _shares_spent(installation: Installation) -> Iterator[Fraction]:
-    """The spent or reserved share of the cap of every living dataset and of every population."""
     with installation.database.read() as session:
         living = catalog.living_ids(session)
     for start in range(0, len(living), limits.MAX_PAGE_SIZE):

@@ -108,8 +108,6 @@ def _facts(session: Session, row: WebhookRow) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class _Held:
-    """A delivery that this process holds."""
-
     webhook_id: str
     delivery_id: str
     url: str

@@ -68,8 +68,6 @@ class _FileGone(Exception):
 
 
 class _Backup:
-    """One backup in a hidden folder."""
-
     def __init__(self, installation: Installation, folder: Path) -> None:
         self._installation = installation
         self._folder = folder
@@ -149,7 +147,6 @@ def _needed_files(installation: Installation, session: Session) -> Iterator[str]
 
 
 def _books(session: Session) -> Iterator[str]:
-    """The datasets that have an admission book."""
     for dataset_id in catalog.living_ids(session):
         is_of_units = catalog.find(session, dataset_id).unit_column is not None
         if is_of_units and catalog.epochs(session, dataset_id):

@@ -199,7 +199,6 @@ class _Restore:
             )
 
     def remove_files(self) -> None:
-        """Removes every file that a backup brings."""
         for name in list(self._brought()):
             self._files.delete(name)
 

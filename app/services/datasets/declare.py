@@ -114,7 +114,6 @@ class _Declared:
     warnings: Sequence[str]
 
     def shown(self, session: Session) -> DatasetOut:
-        """The answer to the owner."""
         shown = dataset_out(session, self.dataset)
         return shown.model_copy(update={"warnings": [*shown.warnings, *self.warnings]})
 
@@ -194,7 +193,6 @@ class _Checked:
 
 
 def _checked_cap(declaration: DatasetIn) -> int:
-    """The cap in steps."""
     if "visibility" in declaration.model_fields_set:
         raise InvalidRequest.at("/visibility", "every-dataset-is-private", accepted=[_NO_VISIBILITY])
     problems = _unit_problems(declaration)

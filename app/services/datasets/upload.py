@@ -200,7 +200,6 @@ class _Upload:
         self._read_facts(epochs)
 
     def _read_facts(self, epochs: Sequence[str]) -> None:
-        """Reads facts of the uploads that are not known yet."""
         from app.datasets import row_layout
 
         files, new = self._installation.files, [epoch for epoch in epochs if epoch not in self._earlier]

@@ -180,7 +180,6 @@ def _put_back(installation: Installation, claim: Claim) -> None:
 
 
 def _bring_rows(installation: Installation, claim: Claim, lease: Lease, *, stop: Stop) -> None:
-    """Copies the files of a job's rows to this machine, and authenticates them."""
     try:
         lease.wait_for(partial(_authenticate_rows, installation, claim), stopping=stop.begun)
     except OSError:  # nothing was charged, and the job goes back to the queue with its lease

@@ -140,7 +140,6 @@ def verify_acts(installation: Installation, principal: Principal, *, signer: Sig
 
 
 def _verified(installation: Installation, header: Mapping[str, Any], head: Checkpoint, signer: Signer) -> Verification:
-    """Runs the verifier over the entries that a head covers."""
     note, last = signer.sign(head), head.size
     if last > limits.MAX_VERIFIED_ENTRIES:
         return Verification(last, note, None)

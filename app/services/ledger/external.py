@@ -69,7 +69,6 @@ class _Charge:
 
 
 def _priced(session: Session, principal: Principal, dataset: Dataset, body: ExternalIn) -> _Charge:
-    """Prices a request of a key from public facts, the balance and the rules."""
     if body.per == "unit" and dataset.unit_column is None:
         raise InvalidRequest.at("/per", "no-unit-column")
     stated = _event(body.event) if body.declared is None else _declared(body.declared)
@@ -99,7 +98,6 @@ def _priced(session: Session, principal: Principal, dataset: Dataset, body: Exte
 
 
 def _price_out(accountant: str, amount: int, delta: int) -> ExternalPrice:
-    """An amount and a δ of an account as answers show them."""
     unit = accountants.by_name(accountant)
     return ExternalPrice(
         accountant=accountant,

@@ -354,7 +354,6 @@ def _spent_after(
 
 
 def _loads(session: Session, account: Account, found: Matches) -> dict[int, int]:
-    """The load of all members of a population together after each entry."""
     loads = statements.loads_before(session, account.id, found.read[-1].sequence)
     together: dict[int, int] = {}
     if loads is None:

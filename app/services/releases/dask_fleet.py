@@ -107,7 +107,6 @@ class DaskFleet:
             raise ClusterFailed
 
     def _divided(self, files: Sequence[str], workers: Iterator[str], ends_at: float) -> list[Order]:
-        """The shards of the files."""
         n_rows = remote.dumps(SHARD_ROWS)
         tasks = [
             self._submit(
@@ -144,7 +143,6 @@ class DaskFleet:
         return sum_of(remote.loads(answer[1:]) for answer in answers)
 
     def _ask(self, groups: list[tuple[str, list[str]]], rows: bytes, question: bytes, ends_at: float) -> list[bytes]:
-        """The answers of workers, each about its shards."""
         tasks = [
             self._submit(
                 shard_tasks.count,

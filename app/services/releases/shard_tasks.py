@@ -181,7 +181,6 @@ def rows_of(key: DataKey, partitions: Partitions, scope: Scope, codes: CodeReque
 
 
 def _shard(order: Order, rows: bytes) -> ShardStates:
-    """The states of a shard."""
     if order.key not in _HERE.shards:
         if not rows:
             raise StateMissing
