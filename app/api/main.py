@@ -94,7 +94,7 @@ def _application() -> FastAPI:
         telemetry=_NO_TELEMETRY,
         generate_unique_id_function=lambda route: route.name,
     )
-    for router in _ROUTERS:
+    for router in ROUTERS:
         app.include_router(router, dependencies=_CHECKED)
     for pages in PAGES:
         app.include_router(pages, include_in_schema=False)
@@ -174,7 +174,7 @@ def _document_examples(operations: Iterable[dict[str, Any]]) -> None:
                     media["example"] = example
 
 
-_ROUTERS = (
+ROUTERS = (
     administration.health_routes, administration.metric_routes, administration.key_routes,
     datasets.dataset_routes, datasets.population_routes,
     spending.training_routes, spending.approval_routes, spending.profile_routes,

@@ -43,25 +43,7 @@ from app.datasets.upload_bodies import BodyForm
 from app.services import dataset_rules, keys, populations, webhooks
 from app.services.datasets import declare, erase, show
 from app.services.datasets.upload import UploadTerms
-from app.wire.datasets import (
-    DatasetIn,
-    DatasetList,
-    DatasetOut,
-    DeclarationOut,
-    ErasureIn,
-    ErasureOut,
-    GrantIn,
-    GrantList,
-    GrantOut,
-    JoinIn,
-    OverlapOut,
-    PopulationIn,
-    PopulationList,
-    PopulationOut,
-    UploadErasureOut,
-    UploadList,
-    UploadOut,
-)
+from app.wire import datasets as wire
 from app.wire.rules import RulesIn, RulesOut, WebhookIn, WebhookList, WebhookWithSecret
 
 dataset_routes = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
@@ -93,22 +75,24 @@ _ROWS_BODY: dict[str, Any] = {
 }
 
 
-@dataset_routes.post("", status_code=201, response_model=DatasetOut, responses=documented(*_DECLARING, *REPEATABLE))
+@dataset_routes.post(
+    "", status_code=201, response_model=wire.DatasetOut, responses=documented(*_DECLARING, *REPEATABLE)
+)
 @limited(body=Body.DECLARATION, needs=Role.OWNER)
-def declare_dataset(by: By, body: DatasetIn, request: OptionalIdempotency) -> Response:
+def declare_dataset(by: By, body: wire.DatasetIn, request: OptionalIdempotency) -> Response:
     """Declare a dataset: public schema, lifetime budget, partitions. The calling key becomes its owner."""
     return sent(declare.register_dataset(*by, body, request=request))
 
 
 @declaration_routes.post("", responses=documented(*_DECLARING))
 @limited(body=Body.DECLARATION, needs=Role.OWNER)
-def check_declaration(by: By, body: DatasetIn) -> DeclarationOut:
+def check_declaration(by: By, body: wire.DatasetIn) -> wire.DeclarationOut:
     """Check a declaration by the rules of `POST /datasets`, and store nothing."""
     return declare.check_declaration(*by, body)
 
 
 @dataset_routes.get("", responses=documented())
-def list_datasets(by: By, page: Page, name: NameFilter = None) -> DatasetList:
+def list_datasets(by: By, page: Page, name: NameFilter = None) -> wire.DatasetList:
     """List the public facts and the balance of every dataset on which the key has a grant.
 
     With `name`, only datasets whose names contain it, in upper or lower case.
@@ -117,7 +101,7 @@ def list_datasets(by: By, page: Page, name: NameFilter = None) -> DatasetList:
 
 
 @dataset_routes.get("/{dataset}", responses=documented(NotFound))
-def show_dataset(by: By, dataset: str) -> DatasetOut:
+def show_dataset(by: By, dataset: str) -> wire.DatasetOut:
     """Show the public facts and the balance of one dataset, by id or name."""
     return show.show_dataset(*by, dataset)
 
@@ -133,13 +117,13 @@ def delete_dataset(by: By, dataset: str) -> None:
 
 
 @dataset_routes.get("/{dataset}/grants", responses=documented(NotFound, RoleMissing))
-def list_grants(by: By, dataset: str, page: Page) -> GrantList:
+def list_grants(by: By, dataset: str, page: Page) -> wire.GrantList:
     """List who has which role on the dataset, since when and by whom. For owners and auditors."""
     return keys.list_grants(*by, dataset, page)
 
 
 @dataset_routes.put("/{dataset}/grants/{key_id}", responses=documented(NotFound, RoleMissing, LastOwner, *JSON_BODY))
-def put_grant(by: By, dataset: str, key_id: str, body: GrantIn) -> GrantOut:
+def put_grant(by: By, dataset: str, key_id: str, body: wire.GrantIn) -> wire.GrantOut:
     """Grant a key a role on the dataset, in place of its earlier role."""
     return keys.put_grant(*by, dataset, key_id, role=body.role)
 
@@ -168,25 +152,25 @@ def change_rules(by: By, dataset: str, body: RulesIn) -> RulesOut:
     "/{dataset}/erasures", responses=documented(NotFound, NoRowsOfUnit, RoleMissing, DatasetDeleted, *JSON_BODY)
 )
 @limited(body=Body.ERASURE)
-def erase_unit(by: By, dataset: str, body: ErasureIn) -> ErasureOut:
+def erase_unit(by: By, dataset: str, body: wire.ErasureIn) -> wire.ErasureOut:
     """Erase the rows of one unit. Spend stays spent, and the unit's places stay taken."""
     return erase.erase_unit(*by, dataset, unit=body.unit)
 
 
 @dataset_routes.get("/{dataset}/overlaps", responses=documented(NotFound, RoleMissing))
-def show_overlaps(by: By, dataset: str) -> OverlapOut:
+def show_overlaps(by: By, dataset: str) -> wire.OverlapOut:
     """Count the rows that the dataset shares with others of the same owner. For that owner only; changes nothing."""
     return show.show_overlaps(*by, dataset)
 
 
 @dataset_routes.get("/{dataset}/uploads", responses=documented(NotFound, RoleMissing))
-def list_uploads(by: By, dataset: str, page: Page) -> UploadList:
+def list_uploads(by: By, dataset: str, page: Page) -> wire.UploadList:
     """List the uploads of the dataset, with the stored rows for owners by a grant. For owners."""
     return show.list_uploads(*by, dataset, page)
 
 
 @dataset_routes.delete("/{dataset}/uploads/{upload}", responses=documented(NotFound, RoleMissing, DatasetDeleted))
-def erase_upload(by: By, dataset: str, upload: str) -> UploadErasureOut:
+def erase_upload(by: By, dataset: str, upload: str) -> wire.UploadErasureOut:
     """Erase the rows of one upload. Spend stays spent; `places` says if units' places are free. May be repeated."""
     return erase.erase_upload(*by, dataset, upload=upload)
 
@@ -195,7 +179,7 @@ def erase_upload(by: By, dataset: str, upload: str) -> UploadErasureOut:
     "/{dataset}/population",
     responses=documented(NotFound, RoleMissing, DatasetDeleted, PopulationMismatch, BalanceMismatch, *JSON_BODY),
 )
-def join_population(by: By, dataset: str, body: JoinIn) -> DatasetOut:
+def join_population(by: By, dataset: str, body: wire.JoinIn) -> wire.DatasetOut:
     """State that the rows are about the people of a population. From then on its cap applies, too, for good."""
     return declare.join_population(*by, dataset, population=body.population)
 
@@ -203,7 +187,7 @@ def join_population(by: By, dataset: str, body: JoinIn) -> DatasetOut:
 @dataset_routes.post(
     "/{dataset}/rows",
     status_code=201,
-    response_model=UploadOut,
+    response_model=wire.UploadOut,
     openapi_extra=_ROWS_BODY,
     responses=documented(
         NotFound, RoleMissing, DatasetDeleted, RowsInvalid, CellsUnread, UploadRepeated, *JSON_BODY, *REPEATABLE
@@ -248,23 +232,23 @@ population_routes = APIRouter(prefix="/populations", tags=["populations"], route
 @population_routes.post(
     "",
     status_code=201,
-    response_model=PopulationOut,
+    response_model=wire.PopulationOut,
     responses=documented(RoleMissing, NameTaken, NotSupported, *JSON_BODY, *REPEATABLE),
 )
 @limited(needs=Role.OWNER)
-def create_population(by: By, body: PopulationIn, request: OptionalIdempotency) -> Response:
+def create_population(by: By, body: wire.PopulationIn, request: OptionalIdempotency) -> Response:
     """Open an account over all datasets about the same people. Datasets join the population by its name."""
     return sent(populations.open_population(*by, body, request=request))
 
 
 @population_routes.get("", responses=documented(RoleMissing))
-def list_populations(by: By, page: Page) -> PopulationList:
+def list_populations(by: By, page: Page) -> wire.PopulationList:
     """List the populations that the key opened, with their members; all populations for admins and auditors."""
     return populations.list_populations(*by, page)
 
 
 @population_routes.get("/{population}", responses=documented(NotFound))
-def show_population(by: By, population: str) -> PopulationOut:
+def show_population(by: By, population: str) -> wire.PopulationOut:
     """Show one population with its members, by id or name."""
     return populations.show_population(*by, population)
 

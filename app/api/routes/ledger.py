@@ -30,23 +30,7 @@ from app.ledger.tables import EntryKind
 from app.services.ledger import audit, balances, evidence, external, history
 from app.services.ledger.evidence import ProofRequest
 from app.services.ledger.history import Search
-from app.wire.ledger import (
-    AccountBalance,
-    AccountEntryKind,
-    ActList,
-    BalanceList,
-    CapIn,
-    ChangedCap,
-    ConsistencyOut,
-    DeploymentOut,
-    EntryList,
-    ExternalIn,
-    ExternalQuote,
-    InclusionOut,
-    ReservationList,
-    ReservationOut,
-    SignerOut,
-)
+from app.wire import ledger as wire
 
 ledger_routes = APIRouter(prefix="/ledger", tags=["ledger"], route_class=BodyRoute)
 
@@ -73,7 +57,7 @@ def _scope(text: str | None) -> Mapping[str, object]:
 
 
 def _search(
-    kind: Annotated[AccountEntryKind | None, Query(description="entries of one kind")] = None,
+    kind: Annotated[wire.AccountEntryKind | None, Query(description="entries of one kind")] = None,
     job: Annotated[_Id, Query(description="entries of a job, or of a reservation")] = None,
     actor: Annotated[_Id, Query(description="entries that a key, or `worker`, caused")] = None,
     scope: Annotated[_ScopeText, Query(description='entries on some of these cells: `{"shard": [0]}`')] = None,
@@ -84,7 +68,7 @@ def _search(
 
 
 @ledger_routes.get("", responses=documented(RoleMissing))
-def list_balances(by: By, page: Page) -> BalanceList:
+def list_balances(by: By, page: Page) -> wire.BalanceList:
     """List cap, charged, reserved and remaining of every dataset whose ledger the key may read."""
     return balances.list_balances(*by, page)
 
@@ -94,13 +78,13 @@ def show_balance(
     by: By,
     account: str,
     scope: Annotated[_ScopeText, Query(description='Cells of a dataset as JSON: `{"shard": [0, 1]}`')] = None,
-) -> AccountBalance:
+) -> wire.AccountBalance:
     """Show the balance of a dataset (id or name) at the tightest joint cell of a scope, or of a population (id)."""
     return balances.show_balance(*by, account, scope=_scope(scope))
 
 
 @ledger_routes.get("/{account}/entries", responses=documented(NotFound, RoleMissing))
-def list_entries(by: By, account: str, page: Page, search: Annotated[Search, Depends(_search)]) -> EntryList:
+def list_entries(by: By, account: str, page: Page, search: Annotated[Search, Depends(_search)]) -> wire.EntryList:
     """List the entries of an account in order, with their events, exactly as they were hashed."""
     return history.list_entries(*by, account, page, search)
 
@@ -120,10 +104,10 @@ def export_ledger(
 
 @ledger_routes.post(
     "/{account}/cap",
-    response_model=ChangedCap,
+    response_model=wire.ChangedCap,
     responses=documented(NotFound, RoleMissing, DatasetDeleted, BalanceMismatch, *JSON_BODY, *REPEATABLE),
 )
-def change_cap(by: By, account: str, body: CapIn, request: OptionalIdempotency) -> Response:
+def change_cap(by: By, account: str, body: wire.CapIn, request: OptionalIdempotency) -> Response:
     """Lower the lifetime cap (the owner, or the key that opened the population) or raise it (an admin).
 
     The entries record the reason. Charges stay.
@@ -137,7 +121,7 @@ reservation_routes = APIRouter(prefix="/ledger/{dataset}", tags=["ledger"], rout
 @reservation_routes.post(
     "/quotes", responses=documented(NotFound, RoleMissing, DatasetDeleted, AccountantMismatch, *JSON_BODY)
 )
-def create_quote(by: By, dataset: str, body: ExternalIn) -> ExternalQuote:
+def create_quote(by: By, dataset: str, body: wire.ExternalIn) -> wire.ExternalQuote:
     """Quote an external mechanism: its price, and whether it fits. A quote costs nothing."""
     return external.quote_external(*by, dataset, body)
 
@@ -145,27 +129,27 @@ def create_quote(by: By, dataset: str, body: ExternalIn) -> ExternalQuote:
 @reservation_routes.post(
     "/reservations",
     status_code=201,
-    response_model=ReservationOut,
+    response_model=wire.ReservationOut,
     responses=documented(NotFound, RoleMissing, AccountantMismatch, NeedsApproval, *SPENDING),
 )
-def create_reservation(by: By, dataset: str, body: ExternalIn, request: Idempotency) -> Response:
+def create_reservation(by: By, dataset: str, body: wire.ExternalIn, request: Idempotency) -> Response:
     """Charge the dataset's account for an external mechanism, for good. Request it before the mechanism runs."""
     return sent(external.charge_external(*by, dataset, body, request=request))
 
 
 @reservation_routes.get("/reservations", responses=documented(NotFound, RoleMissing))
-def list_reservations(by: By, dataset: str, page: Page) -> ReservationList:
+def list_reservations(by: By, dataset: str, page: Page) -> wire.ReservationList:
     """List the charges for external mechanisms, and who attests them."""
     return external.list_reservations(*by, dataset, page)
 
 
 @reservation_routes.get("/reservations/{reservation_id}", responses=documented(NotFound, RoleMissing))
-def show_reservation(by: By, dataset: str, reservation_id: str) -> ReservationOut:
+def show_reservation(by: By, dataset: str, reservation_id: str) -> wire.ReservationOut:
     """Show one charge for an external mechanism."""
     return external.show_reservation(*by, dataset, reservation_id)
 
 
-evidence_routes = APIRouter(tags=["ledger"])
+evidence_routes = APIRouter(tags=["ledger"], route_class=BodyRoute)
 _YAML = "application/yaml"
 
 Count = Annotated[int | None, Query(ge=1, le=2**53 - 1)]
@@ -186,7 +170,9 @@ def show_checkpoint(by: By, heads: KeptHeads, account: str) -> str:
 
 
 @evidence_routes.get("/ledger/{account}/proofs", responses=documented(NotFound, RoleMissing))
-def show_proof(by: By, account: str, proof: Annotated[ProofRequest, Depends(_proof)]) -> InclusionOut | ConsistencyOut:
+def show_proof(
+    by: By, account: str, proof: Annotated[ProofRequest, Depends(_proof)]
+) -> wire.InclusionOut | wire.ConsistencyOut:
     """Prove that an entry is in the log (`?sequence=`), or that the log only grew since a size (`?from_size=`).
 
     `size` is the size of the checkpoint that the proof refers to; by default the newest.
@@ -196,7 +182,7 @@ def show_proof(by: By, account: str, proof: Annotated[ProofRequest, Depends(_pro
 
 @evidence_routes.get(
     "/ledger/{account}/deployment",
-    response_model=DeploymentOut,
+    response_model=wire.DeploymentOut,
     responses={200: {"content": {_YAML: {}}}, **documented(NotFound, RoleMissing)},
 )
 def show_deployment(
@@ -217,7 +203,7 @@ def show_deployment(
 
 
 @evidence_routes.get("/signer", responses=documented())
-def show_signer(_caller: Caller, heads: KeptHeads) -> SignerOut:
+def show_signer(_caller: Caller, heads: KeptHeads) -> wire.SignerOut:
     """Show the public key that verifies the signatures of checkpoints."""
     return evidence.show_signer(heads.signer)
 
@@ -226,7 +212,7 @@ audit_routes = APIRouter(prefix="/audit", tags=["audit"], route_class=BodyRoute)
 
 
 @audit_routes.get("", responses=documented(RoleMissing))
-def list_acts(by: By, page: Page) -> ActList:
+def list_acts(by: By, page: Page) -> wire.ActList:
     """List administrative acts in order: keys, grants, declarations, erasures, caps, rules, aliases and others."""
     return audit.list_acts(*by, page)
 

@@ -16,22 +16,7 @@ from app.registry.models import ModelFilter
 from app.services import inference, models
 from app.services.inference import infer, versioned_model
 from app.services.predict import PredictionForm
-from app.wire.models import (
-    AliasHistory,
-    AliasIn,
-    AliasList,
-    AliasName,
-    AliasOut,
-    InferenceOut,
-    ModelList,
-    ModelMetadata,
-    ModelOut,
-    ModelReady,
-    PredictOut,
-    ServerLive,
-    ServerMetadata,
-    ServerReady,
-)
+from app.wire import models as wire
 
 model_routes = APIRouter(prefix="/models", tags=["models"], route_class=BodyRoute)
 
@@ -58,13 +43,13 @@ _PREDICT_BODY: dict[str, Any] = {
 @model_routes.get("", responses=documented())
 def list_models(
     by: By, page: Page, dataset: NameFilter = None, algorithm: NameFilter = None, alias: NameFilter = None
-) -> ModelList:
+) -> wire.ModelList:
     """List the models of all datasets on which the key may predict, newest first; query parameters filter the list."""
     return models.list_models(*by, page, ModelFilter(dataset, algorithm, alias))
 
 
 @model_routes.get("/{model_id}", responses=documented(NotFound, RoleMissing))
-def show_model(by: By, model_id: str) -> ModelOut:
+def show_model(by: By, model_id: str) -> wire.ModelOut:
     """Show the model card: guarantee, algorithm, parameters, schema, receipt, ledger entries."""
     return models.show_model(*by, model_id)
 
@@ -96,7 +81,7 @@ async def download_artifact(
 
 @model_routes.post(
     "/{model_id}/predict",
-    response_model=PredictOut,
+    response_model=wire.PredictOut,
     openapi_extra=_PREDICT_BODY,
     responses={200: {"content": {PredictionForm.ARROW: _TABLE}}, **documented(NotFound, RoleMissing, *JSON_BODY)},
 )
@@ -111,23 +96,23 @@ def predict(_: Caller, model_id: str) -> None:
 
 alias_routes = APIRouter(prefix="/datasets/{dataset}/aliases", tags=["models"], route_class=BodyRoute)
 
-_Alias: TypeAlias = Annotated[AliasName, Path()]
+_Alias: TypeAlias = Annotated[wire.AliasName, Path()]
 
 
 @alias_routes.get("", responses=documented(NotFound))
-def list_aliases(by: By, dataset: str, page: Page) -> AliasList:
+def list_aliases(by: By, dataset: str, page: Page) -> wire.AliasList:
     """List the aliases of the dataset's models. `dataset@alias` stands wherever a model's id does."""
     return models.list_aliases(*by, dataset, page)
 
 
 @alias_routes.get("/{alias}", responses=documented(NotFound, RoleMissing))
-def show_alias(by: By, dataset: str, alias: _Alias, page: Page) -> AliasHistory:
+def show_alias(by: By, dataset: str, alias: _Alias, page: Page) -> wire.AliasHistory:
     """Show the model that an alias names, and who moved the alias when. For keys that may read the balance."""
     return models.show_alias(*by, dataset, alias, page)
 
 
 @alias_routes.put("/{alias}", responses=documented(NotFound, RoleMissing, *JSON_BODY))
-def put_alias(by: By, dataset: str, alias: _Alias, body: AliasIn) -> AliasOut:
+def put_alias(by: By, dataset: str, alias: _Alias, body: wire.AliasIn) -> wire.AliasOut:
     """Set an alias to a model of the dataset. Later requests that use the alias reach that model."""
     return models.put_alias(*by, dataset, alias, model=body.model)
 
@@ -145,7 +130,7 @@ JSON_LENGTH = "Inference-Header-Content-Length"
 _BINARY = "application/octet-stream"
 _MODEL_RESPONSES = documented(NotFound, RoleMissing)
 _INFERS: dict[str, Any] = {
-    "response_model": InferenceOut,
+    "response_model": wire.InferenceOut,
     "responses": {
         200: {"content": {_BINARY: {"schema": {"type": "string", "format": "binary"}}}},
         **documented(NotFound, RoleMissing, *JSON_BODY),
@@ -180,51 +165,51 @@ _INFERS: dict[str, Any] = {
 
 
 @inference_routes.get("/health/live", responses=documented())
-def check_live(_: Caller) -> ServerLive:
+def check_live(_: Caller) -> wire.ServerLive:
     """Answer 200 while the process runs."""
-    return ServerLive(live=True)
+    return wire.ServerLive(live=True)
 
 
 @inference_routes.get("/health/ready", responses=documented(Unavailable))
-async def check_ready(request: Request, _: Caller) -> ServerReady:
+async def check_ready(request: Request, _: Caller) -> wire.ServerReady:
     """Answer 200 if the service can answer requests, as `/readyz` does."""
     readiness: Readiness = request.app.state.readiness
     await readiness.confirm()
-    return ServerReady(ready=True)
+    return wire.ServerReady(ready=True)
 
 
 @inference_routes.get("", responses=documented())
-def show_server(_: Caller) -> ServerMetadata:
+def show_server(_: Caller) -> wire.ServerMetadata:
     """Show name, version and extensions of the server."""
     return inference.describe_server(version("grovekeeper"))
 
 
 @inference_routes.get("/models/{model_id}", responses=_MODEL_RESPONSES)
-def show_metadata(by: By, model_id: str) -> ModelMetadata:
+def show_metadata(by: By, model_id: str) -> wire.ModelMetadata:
     """Show the tensors of a model, by id or alias: one input per column, the label, the probabilities."""
     model = versioned_model(*by, model_id, None)
     return inference.describe_model(model_id, model.id, model.schema)
 
 
 @inference_routes.get("/models/{model_id}/versions/{version_id}", responses=_MODEL_RESPONSES)
-def show_version(by: By, model_id: str, version_id: str) -> ModelMetadata:
+def show_version(by: By, model_id: str, version_id: str) -> wire.ModelMetadata:
     """Show the tensors of a model if the name still addresses this version, the model's id."""
     model = versioned_model(*by, model_id, version_id)
     return inference.describe_model(model_id, model.id, model.schema)
 
 
 @inference_routes.get("/models/{model_id}/ready", responses=_MODEL_RESPONSES)
-def check_model(by: By, model_id: str) -> ModelReady:
+def check_model(by: By, model_id: str) -> wire.ModelReady:
     """Answer 200 if the key may predict with the model."""
     versioned_model(*by, model_id, None)
-    return ModelReady(name=model_id, ready=True)
+    return wire.ModelReady(name=model_id, ready=True)
 
 
 @inference_routes.get("/models/{model_id}/versions/{version_id}/ready", responses=_MODEL_RESPONSES)
-def check_version(by: By, model_id: str, version_id: str) -> ModelReady:
+def check_version(by: By, model_id: str, version_id: str) -> wire.ModelReady:
     """Answer 200 if the key may predict with the model and the name still addresses this version."""
     versioned_model(*by, model_id, version_id)
-    return ModelReady(name=model_id, ready=True)
+    return wire.ModelReady(name=model_id, ready=True)
 
 
 @inference_routes.post("/models/{model_id}/infer", **_INFERS)

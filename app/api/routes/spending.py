@@ -30,36 +30,16 @@ from app.services.spending import evaluations, profiles
 from app.services.spending.evaluations import show_evaluation_quote, submit_evaluation
 from app.services.spending.profiles import show_profile_quote, submit_profile
 from app.services.spending.training import show_plan, submit_training
+from app.wire import spending as wire
 from app.wire.rules import ApprovalList, ApprovalOut, DecisionIn
-from app.wire.spending import (
-    AlgorithmList,
-    AlgorithmOut,
-    EvaluationIn,
-    EvaluationList,
-    EvaluationOut,
-    EvaluationQuoteOut,
-    JobKind,
-    JobList,
-    JobOut,
-    JobState,
-    PlanIn,
-    PlanOut,
-    ProfileIn,
-    ProfileList,
-    ProfileOut,
-    ProfileQuoteOut,
-    SelectionIn,
-    TrainIn,
-    TrainOut,
-)
 
 training_routes = APIRouter(tags=["training"], route_class=BodyRoute)
 
 
 @training_routes.get("/algorithms", responses=documented())
-def list_algorithms(_: Caller) -> AlgorithmList:
+def list_algorithms(_: Caller) -> wire.AlgorithmList:
     """List every algorithm with its source, and its parameters with ranges and defaults."""
-    return AlgorithmList(algorithms=[AlgorithmOut.model_validate(item) for item in catalogue.algorithms()])
+    return wire.AlgorithmList(algorithms=[wire.AlgorithmOut.model_validate(item) for item in catalogue.algorithms()])
 
 
 @training_routes.post(
@@ -68,7 +48,7 @@ def list_algorithms(_: Caller) -> AlgorithmList:
         NotFound, RoleMissing, DatasetDeleted, AccountantMismatch, AdjacencyMismatch, NotSupported, *JSON_BODY
     ),
 )
-def create_plan(by: By, body: PlanIn) -> PlanOut:
+def create_plan(by: By, body: wire.PlanIn) -> wire.PlanOut:
     """Quote a training job: its parameters, its releases and its price. Reads no row and costs nothing."""
     return show_plan(*by, body)
 
@@ -76,37 +56,40 @@ def create_plan(by: By, body: PlanIn) -> PlanOut:
 @training_routes.post(
     "/train",
     status_code=202,
-    response_model=TrainOut,
+    response_model=wire.TrainOut,
     responses=documented(
         NotFound, RoleMissing, AccountantMismatch, AdjacencyMismatch, NoRowsYet, NotSupported, *SPENDING
     ),
 )
 @limited(work=Work.SUBMISSION)
-def train_model(by: By, body: TrainIn, request: Idempotency) -> Response:
+def train_model(by: By, body: wire.TrainIn, request: Idempotency) -> Response:
     """Reserve the price and queue the job, or refuse and say what would fit."""
     return sent(submit_training(*by, body, request=request))
 
 
 def job_filter(
-    dataset: NameFilter = None, kind: JobKind | None = None, algorithm: NameFilter = None, state: JobState | None = None
+    dataset: NameFilter = None,
+    kind: wire.JobKind | None = None,
+    algorithm: NameFilter = None,
+    state: wire.JobState | None = None,
 ) -> JobFilter:
     return JobFilter(dataset=dataset, kind=kind, algorithm=algorithm, state=state)
 
 
 @training_routes.get("/jobs", responses=documented())
-def list_jobs(by: By, page: Page, matching: Annotated[JobFilter, Depends(job_filter)]) -> JobList:
+def list_jobs(by: By, page: Page, matching: Annotated[JobFilter, Depends(job_filter)]) -> wire.JobList:
     """List the jobs of all datasets on which the key may train, newest first; query parameters filter the list."""
     return show_jobs.list_jobs(*by, page, matching)
 
 
 @training_routes.get("/jobs/{job_id}", responses=documented(NotFound, RoleMissing))
-def show_job(by: By, job_id: str) -> JobOut:
+def show_job(by: By, job_id: str) -> wire.JobOut:
     """Show a job's state and the number of finished trees."""
     return show_jobs.show_job(*by, job_id)
 
 
 @training_routes.delete("/jobs/{job_id}", responses=documented(NotFound, RoleMissing, JobFinished, BalanceMismatch))
-def cancel_job(by: By, job_id: str) -> JobOut:
+def cancel_job(by: By, job_id: str) -> wire.JobOut:
     """Cancel a job. Before the charge its reservation is voided; after the charge, the charge stays."""
     return show_jobs.cancel_job(*by, job_id)
 
@@ -138,7 +121,7 @@ profile_routes = APIRouter(tags=["profiles"], route_class=BodyRoute)
 @profile_routes.post(
     "/datasets/{dataset}/profiles/quote", responses=documented(NotFound, RoleMissing, DatasetDeleted, *JSON_BODY)
 )
-def quote_profile(by: By, dataset: str, body: ProfileIn) -> ProfileQuoteOut:
+def quote_profile(by: By, dataset: str, body: wire.ProfileIn) -> wire.ProfileQuoteOut:
     """Quote a profile: its releases and its price. Reads no row and costs nothing."""
     return show_profile_quote(*by, dataset, body)
 
@@ -146,23 +129,23 @@ def quote_profile(by: By, dataset: str, body: ProfileIn) -> ProfileQuoteOut:
 @profile_routes.post(
     "/datasets/{dataset}/profiles",
     status_code=202,
-    response_model=TrainOut,
+    response_model=wire.TrainOut,
     responses=documented(NotFound, RoleMissing, NoRowsYet, *SPENDING),
 )
 @limited(work=Work.SUBMISSION)
-def release_profile(by: By, dataset: str, body: ProfileIn, request: Idempotency) -> Response:
+def release_profile(by: By, dataset: str, body: wire.ProfileIn, request: Idempotency) -> Response:
     """Reserve the price and queue a job that releases bins, class counts and a size, which later jobs reuse."""
     return sent(submit_profile(*by, dataset, body, request=request))
 
 
 @profile_routes.get("/datasets/{dataset}/profiles", responses=documented(NotFound, RoleMissing))
-def list_profiles(by: By, dataset: str, page: Page) -> ProfileList:
+def list_profiles(by: By, dataset: str, page: Page) -> wire.ProfileList:
     """List the profiles of a dataset, newest first. Profiles stay when the rows are erased."""
     return profiles.list_profiles(*by, dataset, page)
 
 
 @profile_routes.get("/profiles/{profile_id}", responses=documented(NotFound, RoleMissing))
-def show_profile(by: By, profile_id: str) -> ProfileOut:
+def show_profile(by: By, profile_id: str) -> wire.ProfileOut:
     """Show a profile: the released numbers with their noise, guarantee and receipt."""
     return profiles.show_profile(*by, profile_id)
 
@@ -174,41 +157,41 @@ _SUBMITTED = documented(NotFound, RoleMissing, NoRowsYet, *SPENDING)
 
 
 @evaluation_routes.post("/models/{model_id}/evaluations/quote", responses=_QUOTED)
-def quote_evaluation(by: By, model_id: str, body: EvaluationIn) -> EvaluationQuoteOut:
+def quote_evaluation(by: By, model_id: str, body: wire.EvaluationIn) -> wire.EvaluationQuoteOut:
     """Quote an evaluation: its releases, its price, and whether the scope covers rows of the model's training."""
     return show_evaluation_quote(*by, [model_id], body)
 
 
 @evaluation_routes.post(
-    "/models/{model_id}/evaluations", status_code=202, response_model=TrainOut, responses=_SUBMITTED
+    "/models/{model_id}/evaluations", status_code=202, response_model=wire.TrainOut, responses=_SUBMITTED
 )
 @limited(work=Work.SUBMISSION)
-def evaluate_model(by: By, model_id: str, body: EvaluationIn, request: Idempotency) -> Response:
+def evaluate_model(by: By, model_id: str, body: wire.EvaluationIn, request: Idempotency) -> Response:
     """Reserve the price in the scope's cells and queue a job that counts the model's answers there, with noise."""
     return sent(submit_evaluation(*by, [model_id], body, request=request))
 
 
 @evaluation_routes.get("/models/{model_id}/evaluations", responses=documented(NotFound, RoleMissing))
-def list_evaluations(by: By, model_id: str, page: Page) -> EvaluationList:
+def list_evaluations(by: By, model_id: str, page: Page) -> wire.EvaluationList:
     """List the evaluations of a model, newest first."""
     return evaluations.list_evaluations(*by, model_id, page)
 
 
 @evaluation_routes.post("/evaluations/quote", responses=_QUOTED)
-def quote_selection(by: By, body: SelectionIn) -> EvaluationQuoteOut:
+def quote_selection(by: By, body: wire.SelectionIn) -> wire.EvaluationQuoteOut:
     """Quote the choice of the best of several models: its releases and its price."""
     return show_evaluation_quote(*by, body.models, body)
 
 
-@evaluation_routes.post("/evaluations", status_code=202, response_model=TrainOut, responses=_SUBMITTED)
+@evaluation_routes.post("/evaluations", status_code=202, response_model=wire.TrainOut, responses=_SUBMITTED)
 @limited(work=Work.SUBMISSION)
-def select_model(by: By, body: SelectionIn, request: Idempotency) -> Response:
+def select_model(by: By, body: wire.SelectionIn, request: Idempotency) -> Response:
     """Queue a job that privately chooses the model with the most correct answers, for one charge."""
     return sent(submit_evaluation(*by, body.models, body, request=request))
 
 
 @evaluation_routes.get("/evaluations/{evaluation_id}", responses=documented(NotFound, RoleMissing))
-def show_evaluation(by: By, evaluation_id: str) -> EvaluationOut:
+def show_evaluation(by: By, evaluation_id: str) -> wire.EvaluationOut:
     """Show an evaluation: accuracy with an interval, confusion matrix, AUROC, or the best model."""
     return evaluations.show_evaluation(*by, evaluation_id)
 

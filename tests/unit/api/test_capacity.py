@@ -3,12 +3,17 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from inspect import iscoroutinefunction
 
 import pytest
+from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
 from app.api import capacity
 from app.api.capacity import CLIENT, Capacities, Client, Turns, Work, is_administration
+from app.api.main import ROUTERS
+from app.api.pages.routers import PAGES
+from app.api.requests import BodyRoute
 
 
 def _client(key_id: str | None) -> Client:
@@ -149,3 +154,10 @@ def test_what_takes_authority_away_is_administration(path: str) -> None:
     assert not is_administration(
         f"{path}x".replace("grants/", "uploads/").replace("/keys", "/key_").replace("admin", "a")
     )
+
+
+def test_every_endpoint_of_a_thread_waits_for_its_turn() -> None:
+    """Otherwise one key could take all threads, and more connections than the database's pool has."""
+    routes = [route for router in (*ROUTERS, *PAGES) for route in router.routes if isinstance(route, APIRoute)]
+    assert len(routes) > 100
+    assert [it.path for it in routes if not isinstance(it, BodyRoute) and not iscoroutinefunction(it.endpoint)] == []
