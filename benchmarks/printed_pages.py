@@ -64,9 +64,28 @@ def page(name: str, accuracies: Accuracies) -> str:
     lines = [_HEAD.format(title=table.title, about=table.about, name=name)]
     lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     lines += [_row(cell, accuracies) for cell in measured]
-    lines += ["", *_literal(table, measured), "", *_differences(measured, accuracies), "", *_missing(table, printed)]
+    lines += [
+        "",
+        _near(measured, accuracies),
+        "",
+        *_literal(table, measured),
+        "",
+        *_differences(measured, accuracies),
+        "",
+        *_missing(table, printed, measured),
+    ]
     lines += _other_labels(measured, accuracies)
     return "\n".join(lines) + "\n"
+
+
+def _near(measured: Sequence[Cell], accuracies: Accuracies) -> str:
+    """On how many datasets each method is near its printed number."""
+    gaps: dict[str, list[float]] = defaultdict(list)
+    for cell in measured:
+        if cell.dataset not in OTHER_LABELS.values():
+            gaps[cell.method].append(abs(_gap(cell, accuracies)))
+    counts = [f"{method} on {sum(gap <= 1 for gap in near)} of {len(near)}" for method, near in gaps.items()]
+    return f"Within one point of the printed number, by datasets: {', '.join(counts) or 'no runs'}."
 
 
 def _row(cell: Cell, accuracies: Accuracies) -> str:
@@ -155,7 +174,7 @@ def _reason(cell: Cell) -> str:
     return _UNEXPLAINED
 
 
-def _missing(table: Table, printed: Sequence[Cell]) -> Iterator[str]:
+def _missing(table: Table, printed: Sequence[Cell], measured: Sequence[Cell]) -> Iterator[str]:
     """Datasets and methods that are not here, and what is known to differ in those that are."""
     names = dict.fromkeys(cell.dataset for cell in printed)
     yield "## Missing\n"
@@ -166,6 +185,9 @@ def _missing(table: Table, printed: Sequence[Cell]) -> Iterator[str]:
     for name, method in table.methods.items():
         if method.absent:
             by_reason[method.absent].append(name)
+    for cell in printed:
+        if cell not in measured and sources()[cell.dataset].file and not table.methods[cell.method].absent:
+            by_reason["no fold ran"].append(f"{cell.dataset} {cell.method}")
     yield from (f"* {', '.join(missing)}: {reason}." for reason, missing in by_reason.items())
     paper = printed[0].table.split("-")[0]
     differing = [f"* {name}: {notes()[paper, name]}." for name in names if (paper, name) in notes()]

@@ -60,6 +60,9 @@ def test_the_command_runs_bundled_tables_continues_and_writes_pages(tmp_path: Pa
     assert "| Iris | RF | 95.33 | " in page
     assert "| `spe` | no bound | Medians are drawn" in page
     assert "Syn5d" in page
+    assert "Wine MaxTree: no fold ran." in page
+    assert "Iris RF," not in page
+    assert "by datasets: RF on " in page
     assert "| Iris |" not in (tmp_path / "spe-2.md").read_text()
 
 
