@@ -12,7 +12,7 @@ of the part that a ``zcdp`` account sets aside. In every joint cell the charged 
 (docs/proofs/external.md).
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
@@ -367,13 +367,9 @@ def expire_job(session: Session, job_id: str, *, actor: str) -> None:
     _end_reservations(session, [job_id], kind=EntryKind.EXPIRE, end="expired", actor=actor)
 
 
-def _locked_accounts(session: Session, account_ids: Collection[str]) -> dict[str, AccountRow]:
-    return {account_id: tables.locked_account(session, account_id) for account_id in sorted(set(account_ids))}
-
-
 def _end_reservations(session: Session, job_ids: Sequence[str], *, kind: EntryKind, end: str, actor: str) -> None:
     reservations = tables.reservations_of(session, job_ids)
-    rows = _locked_accounts(session, {reservation.account_id for reservation in reservations})
+    rows = tables.locked_accounts(session, {reservation.account_id for reservation in reservations})
     if kind is not EntryKind.CHARGE:
         populations.locked_rows(session, rows)
     for reservation in reservations:
@@ -420,7 +416,6 @@ def charge_external(session: Session, new_reservation: NewReservation, *, delta:
         spent = statements.spent_delta(session, row, new_reservation.scope)
         if spent.charged + delta > statements.delta_set_aside(row):
             raise _delta_exceeded(row, spent, delta)
-    if delta:
         details = {**(new_reservation.details or {}), "delta": accountants.delta_text(delta)}
         new_reservation = replace(new_reservation, details=details)
     [reservation_id] = reserve(session, [new_reservation], actor=actor, may_wait=False)

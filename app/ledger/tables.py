@@ -10,7 +10,7 @@ Amounts are whole steps of the account's unit: 10⁻⁹ ε (``pure``), 10⁻¹²
 import hashlib
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, cast
@@ -374,6 +374,7 @@ class EntryRow(Base):
     )
 
 
+_ENTRY_COLUMNS = tuple(field.name for field in fields(Entry) if field.name != "places")
 _ADD_ENTRIES = insert_rows(EntryRow)
 _ACCOUNTS = cast(Table, AccountRow.__table__)
 _MOVE_HEADS = update(_ACCOUNTS).where(_ACCOUNTS.c.id == bindparam("moved"))  # sets the columns that rows name
@@ -414,20 +415,7 @@ def locked_accounts(session: Session, account_ids: Collection[str]) -> dict[str,
 def insert_entries(session: Session, entries: Sequence[tuple[str, Entry]]) -> None:
     """Writes sealed entries, each with the id of its account, and the heads of the accounts."""
     rows = [
-        {
-            "account_id": account_id,
-            "sequence": entry.sequence,
-            "kind": entry.kind.value,
-            "amount": entry.amount,
-            "scope": entry.scope,
-            "event": entry.event,
-            "job_id": entry.job_id,
-            "actor": entry.actor,
-            "at": entry.at,
-            "previous_hash": entry.previous_hash,
-            "hash": entry.hash,
-            "details": entry.details,
-        }
+        {"account_id": account_id, **{name: getattr(entry, name) for name in _ENTRY_COLUMNS}, "kind": entry.kind.value}
         for account_id, entry in entries
     ]
     session.execute(_ADD_ENTRIES, rows)
@@ -488,7 +476,8 @@ def entries(session: Session, account_id: str, *, after: int, limit: int) -> lis
 def read_entries(session: Session, account_id: str, query: Select[EntryRow]) -> list[Entry]:
     """The entries of one account that a query finds, in the order of the query."""
     places = accountants.by_name(account(session, account_id).accountant).PLACES
-    return [_entry(row, places=places) for row in session.execute(query).scalars()]
+    found = [{name: getattr(row, name) for name in _ENTRY_COLUMNS} for row in session.execute(query).scalars()]
+    return [Entry(**columns | {"kind": EntryKind(columns["kind"])}, places=places) for columns in found]
 
 
 def continued_by(session: Session, account_ids: list[str]) -> dict[str, str]:
@@ -525,20 +514,3 @@ def accounts(session: Session, account_ids: Collection[str]) -> list[AccountRow]
     """Reads accounts without a lock, in order of their ids."""
     query = select(AccountRow).where(AccountRow.id.in_(account_ids)).order_by(AccountRow.id)
     return list(session.execute(query).scalars())
-
-
-def _entry(row: EntryRow, *, places: int) -> Entry:
-    return Entry(
-        sequence=row.sequence,
-        kind=EntryKind(row.kind),
-        amount=row.amount,
-        scope=row.scope,
-        event=row.event,
-        job_id=row.job_id,
-        actor=row.actor,
-        at=row.at,
-        previous_hash=row.previous_hash,
-        places=places,
-        hash=row.hash,
-        details=row.details,
-    )
