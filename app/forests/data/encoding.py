@@ -96,6 +96,15 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.feature)
 
+    def of(self, features: slice) -> slice:
+        """The candidates on consecutive columns."""
+        return slice(*np.searchsorted(self.feature, [features.start, features.stop]).tolist())
+
+    def splits_on(self, features: slice) -> Splits:
+        """The candidates on consecutive columns, which are counted from the first of them."""
+        mine = self.of(features)
+        return self.feature[mine] - np.int32(features.start), self.threshold[mine], self.equals[mine]
+
     @property
     def root(self) -> NDArray[np.bool_]:
         """The box of the root: every candidate."""
@@ -110,17 +119,17 @@ class Candidates:
         """
         if chosen is None:
             return box, np.zeros_like(box)
-        start, stop = np.searchsorted(self.feature, self.feature[chosen] + np.array([0, 1]))
+        alike = self.of(slice(self.feature[chosen], self.feature[chosen] + 1))
         left, right = box.copy(), box.copy()
         if self.equals[chosen]:
-            left[start:stop] = False
+            left[alike] = False
             right[chosen] = False
-            rest = start + np.flatnonzero(right[start:stop])
+            rest = alike.start + np.flatnonzero(right[alike])
             if len(rest) == 2:  # with two values left, both candidates are the same split
                 right[rest[1]] = False
         else:
-            left[chosen:stop] = False
-            right[start : chosen + 1] = False
+            left[chosen : alike.stop] = False
+            right[alike.start : chosen + 1] = False
         return left, right
 
     def splits(self, chosen: list[int | None]) -> Splits:

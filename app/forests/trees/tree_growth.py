@@ -301,7 +301,7 @@ def split_utilities(
         end = 0
         for feature in range(block.start, block.stop):
             begin, end = end, end + int(encoding.n_codes[feature])
-            of_feature = slice(*np.searchsorted(candidates.feature, [feature, feature + 1]))
+            of_feature = candidates.of(slice(feature, feature + 1))
             codes = candidates.threshold[of_feature]
             if len(codes) == 0:
                 continue

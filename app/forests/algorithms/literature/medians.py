@@ -77,12 +77,7 @@ def split_evenness(rows: TreeHistograms, encoding: Encoding, feature: int) -> ND
         or −1.
     """
     per_code = rows.class_histogram(slice(feature, feature + 1)).sum(axis=2)
-    return _evenness(encoding, _splits_of(encoding, feature), per_code)
-
-
-def _splits_of(encoding: Encoding, feature: int) -> slice:
-    """The public splits of a feature among all candidates."""
-    return slice(*np.searchsorted(encoding.candidates.feature, [feature, feature + 1]))
+    return _evenness(encoding, encoding.candidates.of(slice(feature, feature + 1)), per_code)
 
 
 def _evenness(encoding: Encoding, splits: slice, per_code: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -132,7 +127,7 @@ def exact_evenness(
         begin = end = 0
         for feature in range(block.start, block.stop):
             begin, end = end, end + int(encoding.n_codes[feature])
-            splits = _splits_of(encoding, feature)
+            splits = encoding.candidates.of(slice(feature, feature + 1))
             evenness[:, splits] = _evenness(encoding, splits, histogram[:, begin:end])
         n_rows = histogram[:, begin:end].sum(axis=1)
     return evenness, n_rows

@@ -164,16 +164,10 @@ def first_split_utilities(encoding: Encoding, code_counts: Callable[[slice], NDA
         PRIVATE int64 ``(n_candidates,)``. An added row raises each utility by 0 or 1: the row adds one to a coordinate
         of one side, so the norm of that side, and its integer part, rise by at most 1.
     """
-    candidates, norms = encoding.candidates, [np.zeros(0, dtype=np.int64)]
+    norms = [np.zeros(0, dtype=np.int64)]
     for first in range(0, len(encoding.n_codes), _BLOCK):
         features = slice(first, min(first + _BLOCK, len(encoding.n_codes)))
-        in_block = slice(*np.searchsorted(candidates.feature, [features.start, features.stop]))
-        splits = (
-            candidates.feature[in_block] - np.int32(first),
-            candidates.threshold[in_block],
-            candidates.equals[in_block],
-        )
-        counts = code_counts(features)[np.newaxis]
+        counts, splits = code_counts(features)[np.newaxis], encoding.candidates.splits_on(features)
         norms.append(fourth_roots.split_norms(counts, n_codes=encoding.n_codes[features], splits=splits)[0])
     return np.concatenate(norms)
 

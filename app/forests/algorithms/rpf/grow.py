@@ -193,20 +193,16 @@ def joint_utilities(rows: ReweightedRows, encoding: Encoding, columns: int, *, n
         PRIVATE int64 ``(n_candidates, n_candidates)``: at ``[r, s]`` the utility of candidates r < s; other places are
         undefined. An added row raises each utility by an integer from 0 to 256.
     """
-    n_splits = n_joint_candidates(encoding, columns)
-    feature = encoding.candidates.feature[:n_splits]
-    threshold = encoding.candidates.threshold[:n_splits]
-    equals = encoding.candidates.equals[:n_splits]
+    candidates, n_splits = encoding.candidates, n_joint_candidates(encoding, columns)
     norms = np.zeros((n_splits, n_splits), dtype=np.int64)
-    for one in np.unique(feature).tolist():
-        first = slice(*np.searchsorted(feature, [one, one + 1]).tolist())
+    for one in np.unique(candidates.feature[:n_splits]).tolist():
+        first = candidates.of(slice(one, one + 1))
         for others in _blocks(encoding, slice(one, columns), n_nodes):
-            of_others = slice(*np.searchsorted(feature, [others.start, others.stop]).tolist())
-            norms[first, of_others] = fourth_roots.pair_norms(
+            norms[first, candidates.of(others)] = fourth_roots.pair_norms(
                 rows.joint_histogram(one, others),
-                first=(threshold[first], equals[first]),
+                first=(candidates.threshold[first], candidates.equals[first]),
                 n_codes=encoding.n_codes[others],
-                splits=((feature[of_others] - others.start).astype(np.int32), threshold[of_others], equals[of_others]),
+                splits=candidates.splits_on(others),
             )
     return norms
 
@@ -321,15 +317,8 @@ def split_utilities(
     stopping = np.empty(len(nodes), dtype=np.int64)
     for block in tree_parameters.feature_blocks(encoding, len(nodes)):
         histogram = rows.class_histogram(block, nodes)
-        in_block = slice(*np.searchsorted(candidates.feature, [block.start, block.stop]))
-        splitting[:, in_block] = fourth_roots.split_norms(
-            histogram,
-            n_codes=encoding.n_codes[block],
-            splits=(
-                candidates.feature[in_block] - np.int32(block.start),
-                candidates.threshold[in_block],
-                candidates.equals[in_block],
-            ),
+        splitting[:, candidates.of(block)] = fourth_roots.split_norms(
+            histogram, n_codes=encoding.n_codes[block], splits=candidates.splits_on(block)
         )
         stopping[:] = fourth_roots.norms(histogram[:, : int(encoding.n_codes[block.start])].sum(axis=1))
     return splitting, stopping
