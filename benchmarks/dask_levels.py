@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from app.datasets import private_rows, row_files, row_layout
 from app.datasets.private_rows import Selection
+from app.forests.catalogue import PlanRequest, plan
 from app.forests.data.coded_rows import TrainingRows, parts_of
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Feature, Label, Schema
 from app.forests.forest_release import code_request
-from app.forests.planning import PlanRequest, plan
 from app.forests.trees.tree_histograms import Assignment, LocalHistograms, PartedTree
 from app.privacy.partitions import Partitions
 from app.services.jobs.task import PartRows

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from app.forests import catalogue, released_forest
-from app.forests.catalogue import Auto
+from app.forests.catalogue import Auto, PlanRequest, plan
 from app.forests.contract.algorithm import Algorithm, TwoDatasetAlgorithm
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import PlanRequest, plan
 from app.privacy import accountants
 from app.privacy.calibration import AccountRequest
 from benchmarks.datasets import Dataset, split_of

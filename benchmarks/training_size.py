@@ -36,8 +36,8 @@ from app.core.sealed_files import DataKey
 from app.core.stores import Directory
 from app.datasets import row_files, row_layout
 from app.datasets.admission import ROW_ID_BYTES
+from app.forests.catalogue import PlanRequest, plan
 from app.forests.data.schema import Feature, Label, Schema
-from app.forests.planning import PlanRequest, plan
 from app.privacy.partitions import Partitions
 from app.services.jobs.task import JobTask, PartRows
 

@@ -67,7 +67,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class AccountRequest:
-    """The part of a request that one account pays for; attributes as in :class:`app.forests.planning.PlanRequest`."""
+    """The part of a request that one account pays for; attributes as in :class:`app.forests.catalogue.PlanRequest`."""
 
     epsilon: Fraction
     public_size: int | None

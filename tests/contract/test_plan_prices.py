@@ -6,8 +6,8 @@ import pytest
 
 from app.core.errors import AccountantMismatch, AdjacencyMismatch
 from app.forests import catalogue
+from app.forests.catalogue import plan
 from app.forests.contract.plan import Plan, PlanInvalid, UnlabelledPlan
-from app.forests.planning import plan
 from app.privacy import accountants, receipts
 from app.privacy.events import Adjacency
 from app.verifier import events as verifier

@@ -14,8 +14,8 @@ import pytest
 from app.core.object_store import ObjectStore
 from app.core.processes import Stop
 from app.core.settings import Settings
+from app.forests.catalogue import plan
 from app.forests.forest_release import grow
-from app.forests.planning import plan
 from app.jobs.states import EndReason, JobState
 from app.services.execution import run_job
 from app.services.installation import Installation

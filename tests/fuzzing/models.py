@@ -7,12 +7,12 @@ from functools import cache
 import numpy as np
 
 from app.forests import released_forest
+from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_prediction_rows
 from app.forests.data.schema import Feature
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import PlanRequest, plan
 from tests.support.schemas import schema_of
 
 _SCHEMA = schema_of(

@@ -19,7 +19,7 @@ WHOLE: Final = (
     "app.forests.algorithms.nbrt.boosted_rows",
     "app.forests.algorithms.nbrt.scales",
     "app.forests.noise.randomness",
-    "app.forests.planning",
+    "app.forests.catalogue",
     "app.ledger.admission",
     "app.privacy.accountants.",
     "app.privacy.calibration",

@@ -4,11 +4,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from app.forests.catalogue import PlanRequest, plan
 from app.forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows, CodeRequest, is_wide
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.forest_release import code_request
-from app.forests.planning import PlanRequest, plan
 from app.privacy.accountants import gdp
 from tests.privacy.fixed_releases import FixedReleases
 from tests.support.wide_codes import wide_codes

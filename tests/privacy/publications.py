@@ -11,9 +11,9 @@ from typing import Any, Literal, TypeAlias
 from app.forests import evaluation as evaluation_price
 from app.forests import evaluation_release, profile_release
 from app.forests import profile as profile_price
+from app.forests.catalogue import PlanRequest, plan, public_facts
 from app.forests.contract.plan import Forest
 from app.forests.forest_release import grow
-from app.forests.planning import PlanRequest, plan, public_facts
 from app.privacy import accountants
 from app.privacy.calibration import AccountRequest, price_of
 from app.privacy.events import Adjacency

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from app.core.errors import InvalidRequest
 from app.forests import catalogue
 from app.forests.bins.noisy_counts import LARGEST_INVERSE_SCALE
+from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Plan
-from app.forests.planning import PlanRequest, plan
 from app.forests.trees import leaf_read_out, tree_parameters
 from app.forests.trees.tree_price import GINI_RANGE_SENSITIVITY, TreePrice
 from app.privacy.accountants import pure
@@ -134,7 +134,7 @@ def test_price_is_known_without_compiled_code() -> None:
     import subprocess
     import sys
 
-    program = "import sys; import app.forests.planning, app.forests.released_forest; print('numba' in sys.modules)"
+    program = "import sys; import app.forests.catalogue, app.forests.released_forest; print('numba' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert re.fullmatch(r"False\s*", answer.stdout)

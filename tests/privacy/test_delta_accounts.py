@@ -14,14 +14,14 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-from app.forests import catalogue, planning
+from app.forests import catalogue
 from app.forests.bins import noisy_counts
+from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest, Plan, PlanInvalid
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import PlanRequest, plan
 from app.forests.trees import leaf_read_out, tree_growth
 from app.forests.trees.tree_histograms import LocalHistograms, structure_rows
 from app.forests.trees.tree_price import TreePrice
@@ -337,7 +337,7 @@ def test_a_stored_plan_with_normal_noise_on_a_pure_account_is_refused() -> None:
     for square in (Fraction(2), Fraction(0), part.event.l2_sensitivity_squared - 1):
         odd = replace(part, event=replace(part.event, l2_sensitivity_squared=square))
         with pytest.raises(PlanInvalid):
-            planning.require_priced(replace(settled, event=replace(settled.event, parts=(odd,))), TWO_SPLITS)
+            catalogue.require_priced(replace(settled, event=replace(settled.event, parts=(odd,))), TWO_SPLITS)
 
 
 def test_artifacts_with_laplace_counts_of_an_account_with_a_delta_stay_readable() -> None:

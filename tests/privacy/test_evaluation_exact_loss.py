@@ -12,11 +12,11 @@ import pytest
 from app.forests import evaluation as evaluation_price
 from app.forests import evaluation_release
 from app.forests.bins import releases
+from app.forests.catalogue import PlanRequest, plan, public_facts
 from app.forests.contract.algorithm import PublicFacts
 from app.forests.evaluation import EvaluationPlan
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import PlanRequest, plan, public_facts
 from app.forests.trees import tree_growth
 from app.privacy import accountants
 from app.privacy.accountants import pure

@@ -10,8 +10,8 @@ from functools import cache
 import numpy as np
 import pytest
 
+from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Plan
-from app.forests.planning import PlanRequest, plan
 from app.forests.trees import tree_histograms
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.accountants import pure

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from app.forests import released_forest
+from app.forests.catalogue import plan
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_codes, sanitise_numbers
 from app.forests.data.schema import Schema
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import plan
 from app.forests.trees.leaf_read_out import leaves_of
 from app.privacy.events import Adjacency
 from tests.privacy.laws import SIGNIFICANCE

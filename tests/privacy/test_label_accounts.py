@@ -9,11 +9,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import planning
+from app.forests import catalogue
+from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Plan, PlanInvalid
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.planning import PlanRequest, plan
 from app.privacy.accountants import pure
 from app.privacy.events import (
     Adjacency,
@@ -178,7 +178,7 @@ def test_noise_for_sensitivity_one_loses_twice_what_the_paper_claims(slug: str, 
     assert claim(flawed) == 1.0, "by its own arithmetic the paper claims ε"
     assert flawed.worst(label_pairs(multisets(2, records()), (UNKNOWN, 0, 1))) >= least - TOLERANCE
     with pytest.raises(PlanInvalid):
-        planning.require_priced(flawed.plan, TWO_SPLITS)
+        catalogue.require_priced(flawed.plan, TWO_SPLITS)
 
 
 def dropping(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> Hashable:

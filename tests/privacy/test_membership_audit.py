@@ -16,11 +16,11 @@ import pytest
 from scipy import stats
 
 from app.forests import catalogue, released_forest
+from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import PlanRequest, plan
 from app.forests.released_forest import Artifact
 from app.forests.trees import tree_price
 from app.privacy.accountants import gdp

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits
 
-from app.forests import planning, profile, profile_release
+from app.forests import catalogue, profile, profile_release
 from app.forests.algorithms.nbrt import boosted_rows, read
 from app.forests.algorithms.nbrt import boosted_rows as rows_module
 from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
@@ -16,13 +16,13 @@ from app.forests.algorithms.nbrt.grow import boost
 from app.forests.algorithms.nbrt.random_trees import random_tree
 from app.forests.algorithms.nbrt.read import leaf_scores
 from app.forests.algorithms.nbrt.scales import Scales
+from app.forests.catalogue import PlanRequest
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.forest_release import grow
 from app.forests.kernels import boosting as kernels
 from app.forests.kernels import node_rows
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import PlanRequest
 from app.privacy.calibration import budget_of
 from app.privacy.events import Adjacency
 from tests.privacy.boosting_worlds import Transcript, check_neighbours, plan_of, run
@@ -116,10 +116,10 @@ def test_a_whole_job_on_one_transcript(accountant: str, with_profile: bool) -> N
 
     every = np.ones(30, dtype=np.bool_)
     if with_profile:
-        facts = planning.public_facts(request, schema, Adjacency.ADD_REMOVE_ONE)
+        facts = catalogue.public_facts(request, schema, Adjacency.ADD_REMOVE_ONE)
         released = profile_release.release(profile.plan({}, facts), schema, rows_of(every), SystemRandomness())
         request = replace(request, profile=released.reused("pf_a"))
-    plan = planning.plan(request, schema)
+    plan = catalogue.plan(request, schema)
 
     def grown(is_kept: NDArray[np.bool_], transcript: Transcript) -> Transcript:
         grow(plan, schema, rows_of(is_kept), transcript, on_tree_done=lambda: None)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.forests import catalogue, evaluation_release, planning, profile_release
+from app.forests import catalogue, evaluation_release, profile_release
 from app.forests import forest_release as growth
 from app.forests import profile as profile_price
 from app.forests.bins import noisy_counts
@@ -58,7 +58,7 @@ def planned(slug: str, accountant: str, profile: ReusedProfile | None = None, **
     delta = None if accountant == "pure" else Fraction(1, 10**6)
     parameters = {"n_estimators": N_TREES, "max_depth": 2, **changes}
     request = request_for(slug, parameters, Fraction(20), 3_000, accountant=accountant, delta=delta)
-    return planning.plan(replace(request, profile=profile), SCHEMA)
+    return catalogue.plan(replace(request, profile=profile), SCHEMA)
 
 
 def grown(plan: Plan) -> Forest:
@@ -68,7 +68,7 @@ def grown(plan: Plan) -> Forest:
 
 def facts(accountant: str) -> Any:
     request = request_for("rpf", {}, Fraction(2), 3_000, accountant=accountant, delta=delta_of(accountant))
-    return planning.public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE)
+    return catalogue.public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE)
 
 
 def delta_of(accountant: str) -> Fraction | None:
@@ -144,7 +144,7 @@ def test_a_plan_whose_parameters_grow_more_trees_than_its_event_prices_stops(slu
     with pytest.raises((UnpaidDraw, UnknownPrivacyEvent)):  # the second one where growth reads the number of trees, too
         grown(more)
     with pytest.raises(PlanInvalid):
-        planning.require_priced(more, SCHEMA)
+        catalogue.require_priced(more, SCHEMA)
 
 
 @pytest.mark.parametrize(("slug", "accountant"), CASES)
@@ -162,7 +162,7 @@ def test_an_event_that_prices_one_tree_pays_for_no_second_tree(slug: str, accoun
     with pytest.raises((UnpaidDraw, UnknownPrivacyEvent)):
         grown(cut)
     with pytest.raises(PlanInvalid):
-        planning.require_priced(cut, SCHEMA)
+        catalogue.require_priced(cut, SCHEMA)
 
 
 class Careless(PaidRandomness):
@@ -242,19 +242,19 @@ def test_a_stored_plan_costs_what_its_parameters_cost(
     profile: ReusedProfile, slug: str, accountant: str, depth: int
 ) -> None:
     plan = planned(slug, accountant, max_depth=depth) if slug != "bms-rf" else planned(slug, accountant)
-    planning.require_priced(catalogue.read_plan(plan.to_json()), SCHEMA)
+    catalogue.require_priced(catalogue.read_plan(plan.to_json()), SCHEMA)
     if catalogue.algorithm(slug).reuses_profiles:
         with_profile = planned(slug, accountant, profile, max_depth=depth)
-        planning.require_priced(catalogue.read_plan(with_profile.to_json()), SCHEMA)
+        catalogue.require_priced(catalogue.read_plan(with_profile.to_json()), SCHEMA)
 
 
 def test_an_event_of_disjoint_trees_does_not_pay_for_trees_on_all_rows() -> None:
     plan = planned("mrf", "pure", assignment="sharded")
     assert isinstance(plan.event, Parallel)
     on_all_rows = replace(plan, parameters={**plan.parameters, "assignment": "sequential"})
-    planning.require_priced(plan, SCHEMA)
+    catalogue.require_priced(plan, SCHEMA)
     with pytest.raises(PlanInvalid):
-        planning.require_priced(on_all_rows, SCHEMA)
+        catalogue.require_priced(on_all_rows, SCHEMA)
 
 
 def test_a_draw_that_is_paid_for_is_drawn_as_it_was_paid() -> None:

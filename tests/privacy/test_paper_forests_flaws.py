@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.forests import planning
+from app.forests import catalogue
 from app.forests.algorithms.literature import medians
 from app.forests.contract.plan import Plan, PlanInvalid
 from app.forests.trees import tree_growth
@@ -199,10 +199,10 @@ def test_an_event_of_other_parameters_is_refused(slug: str, parameters: dict) ->
     honest = planned(slug, TWO_SPLITS, **parameters)
     other = planned("mrf", TWO_SPLITS)
 
-    planning.require_priced(honest, TWO_SPLITS)
+    catalogue.require_priced(honest, TWO_SPLITS)
     for event in (honest.event, maxtree.event):
         with pytest.raises(PlanInvalid):
-            planning.require_priced(replace(other, event=event), TWO_SPLITS)
+            catalogue.require_priced(replace(other, event=event), TWO_SPLITS)
 
 
 def test_a_price_reads_back_as_it_was_written() -> None:

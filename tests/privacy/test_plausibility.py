@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from app.forests import released_forest
+from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import PlanRequest, plan
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(

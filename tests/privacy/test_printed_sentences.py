@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 import pytest
 
-from app.forests.planning import PlanRequest, plan
+from app.forests.catalogue import PlanRequest, plan
 from app.privacy import accountants, guarantees, receipts
 from app.privacy.events import Adjacency
 from tests.privacy.enumeration import TOLERANCE, aligned, divergence, loss, renyi

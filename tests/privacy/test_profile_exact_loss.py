@@ -8,12 +8,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import planning, profile, profile_release
+from app.forests import catalogue, profile, profile_release
 from app.forests.bins import quantile_bins, releases
 from app.forests.bins.quantile_bins import ReusedProfile
+from app.forests.catalogue import PlanRequest, public_facts
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.forest_release import grow
-from app.forests.planning import PlanRequest, public_facts
 from app.forests.profile import ProfilePlan
 from app.privacy.accountants import pure
 from app.privacy.events import Adjacency, DiscreteLaplace, Part, Sequential
@@ -116,7 +116,7 @@ def test_a_forest_on_a_reused_profile_loses_at_most_its_own_price() -> None:
     """The profile may be of any rows; in this test it is of none of the rows that the forest reads."""
     result = ReusedProfile("pf_a", ((2,),), (0, 0))
     body = {"n_estimators": 1, "max_depth": 1}
-    plan = planning.plan(PlanRequest("rpf", body, Fraction(1), None, profile=result), SCHEMA)
+    plan = catalogue.plan(PlanRequest("rpf", body, Fraction(1), None, profile=result), SCHEMA)
 
     def of(rows: Rows) -> dict[object, float]:
         private = private_rows(rows)

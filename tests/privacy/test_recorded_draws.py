@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import catalogue, planning, remote
+from app.forests import catalogue, remote
 from app.forests.bins import releases
 from app.forests.bins.noisy_counts import LARGEST_START, noise
 from app.forests.contract.plan import Plan
@@ -212,7 +212,7 @@ def planned(
     delta = None if accountant == "pure" else Fraction(1, 10**6)
     shape, epsilon = {"n_estimators": 3, "max_depth": 2, **parameters}, Fraction(strength * max_rows)
     terms = {"accountant": accountant, "delta": delta, "adjacency": adjacency, "max_rows": max_rows}
-    return planning.plan(request_for(slug, shape, epsilon, N_ROWS, **terms), SCHEMA)  # type: ignore[arg-type]
+    return catalogue.plan(request_for(slug, shape, epsilon, N_ROWS, **terms), SCHEMA)  # type: ignore[arg-type]
 
 
 FAMILIES = [

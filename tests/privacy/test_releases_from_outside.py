@@ -19,12 +19,12 @@ from app.forests import evaluation as evaluation_price
 from app.forests import evaluation_release, profile_release
 from app.forests import profile as profile_price
 from app.forests.bins import noisy_counts, releases
+from app.forests.catalogue import PlanRequest, plan, public_facts
 from app.forests.contract.algorithm import PublicFacts
 from app.forests.data.schema import Schema
 from app.forests.evaluation import Evaluation
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import PlanRequest, plan, public_facts
 from app.forests.profile import Profile
 from app.privacy.events import Adjacency
 from tests.privacy.laws import ALPHA, assert_law, discrete_laplace_law

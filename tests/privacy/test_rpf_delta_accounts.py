@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from app.forests.planning import PlanRequest, plan
+from app.forests.catalogue import PlanRequest, plan
 from app.privacy import accountants
 from app.privacy.events import Adjacency
 from tests.privacy.enumeration import TOLERANCE

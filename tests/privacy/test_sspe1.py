@@ -9,13 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import planning
+from app.forests import catalogue
 from app.forests.algorithms.literature import medians
+from app.forests.catalogue import plan
 from app.forests.contract.plan import Plan, PlanInvalid
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.forest_release import grow
-from app.forests.planning import plan
 from app.forests.trees import tree_price
 from app.privacy import accountants
 from app.privacy.accountants import pure
@@ -217,7 +217,7 @@ def test_the_price_of_a_monotone_utility_is_caught() -> None:
     assert claims(flawed.plan)[1] <= 1.0
     assert flawed.worst_of_unlabelled(add_remove_pairs(multisets(4, FEW))) > 1.5
     with pytest.raises(PlanInvalid):
-        planning.require_priced(flawed.plan, THREE_SPLITS)
+        catalogue.require_priced(flawed.plan, THREE_SPLITS)
 
 
 def test_a_stop_on_the_exact_number_of_unlabelled_rows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

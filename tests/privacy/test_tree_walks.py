@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.forests import planning
+from app.forests import catalogue
 from app.forests.contract.plan import Plan
 from app.forests.data.encoding import NO_SPLIT
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
@@ -178,7 +178,7 @@ def check(
 def planned(slug: str, accountant: str, **parameters: object) -> Plan:
     delta = None if accountant == "pure" else Fraction(1, 10**6)
     shape = {"n_estimators": N_TREES, "max_depth": DEPTH, **parameters}
-    return planning.plan(request_for(slug, shape, Fraction(4), 1_000, accountant=accountant, delta=delta), SCHEMA)
+    return catalogue.plan(request_for(slug, shape, Fraction(4), 1_000, accountant=accountant, delta=delta), SCHEMA)
 
 
 @pytest.mark.parametrize("accountant", ["pure", "gdp"])

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
+from app.forests.catalogue import PlanRequest, plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.planning import PlanRequest, plan
 from app.privacy.accountants import pure
 from app.privacy.events import Adjacency
 from tests.privacy.enumeration import TOLERANCE, loss, output_law

@@ -3,8 +3,8 @@
 from fractions import Fraction
 
 from app.forests import catalogue
+from app.forests.catalogue import PlanRequest
 from app.forests.contract.algorithm import TwoDatasetAlgorithm
-from app.forests.planning import PlanRequest
 from app.privacy.calibration import AccountRequest
 from app.privacy.events import Adjacency
 

@@ -1,6 +1,6 @@
 """Reads a stored plan as the transaction that charges its job does."""
 
-from app.forests import catalogue, planning
+from app.forests import catalogue
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
 
@@ -12,5 +12,5 @@ def read_priced(stored: object, schema: Schema) -> Plan:
         PlanInvalid: not a plan that this version makes.
     """
     plan = catalogue.read_plan(stored)
-    planning.require_priced(plan, schema)
+    catalogue.require_priced(plan, schema)
     return plan

@@ -15,9 +15,9 @@ import os
 import sys
 from fractions import Fraction
 import numpy as np
-from app.forests import evaluation, evaluation_release, planning, profile
+from app.forests import evaluation, evaluation_release, catalogue, profile
 from app.forests.bins import noisy_counts, releases
-from app.forests.planning import PlanRequest, public_facts
+from app.forests.catalogue import PlanRequest, public_facts
 from app.privacy.calibration import AccountRequest
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.events import Adjacency
@@ -48,9 +48,9 @@ print(json.dumps({what: error_of(code) for what, code in json.load(sys.stdin).it
 REFUSED = {
     "a training plan": (
         """
-honest = planning._event
-planning._event = lambda *each: Sequential((Part(2, honest(*each)),))
-planning.plan(PlanRequest("mrf", {}, Fraction(1), None), TWO_SPLITS)
+honest = catalogue._event
+catalogue._event = lambda *each: Sequential((Part(2, honest(*each)),))
+catalogue.plan(PlanRequest("mrf", {}, Fraction(1), None), TWO_SPLITS)
 """,
         "EventCostsMore",
     ),

@@ -26,7 +26,7 @@ from app.privacy.events import Adjacency, Event
 
 
 class PlanInvalid(GrovekeeperError):
-    """A stored plan that ``app.forests.planning.plan`` does not make."""
+    """A stored plan that ``app.forests.catalogue.plan`` does not make."""
 
     sentence = "not a plan of a known form"
 

@@ -15,7 +15,7 @@ from app.core.errors import Frozen, GrovekeeperError, LeaseLost, NotFound, RoleM
 from app.datasets import catalog, row_files
 from app.datasets.catalog import DatasetRow
 from app.db.locks import lock_rows
-from app.forests import catalogue, planning
+from app.forests import catalogue
 from app.forests.contract.plan import PlanInvalid
 from app.jobs import queue
 from app.jobs.queue import Claim
@@ -112,7 +112,7 @@ def require_paid(session: Session, row: JobRow) -> None:
     if row.kind == "train":
         schema = catalog.find(session, row.dataset_id).schema
         try:
-            planning.require_priced(catalogue.read_plan(row.task["work"]["plan"]), schema)
+            catalogue.require_priced(catalogue.read_plan(row.task["work"]["plan"]), schema)
         except PlanInvalid:
             raise TaskNotPaid from None
 

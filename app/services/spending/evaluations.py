@@ -18,6 +18,7 @@ from app.core import stamps
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound
 from app.forests import metrics
 from app.forests.bins import noisy_counts
+from app.forests.catalogue import public_facts
 from app.forests.contract.algorithm import PublicFacts
 from app.forests.data.schema import Schema
 from app.forests.evaluation import (
@@ -29,7 +30,6 @@ from app.forests.evaluation import (
     plan_best,
     plan_tables,
 )
-from app.forests.planning import public_facts
 from app.forests.profile import Profile
 from app.jobs import queue
 from app.jobs.tables import JobRow

@@ -16,8 +16,8 @@ from app.access.idempotency import Answer, IdempotentRequest
 from app.core import stamps
 from app.forests import profile
 from app.forests.bins import quantile_bins
+from app.forests.catalogue import public_facts
 from app.forests.data.schema import Schema
-from app.forests.planning import public_facts
 from app.forests.profile import Profile, ProfileInvalid, ProfilePlan
 from app.jobs.tables import JobRow
 from app.privacy.events import Adjacency

@@ -14,8 +14,8 @@ from app.core.errors import InvalidRequest
 from app.datasets import catalog
 from app.forests import catalogue, released_forest
 from app.forests.bins.quantile_bins import ReusedProfile
+from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Plan
-from app.forests.planning import PlanRequest, plan
 from app.forests.profile import Profile
 from app.jobs.tables import JobRow
 from app.privacy import guarantees

@@ -10,13 +10,13 @@ from app.core.errors import InvalidRequest
 from app.forests import catalogue, evaluation_release, metrics, profile
 from app.forests import evaluation as evaluation_price
 from app.forests.bins import noisy_counts, releases
+from app.forests.catalogue import PlanRequest, plan, public_facts
 from app.forests.contract.algorithm import PublicFacts
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.evaluation import Evaluation, EvaluationInvalid, EvaluationPlan
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import PlanRequest, plan, public_facts
 from app.forests.released_forest import probabilities
 from app.privacy.accountants import pure
 from app.privacy.events import Adjacency

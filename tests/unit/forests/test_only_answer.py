@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from app.forests import released_forest
+from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest
 from app.forests.data.encoding import NO_SPLIT
 from app.forests.data.sanitiser import SanitisedColumns
-from app.forests.planning import PlanRequest, plan
 from app.forests.released_forest import noise_in_rows, only_answer
 from app.privacy.events import Adjacency, DiscreteLaplace, Parallel, Part, RoundedGaussian, Sequential
 from tests.support.schemas import schema_of

@@ -16,6 +16,7 @@ from onnx.reference import ReferenceEvaluator
 from app.core.errors import InvalidRequest, NotSupported
 from app.forests import catalogue, released_forest
 from app.forests.bins import quantile_bins
+from app.forests.catalogue import plan
 from app.forests.contract.plan import Forest, Reader
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_codes, sanitise_numbers
@@ -23,7 +24,6 @@ from app.forests.data.schema import Feature, Schema
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.onnx import model
-from app.forests.planning import plan
 from app.forests.released_forest import Artifact
 from app.forests.trees import leaf_read_out
 from app.forests.trees.leaf_read_out import LeafFamily

@@ -10,10 +10,10 @@ import pytest
 
 from app.core import limits
 from app.core.errors import AccountantMismatch, AdjacencyMismatch, InvalidRequest
-from app.forests import catalogue, planning
+from app.forests import catalogue
+from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Plan, PlanInvalid
 from app.forests.data.schema import Schema
-from app.forests.planning import PlanRequest, plan
 from app.privacy.accountants import pure
 from app.privacy.calibration import budget_of, price_of
 from app.privacy.events import Adjacency, Event, EventCostsMore, Part, Sequential
@@ -307,7 +307,7 @@ def test_an_event_above_the_amount_is_never_planned(
     asked = request_for("sspe-1", {"n_estimators": 3}, Fraction(1), 10_000, **terms)  # type: ignore[arg-type]
     stored = plan(asked, wide()).to_json()
     monkeypatch.setattr(type(own), name, lambda _, parameters, facts: too_dear(parameters, facts))
-    monkeypatch.setattr(planning, "fitted", lambda budget, event_at, *, start: event_at(start))
+    monkeypatch.setattr(catalogue, "fitted", lambda budget, event_at, *, start: event_at(start))
     with pytest.raises(EventCostsMore):
         plan(asked, wide())
     twice = {"type": "sequential/1", "parts": [{"times": 2, "event": stored["event"]}]}
@@ -322,7 +322,7 @@ def test_a_stored_plan_for_two_datasets_is_read_and_priced_as_a_whole() -> None:
     dearer = plan(request("sspe-1", asked, Fraction(2), 10_000), schema)
     assert settled.unlabelled is not None
     assert dearer.unlabelled is not None
-    planning.require_priced(settled, schema)
+    catalogue.require_priced(settled, schema)
     for other in (
         replace(settled, event=dearer.event),
         replace(settled, unlabelled=replace(settled.unlabelled, event=dearer.unlabelled.event)),
@@ -330,11 +330,11 @@ def test_a_stored_plan_for_two_datasets_is_read_and_priced_as_a_whole() -> None:
         replace(planned("spe", schema, **asked), unlabelled=settled.unlabelled),
     ):
         with pytest.raises(PlanInvalid):
-            planning.require_priced(other, schema)
+            catalogue.require_priced(other, schema)
     shallow = planned("sspe-1", schema, n_estimators=3, max_depth=1)
     assert shallow.unlabelled is not None
     with pytest.raises(PlanInvalid):
-        planning.require_priced(replace(settled, unlabelled=shallow.unlabelled), schema)
+        catalogue.require_priced(replace(settled, unlabelled=shallow.unlabelled), schema)
 
 
 def test_a_second_dataset_is_required_by_those_that_learn_from_two_and_by_no_other() -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from app.core.errors import InvalidRequest
 from app.forests import released_forest
+from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns
-from app.forests.planning import PlanRequest, plan
 from app.forests.trees import leaf_read_out
 from tests.support.schemas import schema_of
 

@@ -9,11 +9,11 @@ import pytest
 from app.core.errors import InvalidRequest
 from app.forests import profile, profile_release
 from app.forests.bins import noisy_counts, quantile_bins, releases
+from app.forests.catalogue import PlanRequest, public_facts
 from app.forests.contract.algorithm import PublicFacts
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import PlanRequest, public_facts
 from app.forests.profile import Profile, ProfileInvalid
 from app.privacy.events import Adjacency
 from tests.support.schemas import schema_of

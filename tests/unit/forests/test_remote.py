@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from app.forests import remote
+from app.forests.catalogue import plan
 from app.forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows
 from app.forests.forest_release import grow
-from app.forests.planning import plan
 from app.forests.remote import Branch, Call, CodedDistributedRows, Question, ShardStates, StateMissing
 from tests.privacy.noiseless import REQUESTS, Noiseless, as_codes
 from tests.support.reweighted import SCHEMA, rows

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from app.forests import released_forest
+from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest
 from app.forests.data.coded_rows import CodedPart
 from app.forests.data.encoding import Encoding
@@ -14,7 +15,6 @@ from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import PlanRequest, plan
 from app.forests.released_forest import ArtifactInvalid
 from app.forests.trees import leaf_read_out, tree_parameters, tree_price
 from app.forests.trees.tree_growth import miscount, split_utility

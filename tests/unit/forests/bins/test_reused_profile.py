@@ -12,12 +12,11 @@ from app.forests import profile as profile_price
 from app.forests import profile_release, released_forest
 from app.forests.algorithms.bms_rf.read import StackedFamily
 from app.forests.bins.quantile_bins import ReusedProfile
-from app.forests.catalogue import read_plan
+from app.forests.catalogue import PlanRequest, plan, public_facts, read_plan
 from app.forests.contract.plan import Plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import PlanRequest, plan, public_facts
 from app.privacy.calibration import AccountRequest, Budget
 from app.privacy.events import Adjacency
 from tests.support.schemas import schema_of

@@ -13,8 +13,8 @@ from distributed import Client, SpecCluster, Worker
 from app.core.dask_cluster import CONFIG
 from app.core.object_store import ObjectStore
 from app.datasets import private_rows
+from app.forests.catalogue import plan
 from app.forests.forest_release import grow
-from app.forests.planning import plan
 from app.services.releases import dask_fleet, shard_tasks
 from app.services.releases.dask_fleet import ClusterFailed, Connection, DaskFleet
 from app.worker.dask_process import QuietScheduler, RowsKept

@@ -9,17 +9,17 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from app.core.errors import InvalidRequest
-from app.forests import catalogue, planning, released_forest
+from app.forests import catalogue, released_forest
 from app.forests.algorithms.nbrt.price import Parts
 from app.forests.algorithms.nbrt.read import calibrated, probabilities
 from app.forests.bins import quantile_bins
 from app.forests.bins.noisy_counts import VARIANCE
+from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest, Plan, PlanInvalid
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import PlanRequest, plan
 from app.forests.released_forest import ArtifactInvalid
 from app.privacy.calibration import budget_of
 from app.privacy.events import Adjacency, ExponentialMechanism, RoundedGaussian
@@ -228,7 +228,7 @@ def test_events_of_other_forms_are_refused() -> None:
     ]
     for event in wrong:
         with pytest.raises(PlanInvalid):
-            planning.require_priced(replace(settled, event=event), schema_of(2))
+            catalogue.require_priced(replace(settled, event=event), schema_of(2))
 
 
 # --- from rows to probabilities -----------------------------------------------------------------------------------

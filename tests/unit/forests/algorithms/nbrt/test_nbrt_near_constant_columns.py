@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests import released_forest
+from app.forests.catalogue import PlanRequest, plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.planning import PlanRequest, plan
 from tests.support.schemas import schema_of
 
 N_ROWS = 3_000

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.errors import InvalidRequest
-from app.forests import catalogue, planning, released_forest
+from app.forests import catalogue, released_forest
 from app.forests.algorithms.rpf.grow import LevelTrees
 from app.forests.algorithms.rpf.price import events_of, stages
 from app.forests.algorithms.rpf.read import UNREACHED
@@ -80,7 +80,7 @@ def test_a_stored_plan_of_three_levels_at_once_is_read_and_not_priced_again() ->
 
     assert catalogue.read_plan(read.plan.to_json()) == read.plan
     with pytest.raises(PlanInvalid):  # so that a job that was queued before the upgrade fails without a charge
-        planning.require_priced(read.plan, read.schema)
+        catalogue.require_priced(read.plan, read.schema)
 
 
 def test_one_price_covers_each_selection_of_two_levels() -> None:
