@@ -61,7 +61,6 @@ class Predictions:
     """Answers predictions of one process.
 
     Args:
-        installation: holds the models.
         capacities: its threads predict what is not answered at once.
         route: the framework's route of the operation, for metrics and spans.
     """

@@ -92,7 +92,6 @@ def limited(
     """Declare the limits of an endpoint.
 
     Args:
-        body: the kind of its body.
         needs: the global role without which no byte of the body is read.
         work: whose threads the endpoint uses; by default those of reads or writes, by method.
     """

@@ -171,11 +171,7 @@ async def receive_upload(
 ) -> Answer:
     """Write a file to a spool as it arrives, then sanitise and store its rows as an epoch.
 
-    Args:
-        request: whose body the file is, or is a part of.
-        caller: has to be the owner; no byte is received for another key.
-        chunks: the file.
-        key: the idempotency key, if the request has one.
+    The caller has to be the owner: no byte is received for another key.
     """
     installation: Installation = request.app.state.installation
     run = capacities(request).run

@@ -35,11 +35,7 @@ TRACED = frozenset(
 
 
 class RequestSpans:
-    """Makes spans of requests.
-
-    Args:
-        provider: exports the spans.
-    """
+    """Makes spans of requests, which a provider exports."""
 
     def __init__(self, provider: AnyProvider) -> None:
         self._tracer = provider.get_tracer("grovekeeper")

@@ -282,7 +282,6 @@ def read_scope(typed: list[str] | None, declaration: Callable[[], dict[str, Any]
     Categories that contain a comma need the JSON form.
 
     Args:
-        typed: by the user.
         declaration: fetches the dataset; called only for a cell of digits, which is a number in a hash partition and
             text in a column partition.
 
@@ -306,6 +305,11 @@ def read_scope(typed: list[str] | None, declaration: Callable[[], dict[str, Any]
         name: [int(cell) if _is_number(cell) and name not in columns else cell for cell in cells]
         for name, cells in scope.items()
     }
+
+
+def given(**members: Any) -> dict[str, Any]:
+    """The members of a body that have a value."""
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def as_typed(arguments: Sequence[str], options: Mapping[str, str | Sequence[str] | bool | None]) -> str:

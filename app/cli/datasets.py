@@ -21,6 +21,7 @@ from app.cli.command import (
     YesOption,
     check_new,
     confirm,
+    given,
     one_attempt,
     read_bytes,
 )
@@ -68,14 +69,11 @@ class Declared:
     @property
     def members(self) -> dict[str, Any]:
         """These decisions as members of a declaration."""
-        given: dict[str, Any] = {}
-        if self.epsilon is not None:
-            given["budget"] = {"accountant": "pure", "epsilon": self.epsilon}
-        if self.public_size is not None:
-            given["public_size"] = self.public_size
-        if self.cells is not None:
-            given["partitions"] = [{"name": "shard", "kind": "hash", "cells": self.cells}]
-        return given
+        return given(
+            budget=None if self.epsilon is None else {"accountant": "pure", "epsilon": self.epsilon},
+            public_size=self.public_size,
+            partitions=None if self.cells is None else [{"name": "shard", "kind": "hash", "cells": self.cells}],
+        )
 
 
 @app.command("init")

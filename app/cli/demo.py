@@ -91,14 +91,7 @@ _HELD_OUT_PART = 10
 
 @dataclass(frozen=True)
 class DemoDataset:
-    """Adult, from the package.
-
-    Attributes:
-        schema: the public schema, as the owner declares it.
-        n_uploaded: number of uploaded rows.
-        held_out: rows that are not uploaded, in the form of ``/predict``.
-        held_out_labels: the true labels of ``held_out``.
-    """
+    """Adult, from the package; ``held_out`` are rows that are not uploaded, in the form of ``/predict``."""
 
     schema: dict[str, Any]
     n_uploaded: int
@@ -127,14 +120,7 @@ def load_dataset(upload_to: Path) -> DemoDataset:
 
 @dataclass(frozen=True)
 class DemoServer:
-    """A running service.
-
-    Attributes:
-        url: its address.
-        key: its admin key.
-        key_file: the file of the key; ``None`` if the operator set the key.
-        process: the server's process.
-    """
+    """A running service; ``key_file`` has the admin's key, unless the operator set the key."""
 
     url: str
     key: str

@@ -87,7 +87,6 @@ def show_accepted(
     """Prints what a job of any kind reserved when it was accepted, and follows the job to its end on request.
 
     Args:
-        accepted: the answer of the service.
         show: prints the output of a job that succeeded, in place of the command that prints it.
     """
     also = accepted["unlabelled"]

@@ -1,8 +1,7 @@
 """Implements ``grovekeeper ledger``, ``audit`` and ``verify``: accounts, their caps and charges, and evidence."""
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from app.cli.command import (
     WrongUse,
     check_new,
     command,
+    given,
     json_object,
     one_attempt,
     read_bytes,
@@ -86,8 +86,7 @@ class Stated:
         Raises:
             WrongUse: an event and a declared loss, or neither.
         """
-        given = {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho, "mu": self.mu}
-        declared = {name: value for name, value in given.items() if value is not None}
+        declared = given(epsilon=self.epsilon, delta=self.delta, rho=self.rho, mu=self.mu)
         if (self.event is None) is not bool(declared):
             raise WrongUse("state the loss: an --event file, or one of --epsilon, --rho, --mu")
         scope = read_scope(self.scope, partial(client.dataset, dataset))
@@ -108,13 +107,18 @@ def charge(
 ) -> None:
     """Charge a dataset's account for an external mechanism, before it runs. A charge is never given back."""
     output = call.output
-    with call.client() as client, _without_epsilon_of_a_job(stated, output):
+    with call.client() as client:
         body = stated.body(client, dataset, description)
-        if quote:
-            answer = client.quote_external(dataset, body)
-        else:
-            with one_attempt(output, idempotency_key) as key:
-                answer = client.charge_external(dataset, body, idempotency_key=key)
+        try:
+            if quote:
+                answer = client.quote_external(dataset, body)
+            else:
+                with one_attempt(output, idempotency_key) as key:
+                    answer = client.charge_external(dataset, body, idempotency_key=key)
+        except ApiProblem as problem:
+            if stated.epsilon is None and not output.as_json:  # people who state ρ, μ or an event have no use for an ε
+                problem.body = {name: value for name, value in problem.body.items() if name != "largest_that_fits"}
+            raise
     output.answer(answer)
     output.say(answer["receipt"])
     price = amount(answer["price"])
@@ -137,17 +141,6 @@ def reservations(call: Remote, dataset: DatasetArgument) -> None:
         for item in listed
     ]
     call.output.table(["reservation", "amount", "per", "attested by", "for"], rows, empty="none")
-
-
-@contextmanager
-def _without_epsilon_of_a_job(stated: Stated, output: Output) -> Iterator[None]:
-    """Leaves the ε of a job out of a refusal if the mechanism states ρ, μ or an event."""
-    try:
-        yield
-    except ApiProblem as problem:
-        if stated.epsilon is None and not output.as_json:
-            problem.body = {name: value for name, value in problem.body.items() if name != "largest_that_fits"}
-        raise
 
 
 @app.command("cap")

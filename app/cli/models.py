@@ -152,7 +152,6 @@ def read_rows(file: Path, schema: Mapping[str, Any]) -> Rows:
     """Rows of a file, by its ending: ``.csv``, ``.jsonl``, or JSON (a list of rows or ``{"rows": […]}``).
 
     Args:
-        file: named by the user.
         schema: the public schema on the model card, with the types of the columns.
 
     Raises:

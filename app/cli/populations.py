@@ -1,10 +1,10 @@
 """Implements ``grovekeeper populations``: opens, lists, shows and joins populations."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from app.cli.command import AttemptOption, DatasetArgument, Group, Remote, YesOption, confirm, one_attempt
+from app.cli.command import AttemptOption, DatasetArgument, Group, Remote, YesOption, confirm, given, one_attempt
 from app.cli.datasets import balance_cells, erased
 from app.cli.output import amount
 
@@ -28,9 +28,7 @@ def create(
     idempotency_key: AttemptOption = None,
 ) -> None:
     """Open a population without datasets."""
-    budget: dict[str, Any] = {"accountant": accountant, "epsilon": epsilon}
-    if delta is not None:
-        budget["delta"] = delta
+    budget = given(accountant=accountant, epsilon=epsilon, delta=delta)
     output = call.output
     with call.client() as client, one_attempt(output, idempotency_key) as key:
         population = client.open_population(name, budget, idempotency_key=key)

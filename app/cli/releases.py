@@ -19,6 +19,7 @@ from app.cli.command import (
     ScopeOption,
     WaitOption,
     as_typed,
+    given,
     one_attempt,
     read_scope,
 )
@@ -44,13 +45,8 @@ class SpendOptions:
     def to_json(self, client: Client, model_id: str) -> dict[str, Any]:
         """The body. ε and δ are sent as they were typed, never converted to a float."""
         dataset = self.dataset
-        return {
-            "epsilon": self.epsilon,
-            **({} if self.delta is None else {"delta": self.delta}),
-            **({} if self.dataset is None else {"dataset": self.dataset}),
-            **({} if self.purpose is None else {"purpose": self.purpose}),
-            "scope": read_scope(self.scope, lambda: client.dataset(dataset or client.model(model_id)["dataset"])),
-        }
+        scope = read_scope(self.scope, lambda: client.dataset(dataset or client.model(model_id)["dataset"]))
+        return given(epsilon=self.epsilon, delta=self.delta, dataset=dataset, purpose=self.purpose, scope=scope)
 
 
 MetricOption = Annotated[
@@ -248,12 +244,8 @@ class ProfileOptions:
 
     def to_json(self, client: Client) -> dict[str, Any]:
         """The body. ε and δ are sent as they were typed, never converted to a float."""
-        return {
-            "epsilon": self.epsilon,
-            **({} if self.delta is None else {"delta": self.delta}),
-            "parameters": read_parameters(self.parameter),
-            "scope": read_scope(self.scope, partial(client.dataset, self.dataset)),
-        }
+        scope = read_scope(self.scope, partial(client.dataset, self.dataset))
+        return given(epsilon=self.epsilon, delta=self.delta, parameters=read_parameters(self.parameter), scope=scope)
 
 
 @profile_commands.command("quote")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.command import DatasetArgument, Group, JobArgument, Remote, WrongUse, YesOption, confirm
+from app.cli.command import DatasetArgument, Group, JobArgument, Remote, WrongUse, YesOption, confirm, given
 from app.cli.output import Output, amount
 
 app = Group("Limit what a dataset admits below its cap.")
@@ -46,14 +46,13 @@ class RuleOptions:
         Raises:
             WrongUse: a quota is malformed, a removed rule does not exist, or no rule is named.
         """
-        given = {
-            "largest_job": self.largest_job,
-            "approval_above": self.approval_above,
-            "quotas": None if self.quota is None else [_quota(text) for text in self.quota],
-            "frozen": self.frozen,
-            "erase_rows_at": self.erase_rows_at,
-        }
-        changed = {name: value for name, value in given.items() if value is not None} | _removed(self.without)
+        changed = given(
+            largest_job=self.largest_job,
+            approval_above=self.approval_above,
+            quotas=None if self.quota is None else [_quota(text) for text in self.quota],
+            frozen=self.frozen,
+            erase_rows_at=self.erase_rows_at,
+        ) | _removed(self.without)
         if not changed:
             raise WrongUse("name at least one rule")
         return changed

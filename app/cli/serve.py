@@ -124,7 +124,6 @@ def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
     """Prepares an installation on one machine and serves it until signals end it; leaves no process running.
 
     Args:
-        settings: of the installation.
         announce: called with the address when requests are answered.
 
     Raises:
@@ -166,7 +165,6 @@ def serve_api(settings: Settings, *, announce: Callable[[str], None]) -> None:
     """Serves the API alone; workers run as other processes. It is not ready until ``db upgrade`` was run.
 
     Args:
-        settings: of the installation.
         announce: called with the address when requests are answered.
 
     Raises:

@@ -25,6 +25,7 @@ from app.cli.command import (
     WrongUse,
     as_typed,
     command,
+    given,
     one_attempt,
     read_scope,
 )
@@ -73,16 +74,16 @@ class PlanOptions:
             raise WrongUse(
                 f"--epsilon is missing; the largest that fits: grovekeeper plan {shlex.quote(self.dataset)} --largest"
             )
-        return {
-            "dataset": self.dataset,
-            "algorithm": self.algorithm,
-            "epsilon": self.epsilon,
-            **({} if self.delta is None else {"delta": self.delta}),
-            "parameters": read_parameters(self.parameter),
-            "scope": read_scope(self.scope, partial(client.dataset, self.dataset)),
-            **({} if self.profile is None else {"profile": self.profile}),
-            **self._unlabelled(client),
-        }
+        return given(
+            dataset=self.dataset,
+            algorithm=self.algorithm,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            parameters=read_parameters(self.parameter),
+            scope=read_scope(self.scope, partial(client.dataset, self.dataset)),
+            profile=self.profile,
+            unlabelled=self._unlabelled(client),
+        )
 
     def at_largest(self, client: Client) -> "PlanOptions":
         """These options at the largest ε that fits now.
@@ -95,18 +96,14 @@ class PlanOptions:
         quote = client.plan(replace(self, epsilon="1").to_json(client))
         return replace(self, epsilon=quote["largest_that_fits"])
 
-    def _unlabelled(self, client: Client) -> dict[str, Any]:
-        given = {"epsilon": self.unlabelled_epsilon, "delta": self.unlabelled_delta, "scope": self.unlabelled_scope}
+    def _unlabelled(self, client: Client) -> dict[str, Any] | None:
+        epsilon, delta, scope = self.unlabelled_epsilon, self.unlabelled_delta, self.unlabelled_scope
         if self.unlabelled is None:
-            if any(value is not None for value in given.values()):
+            if (epsilon, delta, scope) != (None, None, None):
                 raise WrongUse("--unlabelled names the dataset that the other --unlabelled options are about")
-            return {}
-        part: dict[str, Any] = {"dataset": self.unlabelled, "epsilon": self.unlabelled_epsilon or self.epsilon}
-        if self.unlabelled_delta is not None:
-            part["delta"] = self.unlabelled_delta
-        if self.unlabelled_scope is not None:
-            part["scope"] = read_scope(self.unlabelled_scope, partial(client.dataset, self.unlabelled))
-        return {"unlabelled": part}
+            return None
+        cells = None if scope is None else read_scope(scope, partial(client.dataset, self.unlabelled))
+        return given(dataset=self.unlabelled, epsilon=epsilon or self.epsilon, delta=delta, scope=cells)
 
 
 @command

@@ -46,10 +46,8 @@ class WorkerPool:
     end asks the worker to finish its job and to end, whether the supervisor closed it or was killed.
 
     Args:
-        n_workers: number of processes.
         environ: the complete environment of the workers.
         secrets: settings by name that are in no environment.
-        command: the command of a worker.
         clock: a monotonic clock, in seconds.
     """
 

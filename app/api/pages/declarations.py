@@ -101,8 +101,6 @@ class _Draft:
         """The page of a step.
 
         Args:
-            step: one of :data:`STEPS`.
-            status: of the answer.
             unread: why a data dictionary could not be read.
             to_confirm: sentences about a data dictionary that was read.
         """

@@ -35,8 +35,6 @@ async def read_form(
     """The fields of a form that a page of this service sent; the last of several fields of one name.
 
     Args:
-        request: with the form.
-        max_bytes: the largest size.
         wait_s: seconds for the whole form, if it has less time than other bodies.
 
     Raises:
@@ -57,7 +55,6 @@ async def submitted(visit: Visit, act: Callable[[Form], str | Response], page: C
     """Run what a form asks for, and lead to the page that shows the result.
 
     Args:
-        visit: with the form.
         act: what the form asks for; returns the address of the page that follows, or that page.
         page: shows the page of the form again if it is refused. It raises what the page raises, so a caller who may
             not see the page is refused as everywhere.
@@ -106,13 +103,7 @@ def checked(model: type[_Model], value: object) -> _Model:
 
 @dataclass(frozen=True)
 class FileForm:
-    """A form whose last part is a file.
-
-    Attributes:
-        fields: the fields before the file.
-        file_name: the name that the browser gives the file.
-        chunks: the file; it can be read once.
-    """
+    """A form whose last part is a file, which can be read once."""
 
     fields: Form
     file_name: str

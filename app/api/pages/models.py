@@ -43,7 +43,6 @@ class _Shown:
     Attributes:
         form: ``prediction`` or ``aliases``, if the page answers such a form.
         alias: the alias whose moves are shown.
-        row: the values of the row.
         prediction: class, probability, and whether the class is the label.
     """
 

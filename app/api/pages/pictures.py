@@ -24,7 +24,6 @@ def budget_bar(account: Mapping[str, Any], label: str, requested: str = "0") -> 
     """Draw parts of a cap from the left: charged solid, reserved hatched, requested outlined; and a tick at the cap.
 
     Args:
-        account: has the amounts.
         label: the bar in words, for readers who do not see it.
         requested: what a request asks for.
     """
@@ -76,6 +75,10 @@ def spend(spent: Spend, balance: Mapping[str, Any]) -> Markup | None:
         )
         for index, charge in enumerate(steps)
     ]
+    cap: Markup | str = ""
+    if Decimal(balance["cap"]) <= whole:
+        y = _number(_height(Decimal(balance["cap"]) / whole))
+        cap = Markup('<line class="cap" x1="0" x2="{}" y1="{y}" y2="{y}"/>').format(_WIDTH, y=y)
     return Markup(
         '<svg class="plot spend" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="group" aria-label="{label}">'
         "{columns}{cap}</svg>"
@@ -84,7 +87,7 @@ def spend(spent: Spend, balance: Mapping[str, Any]) -> Markup | None:
         h=_PLOT_HEIGHT,
         label=f"{len(steps)} charges, oldest first; each is a link to its entry",
         columns=Markup("").join(columns),
-        cap=_line("cap", _height(Decimal(balance["cap"]) / whole)) if Decimal(balance["cap"]) <= whole else "",
+        cap=cap,
     )
 
 
@@ -111,10 +114,6 @@ def _step(start: Decimal, width: Decimal, *, top: Decimal, height: Decimal, link
 def _height(share: Decimal) -> Decimal:
     """The place of a share of the plot's height; the full share is a little below the upper edge."""
     return Decimal(_PLOT_HEIGHT) - share * (_PLOT_HEIGHT - 4)
-
-
-def _line(kind: str, y: Decimal) -> Markup:
-    return Markup('<line class="{}" x1="0" x2="{}" y1="{y}" y2="{y}"/>').format(kind, _WIDTH, y=_number(y))
 
 
 def accuracy(accuracy: AccuracyOut, majority: MajorityOut | None) -> Markup:
@@ -203,7 +202,6 @@ def recovered_shares(tables: Sequence[RecoveredOut], band: tuple[float, float, f
     Args:
         tables: name and share of each table; 0 is the largest class, 1 a forest without privacy.
         band: lower quartile, median and upper quartile.
-        label: the plot in words.
     """
     height = len(tables) * _ROW_HEIGHT + 24
     low, middle, high = (_share_place(share) for share in band)

@@ -88,17 +88,13 @@ def if_permitted(show: Callable[[], _Part]) -> _Part | None:
 def rendered(request: Request, template: str, *, status: int = 200, **context: object) -> HTMLResponse:
     """Return a page from the template of a name, for a caller who may not be signed in."""
     caller: Principal | None = getattr(request.state, "principal", None)
-    text = (
-        _environment()
-        .get_template(f"{template}.html")
-        .render(
-            caller=caller,
-            path=request.url.path,
-            is_later_page="cursor" in request.query_params,
-            once=token_urlsafe(16),  # makes a form that is sent twice one request
-            **context,
-        )
-    )
+    shared = {
+        "caller": caller,
+        "path": request.url.path,
+        "is_later_page": "cursor" in request.query_params,
+        "once": token_urlsafe(16),  # makes a form that is sent twice one request
+    }
+    text = _environment().get_template(f"{template}.html").render(**shared, **context)
     return HTMLResponse(text, status_code=status, headers=_HEADERS)
 
 

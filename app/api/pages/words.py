@@ -30,7 +30,8 @@ def left(amount: str) -> str:
 
 def cell(scope: Mapping[str, Any]) -> str:
     """A cell or a scope in words: ``region=EU, shard=3``; the whole dataset if it names no partition."""
-    parts = [f"{name}={', '.join(_runs(_listed(cells)))}" for name, cells in scope.items()]
+    listed = {name: cells if isinstance(cells, list) else [cells] for name, cells in scope.items()}
+    parts = [f"{name}={', '.join(_runs(cells))}" for name, cells in listed.items()]
     return "; ".join(parts) or "the whole dataset"
 
 
@@ -107,10 +108,6 @@ _FIELD_PROBLEMS: Mapping[str, str] = {
 def minute(time: str) -> str:
     """A time to the minute, in UTC."""
     return f"{time[:10]} {time[11:16]}"
-
-
-def _listed(cells: Any) -> list[Any]:
-    return cells if isinstance(cells, list) else [cells]
 
 
 def _runs(cells: list[Any]) -> list[str]:
@@ -214,12 +211,8 @@ def _detail(name: str, value: Any, details: Mapping[str, Any], names: Mapping[st
 
 def named(reference: str, names: Mapping[str, str]) -> Markup:
     """A key or a model by its name, if it has a known one, and its id."""
-    name = names.get(reference)
-    return (
-        Markup("<code>{}</code>").format(reference)
-        if name is None
-        else Markup("{} <code>{}</code>").format(name, reference)
-    )
+    code = Markup("<code>{}</code>").format(reference)
+    return Markup("{} {}").format(names[reference], code) if reference in names else code
 
 
 def _dataset(dataset: str, names: Mapping[str, str]) -> Markup:
