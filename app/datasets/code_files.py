@@ -36,9 +36,7 @@ def file_of(rows: SealedFile, rows_id: bytes, public: Encoding) -> SealedFile | 
     """The sealed file of the codes of an upload; ``None`` if its rows are not on this machine.
 
     Args:
-        rows: the file of the rows.
         rows_id: the id in its header, as the rows were opened.
-        public: the bins.
     """
     if not isinstance(rows.file.store, Directory):
         return None

@@ -156,7 +156,6 @@ def decode(
     Args:
         file: PRIVATE; the body.
         numbers: names of the columns that are declared as numbers.
-        emit: called with the bytes of the stream, piece by piece.
         categories: names of the columns that have few different texts if they are as declared.
 
     Raises:

@@ -98,7 +98,6 @@ def draft_declaration(
         name: of the dataset; by default the name in the dictionary.
         label: the column to predict; by default the label of the dictionary, if it has one.
         unit: the column that names a row's privacy unit, if rows are not the unit.
-        table: which table to declare, if the dictionary describes several.
         also: members of the declaration that no dictionary has, such as the budget.
 
     Raises:

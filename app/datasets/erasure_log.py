@@ -68,8 +68,6 @@ class ErasureLog:
 
     Args:
         store: of the heads.
-        sign: makes a signed note of a text.
-        is_signed: whether this installation signed a note.
     """
 
     def __init__(self, store: Store, *, sign: Callable[[str], str], is_signed: Callable[[str], bool]) -> None:

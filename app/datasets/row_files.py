@@ -45,11 +45,7 @@ def rows_name(dataset_id: str, epoch_id: str) -> str:
 
 
 def prints_name(dataset_id: str, epoch_id: str) -> str:
-    """The name of the fingerprints of one upload.
-
-    Raises:
-        ValueError: the id does not have the form of our ids.
-    """
+    """The name of the fingerprints of one upload; raises what :func:`rows_name` raises."""
     return f"{_folder(dataset_id, kind=PRINTS_FOLDER)}/{_epoch(epoch_id)}.prints"
 
 
@@ -123,13 +119,10 @@ def upload_of(file: Listed) -> str | None:
 
 
 def erase_unfinished(store: Store, *, before: datetime) -> int:
-    """Erases unfinished files of killed uploads that were last written before a time.
+    """Erases unfinished files of killed uploads that were last written before a time; returns their number.
 
     Args:
         before: aware; earlier than the start of any upload that may still run.
-
-    Returns:
-        The number of files erased.
     """
     files = (file for kind in FOLDERS_OF_ROWS for file in store.files(kind) if _is_unfinished(file))
     left = [file for file in files if file.changed_at < before]

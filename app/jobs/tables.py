@@ -19,7 +19,6 @@ class JobPart:
         dataset: id of the dataset, whose account pays.
         scope: the cells that are read, by partition, in JSON form.
         epochs: ids of the uploads that are read.
-        price: the price of the part, as answers show it.
     """
 
     dataset: str

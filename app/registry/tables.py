@@ -45,7 +45,6 @@ class AliasMoveRow(Base):
         number: of the move of this alias, from 1.
         dataset_name: the dataset's name, by which callers address the alias.
         model_id: the model that the alias names from then on; ``None``: the alias is removed.
-        moved_by: the key that moved the alias.
     """
 
     __tablename__ = "alias_moves"

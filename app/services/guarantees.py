@@ -103,9 +103,6 @@ def today(session: Session, dataset_id: str, facts: dict[str, Any]) -> dict[str,
 
     A later change of the cap changes the numbers (docs/proofs/accounting.md A3). A population that the dataset joined
     later adds a sentence.
-
-    Args:
-        facts: the public facts of the output, with its ``guarantee``.
     """
     return today_of_each(session, [(dataset_id, facts)])[0]
 

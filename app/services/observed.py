@@ -33,7 +33,6 @@ class Observed:
         accounts: number of accounts, with the control chain.
         near_cap: number of living accounts that have spent or reserved at least a share of their cap, by share.
         heads_behind: accounts whose newest entries are in no head outside the database yet.
-        failed: number of failed jobs, by reason.
         longest_wait_s: whole seconds that the first job of the queue has waited; 0 without a job.
     """
 

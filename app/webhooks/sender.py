@@ -112,7 +112,6 @@ def send(url: str, body: bytes, headers: Mapping[str, str], *, allowed: Sequence
     The status is all that is read of the answer.
 
     Args:
-        body: JSON.
         headers: besides those of every request.
         allowed: see :func:`app.webhooks.sender.read_url`.
     """

@@ -82,8 +82,6 @@ class Restored:
     """The result of a restore.
 
     Attributes:
-        made_at: time of the backup.
-        losses: the accounts whose entries were lost.
         problems: what was wrong with the installation already when the backup was made, as sentences.
     """
 

@@ -26,7 +26,6 @@ class Charge:
     Attributes:
         amount: in the account's unit.
         job_id: of the job; ``None`` for a mechanism outside the service, which has a ``description``.
-        purpose: the reason that the submitter of the job stated.
         by: the key that submitted the job, or that attested the external mechanism.
         by_name: the name of the key, for a reader who may know it.
         covers: whether the tightest cell lies in the scope, so that the charge is a step of the plot.

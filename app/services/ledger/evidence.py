@@ -111,8 +111,6 @@ class Verification:
     """What the verifier says about an export and its checkpoint.
 
     Attributes:
-        entries: in the export.
-        checkpoint: the signed head of these entries.
         result: the verifier's JSON; ``None`` where it was not run, because the export is too large or the time ran out.
     """
 

@@ -49,7 +49,6 @@ def matching_entries(
 
     Args:
         following: the entries that follow a sequence in the order of the list, at most so many.
-        is_match: whether an entry belongs to the list.
     """
     last = page.sequence()
     entries: list[Entry] = []
@@ -175,7 +174,6 @@ class Search:
 
     Attributes:
         job_id: entries of a job, or of the reservation of an external mechanism.
-        actor: entries that a key caused.
         scope: cells of a dataset: entries that cover a part of them.
     """
 

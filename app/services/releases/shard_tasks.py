@@ -146,7 +146,6 @@ def count(orders: bytes, rows: bytes, question: bytes, *_receipts: bytes) -> byt
     """Answers a question about shards, whose sums are added up.
 
     Args:
-        orders: of the shards.
         rows: as in :func:`hold`, or empty in a brief question.
         question: see :class:`app.forests.remote.Question`.
         _receipts: of the shards; Dask runs this task where they are.
