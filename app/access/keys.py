@@ -27,7 +27,8 @@ from app.access import grants
 from app.access.grants import Principal, Role
 from app.access.tables import KeyRow
 from app.core import limits, stamps
-from app.core.errors import NotFound, Unauthenticated
+from app.core.errors import Unauthenticated
+from app.db.base import find_row
 
 _HOUR = timedelta(hours=1)
 _KEY = re.compile(r"([a-z0-9_]{4,32})\.([A-Za-z0-9_-]{43,512})", re.ASCII)
@@ -114,15 +115,8 @@ def end_sessions(session: Session, key_id: str) -> None:
 
 
 def find(session: Session, key_id: str) -> KeyRow:
-    """Finds a key by its id.
-
-    Raises:
-        NotFound: no such key.
-    """
-    row = session.get(KeyRow, key_id)
-    if row is None:
-        raise NotFound("key")
-    return row
+    """Finds a key by its id."""
+    return find_row(session, KeyRow, key_id, kind="key")
 
 
 def page(session: Session, *, after: str | None, limit: int, part: str | None = None) -> list[KeyRow]:

@@ -27,7 +27,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from app.core.errors import DatasetDeleted, InvalidRequest, NameTaken, NotFound
 from app.core.sealed_files import DataKey, StorageKeys
 from app.core.stamps import is_reference
-from app.db.base import Base, CanonicalJson
+from app.db.base import Base, CanonicalJson, find_row
 from app.forests.data.schema import Schema
 from app.privacy.events import Adjacency
 from app.privacy.partitions import CellProblem, Partitions, Scope, UnknownPartition
@@ -291,15 +291,8 @@ def find(session: Session, reference: str) -> Dataset:
 
 
 def locked(session: Session, dataset_id: str) -> Dataset:
-    """A dataset under its row lock, for uploads and deletion.
-
-    Raises:
-        NotFound: no such dataset.
-    """
-    row = session.get(DatasetRow, dataset_id, populate_existing=True, with_for_update=True)
-    if row is None:
-        raise NotFound("dataset")
-    return Dataset(row)
+    """A dataset under its row lock, for uploads and deletion."""
+    return Dataset(find_row(session, DatasetRow, dataset_id, kind="dataset", lock=True))
 
 
 def page(

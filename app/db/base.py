@@ -2,14 +2,15 @@
 
 import json
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import rfc8785
 from sqlalchemy import BigInteger, DateTime, Dialect, Integer, MetaData, Text
-from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy.orm import DeclarativeBase, Session
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from app.core import stamps
+from app.core.errors import NotFound
 
 _INT64 = range(-(2**63), 2**63)
 
@@ -90,3 +91,20 @@ class Base(DeclarativeBase):
 
     metadata = MetaData(naming_convention=NAMING_CONVENTION)
     type_annotation_map: ClassVar = {int: ExactInteger, datetime: UtcDateTime, str: Text}
+
+
+Row = TypeVar("Row", bound=Base)
+
+
+def find_row(session: Session, table: type[Row], row_id: str, *, kind: str, lock: bool = False) -> Row:
+    """Finds a row by its id; with ``lock``, keeps it from being changed until the write transaction ends.
+
+    Raises:
+        NotFound: no such row.
+    """
+    row: Row | None = None
+    if stamps.is_reference(row_id):
+        row = session.get(table, row_id, populate_existing=lock, with_for_update=lock or None)
+    if row is None:
+        raise NotFound(kind)
+    return row

@@ -16,6 +16,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from app.core.errors import ModelHasAlias, NotFound
 from app.core.stamps import is_reference
+from app.db.base import find_row
 from app.db.database import insert
 from app.registry.tables import AliasMoveRow, DatasetPopulationRow, GuaranteeRow, ModelRow
 
@@ -44,15 +45,8 @@ def add(session: Session, row: ModelRow) -> None:
 
 
 def find(session: Session, model_id: str) -> ModelRow:
-    """Finds a model by its id.
-
-    Raises:
-        NotFound: no such model.
-    """
-    row = session.get(ModelRow, model_id) if is_reference(model_id) else None
-    if row is None:
-        raise NotFound("model")
-    return row
+    """Finds a model by its id."""
+    return find_row(session, ModelRow, model_id, kind="model")
 
 
 def names(session: Session, model_ids: Sequence[str]) -> dict[str, str]:
@@ -62,15 +56,8 @@ def names(session: Session, model_ids: Sequence[str]) -> dict[str, str]:
 
 
 def locked(session: Session, model_id: str) -> ModelRow:
-    """Finds a model by its id and locks its row, so that it is not deleted while an alias begins to name it.
-
-    Raises:
-        NotFound: no such model.
-    """
-    row = session.get(ModelRow, model_id, populate_existing=True, with_for_update=True)
-    if row is None:
-        raise NotFound("model")
-    return row
+    """Finds a model by its id and locks its row, so that it is not deleted while an alias begins to name it."""
+    return find_row(session, ModelRow, model_id, kind="model", lock=True)
 
 
 def cursor(row: ModelRow) -> str:

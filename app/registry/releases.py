@@ -11,7 +11,7 @@ from sqlalchemy import Select, func, select, tuple_
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
-from app.core.stamps import is_reference
+from app.db.base import find_row
 from app.registry.tables import EvaluatedModelRow, EvaluationRow, ProfileRow
 
 _LAST = 50
@@ -26,15 +26,8 @@ def add_profile(session: Session, row: ProfileRow) -> None:
 
 
 def find_profile(session: Session, profile_id: str) -> ProfileRow:
-    """Finds a profile by its id.
-
-    Raises:
-        NotFound: no such profile.
-    """
-    row = session.get(ProfileRow, profile_id) if is_reference(profile_id) else None
-    if row is None:
-        raise NotFound("profile")
-    return row
+    """Finds a profile by its id."""
+    return find_row(session, ProfileRow, profile_id, kind="profile")
 
 
 def page_of_profiles(session: Session, *, dataset_id: str, before: str | None, limit: int) -> list[ProfileRow]:
@@ -68,15 +61,8 @@ def add_evaluation(session: Session, row: EvaluationRow, model_ids: Sequence[str
 
 
 def find_evaluation(session: Session, evaluation_id: str) -> EvaluationRow:
-    """Finds an evaluation by its id.
-
-    Raises:
-        NotFound: no such evaluation.
-    """
-    row = session.get(EvaluationRow, evaluation_id) if is_reference(evaluation_id) else None
-    if row is None:
-        raise NotFound("evaluation")
-    return row
+    """Finds an evaluation by its id."""
+    return find_row(session, EvaluationRow, evaluation_id, kind="evaluation")
 
 
 def page_of_evaluations(

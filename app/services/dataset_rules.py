@@ -217,8 +217,6 @@ def _require_keys(session: Session, body: RulesIn) -> None:
     for number, quota in enumerate(body.quotas):
         for key_id in quota.keys:
             try:
-                if not stamps.is_reference(key_id):
-                    raise NotFound("key")
                 keys.find(session, key_id)
             except NotFound:
                 raise InvalidRequest.at(f"/quotas/{number}/keys", "unknown-key") from None
