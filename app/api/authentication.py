@@ -195,14 +195,9 @@ def _authorization(scope: Scope) -> str | None:
 
 def sign_in(response: Response, request: Request, signer: Signer, principal: Principal) -> None:
     """Add a session's cookie to an answer. Scripts cannot read it, and only HTTPS or this machine transmits it."""
-    value = _serializer(signer).dumps(
-        [
-            principal.key_id,
-            _time_to_text(principal.rotated_at),
-            _time_to_text(principal.token_expires_at),
-            principal.sign_outs,
-        ]
-    )
+    times = (principal.rotated_at, principal.token_expires_at)
+    texts = [None if time is None else stamps.to_text(time) for time in times]
+    value = _serializer(signer).dumps([principal.key_id, *texts, principal.sign_outs])
     response.set_cookie(
         _cookie_name(request),
         value,
@@ -231,9 +226,7 @@ def signed_in(installation: Installation, signer: Signer, request: Request) -> P
         key_id, rotated_at, token_expires_at, sign_outs = _serializer(signer).loads(cookie, max_age=limits.SIGN_IN_S)
     except (BadSignature, ValueError):  # or a session of an earlier version, which cannot be ended
         raise Unauthenticated from None
-    began = Principal(
-        key_id, rotated_at=_time_from_text(rotated_at), token_expires_at=_time_from_text(token_expires_at)
-    )
+    began = Principal(key_id, rotated_at=_time(rotated_at), token_expires_at=_time(token_expires_at))
     caller = confirm(installation, began)
     if caller.sign_outs != sign_outs:
         raise Unauthenticated
@@ -255,11 +248,7 @@ def _serializer(signer: Signer) -> URLSafeTimedSerializer:
     return URLSafeTimedSerializer(signer.derived(_SESSION), signer_kwargs={"digest_method": hashlib.sha256})
 
 
-def _time_to_text(time: datetime | None) -> str | None:
-    return None if time is None else stamps.to_text(time)
-
-
-def _time_from_text(text: str | None) -> datetime | None:
+def _time(text: str | None) -> datetime | None:
     return None if text is None else stamps.from_text(text)
 
 

@@ -192,7 +192,6 @@ _API_VERSION = "1"
 _NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
 """FastAPI would export durations of uploads and messages of exceptions wherever a library sets up OpenTelemetry."""
 
-
 _HEADERS: dict[str, dict[str, Any]] = {
     "X-Request-Id": {
         "description": "The id under which the service's log names the request.",
@@ -219,7 +218,6 @@ _HEADERS_OF_STATUS = {
     "429": ("Retry-After",),
     "503": ("Retry-After",),
 }
-
 
 _RECORDED = ("application/json", "text/plain")
 FILE = Path(__file__).with_name("examples.json")

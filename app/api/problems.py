@@ -126,7 +126,6 @@ _SLUG_OF_PYDANTIC = {
     "less_than_equal": "too-large",
 }
 
-
 _BOUNDS = {"ge": "at least", "le": "at most", "min_length": "at least", "max_length": "at most"}
 """Names of bounds in pydantic's errors, in words."""
 

@@ -256,11 +256,9 @@ ModelArgument: TypeAlias = Annotated[str, typer.Argument(help="Id or alias of th
 JobArgument: TypeAlias = Annotated[str, typer.Argument(help="Id of the job.")]
 KeyArgument: TypeAlias = Annotated[str, typer.Argument(help="Id of the key, the part before the dot.")]
 
-
 ScopeOption: TypeAlias = Annotated[
     list[str] | None, typer.Option(help="region=EU, shard=0,1 (may be repeated), or JSON; default all cells.")
 ]
-
 
 DeltaOption: TypeAlias = Annotated[
     str | None, typer.Option(help="Such as 1e-6; default the δ of the account, if it has one.")

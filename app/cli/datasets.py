@@ -37,7 +37,6 @@ _STAYS = (
 
 app = Group("Declare datasets, upload rows, grant roles.")
 
-
 _LISTS = {
     "lacking": "to fill in, where the draft says null:",
     "to_confirm": "to confirm:",

@@ -11,9 +11,7 @@ from app.cli.installation import HomeOptions
 
 app = Group("Make, list, rotate and revoke keys.")
 
-
 Expires = Annotated[str | None, typer.Option(help="When the key ends, as 2027-01-31T12:00:00Z.")]
-
 
 Save = Annotated[Path | None, typer.Option(help="A file for the secret, which is then not shown.")]
 

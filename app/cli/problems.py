@@ -72,7 +72,6 @@ def column_in_words(column: Mapping[str, Any]) -> str:
 _HINTS = {"not-a-number": "; an empty cell is a missing value, a mark such as NA is not"}
 """What people do about problems of cells."""
 
-
 _SEPARATORS = re.compile("[=,]")
 _SHORTEST = 3
 _TYPED: ContextVar[tuple[str, ...]] = ContextVar("typed", default=())

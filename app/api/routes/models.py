@@ -20,7 +20,6 @@ from app.wire import models as wire
 
 model_routes = APIRouter(prefix="/models", tags=["models"], route_class=BodyRoute)
 
-
 _TABLE = {"schema": {"type": "string", "format": "binary"}}
 _PREDICT_BODY: dict[str, Any] = {
     "requestBody": {
