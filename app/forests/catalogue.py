@@ -220,8 +220,7 @@ _NO_SPLITS = "A forest without splits uses only the size of a profile."
 
 _UNLABELLED = "/unlabelled"
 
-_STEPS_OF_A_LABEL = 2
-"""A changed label is one row removed and one row added."""
+_STEPS_OF_A_LABEL = 2  # a changed label is one row removed and one row added
 
 _TWO_STEPS = (
     "This account protects labels, and the algorithm is proven for a row that is added or removed. A changed label is "

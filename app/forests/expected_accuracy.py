@@ -28,8 +28,7 @@ MEASUREMENTS = Path(__file__).with_name("measured_accuracy.json")
 CURVE = tuple(float(f"{step}e{decade}") for decade in (-2, -1, 0, 1) for step in (1, 1.5, 2, 3, 5, 7))
 """The values of ε of a curve."""
 
-_TRAINED = 0.9
-"""Share of a table's rows on which the benchmarks train."""
+_TRAINED = 0.9  # share of a table's rows on which the benchmarks train
 
 _SMALLEST_GAIN = 0.02
 """Where a forest without privacy gains less than this over the largest class, there is nothing to gain."""

@@ -22,8 +22,7 @@ Table: TypeAlias = NDArray[Any]
 
 Numbers: TypeAlias = NDArray[np.intp]
 
-_CHUNK = 2**20
-"""Most elements of a temporary array; larger arrays are processed in parts."""
+_CHUNK = 2**20  # most elements of a temporary array; larger arrays are processed in parts
 
 
 def table(amounts: Collection[int]) -> Table:

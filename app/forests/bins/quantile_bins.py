@@ -47,8 +47,7 @@ MAX_CELLS = 335
 _EQUAL_STEPS = 256
 _WIDEST_LISTED_RANGE = 255
 _GEOMETRIC_STEPS = range(2, 41)
-_SHARE_BITS = 64
-"""Geometric shares of the width are rounded down to multiples of 2⁻⁶⁴."""
+_SHARE_BITS = 64  # geometric shares of the width are rounded down to multiples of 2⁻⁶⁴
 
 
 def grid_edges(feature: Feature) -> NDArray[np.float64]:

@@ -16,8 +16,7 @@ from app.core.errors import FieldProblem, InvalidRequest
 FeatureType: TypeAlias = Literal["numeric", "integer", "categorical"]
 _FROM_ROWS = "rounded-from-data"
 BOUNDS_NOTES = ("documented", "natural", _FROM_ROWS)
-_SHOWN = 5
-"""Number of features that a warning names."""
+_SHOWN = 5  # number of features that a warning names
 
 
 @dataclass(frozen=True)

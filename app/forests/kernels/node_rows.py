@@ -64,11 +64,9 @@ def descend(
 MAX_CELLS: Final = 2**32
 """Most cells of one histogram: 32 GiB of counts, far above the limit of plans; cell numbers stay inside 32 bits."""
 
-_NO_CODES: Final = np.zeros(0, dtype=np.uint8)
-"""Makes a loop treat no column's codes as nodes."""
+_NO_CODES: Final = np.zeros(0, dtype=np.uint8)  # makes a loop treat no column's codes as nodes
 
-_UNWEIGHTED: Final = np.zeros(0, dtype=np.uint16)
-"""Makes a loop add 1 for every row."""
+_UNWEIGHTED: Final = np.zeros(0, dtype=np.uint16)  # makes a loop add 1 for every row
 
 
 def no_sums(*shape: int, n_bins: NDArray[np.int32]) -> NDArray[np.int64]:

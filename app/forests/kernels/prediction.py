@@ -145,8 +145,7 @@ class CodeSums:
         return sums
 
 
-_SETS_AT_ONCE: Final = 2**14
-"""Sets of codes whose bits are in memory at once: 4 MiB."""
+_SETS_AT_ONCE: Final = 2**14  # sets of codes whose bits are in memory at once: 4 MiB
 
 
 @dataclass(frozen=True, eq=False)

@@ -105,8 +105,7 @@ def _bits(masks: NDArray[np.uint64]) -> NDArray[np.bool_]:
     return np.unpackbits(masks.astype("<u8").view(np.uint8), axis=1, bitorder="little").astype(np.bool_)
 
 
-_TREES_AT_ONCE = 16
-"""Trees whose leaf values are looked up together: bounds memory to rows × 16 × classes doubles."""
+_TREES_AT_ONCE = 16  # trees whose leaf values are looked up together: bounds memory to rows × 16 × classes doubles
 
 SUM: Final = 1
 """Targets of an ensemble are sums of leaf weights."""

@@ -206,8 +206,7 @@ LEAF = Parameter(
     choices=(COUNTS, LABEL),
 )
 
-_LEAF_NODES = "leaf nodes"
-"""The disjoint parts of the rows in an event with one selection per leaf."""
+_LEAF_NODES = "leaf nodes"  # the disjoint parts of the rows in an event with one selection per leaf
 
 
 def price_leaves(kind: str, loss: Fraction, depth: int, facts: PublicFacts) -> Event:

@@ -43,8 +43,7 @@ SYMBOL = "ρ"
 PLACES = 12
 TAKES_DELTA = True
 
-_ORDERS = 110
-"""α − 1 is searched for between 10^−110 and 10^110; δ is at least 10^−99 in any request."""
+_ORDERS = 110  # α − 1 is searched for between 10^−110 and 10^110; δ is at least 10^−99 in any request
 _HALVINGS = 48
 """Rounds of the search: they give the best α to twelve digits, and the bound, which is flat there, to over twenty."""
 

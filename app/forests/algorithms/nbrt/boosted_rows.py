@@ -144,8 +144,7 @@ _STEP: Final = Decimal("0.75")
 _SHRINKAGE: Final = Decimal("2.5")
 """Each side gets this many standard deviations of its noise, plus one, as rows of the class prior."""
 
-_BLOCK: Final = 16
-"""Number of features that are tabulated at once."""
+_BLOCK: Final = 16  # number of features that are tabulated at once
 
 _DEVIATION: Final = 2**SCALE_BITS
 _DIGITS: Final = 40

@@ -13,8 +13,7 @@ MARGIN = (7, 20)
 """A row has full weight while 1 − p_y, the released trees' doubt in the row's class, is at least 0.35."""
 
 
-_SLAB = 64
-"""Most columns, including sums and differences, that are in memory at once."""
+_SLAB = 64  # most columns, including sums and differences, that are in memory at once
 
 
 class LocalReweightedRows:
