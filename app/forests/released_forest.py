@@ -143,7 +143,6 @@ def _settled(forest: Forest, read_out: str | None) -> str:
 
 
 def _one_row(schema: Schema) -> SanitisedColumns:
-    """A row that the schema allows."""
     columns = (
         np.zeros(1, dtype=np.int32) if feature.is_categorical else np.array([feature.lower], dtype=np.float64)
         for feature in schema.features

@@ -236,7 +236,6 @@ def of_two_parts(*, is_one_dataset: bool) -> str:
 
 
 def _odds(accountant: str, amount: int, delta: SplitDelta) -> dict[str, str]:
-    """Odds of a right guess about an added or removed unit, and about a replaced one."""
     replaced = accountants.by_name(accountant).replace_one(amount)
     beside = _replaced_delta(amount, delta) if delta.set_aside else Fraction(0)
     return {

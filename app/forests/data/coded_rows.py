@@ -427,5 +427,4 @@ def in_threads(parts: Sequence[Part], work: Callable[[Iterator[Part]], Result]) 
 
 
 def _n_processors() -> int:
-    """The processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

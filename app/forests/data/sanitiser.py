@@ -332,7 +332,6 @@ def _sanitised(
 
 
 def _problem(feature: Feature, at: str, problem: str, count: int) -> FieldProblem:
-    """A problem of a column, with the declared categories if it has any."""
     return FieldProblem(at, problem, accepted=feature.categories, column=feature.name, count=count)
 
 

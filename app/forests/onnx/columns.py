@@ -209,7 +209,6 @@ def _add_numbers(graph: Graph, schema: Schema) -> str:
 
 
 def _codes(graph: Graph, encoding: Encoding, index: int) -> str:
-    """Adds one categorical column as floats."""
     feature = encoding.schema.features[index]
     codes = np.arange(len(feature.categories) + 2, dtype=np.int32)
     if encoding.edges[index] is None:

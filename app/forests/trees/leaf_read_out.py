@@ -145,7 +145,6 @@ class PackedForest:
 
     @cached_property
     def _rows_of_table(self) -> NDArray[np.int64] | slice:
-        """The rows of a table with the features that the trees use."""
         first = slice(len(self.features))
         is_first = self.features == tuple(range(len(self.features)))
         return first if is_first else np.array(self.features, dtype=np.int64)

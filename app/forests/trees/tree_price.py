@@ -296,7 +296,6 @@ MULTINOMIAL_PARAMETERS = (
 
 
 def _node(loss: Fraction, parameters: Parameters, encoding: Encoding, facts: PublicFacts) -> tuple[Selection, ...]:
-    """Prices the selections of one node at ``loss`` in total."""
     sensitivity = RANGE_SENSITIVITIES[str(parameters["utility"])]
     if parameters["selection"] == JOINT:
         n_candidates = len(encoding.candidates)

@@ -85,7 +85,6 @@ def delta_of(epsilon: Fraction, mu_squared: Fraction) -> "arb":
 
 
 def _implies(epsilon: Fraction, delta: Fraction, mu_squared: Fraction) -> bool:
-    """Whether μ-GDP certainly implies (ε, δ)-DP."""
     return mu_squared == 0 or bool(delta_of(epsilon, mu_squared) <= enclosure(delta))
 
 

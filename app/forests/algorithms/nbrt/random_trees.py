@@ -142,6 +142,5 @@ def _ranks(encoding: Encoding, feature: int, randomness: Randomness) -> list[int
 
 
 def _mask(ranks: list[int], threshold: int) -> list[int]:
-    """A bit mask of the codes whose rank is above the threshold."""
     bits = sum(1 << code for code, rank in enumerate(ranks) if rank > threshold)
     return [bits >> _BITS * word & (2**_BITS - 1) for word in range(MASK_WORDS)]

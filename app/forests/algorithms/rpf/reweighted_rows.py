@@ -178,6 +178,5 @@ class ReweightedRows:
 
 
 def _slabs(features: slice) -> list[slice]:
-    """Consecutive columns, in blocks of at most ``_SLAB``."""
     starts = range(features.start, features.stop, _SLAB)
     return [slice(start, min(start + _SLAB, features.stop)) for start in starts]
