@@ -25,30 +25,8 @@ _SIGNIFICANT_DIGITS = 6
 
 
 _TOTAL = "Total, given everything that was released before: "
-_TOTALS = {
-    "pure": "adding or removing one row changes the chance of any outcome by a factor of at most e^ε, ε {total}; "
-    "replacing one row, by twice that ε.",
-    "zcdp": "ρ {total} of zero-concentrated differential privacy where one row is added or removed; four times that ρ "
-    "where one is replaced.",
-    "gdp": "μ² {total} of Gaussian differential privacy where one row is added or removed; four times that μ² where "
-    "one is replaced.",
-}
-_LABEL_TOTALS = {
-    "pure": "changing one label changes the chance of any outcome by a factor of at most e^ε, ε {total}.",
-    "zcdp": "ρ {total} of zero-concentrated differential privacy where one label changes.",
-    "gdp": "μ² {total} of Gaussian differential privacy where one label changes.",
-}
 _LABELS_ONLY = " Features and membership are not protected."
-_TWO_STEPS = {
-    "pure": " Releases proven for a row that is added or removed are counted at twice their ε: a changed label is "
-    "both.",
-    "zcdp": " Releases proven for a row that is added or removed are counted at four times their ρ: a changed label is "
-    "both.",
-    "gdp": " Releases proven for a row that is added or removed are counted at four times their μ²: a changed label is "
-    "both.",
-}
-
-
+_KINDS = {"zcdp": "zero-concentrated differential privacy", "gdp": "Gaussian differential privacy"}
 _SEVERAL_ROWS = "For all of the at most {rows} rows of one unit together: {symbol} {total}."
 
 
@@ -63,11 +41,22 @@ class _AccountWords:
         return self.accountant.loss(event, adjacency=self.adjacency)
 
     def total(self, event: Event) -> str:
-        name, figure = self.accountant.NAME, _figure(self.loss(event))
-        if self.adjacency is not Adjacency.LABEL:
-            return _TOTAL + _TOTALS[name].format(total=figure)
-        steps = "" if _is_stated_under(event, self.adjacency) else _TWO_STEPS[name]
-        return _TOTAL + _LABEL_TOTALS[name].format(total=figure) + _LABELS_ONLY + steps
+        name, symbol, figure = self.accountant.NAME, self.accountant.SYMBOL, _figure(self.loss(event))
+        is_label = self.adjacency is Adjacency.LABEL
+        if name == "pure":
+            change = "changing one label" if is_label else "adding or removing one row"
+            loss = f"{change} changes the chance of any outcome by a factor of at most e^ε, ε {figure}"
+            replaced, two_steps = "replacing one row, by twice that ε", "twice their ε"
+        else:
+            change = "one label changes" if is_label else "one row is added or removed"
+            loss = f"{symbol} {figure} of {_KINDS[name]} where {change}"
+            replaced, two_steps = f"four times that {symbol} where one is replaced", f"four times their {symbol}"
+        if not is_label:
+            return f"{_TOTAL}{loss}; {replaced}."
+        steps = (
+            f" Releases proven for a row that is added or removed are counted at {two_steps}: a changed label is both."
+        )
+        return f"{_TOTAL}{loss}.{_LABELS_ONLY}{'' if _is_stated_under(event, self.adjacency) else steps}"
 
     def together(self, event: Event, rows: int) -> str:
         total = _figure(self.accountant.group(rows) * self.loss(event))
