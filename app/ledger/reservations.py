@@ -274,9 +274,8 @@ def _require_rules(
 
 def _largest_epsilon(row: AccountRow, part: NewReservation, steps: int) -> Callable[[], str]:
     """Computes the largest ε of a part that costs no more than some steps."""
-    accountant = accountants.by_name(row.accountant)
     delta = part.delta if part.delta is not None else Limit.of(row, 0).split.converted_at
-    largest_within = part.largest_within or partial(accountant.largest_that_fits, delta=delta)
+    largest_within = part.largest_within or partial(accountants.largest_that_fits, row.accountant, delta=delta)
     return lambda: amounts.to_text(largest_within(steps))
 
 

@@ -112,8 +112,7 @@ class Balance:
     @property
     def largest_that_fits(self) -> str:
         """The largest ε, at the account's own δ, that a request of this scope could carry now."""
-        unit = accountants.by_name(self.accountant)
-        return amounts.to_text(unit.largest_that_fits(self.room, self.delta))
+        return amounts.to_text(accountants.largest_that_fits(self.accountant, self.room, self.delta))
 
     def text(self, amount: int) -> str:
         """An amount of this account as exact decimal text."""

@@ -56,7 +56,7 @@ def test_job_for_the_owners_own_numbers_costs_a_fresh_account_exactly(unit: Acco
 def test_largest_that_fits_fits_and_the_next_does_not(unit: Accountant, epsilon: Fraction) -> None:
     delta = delta_for(unit)
     remaining = unit.cap(epsilon, delta) * 2 // 3
-    largest = unit.largest_that_fits(remaining, delta)
+    largest = accountants.largest_that_fits(unit.NAME, remaining, delta)
 
     assert 0 < largest < epsilon
     assert unit.price(largest, delta) <= remaining < unit.price(largest + NANO, delta)
@@ -67,13 +67,13 @@ def test_largest_that_fits_fits_and_the_next_does_not(unit: Accountant, epsilon:
 def test_fresh_account_fits_exactly_what_the_owner_gave(unit: Accountant, epsilon: Fraction) -> None:
     delta = delta_for(unit)
 
-    assert unit.largest_that_fits(unit.cap(epsilon, delta), delta) == epsilon
+    assert accountants.largest_that_fits(unit.NAME, unit.cap(epsilon, delta), delta) == epsilon
 
 
 @every_accountant
 def test_nothing_fits_where_nothing_is_left(unit: Accountant) -> None:
-    assert unit.largest_that_fits(0, delta_for(unit)) == 0
-    assert unit.largest_that_fits(-5, delta_for(unit)) == 0
+    assert accountants.largest_that_fits(unit.NAME, 0, delta_for(unit)) == 0
+    assert accountants.largest_that_fits(unit.NAME, -5, delta_for(unit)) == 0
 
 
 @every_accountant

@@ -126,9 +126,13 @@ def test_the_largest_fitting_epsilon_is_computed_without_locks(
 ) -> None:
     """The computation takes up to 40 ms; under the lock, every other user of the account would wait."""
     opened(installation, accountant, cap=CAPS[accountant])
-    unit, asked = accountants.by_name(accountant), []
-    real = unit.largest_that_fits
-    monkeypatch.setattr(unit, "largest_that_fits", lambda room, delta: asked.append((room, delta)) or real(room, delta))
+    asked, real = [], accountants.largest_that_fits
+
+    def remembering(name: str, room: int, delta: Fraction | None) -> Fraction:
+        asked.append((room, delta))
+        return real(name, room, delta)
+
+    monkeypatch.setattr(accountants, "largest_that_fits", remembering)
     with pytest.raises(BudgetExceeded) as refused:
         reserved(installation, "jb_1", CAPS[accountant] + 1)
     assert asked == []

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import optimize
 from scipy.special import ndtr
 
-from app.privacy.accountants import gdp, zcdp
+from app.privacy.accountants import gdp, largest_that_fits, zcdp
 from app.privacy.accountants.accountant import Accountant, enclosure
 
 STEP = Fraction(1, 10**12)
@@ -48,7 +48,7 @@ def test_the_largest_epsilon_that_fits_is_affordable_and_the_next_is_not(
     unit: Accountant, epsilon: Fraction, delta: Fraction, left: Fraction
 ) -> None:
     remaining = int(unit.cap(epsilon, delta) * left)
-    largest = unit.largest_that_fits(remaining, delta)
+    largest = largest_that_fits(unit.NAME, remaining, delta)
 
     if largest > epsilon + NANO:  # a small ε and larger ε can have equal prices
         assert unit.price(largest, delta) == unit.price(epsilon, delta)

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from app.core import amounts
 from app.privacy.accountants import gdp, pure, zcdp
-from app.privacy.accountants.accountant import Accountant, steps_down
+from app.privacy.accountants.accountant import EPSILON_PLACES, Accountant, steps_down
 from app.privacy.events import Adjacency, Event, UnknownPrivacyEvent
 
 ALL: tuple[Accountant, ...] = (pure, zcdp, gdp)
@@ -34,6 +34,17 @@ def by_name(name: str) -> Accountant:
         KeyError: no accountant has this name.
     """
     return {accountant.NAME: accountant for accountant in ALL}[name]
+
+
+def largest_that_fits(accountant: str, remaining: int, delta: Fraction | None) -> Fraction:
+    """The largest multiple of 10⁻⁹ ε whose price at δ is at most ``remaining`` steps of the unit; zero if none is.
+
+    It is the last multiple before the ε that the next larger amount implies.
+    """
+    if remaining <= 0:
+        return Fraction(0)
+    next_epsilon = by_name(accountant).epsilon_of(remaining + 1, delta)
+    return max(next_epsilon - Fraction(1, 10**EPSILON_PLACES), Fraction(0))
 
 
 def accepting(event: Event, *, adjacency: Adjacency) -> tuple[str, ...]:

@@ -85,28 +85,11 @@ class Accountant(Protocol):
     def epsilon_of(self, amount: int, delta: Fraction | None) -> Fraction:
         """The ε that an amount implies at δ, rounded up."""
 
-    def largest_that_fits(self, remaining: int, delta: Fraction | None) -> Fraction:
-        """The largest multiple of 10⁻⁹ ε whose price at δ is at most ``remaining``; zero if none is."""
-
     def group(self, rows: int) -> int:
         """The factor from the loss of one row to that of ``rows`` rows: k for ε, k² for ρ and μ²."""
 
     def replace_one(self, amount: int) -> int:
         """The amount that bounds replacing one unit by another, where ``amount`` bounds adding or removing one."""
-
-
-def largest_epsilon(remaining: int, *, epsilon_of: Callable[[int], Fraction]) -> Fraction:
-    """The largest multiple of 10⁻⁹ ε whose price is at most ``remaining``; zero if no multiple is.
-
-    It is the last multiple before the ε that the next larger amount implies.
-
-    Args:
-        remaining: whole steps of the unit.
-        epsilon_of: the ε that an amount implies, rounded up to a multiple.
-    """
-    if remaining <= 0:
-        return Fraction(0)
-    return max(epsilon_of(remaining + 1) - Fraction(1, 10**EPSILON_PLACES), Fraction(0))
 
 
 def composed(event: Event, *, adjacency: Adjacency, leaf: Callable[[Leaf], Fraction], label_factor: int) -> Fraction:

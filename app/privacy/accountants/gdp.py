@@ -12,7 +12,7 @@ enclosure of δ(ε, μ) is certainly at most the owner's δ.
 """
 
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from app.privacy.accountants.accountant import (
@@ -24,7 +24,6 @@ from app.privacy.accountants.accountant import (
     checked_delta,
     composed,
     enclosure,
-    largest_epsilon,
     largest_holding,
     normal_lower_tail,
     pi,
@@ -113,11 +112,6 @@ def epsilon_of(amount: int, delta: Fraction | None) -> Fraction:
     limit, mu_squared = checked_delta(delta), Fraction(amount, 10**PLACES)
     too_small = largest_holding(lambda steps: not _implies(Fraction(steps, 10**EPSILON_PLACES), limit, mu_squared))
     return Fraction(too_small + 1, 10**EPSILON_PLACES)
-
-
-def largest_that_fits(remaining: int, delta: Fraction | None) -> Fraction:
-    """The largest multiple of 10⁻⁹ ε whose price at δ is at most ``remaining``; zero if no multiple is."""
-    return largest_epsilon(remaining, epsilon_of=partial(epsilon_of, delta=delta))
 
 
 def group(rows: int) -> int:

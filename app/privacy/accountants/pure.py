@@ -35,11 +35,6 @@ def epsilon_of(amount: int, delta: Fraction | None = None) -> Fraction:
     return Fraction(amount, 10**PLACES)
 
 
-def largest_that_fits(remaining: int, delta: Fraction | None = None) -> Fraction:
-    """The whole remaining ε."""
-    return epsilon_of(max(remaining, 0), delta)
-
-
 def group(rows: int) -> int:
     """k rows cost k times the ε of one row (lemma L7)."""
     return rows

@@ -14,7 +14,7 @@ be an enclosure. Solved for ρ and for ε, with c(α) = ln δ − α·ln(1 − 1
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from app.privacy.accountants.accountant import (
@@ -25,7 +25,6 @@ from app.privacy.accountants.accountant import (
     checked_delta,
     composed,
     enclosure,
-    largest_epsilon,
     lower_end,
     pure_loss,
     steps_down,
@@ -133,11 +132,6 @@ def epsilon_of(amount: int, delta: Fraction | None) -> Fraction:
     alpha = _best(still_falling)
     epsilon = alpha.value * rho - alpha.constant(log_delta) / alpha.less_one
     return Fraction(steps_up(upper_end(epsilon), EPSILON_PLACES), 10**EPSILON_PLACES)
-
-
-def largest_that_fits(remaining: int, delta: Fraction | None) -> Fraction:
-    """The largest multiple of 10⁻⁹ ε whose price at δ is at most ``remaining``; zero if no multiple is."""
-    return largest_epsilon(remaining, epsilon_of=partial(epsilon_of, delta=delta))
 
 
 def group(rows: int) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -63,7 +64,8 @@ class PartQuote:
     @property
     def fields(self) -> dict[str, Any]:
         """The fields of every quote, which ``AccountPlanOut`` defines."""
-        part, unit = self.part, accountants.by_name(self.part.accountant)
+        part = self.part
+        fitting = partial(accountants.largest_that_fits, part.accountant, delta=part.delta)
         return {
             "dataset": part.dataset.id,
             "dataset_name": part.dataset.name,
@@ -80,8 +82,8 @@ class PartQuote:
             "cap": self.balance.text(self.balance.cap),
             "remaining": self.balance.text(self.balance.remaining),
             "fits": part.amount <= self.room,
-            "largest_that_fits": amounts.to_text(unit.largest_that_fits(self.room, part.delta)),
-            "left_afterwards": amounts.to_text(unit.largest_that_fits(max(self.room - part.amount, 0), part.delta)),
+            "largest_that_fits": amounts.to_text(fitting(self.room)),
+            "left_afterwards": amounts.to_text(fitting(self.room - part.amount)),
             "limited_by": self._limited_by,
             "needs_approval": self.needs_approval,
             "population": part.dataset.row.population if self.balance.room < self.balance.remaining else None,

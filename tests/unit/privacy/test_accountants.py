@@ -7,7 +7,7 @@ import pytest
 from flint import arb, ctx
 from scipy.special import log_ndtr
 
-from app.privacy.accountants import ALL, gdp, zcdp
+from app.privacy.accountants import ALL, gdp, largest_that_fits, zcdp
 from app.privacy.accountants.accountant import (
     Accountant,
     enclosure,
@@ -162,11 +162,16 @@ def test_the_first_steps_of_an_account_are_converted_exactly(unit: Accountant) -
     """With a δ so small that no ε is free: one step is ε > 0, no step is none, and what fits costs what is left."""
     delta = Fraction(1, 10**99)
 
-    assert unit.epsilon_of(0, delta) == unit.largest_that_fits(0, delta) == unit.largest_that_fits(-1, delta) == 0
+    assert (
+        unit.epsilon_of(0, delta)
+        == largest_that_fits(unit.NAME, 0, delta)
+        == largest_that_fits(unit.NAME, -1, delta)
+        == 0
+    )
     for amount in (1, 2, 1_000):
         assert unit.cap(unit.epsilon_of(amount, delta), delta) >= amount
         assert unit.cap(unit.epsilon_of(amount, delta) - NANO, delta) < amount
-        fits = unit.largest_that_fits(amount, delta)
+        fits = largest_that_fits(unit.NAME, amount, delta)
         assert unit.price(fits, delta) == amount < unit.price(fits + NANO, delta)
 
 
