@@ -8,12 +8,12 @@ from typing import Annotated, Literal, get_args
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from app.access.grants import Role
 from app.api.capacity import Work
 from app.api.pages.forms import Form, checked, submitted, utc
-from app.api.pages.rendering import Visit, Visitor, as_file
+from app.api.pages.rendering import Visitor, as_file
 from app.api.pages.words import act_in_words
 from app.api.requests import BodyRoute, KeptHeads, Page, limited
 from app.api.streams import exported
@@ -28,6 +28,7 @@ from app.services.ledger import audit, evidence
 from app.services.ledger.audit import ActSearch
 from app.services.ledger.evidence import verify_acts
 from app.services.pages import PageRequest
+from app.wire.base import Reference
 from app.wire.keys import KeyIn, RotationIn
 from app.wire.ledger import ActKind
 
@@ -61,10 +62,6 @@ def list_keys(
     return visit.page("keys", keys=listed.keys, name=name, following=listed.next, roles=_ROLES, now=now)
 
 
-def _keys(visit: Visit) -> Response:
-    return list_keys(visit, PageRequest())
-
-
 @admin_pages.post("/keys")
 async def create_key(visit: Visitor) -> Response:
     """Make a key, and show its secret this once."""
@@ -77,7 +74,7 @@ async def create_key(visit: Visitor) -> Response:
         }
         return visit.page("key_created", key=keys.create_key(*visit.by, checked(KeyIn, body)))
 
-    return await submitted(visit, act, _keys)
+    return await submitted(visit, act, lambda refused: list_keys(refused, PageRequest()))
 
 
 @admin_pages.post("/keys/{key_id}/rotate")
@@ -88,7 +85,7 @@ async def rotate_key(visit: Visitor, key_id: str) -> Response:
         body = checked(RotationIn, {"expires_at": utc(form.get("expires_at", ""))})
         return visit.page("key_created", key=keys.rotate_key(*visit.by, key_id, body))
 
-    return await submitted(visit, act, _keys)
+    return await submitted(visit, act, lambda refused: list_keys(refused, PageRequest()))
 
 
 revocation_pages = APIRouter(prefix="/ui", route_class=BodyRoute)
@@ -139,8 +136,8 @@ class ActFields(BaseModel):
     """The fields of the form that searches acts."""
 
     kind: ActKind | Literal[""] = ""
-    by: Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)] = ""
-    about: Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)] = ""
+    by: Reference = ""
+    about: Reference = ""
 
 
 @act_pages.get("")

@@ -26,6 +26,7 @@ from app.services.datasets import show
 from app.services.pages import PageRequest
 from app.services.spending import evaluations
 from app.services.spending.evaluations import show_evaluation_quote, submit_evaluation
+from app.wire.base import Reference
 from app.wire.spending import EvaluationIn, EvaluationQuoteOut, SelectionIn
 
 evaluation_pages = APIRouter(prefix="/ui", route_class=BodyRoute)
@@ -40,7 +41,7 @@ class RowsToRead(SpendingFields):
     """
 
     epsilon: Text = "0.1"
-    dataset: Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)] = ""
+    dataset: Reference = ""
 
 
 class EvaluationFields(RowsToRead):
@@ -121,8 +122,6 @@ def _evaluation_body(fields: EvaluationFields) -> EvaluationIn:
 
 selection_pages = APIRouter(prefix="/ui/datasets/{of}/choice", route_class=BodyRoute)
 
-_Reference = Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)]
-
 
 class SelectionFields(RowsToRead):
     """The fields of the form that chooses a model.
@@ -133,7 +132,7 @@ class SelectionFields(RowsToRead):
         winner_accuracy: ``yes`` to release the accuracy of the chosen model, too.
     """
 
-    models: Annotated[list[_Reference], Field(max_length=limits.MAX_FORM_FIELDS, default_factory=list)]
+    models: Annotated[list[Reference], Field(max_length=limits.MAX_FORM_FIELDS, default_factory=list)]
     chosen: Annotated[str, Field(max_length=65_536)] = ""
     winner_accuracy: Text = ""
 

@@ -25,6 +25,7 @@ from app.services.ledger import balances, charges, evidence, history
 from app.services.ledger.evidence import show_deployment, verify_ledger
 from app.services.ledger.history import EVERY_ENTRY, Search
 from app.services.pages import PageRequest
+from app.wire.base import Reference
 from app.wire.datasets import PopulationIn
 from app.wire.ledger import AccountEntryKind, CapIn
 
@@ -57,8 +58,8 @@ class SearchFields(BaseModel):
     """The fields of the form that searches entries; ``cell`` is a text like ``region=EU``."""
 
     kind: AccountEntryKind | Literal[""] = ""
-    job: Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)] = ""
-    key: Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)] = ""
+    job: Reference = ""
+    key: Reference = ""
     cell: Annotated[str, Field(max_length=4_096)] = ""
 
 
