@@ -14,8 +14,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from app.core.files import StoredFile
 from app.core.sealed_files import DataKey, SealedFile, Spool
-from app.core.stores import StoredFile
 from app.datasets import private_rows
 from app.datasets.fingerprints import Fingerprints
 from app.datasets.ingest import RowRules, ingest_rows

@@ -30,10 +30,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from app.core.files import Directory
 from app.core.memory import LARGE_PAGES
 from app.core.processes import scrubbed_environment
 from app.core.sealed_files import DataKey
-from app.core.stores import Directory
 from app.datasets import row_files, row_layout
 from app.datasets.admission import ROW_ID_BYTES
 from app.forests.catalogue import PlanRequest, plan

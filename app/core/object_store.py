@@ -25,8 +25,7 @@ from typing import Any, BinaryIO, TypeAlias, cast
 
 from app.core import files, limits
 from app.core.errors import InstallationError
-from app.core.files import SeekableReader
-from app.core.stores import Existing, Listed, StoreUnreachable
+from app.core.files import Existing, Listed, SeekableReader, StoreUnreachable
 
 try:
     import obstore
@@ -63,7 +62,7 @@ def _answered() -> Iterator[None]:
 
 
 class ObjectStore:
-    """A :class:`app.core.stores.Store` in a bucket, below a prefix.
+    """A :class:`app.core.files.Store` in a bucket, below a prefix.
 
     Args:
         address: ``s3://bucket/prefix`` and the like.
@@ -82,7 +81,7 @@ class ObjectStore:
 
     @contextmanager
     def new(self, name: str, *, existing: Existing) -> Iterator[BinaryIO]:
-        """See :meth:`app.core.stores.Store.new`. Until its end, the content is in a file without a name."""
+        """See :meth:`app.core.files.Store.new`. Until its end, the content is in a file without a name."""
         files.make_folder(self._cache)
         with tempfile.TemporaryFile(dir=self._cache) as file:
             yield cast(BinaryIO, file)

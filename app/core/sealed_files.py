@@ -38,8 +38,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from app.core.errors import InstallationError
-from app.core.files import SeekableReader
-from app.core.stores import Existing, StoredFile
+from app.core.files import Existing, SeekableReader, StoredFile
 
 KEY_BYTES = 32
 KEY_ID_BYTES = 8
@@ -223,7 +222,7 @@ class SealedFile:
 
     @contextmanager
     def new(self, *, existing: Existing) -> Iterator["Writer"]:
-        """Opens a file that gets its name when the block ends well; see :meth:`app.core.stores.Store.new`."""
+        """Opens a file that gets its name when the block ends well; see :meth:`app.core.files.Store.new`."""
         with self.file.new(existing=existing) as file:
             writer = Writer(file, self.key, name=self.basename)
             yield writer

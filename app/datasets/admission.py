@@ -50,8 +50,8 @@ from numpy.typing import NDArray
 
 from app.core import files, limits
 from app.core.errors import InstallationError, Unavailable
+from app.core.files import Store, StoredFile
 from app.core.sealed_files import DataKey, SealBroken, SealedFile
-from app.core.stores import Store, StoredFile
 from app.datasets import row_files
 
 WAIT_S = 60.0

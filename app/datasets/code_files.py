@@ -17,8 +17,8 @@ from typing import Final
 
 import numpy as np
 
+from app.core.files import Directory, StoredFile
 from app.core.sealed_files import DataKey, Reader, SealBroken, SealedFile
-from app.core.stores import Directory, StoredFile
 from app.datasets import row_files
 from app.forests.data.coded_rows import CodedBlock
 from app.forests.data.encoding import Encoding

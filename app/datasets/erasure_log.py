@@ -22,8 +22,8 @@ from functools import cached_property
 from typing import Any
 
 from app.core import files
+from app.core.files import Existing, Store, StoredFile
 from app.core.sealed_files import DataKey
-from app.core.stores import Existing, Store, StoredFile
 
 FOLDER = "erasures"
 UNIT = ".unit"

@@ -30,8 +30,8 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from numpy.typing import NDArray
 
 from app.core.errors import InstallationError
+from app.core.files import Store, StoredFile
 from app.core.sealed_files import SealBroken, SealedFile, Writer
-from app.core.stores import Store, StoredFile
 
 KEY_BYTES = 32
 FINGERPRINT_BYTES = 8

@@ -17,8 +17,8 @@ from datetime import datetime
 from pathlib import Path
 
 from app.core import files
+from app.core.files import FOLDERS_OF_ROWS, Listed, Store, StoredFile
 from app.core.sealed_files import DataKey, SealedFile
-from app.core.stores import FOLDERS_OF_ROWS, Listed, Store, StoredFile
 
 CODES_FOLDER, PRINTS_FOLDER, ROWS_FOLDER = FOLDERS_OF_ROWS
 _ENDINGS = (".codes", ".prints", ".parquet", ".units")

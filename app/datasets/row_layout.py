@@ -31,8 +31,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from app.core.errors import InstallationError
+from app.core.files import Store
 from app.core.sealed_files import DataKey, SealBroken, SealedFile, Writer
-from app.core.stores import Store
 from app.datasets import row_files
 from app.datasets.admission import ROW_ID_BYTES
 from app.forests.data.schema import Feature, Schema

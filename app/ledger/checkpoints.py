@@ -47,7 +47,7 @@ from sqlalchemy.orm import Session
 
 from app.core import files, stamps
 from app.core.errors import HeadNotSigned, InstallationError, LedgerRewound
-from app.core.stores import Store, StoredFile
+from app.core.files import Store, StoredFile
 from app.ledger.tables import BlockRow, EntryRow, SignerRow
 
 Subtree: TypeAlias = Callable[[int, int], bytes]

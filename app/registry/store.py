@@ -13,7 +13,7 @@ from cachetools import LRUCache
 
 from app.core import limits
 from app.core.errors import Unavailable
-from app.core.stores import Store
+from app.core.files import Store
 from app.forests import released_forest
 from app.forests.released_forest import Artifact
 

@@ -8,11 +8,10 @@ from typing import BinaryIO, cast
 
 from app.access.keys import CachedAuthority, LastUses
 from app.core.errors import GrovekeeperError, InstallationError
-from app.core.files import close_to_others
+from app.core.files import FOLDERS_OF_ROWS, Directory, Store, close_to_others
 from app.core.logging import Tally
 from app.core.sealed_files import StorageKeys
 from app.core.settings import Settings
-from app.core.stores import FOLDERS_OF_ROWS, Directory, Store
 from app.db.database import Database, database_file, dialect_of, parse_url
 from app.registry.store import FOLDER as ARTIFACTS_FOLDER
 from app.registry.store import ArtifactCache, ArtifactStore

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from app.core.errors import LeaseLost
+from app.core.files import StoreUnreachable
 from app.core.processes import Stop
-from app.core.stores import StoreUnreachable
 from app.jobs.states import EndReason, JobState
 from app.registry.store import ArtifactStore
 from app.services.execution import lease, run_job

@@ -12,7 +12,7 @@ import pytest
 
 from app.core import limits
 from app.core.errors import TooLarge, Unavailable
-from app.core.stores import StoredFile
+from app.core.files import StoredFile
 from app.datasets import admission, catalog, row_files, row_layout
 from app.datasets.upload_bodies import BodyForm
 from tests.support import people

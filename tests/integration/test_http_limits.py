@@ -15,7 +15,7 @@ import pytest
 
 from app.core import limits
 from app.core.errors import GrovekeeperError
-from app.core.stores import Directory
+from app.core.files import Directory
 from app.services import predict
 from tests.support.server import CSV, Server, csv_rows, declaration, new_idempotency_key, training
 

@@ -23,9 +23,9 @@ from app.access import keys
 from app.access.grants import Role
 from app.api.main import create_app
 from app.core import stamps
+from app.core.files import Directory
 from app.core.processes import scrubbed_environment
 from app.core.sealed_files import StorageKeys
-from app.core.stores import Directory
 from app.datasets import catalog, private_rows, row_files
 from app.datasets.private_rows import Selection
 from app.forests.data.schema import Schema

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from app.core.stores import Store
+from app.core.files import Store
 from app.datasets import private_rows
 from app.datasets.private_rows import Selection
 from app.forests.contract.plan import Plan

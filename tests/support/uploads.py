@@ -7,8 +7,8 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.core.files import Directory
 from app.core.sealed_files import DataKey, SealedFile
-from app.core.stores import Directory
 from app.datasets import private_rows, row_files
 from app.datasets.fingerprints import Fingerprints
 from app.datasets.ingest import IngestReport, RowRules, ingest_rows

@@ -25,7 +25,7 @@ from sqlalchemy import Connection, MetaData, Table, create_engine, insert, inspe
 
 from app.core import files, stamps
 from app.core.errors import InstallationError
-from app.core.stores import StoredFile
+from app.core.files import StoredFile
 from app.ledger import checkpoints
 from app.ledger.checkpoints import Signer
 

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from app.core import files, stamps
 from app.core.errors import InstallationError, Unavailable
-from app.core.stores import Directory, StoredFile
+from app.core.files import Directory, StoredFile
 from app.datasets import admission, catalog, fingerprints, row_files
 from app.db import migrate, revisions
 from app.registry import models, store

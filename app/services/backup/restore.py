@@ -23,9 +23,9 @@ from app.access import grants
 from app.access.tables import GrantRow, KeyRow
 from app.core import files
 from app.core.errors import GrovekeeperError, InstallationError
+from app.core.files import Directory, StoredFile
 from app.core.sealed_files import SealBroken
 from app.core.settings import Settings
-from app.core.stores import Directory, StoredFile
 from app.datasets import admission, catalog, erasure, fingerprints, row_files
 from app.datasets.erasure_log import ErasureLog
 from app.db import migrate

@@ -14,8 +14,8 @@ from app.access.grants import MANAGE_DATASET, Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.core import limits, stamps
 from app.core.errors import CellsUnread, TooLarge, Unavailable, UnreadColumn, UploadRepeated
+from app.core.files import Directory
 from app.core.sealed_files import DataKey
-from app.core.stores import Directory
 from app.datasets import admission, catalog, row_files
 from app.datasets.admission import AdmissionBook, digest_key
 from app.datasets.upload_bodies import BodyForm

@@ -17,9 +17,9 @@ from sqlalchemy.orm import Session
 
 from app.core import files
 from app.core.errors import DatasetDeleted, Frozen, GrovekeeperError, LeaseLost, Unavailable
+from app.core.files import Directory, StoreUnreachable
 from app.core.processes import Stop
 from app.core.sealed_files import SealBroken, SealedFile
-from app.core.stores import Directory, StoreUnreachable
 from app.datasets import catalog
 from app.jobs import queue
 from app.jobs.queue import Claim

@@ -22,9 +22,9 @@ from sqlalchemy.orm import Session
 
 from app.core import files, stamps
 from app.core.errors import InstallationError, LedgerRewound
+from app.core.files import Store
 from app.core.sealed_files import StorageKeys
 from app.core.settings import Settings
-from app.core.stores import Store
 from app.datasets import catalog, erasure_log
 from app.datasets.erasure_log import UNIT, ErasureLog
 from app.db import revisions

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
+from app.core.files import Store, StoredFile
 from app.core.sealed_files import DataKey, SealedFile
-from app.core.stores import Store, StoredFile
 from app.datasets import private_rows
 from app.datasets.private_rows import Selection
 from app.datasets.row_layout import RowGroups

@@ -12,8 +12,8 @@ from obstore.exceptions import GenericError
 
 from app.core import limits, object_store
 from app.core.errors import InstallationError
+from app.core.files import Directory, Store, StoredFile, StoreUnreachable
 from app.core.object_store import ObjectStore
-from app.core.stores import Directory, Store, StoredFile, StoreUnreachable
 
 WHOLE = 64 * 1024
 LARGE = 3 * WHOLE + 5

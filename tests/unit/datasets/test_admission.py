@@ -12,8 +12,8 @@ import pytest
 
 from app.core import limits
 from app.core.errors import InstallationError, Unavailable
+from app.core.files import Directory
 from app.core.sealed_files import DataKey
-from app.core.stores import Directory
 from app.datasets import admission, row_files
 from app.datasets.row_layout import hash_cells
 from app.privacy.partitions import HashPartition

@@ -12,8 +12,8 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from app.core.errors import InstallationError
+from app.core.files import Directory
 from app.core.sealed_files import DataKey, SealedFile
-from app.core.stores import Directory
 from app.datasets import fingerprints, row_files
 from tests.support.uploads import DATA_KEY, GOOD_ROW, HEADER, KEY, Ingestion, path_of
 

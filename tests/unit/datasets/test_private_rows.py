@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.core.errors import InstallationError
+from app.core.files import Directory
 from app.core.sealed_files import DataKey, SealedFile
-from app.core.stores import Directory
 from app.datasets import private_rows, row_files, row_layout
 from app.datasets.private_rows import Selection
 from app.forests.data.schema import Feature, Schema

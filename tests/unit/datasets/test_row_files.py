@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from app.core import stamps
-from app.core.stores import Directory
+from app.core.files import Directory
 from app.datasets import row_files
 
 
