@@ -49,7 +49,7 @@ of ε. Datasets are those that the text names.
 _TIMES = """
 ## Times of table 3
 
-Printed seconds beside the median seconds of our runs of [table 3](bms-3.md), of growth and prediction on one fold. The
+Printed seconds beside the median seconds of our first ten folds of [table 3](bms-3.md), for growth and prediction. The
 paper does not say what its seconds contain, so the share of MRF's time that BMS-RF takes is what compares.
 """
 _TABLE_4 = """
