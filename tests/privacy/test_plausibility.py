@@ -37,7 +37,7 @@ def train(slug: str, epsilon: str, **parameters: object) -> Forest:
 def accuracy(forest: Forest) -> float:
     data = rows()
     probabilities = released_forest.probabilities(forest, SCHEMA, data.features, read_out=None)
-    return float(np.mean(released_forest.labels(forest, SCHEMA, data.features, probabilities, read_out=None) == data.y))
+    return float(np.mean(released_forest.labels(forest, probabilities, read_out=None) == data.y))
 
 
 @pytest.mark.parametrize("slug", ["mrf", "rdt-ta", "maxtree", "rdt-jagannathan", "spe", "srt"])
@@ -81,9 +81,7 @@ def test_drawn_labels_follow_the_published_probabilities() -> None:
     """``pa`` draws from released numbers only, so any number of predictions costs no budget."""
     forest, features = train("rdt-pa", "0.2", n_estimators=1), rows().features
     probabilities = released_forest.probabilities(forest, SCHEMA, features, read_out=None)
-    drawn = np.stack(
-        [released_forest.labels(forest, SCHEMA, features, probabilities, read_out=None) for _ in range(30)]
-    )
+    drawn = np.stack([released_forest.labels(forest, probabilities, read_out=None) for _ in range(30)])
     share = drawn.mean(axis=0)
 
     assert not np.array_equal(drawn[0], drawn[1])
