@@ -15,6 +15,12 @@ Splits: TypeAlias = tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.bool_
 MAX_FEATURES: Final = 2**16 - 1
 """A split's feature has two bytes in the loops."""
 
+UNIT_BITS: Final = 31
+"""Values of the exponential function are integers in units of 2^-31, in the tables of boosting and in its loops."""
+
+FINE_BITS: Final = 12
+"""Low bits of a score that the fine table resolves; the coarse table has steps of 2^-4."""
+
 
 def require(array: NDArray[Any], dtype: DTypeLike, *, shape: tuple[int | None, ...], name: str) -> NDArray[Any]:
     """Returns the array, or a contiguous and aligned copy of it.

@@ -14,16 +14,10 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.kernels.arrays import MAX_FEATURES, require, require_range
+from app.forests.kernels.arrays import FINE_BITS, MAX_FEATURES, UNIT_BITS, require, require_range
 
 SCORE_BITS: Final = 16
 """Scores are integers in units of 2^-16."""
-
-UNIT_BITS: Final = 31
-"""Values of the exponential function are integers in units of 2^-31."""
-
-FINE_BITS: Final = 12
-"""Low bits of a score that the fine table resolves; the coarse table has steps of 2^-4."""
 
 COARSE_STEPS: Final = 352
 """The coarse table ends at exp(−22) < 2^-31; smaller values are 0."""

@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.compiler import compiled, compiled_for, integer, read, written
-from app.forests.kernels import boosting
+from app.forests.kernels.arrays import FINE_BITS, UNIT_BITS
 
-_SIGNED_FINE_BITS = boosting.FINE_BITS
-_SIGNED_FINE_MASK = 2**boosting.FINE_BITS - 1
-_SIGNED_UNIT_BITS = boosting.UNIT_BITS
+_SIGNED_FINE_MASK = 2**FINE_BITS - 1
 
 
 @compiled_for(
@@ -40,7 +38,7 @@ def weights(
         others, of_label = np.int64(0), np.int64(0)
         for k in range(n_classes):
             gap = min(largest - sums[i, k], last)
-            share = (coarse[gap >> _SIGNED_FINE_BITS] * fine[gap & _SIGNED_FINE_MASK]) >> _SIGNED_UNIT_BITS
+            share = (coarse[gap >> FINE_BITS] * fine[gap & _SIGNED_FINE_MASK]) >> UNIT_BITS
             if k == y[i]:
                 of_label = share
             else:
@@ -48,9 +46,9 @@ def weights(
         result[i] = min(np.int64(256), 256 * others * margin[1] // (margin[0] * (others + of_label)))
 
 
-_SCORE_FINE_BITS = np.uint64(12)
-_FINE_MASK = np.uint64(2**12 - 1)
-_UNIT_BITS = np.uint64(31)
+_SCORE_FINE_BITS = np.uint64(FINE_BITS)
+_FINE_MASK = np.uint64(2**FINE_BITS - 1)
+_UNIT_BITS = np.uint64(UNIT_BITS)
 _RECIPROCAL = np.uint64(2**62)
 _PROBABILITY_SHIFT = np.uint64(38)
 _PROBABILITY_ONE = np.uint64(2**24)
