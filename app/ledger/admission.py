@@ -2,8 +2,7 @@
 
 A request is admitted if ``charged + reserved + amount`` stays within the account's cap in every joint cell of its
 scope, and if the totals of all members of its population together stay within the population's cap. A job's requests
-are admitted all or not at all. Jobs are judged in order, each after the jobs that were admitted before it, so that one
-transaction can admit many jobs. Quotes and admissions share this code.
+are admitted all or not at all. Quotes and admissions share this code.
 """
 
 from collections.abc import Mapping, Sequence

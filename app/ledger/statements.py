@@ -118,6 +118,19 @@ class Balance:
         """An amount of this account as exact decimal text."""
         return amount_text(self.accountant, amount)
 
+    @property
+    def shown(self) -> dict[str, str]:
+        """The accountant, its unit and the amounts, as answers show them."""
+        return {
+            "accountant": self.accountant,
+            "unit": self.unit,
+            "cap": self.text(self.cap),
+            "charged": self.text(self.charged),
+            "reserved": self.text(self.reserved),
+            "remaining": self.text(self.remaining),
+            "available": self.text(self.room),
+        }
+
 
 @dataclass(frozen=True)
 class Detail:

@@ -127,7 +127,7 @@ def run(sqlite_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 return self
 
             def __exit__(self, *_: object) -> None:
-                pass
+                pass  # no thread has to end
 
             def require(self) -> None:
                 if test_clock.time - self.extended_at >= 1:

@@ -252,13 +252,7 @@ def _amounts(account: Account, balance: statements.Balance) -> dict[str, object]
         "dataset": None if dataset is None else dataset.id,
         "dataset_name": None if dataset is None else dataset.name,
         "deleted_at": None if dataset is None or dataset.row.deleted_at is None else to_text(dataset.row.deleted_at),
-        "accountant": balance.accountant,
-        "unit": balance.unit,
-        "cap": balance.text(balance.cap),
-        "charged": balance.text(balance.charged),
-        "reserved": balance.text(balance.reserved),
-        "remaining": balance.text(balance.remaining),
-        "available": balance.text(balance.room),
+        **balance.shown,
     }
 
 
