@@ -3,6 +3,7 @@
 ``python3 deploy/make_secrets.py [folder]`` needs nothing but Python and never overwrites a file.
 """
 
+import argparse
 import base64
 import secrets
 import sys
@@ -36,4 +37,7 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[1] / "secrets")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    default = Path(__file__).resolve().parents[1] / "secrets"
+    parser.add_argument("folder", type=Path, nargs="?", default=default, help="default: secrets/ of the project")
+    main(parser.parse_args().folder)

@@ -385,6 +385,15 @@ def test_a_dictionary_bomb_is_unfolded_piece_by_piece() -> None:
     assert _refused(_bomb(10, limits.MAX_CSV_LINE_BYTES + 1), BodyForm.ARROW_STREAM) is BodyProblem.LONG_LINE
 
 
+def test_rows_without_a_column_are_not_counted() -> None:
+    """Found by fuzzing: a few bytes claimed billions of rows, which were written block by block."""
+    body = io.BytesIO()
+    empty = pa.RecordBatch.from_struct_array(pa.array([{}] * 5, pa.struct([])))
+    with pa.ipc.new_stream(body, empty.schema) as writer:
+        writer.write(empty)
+    assert _stream(body.getvalue(), BodyForm.ARROW_STREAM) == packed_names([])
+
+
 def test_a_length_that_is_a_lie_is_refused_for_want_of_memory(ingest: Ingestion) -> None:
     cells = {name: [cells[0]] * 1_000 for name, cells in LEGAL.items()}
     body = body_of(_table(cells), BodyForm.ARROW_STREAM, compression="zstd")
