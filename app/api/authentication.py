@@ -123,7 +123,6 @@ class Authentication:
         self._heads = heads
         self._capacities = capacities
         self._provider = provider
-
         self._seen: dict[bytes, str] = {}
 
     def seen(self, scope: Scope) -> str | None:

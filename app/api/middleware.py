@@ -31,7 +31,7 @@ from app.api.metrics import Metrics
 from app.api.pages.rendering import page_of, unexpected
 from app.api.requests import check_query, read_body
 from app.core import limits, stamps
-from app.core.errors import GrovekeeperError, NotFound, TooManyRequests, Unavailable
+from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, TooManyRequests, Unavailable
 from app.core.logging import about
 from app.services.installation import Installation
 from app.services.predict import PredictionForm, model_at_once, predict
@@ -140,7 +140,6 @@ class EveryRequest:
         self._authentication = authentication
         self._installation = installation
         self._predictions = predictions
-
         self._in_flight: Counter[str] = Counter()
         self._n_of_keys = 0
 
@@ -226,6 +225,8 @@ class EveryRequest:
             self._installation.last_uses.note(principal.key_id, at=stamps.now())
             if not path.isprintable():  # ids and names are printable, and PostgreSQL rejects a NUL in a query
                 raise NotFound("path")
+            if b"%00" in scope["query_string"]:
+                raise InvalidRequest.at("", "nul-in-the-query")
             model = self._predictions.address(scope)
             if model is None:
                 await self._app(scope, receive, answered)

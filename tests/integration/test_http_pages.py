@@ -75,6 +75,11 @@ def test_signing_out_removes_the_session(idle_server: Server) -> None:
     assert browser.get("/").status_code == 303
 
 
+@pytest.mark.parametrize("path", ["/", "/ui/admin/keys", "/ui/acts"])
+def test_a_search_for_a_text_that_no_database_stores_is_refused(idle_server: Server, path: str) -> None:
+    assert signed_in(idle_server, idle_server.admin).get(path, params={"name": "a\0b"}).status_code == 422
+
+
 def test_a_copy_of_a_session_ends_with_signing_out(idle_server: Server) -> None:
     browser = signed_in(idle_server, idle_server.admin)
     other_browser = signed_in(idle_server, idle_server.admin)

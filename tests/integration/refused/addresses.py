@@ -23,6 +23,8 @@ def queries_and_paths() -> Iterator[Refused]:
             yield Refused(
                 f"cursor-{cursor[:9]!r}{path}", "GET", path, "invalid-request", {"params": {"cursor": cursor}}
             )
+    query, path = {"params": {"actor": f"{CANARY}\0"}}, "/ledger/{dataset}/entries"
+    yield Refused("nul", "GET", path, "invalid-request", query, "", "nul-in-the-query")
     for path in ("/jobs", "/models", "/ledger/{dataset}/entries", "/populations", "/ledger/{population}/entries"):
         query = {"params": {"cursor": "nobody"}}
         yield Refused(f"cursor-unknown{path}", "GET", path, "invalid-request", query, "/cursor", "unknown")
