@@ -216,8 +216,7 @@ def _is_readable(kind: pa.DataType) -> bool:
 
 
 def _checked(stream: Any, n_columns: int, *, max_rows: int) -> list[pa.RecordBatch]:
-    batches: list[pa.RecordBatch] = []
-    n_rows, n_bytes = 0, 0
+    batches, n_rows, n_bytes = list[pa.RecordBatch](), 0, 0
     for batch in stream:
         n_rows += batch.num_rows
         if n_rows > max_rows:
@@ -234,4 +233,5 @@ def _checked(stream: Any, n_columns: int, *, max_rows: int) -> list[pa.RecordBat
 
 def _n_bytes(array: pa.Array) -> int:
     parts = [array, array.dictionary] if pa.types.is_dictionary(array.type) else [array]
-    return sum(buffer.size for part in parts for buffer in part.buffers() if buffer is not None)
+    n_bytes = sum(len(part) for part in parts[1:] if pa.types.is_null(part.type))  # they have none before they are read
+    return n_bytes + sum(int(buffer.size) for part in parts for buffer in part.buffers() if buffer is not None)

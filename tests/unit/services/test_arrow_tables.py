@@ -177,6 +177,17 @@ def test_columns_that_share_bytes_are_refused_before_they_are_looked_at() -> Non
     assert refused.value.limit == limits.MAX_PREDICTION_BODY_BYTES
 
 
+def test_a_dictionary_of_nulls_takes_no_memory() -> None:
+    """Found by fuzzing: nulls have no bytes in the body, and one each as soon as they are looked at."""
+    empty = pa.table({"age": pa.DictionaryArray.from_arrays(pa.array([None], pa.int32()), pa.nulls(0))})
+    assert arrow_tables.read(stream_of(empty), NAMES).columns["age"].empty(SCHEMA.features[0]).tolist() == [0]
+    nulls = pa.nulls(limits.MAX_PREDICTION_BODY_BYTES + 1)
+    many = pa.table({"age": pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), nulls)})
+    with pytest.raises(TooLarge) as refused:
+        arrow_tables.read(stream_of(many), NAMES)
+    assert refused.value.limit == limits.MAX_PREDICTION_BODY_BYTES
+
+
 def test_limits_of_rows_messages_and_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_PREDICTION_ROWS", 3)
     assert len(arrow_tables.read(stream_of(pa.table({"age": [1] * 3})), NAMES).columns["age"]) == 3
