@@ -144,7 +144,7 @@ def test_machines_share_nothing_but_the_database_and_the_store(
     first, second = machines.api("first"), machines.api("second")
     worker = machines.start("worker", "worker")
     first.declare_dataset(_DECLARATION)
-    people = [(f"p{number}", number % 90) for number in range(100)]
+    people = [(f"person-{number}", number % 90) for number in range(100)]
     _upload(first, tmp_path / "rows.csv", people)
     again = _upload(second, tmp_path / "rows.csv", [*people, *people])
     assert again["dropped"] == {"without_unit": 0, "over_bound": 100}
@@ -152,7 +152,7 @@ def test_machines_share_nothing_but_the_database_and_the_store(
     job = second.wait_for_job(_train(first))
     assert job["state"] == "succeeded"
     assert _predict(first, job["model_id"]) == _predict(second, job["model_id"])
-    assert second.erase_unit("visits", "p7")["erased"] == 2
+    assert second.erase_unit("visits", "person-7")["erased"] == 2
     assert first.wait_for_job(_train(second))["state"] == "succeeded"
 
     store.disconnect()
@@ -176,7 +176,7 @@ def test_machines_share_nothing_but_the_database_and_the_store(
     for name in ("first", "second", "worker", "another worker", "third"):
         files = {path.relative_to(machines.home(name)).parts[0] for path in machines.home(name).rglob("*")}
         assert files <= {"cache", "jobs"}, "a machine has copies only"
-        assert "p7" not in machines.log(name).read_text(), "no log has a private value"
+        assert "person-7" not in machines.log(name).read_text(), "no log has a private value"
 
 
 def test_one_machine_serves_and_trains_with_rows_in_the_store(machines: Machines, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_one_machine_serves_and_trains_with_rows_in_the_store(machines: Machines
     client = Client(url, _ADMIN_KEY)
     _wait(lambda: httpx.get(f"{url}/readyz", trust_env=False).status_code == 200)
     client.declare_dataset(_DECLARATION)
-    _upload(client, tmp_path / "rows.csv", [(f"p{number}", number % 90) for number in range(100)])
+    _upload(client, tmp_path / "rows.csv", [(f"person-{number}", number % 90) for number in range(100)])
     job = client.wait_for_job(_train(client))
     assert job["state"] == "succeeded"
     assert _predict(client, job["model_id"])
@@ -204,11 +204,11 @@ def test_a_dask_cluster_reads_rows_from_the_store_and_no_machine_has_a_copy(mach
         machines.start("worker", "worker")
         api.declare_dataset(_DECLARATION)
         for first in (0, 100):
-            _upload(api, tmp_path / "rows.csv", [(f"p{first + number}", number % 90) for number in range(100)])
+            _upload(api, tmp_path / "rows.csv", [(f"person-{first + number}", number % 90) for number in range(100)])
         job = api.wait_for_job(_train(api))
         assert job["state"] == "succeeded"
         assert _predict(api, job["model_id"])
-        assert api.erase_unit("visits", "p7")["erased"] == 1
+        assert api.erase_unit("visits", "person-7")["erased"] == 1
         assert api.wait_for_job(_train(api))["state"] == "succeeded"
         assert machines.environ["GROVEKEEPER_STORAGE_KEY"] not in cluster.log()
     copied = {path.name for path in (machines.home("worker") / "cache").rglob("*") if path.is_file()}
