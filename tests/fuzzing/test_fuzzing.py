@@ -13,8 +13,11 @@ from tests.fuzzing.catalogue import TARGETS
 from tests.fuzzing.mutation import mutated
 
 LONG_S = 45
-LIMITS = (f"-max_total_time={LONG_S}", "-timeout=20", "-rss_limit_mb=1024", "-print_final_stats=1")
-"""One input may take 20 seconds, and the process 1 GiB."""
+LIMITS = (f"-max_total_time={LONG_S}", "-timeout=20", "-rss_limit_mb=4096", "-print_final_stats=1")
+"""One input may take 20 seconds, and the process 4 GiB: a page of Parquet may claim two.
+
+The process that decodes uploads may take ``limits.DECODER_MEMORY_BYTES``, of which tests/unit/datasets has a test.
+"""
 
 FOUND = [
     (
