@@ -45,15 +45,14 @@ def write(folder: Path, accuracies: Accuracies, *, with_plots: bool) -> None:
     for name in TABLES:
         (folder / f"{name}.md").write_text(page(name, accuracies), encoding="utf-8")
     if with_plots:
-        from benchmarks import printed_figures  # imported here, because Matplotlib is in the optional extra ``bench``
+        from benchmarks import printed_plots  # imported here, because Matplotlib is in the optional extra ``bench``
 
         plots = folder / "plots"
         plots.mkdir(exist_ok=True)
         means = {key: _mean(values) for key, values in accuracies.items()}
-        printed_figures.draw(plots, means)
         for name in TABLES:
             points = [(cell, _of(cell.plain, means), _of(cell.private, means)) for cell in rows(name)]
-            printed_figures.draw_table(plots / f"{name}.svg", points)
+            printed_plots.draw_table(plots / f"{name}.svg", points)
 
 
 def page(name: str, accuracies: Accuracies) -> str:

@@ -3,8 +3,9 @@
 One command, which continues where it stopped: every run is appended to ``runs.csv`` of the results folder, and the
 pages and plots are written from all runs. Fold r is the part r mod 10 of a permutation with the seed of r div 10::
 
-    python -m benchmarks.papers DATA --tables spe-1 dprf-1 --repeats 10
+    python -m benchmarks.papers DATA --tables spe-1 dprf-1
 
+A dataset below 2,000 rows has ten cross-validations, as in the papers, a larger one has one; ``--repeats`` changes it.
 DATA is a folder as in ``benchmarks.accuracy``. Without it, three datasets of scikit-learn run.
 """
 
@@ -28,6 +29,9 @@ from benchmarks.runs import Measured, Task, append, load, predictions, unfinishe
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "papers"
 
+FEW_ROWS = 2_000
+"""From so many rows on, a dataset has one cross-validation instead of ten: its folds spread less and take long."""
+
 
 @dataclass(frozen=True)
 class PaperRun(Measured):
@@ -50,19 +54,19 @@ def fold_of(n_rows: int, repeat: int) -> tuple[NDArray[np.int64], NDArray[np.int
     return np.concatenate(parts), test
 
 
-def tasks_of(cells: Iterable[Cell], figures: Iterable[Task], *, repeats: int, sizes: dict[str, int]) -> list[Task]:
-    """All runs of cells and figures, without repetition, smaller datasets first.
+def tasks_of(cells: Iterable[Cell], *, repeats: int | None, sizes: dict[str, int]) -> list[Task]:
+    """All runs of cells, without repetition, smaller datasets first.
 
     Args:
         cells: printed numbers.
-        figures: runs on the first split.
-        repeats: number of folds.
+        repeats: number of folds of every dataset; without it, a hundred below :data:`FEW_ROWS` rows, ten from there on.
         sizes: number of rows of every dataset that is there.
     """
     first = [task for cell in cells for task in (cell.plain, cell.private, cell.check) if task is not None]
-    distinct = dict.fromkeys(task for task in (*first, *figures) if task.dataset in sizes)
+    distinct = dict.fromkeys(task for task in first if task.dataset in sizes)
     by_size = sorted(distinct, key=lambda task: (sizes[task.dataset], task.dataset))
-    return [replace(task, repeat=repeat) for task in by_size for repeat in range(repeats)]
+    folds = {name: repeats or (10 * N_FOLDS if n_rows < FEW_ROWS else N_FOLDS) for name, n_rows in sizes.items()}
+    return [replace(task, repeat=repeat) for task in by_size for repeat in range(folds[task.dataset])]
 
 
 def run_all(folder: Path | None, tasks: Sequence[Task], path: Path) -> list[PaperRun]:
@@ -107,17 +111,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wanted = present & set(options.datasets or present)
     cells = [cell for table in options.tables for cell in printed_tables.rows(table)]
     files = {printed_tables.sources()[cell.dataset].file for cell in cells}
-    figures: list[Task] = []
-    if options.figures:
-        from benchmarks import printed_figures  # imported here, because Matplotlib is in the optional extra ``bench``
-
-        figures = list(printed_figures.tasks())
-        files |= {task.dataset for task in figures}
     sizes = {name: len(read(options.folder, name).y) for name in files if name.partition(":")[0] in wanted}
     options.results.mkdir(parents=True, exist_ok=True)
-    tasks = tasks_of(cells, figures, repeats=options.repeats, sizes=sizes)
+    tasks = tasks_of(cells, repeats=options.repeats, sizes=sizes)
     by_task = accuracies(run_all(options.folder, tasks, options.results / "runs.csv"))
-    printed_pages.write(options.results, by_task, with_plots=options.figures)
+    printed_pages.write(options.results, by_task, with_plots=options.plots)
     return 0
 
 
@@ -126,8 +124,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("folder", type=Path, nargs="?", help="folder with <name>.csv.gz and <name>.json")
     parser.add_argument("--tables", nargs="+", default=list(printed_tables.TABLES), choices=printed_tables.TABLES)
     parser.add_argument("--datasets", nargs="+", help="names of files; default: all")
-    parser.add_argument("--repeats", type=int, default=N_FOLDS, help="folds; the papers have 50 or 100")
-    parser.add_argument("--figures", action="store_true", help="figures 5 and 6, and plots (needs the extra ``bench``)")
+    parser.add_argument("--repeats", type=int, help="folds; default: 100 below 2,000 rows, else 10")
+    parser.add_argument("--plots", action="store_true", help="draws the plots, too (needs the extra ``bench``)")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of runs, pages and plots")
     return parser
 

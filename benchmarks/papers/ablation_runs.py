@@ -48,10 +48,6 @@ _WARM = set[str]()
 """Slugs that this process measured before."""
 
 
-N_FOLDS = {name: 1 + max(task.repeat for task in ablation.runs) for name, ablation in ablations.ABLATIONS.items()}
-"""Largest number of folds of every ablation."""
-
-
 def run_fold(folder: Path | None, name: str, path: Path, repeat: int) -> None:
     """Runs the tasks of a fold of an ablation that neither CSV of the results folder holds.
 
@@ -143,13 +139,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--names", nargs="*", default=list(ablations.ABLATIONS), choices=ablations.ABLATIONS, help="default: all"
     )
     parser.add_argument("--results", type=Path, default=tables.RESULTS, help="folder of runs and pages")
+    parser.add_argument("--plots", action="store_true", help="draws figures 5 and 6 of Bai et al. (needs ``bench``)")
     options = parser.parse_args(arguments)
     options.results.mkdir(parents=True, exist_ok=True)
-    for repeat, name in product(range(max(N_FOLDS.values())), options.names):
-        if repeat < N_FOLDS[name]:
+    n_folds = {name: ablations.ABLATIONS[name].n_folds for name in options.names}
+    for repeat, name in product(range(max(n_folds.values(), default=0)), options.names):
+        if repeat < n_folds[name]:
             run_fold(options.folder, name, options.results / RUNS, repeat)
     for name, text in pages(options.results).items():
         (options.results / name).write_text(text, encoding="utf-8")
+    if options.plots:
+        from benchmarks.papers import mrf_plots  # imported here, because Matplotlib is in the optional extra ``bench``
+
+        plots, path = options.results / "plots", options.results / RUNS
+        mrf_plots.draw_budgets(plots / "figure-5.svg", values_of("mrf-figure-5", path))
+        mrf_plots.draw_strengths(plots / "figure-6.svg", values_of("mrf-figure-6", path))
     return 0
 
 

@@ -23,6 +23,7 @@ from benchmarks.papers.ablation_measures import (
 )
 from benchmarks.papers.forests import catalogue
 from benchmarks.papers.median_trees import GEOMETRIC, MEDIANS, PRIVATE, UNIFORM
+from benchmarks.printed_pages import N_FOLDS
 from benchmarks.runs import Task
 
 Values = Mapping[Task, Sequence[Sequence[float]]]
@@ -35,24 +36,18 @@ class Ablation:
 
     Attributes:
         tasks: on the first fold.
-        n_folds: number of folds of every task.
         measure: makes the numbers of a task; ``None`` as a folder means the bundled datasets.
+        n_folds: number of folds of every task: one whole cross-validation where rows are real.
     """
 
     tasks: Sequence[Task]
-    n_folds: Callable[[Task], int]
-    measure: Callable[[Path | None, Task], Sequence[float]]
+    measure: Callable[[Path | None, Task], Sequence[float]] = accuracy
+    n_folds: int = N_FOLDS
 
     @property
     def runs(self) -> list[Task]:
         """All tasks on all their folds, fold by fold."""
-        n_folds = {task: self.n_folds(task) for task in self.tasks}
-        return [
-            replace(task, repeat=repeat)
-            for repeat in range(max(n_folds.values()))
-            for task in self.tasks
-            if repeat < n_folds[task]
-        ]
+        return [replace(task, repeat=repeat) for repeat in range(self.n_folds) for task in self.tasks]
 
 
 N_SUPERVISED = 10
@@ -179,7 +174,6 @@ OPTIMAL = {"mrf-4": TABLE_4, "mrf-5": TABLE_5}
 """Settings of every method among which the best is taken; the paper prints no grid."""
 
 OPTIMAL_DATASETS = ("Hayes", "Echo", "Hepatitis", "Vehicle", "Yeast")
-_MANY_ROWS_OF_A_GRID = ("vehicle", "yeast")
 
 
 def optimal_tasks(table: str, dataset: str, method: str) -> list[Task]:
@@ -194,8 +188,17 @@ def _optimal() -> Iterator[Task]:
             yield from optimal_tasks(table, dataset, method)
 
 
-FIGURE_5_DATASETS, FIGURE_5_TREES = ("wdbc", "banknote"), (1, 2, 4, 8, 16, 32, 64)
+FIGURE_5_DATASETS = tuple(
+    dict.fromkeys(
+        file
+        for cell in printed_tables.rows("mrf-2")
+        for file in (printed_tables.sources()[cell.dataset].file,)
+        if file and ":" not in file
+    )
+)
+"""Every dataset of table 2 that we have, by file and with its documented label: our text does not name the eight."""
 
+FIGURE_5_TREES = (1, 2, 4, 8, 16, 32, 64)
 
 LITERAL, FIGURE_5_DEPTH = "mrf-plain", 10
 FIGURE_5_FORESTS = (LITERAL, "mrf", "srt")
@@ -215,10 +218,8 @@ def privacy_task(slug: str, dataset: str, n_trees: int, epsilon: str) -> Task:
     return Task(dataset, f"{slug}:{sizes},b1={split},b2={split},b3={label}", "", "0", 0)
 
 
-FIGURE_6_DATASETS = {"echocardiogram": 10, "cmc": 2, "wdbc": 2, "car": 2}
-"""Datasets of the figure that we have, and the number of folds."""
-
-FIGURE_6_STRENGTHS = (0, 5, 10, 15, 20)
+FIGURE_6_DATASETS, FIGURE_6_STRENGTHS = ("echocardiogram", "cmc", "wdbc", "car"), (0, 5, 10, 15, 20)
+"""Datasets of the figure that we have, and values of B1 and B2 in its range."""
 
 
 def strength_task(dataset: str, b1: int, b2: int) -> Task:
@@ -228,8 +229,8 @@ def strength_task(dataset: str, b1: int, b2: int) -> Task:
 
 FIGURE_7_DATASETS, FIGURE_7_FORESTS = ("echocardiogram", "cmc", "wdbc", "car"), ("mrf-plain", "breiman")
 
-RATES = ("0.05", "0.2", "0.4", "1")
-"""Values of p1 and p2: four of the seven in table 2 of Song and Wang."""
+RATES = ("0.05", "0.1", "0.2", "0.4", "0.6", "0.8", "1")
+"""Values of p1 and p2 (table 2 of Song and Wang)."""
 
 DROPOUT_DATASETS, DROPOUT_TREES = ("movement_libras", "sonar", "wine_quality_red"), 30
 """Datasets of figures 2 and 3, and the largest number of trees of a layer in the paper; theirs is not printed."""
@@ -240,8 +241,8 @@ def dropout_task(dataset: str, p1: str, p2: str) -> Task:
     return Task(dataset, f"bms-rf-plain:n_estimators={DROPOUT_TREES},n_layers=1,p1={p1},p2={p2}", "", "0", 0)
 
 
-STACKED_SIZES, N_LAYERS = (3, 10, 20, 30, 60), 3
-"""Trees of all layers, five of the seven numbers of figure 4, and its layers."""
+STACKED_SIZES, N_LAYERS = (3, 10, 20, 30, 40, 50, 60), 3
+"""Trees of all layers of figure 4, and its layers."""
 
 STACKED_DATASETS = ("Zoo", "Wpbc", "Wdbc", "Sonar", "Movement_libras", "Australian", "Vehicle", "Banknote")
 """Eight datasets of table 3, as the text that we have names few of those of the figures."""
@@ -289,61 +290,38 @@ def advanced_task(dataset: str, method: str) -> Task:
     return Task(printed_tables.sources()[dataset].file, OBLIQUE[method], "", "0", 0)
 
 
-def _folds(number: int) -> Callable[[Task], int]:
-    return lambda _: number
-
-
-_FOLDS_OF_TABLE_1 = {"adult": 2, "credit_default": 2, "letter": 2, "magic": 3}
-
 ABLATIONS: Mapping[str, Ablation] = {
-    "huang-figure-1": Ablation(tuple(_figure_1()), _folds(10), accuracy),
+    "huang-figure-1": Ablation(tuple(_figure_1())),
     "huang-figure-2": Ablation(
         tuple(
             distance_task(depth, ratio, epsilon)
             for depth, ratio, epsilon in product(FIGURE_2_DEPTHS, (GEOMETRIC, UNIFORM), FIGURE_2_EPSILONS)
         ),
-        _folds(30),
         median_distances,
+        n_folds=30,
     ),
-    "huang-figure-3": Ablation(tuple(_figure_3()), _folds(5), accuracy),
-    "huang-repaired": Ablation(tuple(_repaired()), _folds(5), accuracy),
-    "huang-table-1": Ablation(
-        tuple(map(supervised_task, TABLE_1_FEATURES)), lambda task: _FOLDS_OF_TABLE_1.get(task.dataset, 10), accuracy
-    ),
-    "huang-synthetic": Ablation(tuple(_synthetic()), _folds(2), accuracy),
-    "mrf-optimal": Ablation(
-        tuple(dict.fromkeys(_optimal())), lambda task: 2 if task.dataset in _MANY_ROWS_OF_A_GRID else 5, accuracy
-    ),
+    "huang-figure-3": Ablation(tuple(_figure_3())),
+    "huang-repaired": Ablation(tuple(_repaired())),
+    "huang-table-1": Ablation(tuple(map(supervised_task, TABLE_1_FEATURES))),
+    "huang-synthetic": Ablation(tuple(_synthetic())),
+    "mrf-optimal": Ablation(tuple(dict.fromkeys(_optimal()))),
     "mrf-figure-5": Ablation(
-        tuple(privacy_task(*place) for place in product(FIGURE_5_FORESTS, FIGURE_5_DATASETS, FIGURE_5_TREES, BUDGETS)),
-        _folds(2),
-        accuracy,
+        tuple(privacy_task(*place) for place in product(FIGURE_5_FORESTS, FIGURE_5_DATASETS, FIGURE_5_TREES, BUDGETS))
     ),
     "mrf-figure-6": Ablation(
-        tuple(strength_task(*place) for place in product(FIGURE_6_DATASETS, FIGURE_6_STRENGTHS, FIGURE_6_STRENGTHS)),
-        lambda task: FIGURE_6_DATASETS[task.dataset],
-        accuracy,
+        tuple(strength_task(*place) for place in product(FIGURE_6_DATASETS, FIGURE_6_STRENGTHS, FIGURE_6_STRENGTHS))
     ),
     "preprint-figure-7": Ablation(
         tuple(Task(dataset, slug, "", "0", 0) for dataset, slug in product(FIGURE_7_DATASETS, FIGURE_7_FORESTS)),
-        _folds(4),
         tree_accuracies,
     ),
-    "song-figure-2": Ablation(
-        tuple(dropout_task(*place) for place in product(DROPOUT_DATASETS, RATES, RATES)), _folds(3), accuracy
-    ),
+    "song-figure-2": Ablation(tuple(dropout_task(*place) for place in product(DROPOUT_DATASETS, RATES, RATES))),
     "song-figure-4": Ablation(
-        tuple(task for place in product(STACKED_DATASETS, STACKED_SIZES) for task in stacked_tasks(*place)),
-        _folds(3),
-        accuracy,
+        tuple(task for place in product(STACKED_DATASETS, STACKED_SIZES) for task in stacked_tasks(*place))
     ),
-    "song-table-4": Ablation(
-        tuple(advanced_task(*place) for place in product(ADVANCED_DATASETS, OBLIQUE)), _folds(3), accuracy
-    ),
+    "song-table-4": Ablation(tuple(advanced_task(*place) for place in product(ADVANCED_DATASETS, OBLIQUE))),
     "song-figure-5": Ablation(
-        tuple(task for place in product(BUDGET_DATASETS, BUDGET_SIZES, BUDGETS) for task in budget_tasks(*place)),
-        _folds(3),
-        accuracy,
+        tuple(task for place in product(BUDGET_DATASETS, BUDGET_SIZES, BUDGETS) for task in budget_tasks(*place))
     ),
 }
 """Every ablation by name; the runs of ``song-figure-2`` are those of figure 3, too, which shows their times."""

@@ -12,7 +12,7 @@ from scipy import stats
 HOLDS, FAILS, OPEN = "Holds", "Does not hold", "Not decided"
 
 LEVEL = 0.05
-"""Level of the two-sided t-test on pairs that decides about a difference. Two or three pairs rarely pass it."""
+"""Level of the two-sided t-test on pairs that decides about a difference."""
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,8 @@ NAMES = ("huang-figure-1", "huang-figure-2", "huang-figure-3", "huang-table-1", 
 _HEAD = """# Huang, Lei and Kabán: figures 1 to 3, and table 1 by the printed rule
 
 The paper prints no numbers for its figures, so its sentences stand beside what our runs show. Each sentence after
-"Here" is computed from the runs. A difference decides if a t-test on pairs of runs rejects zero at 0.05, which two or
-three pairs rarely allow; ± is one standard error there, and the standard deviation in tables, which state the number
-of runs in brackets.
+"Here" is computed from the runs. A difference decides if a t-test on pairs of runs rejects zero at 0.05; ± is
+one standard error there, and the standard deviation in tables, which state the number of runs in brackets.
 
     python -m benchmarks.papers.ablation_runs DATA --names {names}
 

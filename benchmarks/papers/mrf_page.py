@@ -19,9 +19,8 @@ NAMES = ("mrf-optimal", "mrf-figure-5", "mrf-figure-6", "preprint-figure-7")
 _HEAD = """# Bai et al.: tables 4 and 5, figures 5 and 6; figure 7 of the preprint
 
 The figures have no numbers in our text, so the papers' sentences stand beside what our runs show. Each sentence after
-"Here" is computed from the runs. A difference decides if a t-test on pairs of runs rejects zero at 0.05, which two or
-three pairs rarely allow; ± is one standard error there, and the standard deviation in tables, which state the number
-of folds in brackets.
+"Here" is computed from the runs. A difference decides if a t-test on pairs of runs rejects zero at 0.05; ± is one
+standard error there, and the standard deviation in tables, which state the number of folds in brackets.
 
     python -m benchmarks.papers.ablation_runs DATA --names {names}
 """
@@ -39,14 +38,19 @@ _FIGURE_5 = """
 
 Mean accuracy in percent of the rule as printed / `mrf` / `srt`, the last two repaired. As printed, t trees of depth 10
 have B1 = B2 = ε / (20 t) and B3 = ε / t, and split points lie between values present, so that the loss is infinite
-([proof](../../proofs/mrf.md)). SmoothRF is the forest of Fletcher and Islam, which `srt` repairs.
-[The plot](figures.md) shows what labels drawn by the printed rule can reach at most.
+([proof](../../proofs/mrf.md)). SmoothRF is the forest of Fletcher and Islam, which `srt` repairs. Our text does not
+name the eight datasets of the figure, so every dataset of table 2 that we have stands here.
+[Table 2](mrf-2.md#what-the-printed-private-rules-cost) shows what labels drawn by the printed rule can reach at most.
+
+![Accuracy by number of trees](plots/figure-5.svg)
 """
 _FIGURE_6 = """
 ## Figure 6: B1 and B2
 
 Mean accuracy in percent of `mrf-plain` at a value of B2, over all values of B1 ({strengths}), and the reverse.
-[The plot](figures.md) shows single settings. Ads and Connect-4 of the figure are not here.
+The plot shows single settings, with 100 trees. Ads and Connect-4 of the figure are not here.
+
+![Accuracy by B1 and B2](plots/figure-6.svg)
 """
 _FIGURE_7 = """
 ## Figure 7 of the preprint: single trees

@@ -22,8 +22,7 @@ _HEAD = """# Song and Wang: figures 2 to 5, table 4, and times
 
 The figures have no numbers in our text, so the paper's sentences, translated, stand beside what our runs show. Each
 sentence after "Here" is computed from the runs. A difference decides if a t-test on pairs of runs rejects zero at
-0.05, which two or three pairs rarely allow; ± is one standard error there, and the standard deviation in tables,
-which state the number of folds in brackets.
+0.05; ± is one standard error there, and the standard deviation in tables, which state the number of folds in brackets.
 
     python -m benchmarks.papers.ablation_runs DATA --names {names}
 """
@@ -31,7 +30,7 @@ _FIGURE_2 = """
 ## Figure 2: accuracy by p1 and p2
 
 Mean accuracy in percent of `bms-rf-plain` with one layer of {n_trees} trees; the paper does not print theirs. Rows are
-p1, columns p2; four of the paper's seven values ran. The columns after the empty one are figure 3: CPU seconds.
+p1, columns p2. The columns after the empty one are figure 3: CPU seconds.
 """
 _FIGURE_4 = """
 ## Figure 4: number of trees, without privacy
