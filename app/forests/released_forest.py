@@ -239,8 +239,8 @@ def _metadata(data: bytes) -> dict[str, object]:
     metadata = json.loads(header["__metadata__"][_HEADER_ENTRY])
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
         raise ArtifactInvalid
-    # A model card repeats the metadata: no NaN, no half of a surrogate pair, no integer that other readers would round.
-    rfc8785.dumps(metadata)
+    # A model card repeats the metadata: it must hold no NaN and no half of a surrogate pair, which JSON cannot hold.
+    json.dumps(metadata, ensure_ascii=False, allow_nan=False).encode("utf-8")
     return metadata
 
 
