@@ -1,5 +1,6 @@
 """Draws figures 5 and 6 of Bai et al.: accuracy over ε and the number of trees, and over B1 and B2."""
 
+import math
 import statistics
 from itertools import product
 from pathlib import Path
@@ -8,6 +9,7 @@ from matplotlib import pyplot
 
 from benchmarks.papers import ablations
 from benchmarks.papers.ablations import Values
+from benchmarks.papers.huang_page import percents
 from benchmarks.printed_plots import saved, styled
 from benchmarks.runs import Task
 
@@ -55,4 +57,4 @@ def draw_strengths(path: Path, values: Values) -> None:
 
 def _mean(values: Values, task: Task) -> float:
     """Mean accuracy in percent; NaN without a run."""
-    return statistics.fmean([100 * accuracy for (accuracy,) in values.get(task, ())] or [float("nan")])
+    return statistics.fmean(percents(values, [task]) or [math.nan])
