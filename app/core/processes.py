@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
+from queue import SimpleQueue
 from typing import Final
 
 import app
@@ -70,22 +70,26 @@ def stop_signals() -> Iterator[Stop]:
 
     SIGHUP is never the second signal: a terminal that closes sends it, often twice.
     """
-    stop = Stop()
-    n_signals = 0
+    stop, received = Stop(), SimpleQueue[int | None]()
 
-    def handle(number: int, _frame: FrameType | None) -> None:
-        nonlocal n_signals
-        n_signals += number != signal.SIGHUP
-        if n_signals > 1:
-            stop.now.set()
-        stop.begun.set()
+    def obey() -> None:
+        n_signals = 0
+        while (number := received.get()) is not None:
+            n_signals += number != signal.SIGHUP
+            if n_signals > 1:
+                stop.now.set()
+            stop.begun.set()
 
-    before = {number: signal.signal(number, handle) for number in TERMINAL_SIGNALS}
+    threading.Thread(target=obey, name="signals", daemon=True).start()
+    # A handler runs between two steps of the main thread, which may hold the lock of an event and would wait for itself
+    # for ever. ``SimpleQueue.put`` takes no lock.
+    before = {number: signal.signal(number, lambda number, _: received.put(number)) for number in TERMINAL_SIGNALS}
     try:
         yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        received.put(None)
 
 
 class Periodic:
@@ -114,11 +118,14 @@ class Periodic:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            try:
-                self._task(self._stopping)
-            except Exception:  # noqa: BLE001 - no database now; the next turn tries again
-                _log.exception("a periodic task failed; will try again")
+            self._turn()
             self._stopping.wait(self._interval_s)
+
+    def _turn(self) -> None:
+        try:
+            self._task(self._stopping)
+        except Exception:  # noqa: BLE001 - no database or no disk space now; the next turn tries again
+            _log.exception("a periodic task failed; will try again")
 
 
 def module_command(module: str, *arguments: str) -> list[str]:

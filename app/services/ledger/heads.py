@@ -23,6 +23,7 @@ from sqlalchemy.orm import Session
 from app.core import files, stamps
 from app.core.errors import InstallationError, LedgerRewound
 from app.core.files import Store
+from app.core.processes import Periodic
 from app.core.sealed_files import StorageKeys
 from app.core.settings import Settings
 from app.datasets import catalog, erasure_log
@@ -343,34 +344,20 @@ class _Confirmed:
     heads: dict[str, Checkpoint]
 
 
-class HeadWriter:
-    """A thread of a serving process that publishes heads until it is stopped."""
+class HeadWriter(Periodic):
+    """Publishes heads, once more when it is stopped: after an orderly stop they cover every entry."""
 
     def __init__(self, heads: Heads) -> None:
+        super().__init__("heads", self._publish, interval_s=PUBLISH_INTERVAL_S)
         self._heads = heads
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="heads", daemon=True)
 
-    def start(self) -> None:
-        """Starts the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Publishes once more and ends, so that after an orderly stop the heads cover every entry."""
-        self._stopping.set()
-        self._thread.join(timeout=PUBLISH_INTERVAL_S)
+    def _publish(self, _: threading.Event) -> None:
+        if self._heads.read_revision():
+            self._heads.publish()
 
     def _run(self) -> None:
-        while not self._stopping.wait(PUBLISH_INTERVAL_S):
-            self._turn()
+        super()._run()
         self._turn()
-
-    def _turn(self) -> None:
-        try:
-            if self._heads.read_revision():
-                self._heads.publish()
-        except Exception:  # noqa: BLE001 - no database or no disk space now; the next turn tries again
-            _log.exception("heads were not written; will try again")
 
 
 def checkpoint_of(session: Session, account_id: str, size: int) -> Checkpoint:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -36,6 +38,19 @@ def test_a_terminal_that_closes_is_never_the_second_signal() -> None:
             os.kill(os.getpid(), number)
         assert stop.begun.wait(5)
         assert not stop.now.is_set()
+
+
+def test_a_signal_while_the_main_thread_holds_the_lock_of_an_event_is_obeyed() -> None:
+    """``Event.wait`` holds the lock at its begin and end; a handler that sets the event would wait for it for ever."""
+    program = """
+import os, signal
+from app.core.processes import stop_signals
+with stop_signals() as stop:
+    with stop.begun._cond:
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert stop.begun.wait(60)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 def test_a_task_is_repeated_until_the_end_although_it_fails() -> None:
