@@ -223,6 +223,7 @@ def _checked(stream: Any, n_columns: int, *, max_rows: int) -> list[pa.RecordBat
             raise TooLarge("the number of rows", max_rows)
         if (len(batches) + 1) * n_columns > limits.MAX_PREDICTION_ARRAYS:
             raise TooLarge("the number of record batches times columns", limits.MAX_PREDICTION_ARRAYS)
+        batch.validate()  # the length of a dictionary of nulls stands in the stream and may be negative
         n_bytes += sum(map(_n_bytes, batch.columns))
         if n_bytes > limits.MAX_PREDICTION_BODY_BYTES:
             raise TooLarge("the bytes of all columns", limits.MAX_PREDICTION_BODY_BYTES)

@@ -177,6 +177,15 @@ def test_columns_that_share_bytes_are_refused_before_they_are_looked_at() -> Non
     assert refused.value.limit == limits.MAX_PREDICTION_BODY_BYTES
 
 
+def test_a_dictionary_of_fewer_than_no_nulls_is_refused() -> None:
+    """Found by fuzzing: nothing but the stream says how many nulls a dictionary has."""
+    n_nulls = 1_234_567
+    some = pa.table({"age": pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), pa.nulls(n_nulls))})
+    fewer = stream_of(some).replace(struct.pack("<q", n_nulls), struct.pack("<q", -1))
+    with pytest.raises(MalformedRequest):
+        arrow_tables.read(fewer, NAMES)
+
+
 def test_a_dictionary_of_nulls_takes_no_memory() -> None:
     """Found by fuzzing: nulls have no bytes in the body, and one each as soon as they are looked at."""
     empty = pa.table({"age": pa.DictionaryArray.from_arrays(pa.array([None], pa.int32()), pa.nulls(0))})
