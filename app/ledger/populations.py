@@ -77,8 +77,8 @@ def open_population(session: Session, new_population: NewPopulation, *, at: date
 
 
 def open_with_budget_of(session: Session, account_id: str, *, name: str, by: str, at: datetime) -> PopulationRow:
-    """Opens a population with the budget of the account that becomes its first member."""
-    account = tables.account(session, account_id)
+    """Opens a population with the budget of the account that becomes its first member, which is locked first."""
+    account = tables.locked_account(session, account_id)
     cap = chain.state_of(session, account).cap
     new_population = NewPopulation(stamps.new(stamps.POPULATION), name, account.accountant, cap, account.delta, by)
     return open_population(session, new_population, at=at)

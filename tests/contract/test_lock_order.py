@@ -159,7 +159,7 @@ def test_the_lock_order_of_a_charge(pair: Pair) -> None:
     claim = claimed(pair.first.installation)
     _assert_order(
         pair,
-        lambda: charge.charge_job(pair.first.installation, claim),
+        lambda: charge.charge_claimed(pair.first.installation, claim),
         KEYS + _datasets(*_ids(pair)) + _jobs(job_id) + _accounts(*_ids(pair)),
     )
 
@@ -199,7 +199,7 @@ def test_the_lock_order_of_a_dataset_deletion(pair: Pair) -> None:
     """
     installation, deleted = pair.first.installation, pair.second.dataset_id
     charged = pair.submit(key="charged")
-    charge.charge_job(installation, claimed(installation))
+    charge.charge_claimed(installation, claimed(installation))
     queued = [role.submit(key=f"k{number}") for number, role in enumerate((pair, pair.swapped, pair))]
     delete = partial(delete_dataset, installation, OWNER, deleted)
     _assert_order(pair, delete, KEYS + _datasets(deleted) + _jobs(charged))
@@ -218,11 +218,13 @@ def test_the_lock_order_of_a_cap_change(pair: Pair) -> None:
 
 def test_the_lock_order_of_a_join(pair: Pair) -> None:
     scene = Pair.beside(pair.first, name="third").second
-    _assert_order(
-        pair,
-        lambda: join_population(scene.installation, OWNER, scene.dataset_id, population="pop_a"),
-        KEYS + _datasets(scene.dataset_id) + _accounts(scene.dataset_id) + _populations("pop_a"),
-    )
+    own = KEYS + _datasets(scene.dataset_id) + _accounts(scene.dataset_id)
+    for population, locks in {"pop_a": _populations("pop_a"), "pop_new": _accounts(control.CHAIN)}.items():
+        _assert_order(
+            pair,
+            partial(join_population, scene.installation, OWNER, scene.dataset_id, population=population),
+            own + locks,
+        )
 
 
 def test_the_lock_order_of_the_end_of_a_freeze(pair: Pair) -> None:
