@@ -1,7 +1,7 @@
-"""Ends jobs, and tells webhooks about jobs, refusals and low budgets in the transaction that causes the event.
+"""Ends jobs, and tells webhooks about jobs and low budgets in the transaction that causes the event.
 
-Every fact is one that an owner of the dataset may read anyway. With public times of release, the transactions
-themselves happen at public times.
+A refusal rolls its transaction back, so webhooks learn of it in another one. Every fact is one that an owner of the
+dataset may read anyway. With public times of release, the transactions themselves happen at public times.
 """
 
 from collections.abc import Collection, Sequence

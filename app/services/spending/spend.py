@@ -3,8 +3,8 @@
 Every such request takes the same steps in the same order: :func:`spending` opens the transaction and keeps the caller's
 authority as it is; :meth:`Spending.authorize` checks the caller's roles; :meth:`Spending.lock` locks the datasets and
 their accounts and finds the answer to an earlier request with the idempotency key; the use case prices the request from
-public facts; :meth:`Spending.accept` reserves, enqueues and stores the answer, or :meth:`Spending.store` stores that of
-a charge. The commit precedes the answer. A refusal rolls everything back, so the idempotency key stays unused.
+public facts; :meth:`Spending.accept` judges, stores the answer, reserves and enqueues, or :meth:`Spending.store` stores
+that of a charge. The commit precedes the answer. A refusal rolls everything back, so the idempotency key stays unused.
 
 A part of a job is asked (:class:`Asked`, then :class:`RequestedPart`), priced (:class:`PricedPart`), reserved
 (:class:`app.ledger.reservations.NewReservation`) and stored (:class:`app.jobs.tables.JobPart`).
