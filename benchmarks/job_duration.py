@@ -50,7 +50,7 @@ def _task(installation: Installation, n_rows: int) -> JobTask:
     upload(installation, dataset, ("age,income\n" + "".join(rows)).encode())
     body = TrainIn.model_validate({"dataset": dataset, "algorithm": "rpf", "epsilon": "1"})
     submit_training(installation, OWNER, body, request=request("POST /train", dataset))
-    task = charge.charge_job(installation, claimed(installation))
+    task = charge.charge_claimed(installation, claimed(installation))
     task.folder.mkdir(parents=True)
     return task
 

@@ -41,7 +41,7 @@ from app.core.errors import (
 from app.services.authorization import confirm
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from app.wire.datasets import PUBLIC_NAME
 
 _JSON_TYPES = ["application/json"]
@@ -321,7 +321,7 @@ async def by(request: Request, caller: Caller) -> tuple[Installation, Principal]
 
 async def page(
     limit: Annotated[int, Query(ge=1, le=limits.MAX_PAGE_SIZE)] = limits.DEFAULT_PAGE_SIZE,
-    cursor: Annotated[str | None, Query(max_length=128)] = None,
+    cursor: Annotated[str | None, Query(max_length=limits.MAX_REFERENCE_CHARS)] = None,
 ) -> PageRequest:
     return PageRequest(limit, cursor)
 

@@ -36,7 +36,7 @@ from app.privacy.accountants.accountant import steps_down
 from app.services.authorization import authorized_dataset, write_as
 from app.services.installation import Installation
 from app.services.jobs import notices
-from app.services.pages import PageRequest, page_of
+from app.services.pagination import PageRequest, page_of
 from app.wire.rules import ApprovalList, ApprovalOut, DecisionIn, RulesIn, RulesOut
 
 _ACTS = {"approve": EntryKind.JOB_APPROVED, "reject": EntryKind.JOB_REJECTED}

@@ -20,7 +20,7 @@ from app.ledger import control
 from app.ledger.tables import EntryKind
 from app.services.authorization import authorized_dataset, write_as
 from app.services.installation import Installation
-from app.services.pages import PageRequest, page_of
+from app.services.pagination import PageRequest, page_of
 from app.wire.datasets import GrantList, GrantOut, ListedGrant
 from app.wire.keys import KeyCreated, KeyIn, KeyList, KeyOut, RotationIn
 

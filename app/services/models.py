@@ -24,7 +24,7 @@ from app.registry.tables import AliasMoveRow, ModelRow
 from app.services.authorization import authorized_dataset, refreshed, write_as
 from app.services.guarantees import of_population
 from app.services.installation import Installation
-from app.services.pages import PageRequest, page_of
+from app.services.pagination import PageRequest, page_of
 from app.services.predict import addressed_model
 from app.wire.models import AliasHistory, AliasList, AliasMove, AliasOut, ListedAlias, ModelList, ModelOut, ModelSummary
 

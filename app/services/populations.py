@@ -28,7 +28,7 @@ from app.services.ledger.balances import (
     sees_all_populations,
     visible_population,
 )
-from app.services.pages import PageRequest, page_of
+from app.services.pagination import PageRequest, page_of
 from app.wire.datasets import MemberOut, PopulationIn, PopulationList, PopulationOut
 
 

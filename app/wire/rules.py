@@ -1,36 +1,22 @@
 """Defines the types of rules and webhooks of a dataset, and of ``/approvals``."""
 
-from datetime import datetime
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import Field
 
-from app.core import limits, stamps
+from app.core import limits
 from app.wire.base import (
     Answer,
     DecimalText,
+    Instant,
     JsonObject,
     OfDataset,
     PositiveAmount,
     PublicSentence,
     Reference,
     Request,
-    problem,
 )
 from app.wire.spending import JobState, PriceOut
-
-
-def _instant(value: object) -> datetime:
-    try:
-        return stamps.from_rfc_3339(value if isinstance(value, str) else "")
-    except ValueError:
-        raise problem("not-a-time") from None
-
-
-Instant: TypeAlias = Annotated[
-    datetime, BeforeValidator(_instant), WithJsonSchema({"type": "string", "format": "date-time"})
-]
-"""A time of a request as RFC 3339 text with a zone."""
 
 
 class QuotaIn(Request):

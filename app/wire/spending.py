@@ -51,7 +51,7 @@ class PlanIn(SpendIn):
     unlabelled: UnlabelledIn | None = None
 
 
-JobName: TypeAlias = Annotated[str, Field(min_length=1, max_length=128, pattern=NO_CONTROLS)]
+JobName: TypeAlias = Annotated[str, Field(min_length=1, max_length=limits.MAX_JOB_NAME_CHARS, pattern=NO_CONTROLS)]
 """The client's name for the output of a job."""
 
 

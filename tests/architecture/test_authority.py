@@ -21,9 +21,9 @@ OF_THE_SERVICE = {
     ("app/services/ledger/heads.py", "_pin"),
     # the operator's command that replaces the storage key
     ("app/services/ledger/heads.py", "rewrap_data_keys"),
-    # workers; charge_job reads the authority of the submitter
+    # workers; charge_claimed reads the authority of the submitter
     ("app/services/execution/run_job.py", "claim_next"),
-    ("app/services/execution/charge.py", "charge_job"),
+    ("app/services/execution/charge.py", "charge_claimed"),
     ("app/services/execution/lease.py", "heartbeat"),
     ("app/services/execution/run_job.py", "_give_back"),
     ("app/services/execution/run_job.py", "_put_back"),

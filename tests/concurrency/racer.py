@@ -222,7 +222,7 @@ def charge_or_cancel(installation: Installation, number: int, options: Options) 
             if number % 2:
                 show_jobs.cancel_job(installation, OWNER, job_id)
             else:
-                charge.charge_job(installation, Claim(job_id, token))
+                charge.charge_claimed(installation, Claim(job_id, token))
         except (JobFinished, LeaseLost):
             continue
         succeeded.append(f"{'cancel' if number % 2 else 'charge'} {job_id}")

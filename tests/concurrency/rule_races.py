@@ -80,7 +80,7 @@ def charge_or_freeze(installation: Installation, number: int, options: Options) 
         return sum(entry.kind == "charge" for entry in scene.entries())
     for job_id, token in random.Random(options["seed"] + number).sample(options["claims"], len(options["claims"])):
         try:
-            charge.charge_job(installation, Claim(job_id, token))
+            charge.charge_claimed(installation, Claim(job_id, token))
         except (Frozen, LeaseLost):
             continue
     return 0

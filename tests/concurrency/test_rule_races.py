@@ -12,7 +12,7 @@ from app.access import keys
 from app.access.grants import Principal
 from app.core import stamps
 from app.services.ledger.audit import list_acts
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from tests.concurrency.conftest import Race
 from tests.support.crash_scene import ADMIN, OWNER, Scene, opened
 from tests.support.job_kinds import claimed

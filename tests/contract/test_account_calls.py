@@ -20,7 +20,7 @@ from app.services.ledger import balances, evidence, history
 from app.services.ledger.balances import change_cap
 from app.services.ledger.evidence import ProofRequest
 from app.services.ledger.heads import Heads, checkpoint_of
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from app.services.populations import open_population
 from app.verifier import population_replay
 from app.verifier.dataset_replay import verify

@@ -16,7 +16,7 @@ from app.services.datasets.erase import delete_dataset
 from app.services.installation import Installation
 from app.services.keys import put_grant, remove_grant
 from app.services.ledger import audit
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from app.services.predict import addressed_model
 from app.verifier import control_export
 from tests.support import people

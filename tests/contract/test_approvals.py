@@ -26,7 +26,7 @@ from app.services.execution import run_job
 from app.services.jobs.show_jobs import cancel_job, show_job
 from app.services.keys import put_grant
 from app.services.ledger import audit
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from app.services.spending.training import show_plan
 from app.wire.spending import PlanIn
 from tests.support import job_kinds

@@ -49,7 +49,7 @@ def _submit(installation: Installation, dataset: str, key: str, scope: dict[str,
 def _ages_read(installation: Installation) -> set[int]:
     """The ages that the next job in the queue would read after its charge."""
     claim = claimed(installation)
-    task = run_job.located(installation, charge.charge_job(installation, claim))
+    task = run_job.located(installation, charge.charge_claimed(installation, claim))
     [part] = type(task).from_text(task.to_text()).parts
     selection = Selection(Schema.from_json(part.schema), Partitions.from_json(part.partitions), part.scope)
     rows = private_rows.read(part.files, selection)

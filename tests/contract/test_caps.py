@@ -27,7 +27,7 @@ def _balance(scene: Scene) -> AccountBalance:
 
 def _charge_next(scene: Scene) -> None:
     claim = claimed(scene.installation)
-    charge.charge_job(scene.installation, claim)
+    charge.charge_claimed(scene.installation, claim)
 
 
 def test_only_an_admin_raises_a_cap_that_the_owner_lowered(scene: Scene) -> None:

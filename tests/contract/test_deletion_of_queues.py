@@ -135,7 +135,7 @@ def test_a_job_that_was_claimed_before_the_deletion_is_not_charged_after_it(
 ) -> None:
     job_id, claim = submitted_and_claimed(scene)
     charged, charged_claim = submitted_and_claimed(scene, key="charged")
-    charge.charge_job(scene.installation, charged_claim)
+    charge.charge_claimed(scene.installation, charged_claim)
     with monkeypatch.context() as patched:
         patched.setattr(deletion, "end_jobs", lambda *_, **__: None)
         delete_dataset(scene.installation, OWNER, scene.dataset_id)

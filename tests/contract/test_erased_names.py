@@ -27,7 +27,7 @@ from app.services.installation import Installation
 from app.services.ledger.balances import change_cap, list_balances, show_balance
 from app.services.ledger.external import charge_external
 from app.services.ledger.history import EVERY_ENTRY, search_entries
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from app.services.populations import show_population
 from app.verifier import dataset_replay
 from app.verifier.dataset_replay import Summary

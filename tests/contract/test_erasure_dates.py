@@ -17,7 +17,7 @@ from app.services.jobs.task import JobTask
 from app.services.ledger.audit import list_acts
 from app.services.ledger.heads import Heads
 from app.services.models import list_models
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from tests.crash.conftest import eventually
 from tests.support import job_kinds
 from tests.support.crash_scene import ADMIN, OWNER, Scene

@@ -19,7 +19,7 @@ from app.services.datasets.erase import delete_dataset
 from app.services.keys import create_key, put_grant
 from app.services.ledger import external
 from app.services.ledger.external import charge_external, quote_external
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from app.wire.keys import KeyIn
 from app.wire.ledger import ExternalIn
 from tests.support.crash_scene import ADMIN, OWNER, Scene

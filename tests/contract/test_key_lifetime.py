@@ -12,7 +12,7 @@ from app.core.errors import InvalidRequest, NotFound, Unauthenticated
 from app.jobs.states import EndReason, JobState
 from app.ledger import control, tables
 from app.services.authorization import authenticate, confirm, write_as
-from app.services.execution.charge import charge_job
+from app.services.execution.charge import charge_claimed
 from app.services.execution.run_job import run_job
 from app.services.jobs import show_jobs
 from app.services.keys import create_key, revoke_key, rotate_key
@@ -91,7 +91,7 @@ def test_a_job_is_void_if_the_key_of_its_submitter_expires_before_the_charge(sce
 def test_a_job_runs_although_the_key_of_its_submitter_was_rotated(scene: Scene) -> None:
     job_id = scene.submit_job(key="k")
     _rotate(scene, OWNER.key_id)
-    charge_job(scene.installation, claimed(scene.installation))
+    charge_claimed(scene.installation, claimed(scene.installation))
     assert scene.kinds_of(job_id) == ["reserve", "charge"]
 
 

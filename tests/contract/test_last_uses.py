@@ -5,7 +5,7 @@ from datetime import timedelta
 from app.access import keys
 from app.core import limits, stamps
 from app.services.keys import list_keys, record_uses
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
 
 

@@ -17,7 +17,7 @@ from app.ledger.tables import FIRST_PREVIOUS_HASH
 from app.privacy.partitions import Scope
 from app.services.installation import Installation
 from app.services.ledger import history
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from tests.support import settling
 from tests.support.crash_scene import EVENT, OWNER, Scene, cell_balances, open_account
 

@@ -20,7 +20,7 @@ from app.services.datasets import show
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
 from app.services.ledger import balances
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from app.services.spending.evaluations import list_evaluations
 from tests.support import job_kinds, people
 from tests.support.crash_scene import DELTA, OWNER, Scene

@@ -14,7 +14,7 @@ from app.ledger import accounts, populations, statements
 from app.ledger import reservations as ledger
 from app.ledger.populations import NewPopulation
 from app.services.installation import Installation
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from app.services.populations import list_populations, show_population
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER
 from tests.support.evidence import verified

@@ -58,7 +58,7 @@ def test_a_token_that_is_not_the_jobs_own_writes_nothing(scene: Scene) -> None:
     with pytest.raises(LeaseLost):
         lease.heartbeat(scene.installation, stranger, trees_done=1)
     with pytest.raises(LeaseLost):
-        charge.charge_job(scene.installation, stranger)
+        charge.charge_claimed(scene.installation, stranger)
     after = scene.job(job_id)
     assert (after.lease_token, after.lease_until, after.trees_done) == (claim.token, before, 0)
     assert scene.kinds_of(job_id) == ["reserve"]
@@ -81,21 +81,21 @@ def test_a_worker_that_lost_its_lease_cannot_charge_and_the_next_one_can(scene: 
     slow = claimed(scene.installation)
     assert expired_at(scene.installation, _after_leases(scene)) == 1
     with pytest.raises(LeaseLost):
-        charge.charge_job(scene.installation, slow)
+        charge.charge_claimed(scene.installation, slow)
     quick = claimed(scene.installation)
     with pytest.raises(LeaseLost):
-        charge.charge_job(scene.installation, slow)
+        charge.charge_claimed(scene.installation, slow)
     assert scene.kinds_of(job_id) == ["reserve"]
-    charge.charge_job(scene.installation, quick)
+    charge.charge_claimed(scene.installation, quick)
     assert scene.kinds_of(job_id) == ["reserve", "charge"]
 
 
 def test_a_charged_job_is_not_charged_again(scene: Scene) -> None:
     job_id = scene.submit_job(key="k")
     claim = claimed(scene.installation)
-    charge.charge_job(scene.installation, claim)
+    charge.charge_claimed(scene.installation, claim)
     with pytest.raises(LeaseLost):
-        charge.charge_job(scene.installation, claim)
+        charge.charge_claimed(scene.installation, claim)
     assert scene.kinds_of(job_id) == ["reserve", "charge"]
 
 

@@ -50,7 +50,7 @@ def test_a_lease_that_began_before_the_clock_was_set_back_ends_like_one_that_beg
 
 def test_a_charged_job_whose_lease_is_over_is_lost_and_spent(scene: Scene) -> None:
     job_id, claim = submitted_and_claimed(scene)
-    charge.charge_job(scene.installation, claim)
+    charge.charge_claimed(scene.installation, claim)
     lease_until = scene.job(job_id).lease_until
     assert lease_until is not None
     assert expired_at(scene.installation, lease_until) == 0
@@ -77,12 +77,12 @@ def test_a_job_that_waited_for_too_long_expires_at_the_end_of_an_uncharged_claim
     assert expired_at(scene.installation, scene.job(job_id).submitted_at + THE_QUEUE_LIMIT + A_MICROSECOND) == 1
     assert scene.end(job_id) == ("failed", "expired", ["reserve", "expire"])
     with pytest.raises(LeaseLost):
-        charge.charge_job(scene.installation, claim)
+        charge.charge_claimed(scene.installation, claim)
 
 
 def test_a_job_that_runs_for_longer_than_the_queues_limit_is_left_alone(scene: Scene) -> None:
     job_id, claim = submitted_and_claimed(scene)
-    charge.charge_job(scene.installation, claim)
+    charge.charge_claimed(scene.installation, claim)
     with scene.installation.database.write() as session:
         row = queue.leased(session, claim)
         row.submitted_at = row.waits_since = row.submitted_at - THE_QUEUE_LIMIT - timedelta(hours=1)
@@ -92,7 +92,7 @@ def test_a_job_that_runs_for_longer_than_the_queues_limit_is_left_alone(scene: S
 
 def test_jobs_are_settled_each_by_its_own_facts(scene: Scene) -> None:
     charged, claim = submitted_and_claimed(scene)
-    charge.charge_job(scene.installation, claim)
+    charge.charge_claimed(scene.installation, claim)
     claimed = scene.submit_job(key="second")
     assert run_job.claim_next(scene.installation) is not None
     queued = scene.submit_job(key="third")

@@ -177,7 +177,7 @@ def test_a_running_job_that_is_cancelled_stays_charged_and_leaves_no_model(scene
 
 def test_deleting_a_dataset_voids_what_waits_keeps_what_was_charged_and_erases_rows(scene: Scene) -> None:
     charged, claim = submitted_and_claimed(scene)
-    charge.charge_job(scene.installation, claim)
+    charge.charge_claimed(scene.installation, claim)
     claimed = scene.submit_job(key="second")
     waiting_claim = run_job.claim_next(scene.installation)
     queued = scene.submit_job(key="third")
@@ -189,7 +189,7 @@ def test_deleting_a_dataset_voids_what_waits_keeps_what_was_charged_and_erases_r
     assert not list((scene.installation.home / "rows" / scene.dataset_id).glob("*"))
     assert waiting_claim is not None
     with pytest.raises(LeaseLost):
-        charge.charge_job(scene.installation, waiting_claim)
+        charge.charge_claimed(scene.installation, waiting_claim)
     with pytest.raises(DatasetDeleted):
         scene.submit(key="fourth")
     assert scene.verified().tightest.charged == 10_000_000
@@ -255,7 +255,7 @@ def test_a_folder_that_disappears_during_tidying_is_ignored(scene: Scene, monkey
 
 def test_a_job_is_charged_once_and_a_second_worker_has_lost_its_lease(scene: Scene) -> None:
     job_id, claim = submitted_and_claimed(scene)
-    charge.charge_job(scene.installation, claim)
+    charge.charge_claimed(scene.installation, claim)
     with pytest.raises(LeaseLost):
-        charge.charge_job(scene.installation, claim)
+        charge.charge_claimed(scene.installation, claim)
     assert scene.kinds_of(job_id) == ["reserve", "charge"]

@@ -41,7 +41,7 @@ class Job:
         self.scene = scene
         self.id = scene.submit_job(key="k")
         claim = claimed(scene.installation)
-        self.task = charge.charge_job(scene.installation, claim)
+        self.task = charge.charge_claimed(scene.installation, claim)
         self.task.folder.mkdir(parents=True)
         self.stop = Stop()
         self.supervisor = Supervisor(interval_s=0, stop=self.stop)

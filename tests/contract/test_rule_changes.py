@@ -13,7 +13,7 @@ from app.services.dataset_rules import show_rules
 from app.services.datasets.erase import delete_dataset
 from app.services.keys import remove_grant, revoke_key
 from app.services.ledger import audit
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from app.verifier import control_export
 from app.wire.ledger import ActOut
 from app.wire.rules import RulesOut

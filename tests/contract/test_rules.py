@@ -18,7 +18,7 @@ from app.services.jobs.show_jobs import cancel_job
 from app.services.jobs.task import JobTask
 from app.services.ledger import balances
 from app.services.models import list_models
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from app.services.spending.training import show_plan, submit_training
 from app.wire.spending import PlanIn, PlanOut, TrainIn
 from tests.support import job_kinds
@@ -99,7 +99,7 @@ def test_jobs_on_disjoint_cells_add_up_in_a_quota_and_a_void_job_does_not_count(
     assert _fits(scene, "0.3", scope={"shard": [1]}) == "0.2"
     cancel_job(scene.installation, OWNER, first)
     scene.submit(key="b", epsilon="0.3", scope={"shard": [1]})
-    charge.charge_job(scene.installation, claimed(scene.installation))
+    charge.charge_claimed(scene.installation, claimed(scene.installation))
     assert _fits(scene, "0.3", scope={"shard": [2]}) == "0.2", "a charge counts"
 
 
@@ -193,7 +193,7 @@ def test_a_frozen_dataset_admits_nothing_and_starts_no_job(scene: Scene) -> None
     queued = scene.submit_job(key="a")
     begun = scene.submit_job(key="b")
     claim = claimed(scene.installation)
-    charge.charge_job(scene.installation, claim)
+    charge.charge_claimed(scene.installation, claim)
     set_rules(scene, frozen=True)
     with pytest.raises(Frozen):
         scene.submit(key="c")

@@ -15,11 +15,11 @@ from app.jobs.states import EndReason, JobState
 from app.ledger import control, tables
 from app.ledger.tables import Entry
 from app.services.authorization import IdentityProvider, authenticate, confirm, write_as
-from app.services.execution.charge import charge_job
+from app.services.execution.charge import charge_claimed
 from app.services.execution.run_job import run_job
 from app.services.jobs import show_jobs
 from app.services.keys import list_keys, put_grant, revoke_key, rotate_key
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from app.wire.keys import RotationIn
 from tests.support.crash_scene import ADMIN, Scene
 from tests.support.identity_provider import ISSUER, KeySetFile, token
@@ -117,7 +117,7 @@ def test_a_grant_counts_for_a_subject_and_its_job_outlives_its_token(scene: Scen
     first = scene.submit(key="k", by=_analyst(scene, provider))
     again = scene.submit(key="k", by=_sent(scene, provider, exp=int(time.time()) + 600))
     assert (again, [entry.kind for entry in scene.entries()].count("reserve")) == (first, 1), "one job, one price"
-    charge_job(scene.installation, claimed(scene.installation))
+    charge_claimed(scene.installation, claimed(scene.installation))
 
 
 def test_a_job_is_void_if_its_subject_was_revoked_before_the_charge(scene: Scene, provider: IdentityProvider) -> None:

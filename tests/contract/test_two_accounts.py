@@ -119,7 +119,7 @@ def test_concurrent_jobs_on_two_datasets_in_both_orders_all_end(pair: Pair) -> N
     def charge_one() -> None:
         while (claim := run_job.claim_next(installation)) is not None:
             with suppress(LeaseLost):  # its owner cancelled it in the meantime
-                charge.charge_job(installation, claim)
+                charge.charge_claimed(installation, claim)
                 charged.add(claim.job_id)
                 return
 

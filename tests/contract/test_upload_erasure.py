@@ -15,12 +15,12 @@ from app.ledger import control, tables
 from app.ledger.tables import EntryKind
 from app.services.datasets.erase import delete_dataset, erase_upload
 from app.services.datasets.show import list_uploads, show_dataset, show_overlaps
-from app.services.execution.charge import charge_job
+from app.services.execution.charge import charge_claimed
 from app.services.execution.sweep import tidy_rows
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import cancel_job
 from app.services.keys import put_grant
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from app.verifier import control_export
 from tests.support import people
 from tests.support.crash_scene import OWNER, STRANGER, Scene
@@ -100,7 +100,7 @@ def test_the_places_of_an_upload_stay_taken_if_anything_may_depend_on_it(
     else:
         scene.submit_job(key="job")
         if covered_by == "charged job":
-            charge_job(installation, claimed(installation))
+            charge_claimed(installation, claimed(installation))
     answer = erase_upload(installation, OWNER, dataset, upload=upload)
     assert answer.places == "taken"
     assert "places of their units stay taken" in answer.stays

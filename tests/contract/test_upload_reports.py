@@ -13,7 +13,7 @@ from app.services.datasets.erase import erase_upload
 from app.services.datasets.show import list_uploads, show_dataset
 from app.services.installation import Installation
 from app.services.keys import put_grant
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from tests.support import people
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER
 

@@ -58,7 +58,7 @@ def _waiting(scene: Scene) -> int:
 def _run(scene: Scene) -> str:
     claim = run_job.claim_next(scene.installation)
     assert claim is not None
-    charge.charge_job(scene.installation, claim)
+    charge.charge_claimed(scene.installation, claim)
     return claim.job_id
 
 

@@ -185,7 +185,7 @@ def _kill_worker_at(point: str) -> None:
     places: dict[str, Callable[[], None]] = {
         "claimed": lambda: after(main, "claim_next", lambda claim: kill() if claim is not None else None),
         "charge-not-committed": lambda: after(ledger, "charge_job", kill),
-        "charged": lambda: after(run_job, "charge_job", kill),
+        "charged": lambda: after(run_job, "charge_claimed", kill),
         "child-started": lambda: after(supervise, "_start", kill),
         "artifact-grown": lambda: before(ArtifactStore, "put", kill),
         "artifact-half-stored": lambda: before(ArtifactStore, "put", lambda: before(os, "fsync", kill)),

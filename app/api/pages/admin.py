@@ -27,7 +27,7 @@ from app.services.datasets import show
 from app.services.ledger import audit, evidence
 from app.services.ledger.audit import ActSearch
 from app.services.ledger.evidence import verify_acts
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from app.wire.base import Reference
 from app.wire.keys import KeyIn, RotationIn
 from app.wire.ledger import ActKind

@@ -33,8 +33,8 @@ from app.services.datasets import show
 from app.services.datasets.declare import join_population
 from app.services.datasets.erase import IF_UNREAD, STAYS, delete_dataset, erase_upload
 from app.services.datasets.upload import UploadTerms
-from app.services.ledger import balances, charges
-from app.services.pages import PageRequest
+from app.services.ledger import balances, spend_history
+from app.services.pagination import PageRequest
 from app.wire.datasets import GrantIn, GrantList, JoinIn, PopulationOut
 from app.wire.ledger import PartitionBalance
 from app.wire.rules import ProposedRules, RulesIn, RulesOut
@@ -71,12 +71,14 @@ _ALL = PageRequest(limit=limits.MAX_PAGE_SIZE)
 
 
 @detail_pages.get("")
-def show_dataset(visit: Visitor, dataset: str, pair: Annotated[str, Query(max_length=4_096)] = "") -> Response:
+def show_dataset(
+    visit: Visitor, dataset: str, pair: Annotated[str, Query(max_length=limits.MAX_CELL_CHARS)] = ""
+) -> Response:
     """Show one dataset. ``pair`` chooses two partitions, as in ``region,shard``, for the grid of cells."""
     shown = show.show_dataset(*visit.by, dataset).model_dump(by_alias=True)
     reference = shown["id"]
     balance = if_permitted(lambda: balances.show_balance(*visit.by, reference, scope={}))
-    spent = if_permitted(lambda: charges.list_charges(*visit.by, reference))
+    spent = if_permitted(lambda: spend_history.list_charges(*visit.by, reference))
     pairs = [] if balance is None else _pairs(balance.partitions)
     access = if_permitted(lambda: keys.list_grants(*visit.by, reference, _ALL))
     rules = if_permitted(lambda: show_rules(*visit.by, reference))
@@ -90,7 +92,7 @@ def show_dataset(visit: Visitor, dataset: str, pair: Annotated[str, Query(max_le
         plot=None if spent is None or balance is None else pictures.spend(spent, balance.model_dump()),
         pairs=pairs,
         chosen=chosen,
-        grid=chosen and charges.show_pairs(*visit.by, reference, first=chosen[0], second=chosen[1]),
+        grid=chosen and spend_history.show_pairs(*visit.by, reference, first=chosen[0], second=chosen[1]),
         access=access,
         rules=rules,
         in_force=None if rules is None else _fields(rules),

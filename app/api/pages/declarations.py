@@ -34,7 +34,7 @@ from app.core.errors import (
 from app.datasets.dictionaries import NotADictionary, draft_declaration
 from app.services import populations
 from app.services.datasets.declare import check_declaration, register_dataset
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from app.wire.datasets import DatasetIn, DeclarationOut
 
 declaration_pages = APIRouter(prefix="/ui/datasets/new", route_class=BodyRoute)

@@ -23,7 +23,7 @@ from app.registry.models import ModelFilter
 from app.services import models
 from app.services.authorization import require_role
 from app.services.datasets import show
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from app.services.spending import evaluations
 from app.services.spending.evaluations import show_evaluation_quote, submit_evaluation
 from app.wire.base import Reference
@@ -133,7 +133,7 @@ class SelectionFields(RowsToRead):
     """
 
     models: Annotated[list[Reference], Field(max_length=limits.MAX_FORM_FIELDS, default_factory=list)]
-    chosen: Annotated[str, Field(max_length=65_536)] = ""
+    chosen: Annotated[str, Field(max_length=limits.MAX_SCOPE_CHARS)] = ""
     winner_accuracy: Text = ""
 
     def normal(self) -> "SelectionFields":

@@ -10,7 +10,7 @@ from app.jobs.queue import JobFilter
 from app.services import dataset_rules
 from app.services.datasets import show
 from app.services.jobs import show_jobs
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from app.wire.rules import DecisionIn
 
 job_pages = APIRouter(prefix="/ui/jobs", route_class=BodyRoute)

@@ -21,10 +21,10 @@ from app.core.errors import RoleMissing
 from app.ledger.tables import EntryKind
 from app.services import populations
 from app.services.datasets import show
-from app.services.ledger import balances, charges, evidence, history
+from app.services.ledger import balances, evidence, history, spend_history
 from app.services.ledger.evidence import show_deployment, verify_ledger
 from app.services.ledger.history import EVERY_ENTRY, Search
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from app.wire.base import Reference
 from app.wire.datasets import PopulationIn
 from app.wire.ledger import AccountEntryKind, CapIn
@@ -60,7 +60,7 @@ class SearchFields(BaseModel):
     kind: AccountEntryKind | Literal[""] = ""
     job: Reference = ""
     key: Reference = ""
-    cell: Annotated[str, Field(max_length=4_096)] = ""
+    cell: Annotated[str, Field(max_length=limits.MAX_CELL_CHARS)] = ""
 
 
 @ledger_pages.get("/{account}")
@@ -159,7 +159,7 @@ def show_report(visit: Visitor, heads: KeptHeads, account: str) -> Response:
         record=deployment.record["deployment"],
         changes=history.search_entries(*visit.by, account, changes, PageRequest(limit=limits.MAX_PAGE_SIZE)),
         # A population is not charged itself: its members are.
-        spent=None if is_population else charges.list_charges(*visit.by, balance.account),
+        spent=None if is_population else spend_history.list_charges(*visit.by, balance.account),
         population=populations.show_population(*visit.by, balance.account) if is_population else None,
         verification=verify_ledger(*visit.by, account, signer=heads.signer),
         now=stamps.to_text(stamps.now()),

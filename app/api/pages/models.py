@@ -21,7 +21,7 @@ from app.registry.models import ModelFilter
 from app.services import keys, models
 from app.services.authorization import has_role
 from app.services.datasets import show
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from app.services.predict import predict as predict_rows
 from app.services.spending import evaluations
 from app.wire.models import AliasName

@@ -7,7 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 from app.api.pages import words
-from app.services.ledger.charges import Spend
+from app.services.ledger.spend_history import Spend
 from app.wire.spending import AccuracyOut, MajorityOut, RecoveredOut
 
 _WIDTH = 600

@@ -36,7 +36,9 @@ def script() -> FileResponse:
 
 
 @shared_pages.get(SIGN_IN)
-def show_sign_in(request: Request, following: Annotated[str, Query(alias="next", max_length=2_000)] = "/") -> Response:
+def show_sign_in(
+    request: Request, following: Annotated[str, Query(alias="next", max_length=limits.MAX_RETURN_CHARS)] = "/"
+) -> Response:
     """Show the form for a key."""
     return rendered(request, "sign_in", following=_own_path(following), failed=False)
 

@@ -30,7 +30,7 @@ from app.wire.datasets import PopulationOut
 from app.wire.spending import AccountPlanOut, AlgorithmOut, ExpectedAccuracyOut, PlanIn, PlanOut, TrainIn
 
 _Plan = TypeVar("_Plan", bound=AccountPlanOut)
-Text: TypeAlias = Annotated[str, Field(max_length=64)]
+Text: TypeAlias = Annotated[str, Field(max_length=limits.MAX_FIELD_CHARS)]
 
 
 class SpendingFields(BaseModel):
@@ -43,9 +43,11 @@ class SpendingFields(BaseModel):
 
     epsilon: Text = ""
     delta: Text = ""
-    cells: Annotated[list[Annotated[str, Field(max_length=1_024)]], Field(max_length=limits.MAX_FORM_FIELDS)] = []
-    scope: Annotated[str, Field(max_length=65_536)] = ""
-    name: Annotated[str, Field(max_length=256)] = ""
+    cells: Annotated[
+        list[Annotated[str, Field(max_length=limits.MAX_CELL_CHARS)]], Field(max_length=limits.MAX_FORM_FIELDS)
+    ] = []
+    scope: Annotated[str, Field(max_length=limits.MAX_SCOPE_CHARS)] = ""
+    name: Annotated[str, Field(max_length=2 * limits.MAX_JOB_NAME_CHARS)] = ""
     purpose: Annotated[str, Field(max_length=2 * limits.MAX_SENTENCE_CHARS)] = ""
     once: Text = ""
 

@@ -35,7 +35,7 @@ from app.wire import ledger as wire
 ledger_routes = APIRouter(prefix="/ledger", tags=["ledger"], route_class=BodyRoute)
 
 _Id: TypeAlias = Annotated[str | None, Query(max_length=limits.MAX_REFERENCE_CHARS)]
-_ScopeText: TypeAlias = Annotated[str | None, Query(max_length=65_536)]
+_ScopeText: TypeAlias = Annotated[str | None, Query(max_length=limits.MAX_SCOPE_CHARS)]
 
 _EXPORT: dict[int | str, dict[str, Any]] = {
     200: {"description": "A header line, then every entry.", "content": {"application/x-ndjson": {}, "text/csv": {}}}

@@ -17,7 +17,7 @@ from app.ledger import rules, statements, tables
 from app.services.authorization import authorized_dataset
 from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
-from app.services.pages import PageRequest, page_of
+from app.services.pagination import PageRequest, page_of
 from app.wire.datasets import (
     DatasetList,
     DatasetOut,

@@ -58,7 +58,7 @@ class UnknownJobKind(GrovekeeperError):
     sentence = "a job is of a kind that this version does not know"
 
 
-def charge_job(installation: Installation, claim: Claim) -> JobTask:
+def charge_claimed(installation: Installation, claim: Claim) -> JobTask:
     """Transaction 1: the reservation becomes a charge. When this returns, the charge is committed.
 
     Raises:

@@ -32,7 +32,7 @@ from app.services.execution.charge import (
     SubmitterRevoked,
     TaskNotPaid,
     UnknownJobKind,
-    charge_job,
+    charge_claimed,
     cluster_of,
     kind_of,
     row_names,
@@ -112,7 +112,7 @@ def _charged(installation: Installation, claim: Claim, lease: Lease, *, stop: St
         if not _lay_out_inputs(installation, claim, lease):
             return None
         _bring_rows(installation, claim, lease, stop=stop)
-        return charge_job(installation, claim)
+        return charge_claimed(installation, claim)
     except TaskNotPaid:
         _log.error("a job's task is not what its reservations pay for")
         _give_back(installation, claim, reason=EndReason.FAILED)

@@ -16,7 +16,7 @@ from app.jobs.tables import JobRow, part_fields
 from app.services.authorization import refreshed, write_as
 from app.services.installation import Installation
 from app.services.jobs.notices import cancel_locked
-from app.services.pages import PageRequest, page_of
+from app.services.pagination import PageRequest, page_of
 from app.wire.ledger import ChargedJob
 from app.wire.spending import JobList, JobOut
 

@@ -19,7 +19,7 @@ from app.registry import models
 from app.services.installation import Installation
 from app.services.ledger.heads import checkpoint_of
 from app.services.ledger.history import entries_up_to, json_lines, matching_entries
-from app.services.pages import PageRequest, page_of
+from app.services.pagination import PageRequest, page_of
 from app.wire.ledger import ActList, ActOut
 
 

@@ -30,7 +30,7 @@ from app.services.authorization import authorized_dataset, write_as
 from app.services.guarantees import of_account, of_large_amount, population_guarantee
 from app.services.installation import Installation
 from app.services.jobs import notices
-from app.services.pages import PageRequest, page_of
+from app.services.pagination import PageRequest, page_of
 from app.wire.datasets import BudgetIn
 from app.wire.ledger import (
     AccountBalance,

@@ -28,7 +28,7 @@ from app.services.authorization import authorized_dataset
 from app.services.guarantees import of_account, of_large_amount
 from app.services.installation import Installation
 from app.services.jobs import notices
-from app.services.pages import PageRequest, page_of
+from app.services.pagination import PageRequest, page_of
 from app.services.spending.spend import spending
 from app.wire.ledger import DeclaredLossIn, ExternalIn, ExternalPrice, ExternalQuote, ReservationList, ReservationOut
 

@@ -25,7 +25,7 @@ from app.privacy.partitions import JointCell, Scope
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import charged_jobs
 from app.services.ledger.balances import Account, balance_of, find_account
-from app.services.pages import PageRequest
+from app.services.pagination import PageRequest
 from app.wire.ledger import ChargedJob, DetailedEntryOut, EntryList, EntryOut
 
 

@@ -29,7 +29,7 @@ from app.services.installation import Installation
 from app.services.jobs import kinds
 from app.services.jobs.kinds import OutputInvalid
 from app.services.jobs.task import JobTask
-from app.services.pages import PageRequest, page_of
+from app.services.pagination import PageRequest, page_of
 from app.services.spending.quotes import quote_parts
 from app.services.spending.spend import Asked, Job, PricedPart, price_part, read_asked, spending
 from app.wire.spending import (

@@ -12,7 +12,7 @@ import pytest
 from app.api.pages import words
 from app.api.pages.pictures import budget_bar, odds_scale, share_class, spend
 from app.api.pages.words import act_in_words
-from app.services.ledger.charges import Charge, Spend
+from app.services.ledger.spend_history import Charge, Spend
 from app.wire import odds_words
 from app.wire.ledger import ActKind, ActOut
 

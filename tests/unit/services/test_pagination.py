@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app.core import limits
 from app.core.errors import FieldProblem, InvalidRequest, NotFound
-from app.services.pages import PageRequest, page_of
+from app.services.pagination import PageRequest, page_of
 
 
 @pytest.mark.parametrize("limit", [0, -1, limits.MAX_PAGE_SIZE + 1])
