@@ -240,17 +240,16 @@ def declare(session: Session, row: DatasetRow) -> Dataset:
         session.flush()
     except IntegrityError:  # another declaration of the name committed in between
         raise NameTaken from None
-    if (erased := newest_erased(session, row.name)) is not None:
-        row.created_at = max(row.created_at, erased.row.created_at + timedelta(microseconds=1))
+    if earlier := erased(session, row.name):
+        row.created_at = max(row.created_at, find(session, earlier[0]).row.created_at + timedelta(microseconds=1))
         session.flush()
     return Dataset(row)
 
 
-def newest_erased(session: Session, name: str) -> Dataset | None:
-    """The erased dataset that had a name last."""
-    query = select(DatasetRow).where(DatasetRow.name == name, DatasetRow.deleted_at.is_not(None))
-    row = session.execute(query.order_by(DatasetRow.created_at.desc()).limit(1)).scalar_one_or_none()
-    return None if row is None else Dataset(row)
+def erased(session: Session, name: str) -> list[str]:
+    """Ids of the erased datasets that had a name, the newest first."""
+    query = select(DatasetRow.id).where(DatasetRow.name == name, DatasetRow.deleted_at.is_not(None))
+    return list(session.execute(query.order_by(DatasetRow.created_at.desc())).scalars())
 
 
 def of_same_columns(session: Session, dataset: Dataset, ids: Collection[str]) -> dict[str, NamedDataset]:

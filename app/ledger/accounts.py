@@ -9,14 +9,16 @@ A change of a cap affects later admissions alone. A reservation that was admitte
 charged; nothing else is admitted in its cells until the cap covers them again. Every change is an entry with a reason.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.core.errors import AccountDiffers, Unavailable
 from app.ledger import chain, control, populations, statements, tables
-from app.ledger.tables import AccountRow, EntryKind
+from app.ledger.tables import AccountRow, EntryKind, EntryRow
 from app.privacy import accountants
 from app.privacy.partitions import Partitions
 
@@ -68,6 +70,22 @@ def account_row(new_account: NewAccount) -> AccountRow:
     )
 
 
+def newest_with_load(session: Session, account_ids: Sequence[str]) -> str | None:
+    """The first of several accounts of erased datasets that has a load."""
+    kinds = (EntryKind.RESERVE.value, EntryKind.LOAD.value)  # most accounts without a load have neither
+    query = select(EntryRow.account_id).where(EntryRow.account_id.in_(account_ids), EntryRow.kind.in_(kinds))
+    used = set(session.execute(query.distinct()).scalars())
+    return next((each for each in account_ids if each in used and _load(session, tables.account(session, each))), None)
+
+
+def _load(session: Session, account: AccountRow) -> int:
+    """The load of an account, or what its population carries for it."""
+    joined = populations.id_of(session, account.id)
+    if joined is None:
+        return chain.state_of(session, account).budget.whole.load
+    return chain.state_of(session, tables.account(session, joined)).loads[account.id]
+
+
 def continue_account(
     session: Session, account_id: str, erased_id: str, *, population_id: str | None, actor: str
 ) -> bool:
@@ -95,11 +113,7 @@ def continue_account(
     before = chain.state_of(session, erased)
     if before.reservations:
         raise Unavailable("the reservations of the erased dataset of this name are still being given back")
-    joined = populations.id_of(session, erased_id)
-    if joined is None:
-        load = before.budget.whole.load
-    else:
-        load = chain.state_of(session, tables.account(session, joined)).loads[erased_id]
+    joined, load = populations.id_of(session, erased_id), _load(session, erased)
     if not load:
         return False
     differs = _differences(account, erased)
@@ -115,8 +129,7 @@ def continue_account(
         "hash": erased.last_hash,
         "highest_cap": accountants.amount_text(erased.accountant, before.highest_cap),
     }
-    if erased.delta_set_aside is not None:
-        set_aside = accountants.delta_steps(erased.delta_set_aside)
+    if set_aside := accountants.delta_steps(erased.delta_set_aside):
         continued["delta"] = accountants.delta_text(min(before.tightest_delta({}).charged, set_aside))
     # Not before the erased dataset's last entry, whose clock may have been ahead: the verifier checks the two times.
     opening = chain.NewEntry(EntryKind.LOAD, load, actor=actor, details={"continues": continued})

@@ -18,7 +18,7 @@ from app.core.errors import (
     SameSubmitter,
     Unavailable,
 )
-from app.ledger import accounts, chain, control, statements
+from app.ledger import accounts, chain, control, reservations, statements
 from app.ledger.tables import EntryKind
 from app.services.datasets.declare import check_declaration, register_dataset
 from app.services.datasets.erase import delete_dataset, mark_deleted
@@ -35,7 +35,7 @@ from app.verifier.export_lines import NotVerified
 from app.wire.datasets import DatasetIn, DatasetOut
 from app.wire.ledger import CapIn, ExternalIn
 from tests.support import evidence
-from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
+from tests.support.crash_scene import ADMIN, EVENT, OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database
 from tests.support.export_writers import chained
 
@@ -50,6 +50,7 @@ DECLARATION: dict[str, Any] = {
 }
 ZCDP = {"budget": {"accountant": "zcdp", "epsilon": "3", "delta": "1e-6"}}
 SET_ASIDE = {"budget": {**ZCDP["budget"], "delta_set_aside": "5e-7"}}
+LESS_THAN_A_STEP = {"budget": {**ZCDP["budget"], "delta_set_aside": "1e-20"}}
 
 
 def _declared(installation: Installation, by: Principal = OWNER, **changes: object) -> DatasetOut:
@@ -218,6 +219,27 @@ def test_a_second_owner_or_an_admin_states_that_the_rows_are_about_other_people(
     assert _declared(installation, ADMIN, other_people="the 2028 cohort").account.remaining == "3"
 
 
+@pytest.mark.parametrize("ended_by", ["nothing", "a job that was given back"])
+def test_a_dataset_that_spent_nothing_hides_no_earlier_account(installation: Installation, ended_by: str) -> None:
+    erased = _erased(installation, "3")
+    second = _second_owner(installation, erased.id)
+    stated = _declared(installation, second, other_people="the 2027 cohort")
+    if ended_by != "nothing":
+        with installation.database.write() as session:
+            parts = [reservations.NewReservation(stated.id, 5, {}, EVENT, "jb_alone")]
+            reservations.reserve(session, parts, actor=second.key_id)
+        with installation.database.write() as session:
+            reservations.void_jobs(session, ["jb_alone"], actor=second.key_id)
+    delete_dataset(installation, second, stated.id)
+    checked = check_declaration(installation, OWNER, DatasetIn.model_validate(DECLARATION))
+    assert (checked.continues, checked.account.remaining) == (erased.id, "0")
+    with pytest.raises(SameSubmitter):
+        _declared(installation, other_people="it is so")
+    again = _declared(installation)
+    assert (again.continues, again.account.remaining) == (erased.id, "0")
+    _verified(installation, again.id, erased.id)
+
+
 @on_one_database
 def test_there_must_be_an_erased_dataset_to_tell_the_rows_apart_from(installation: Installation) -> None:
     with pytest.raises(InvalidRequest) as refused:
@@ -227,7 +249,7 @@ def test_there_must_be_an_erased_dataset_to_tell_the_rows_apart_from(installatio
     ]
 
 
-@pytest.mark.parametrize("changes", [ZCDP, SET_ASIDE], ids=["delta", "set aside"])
+@pytest.mark.parametrize("changes", [ZCDP, SET_ASIDE, LESS_THAN_A_STEP], ids=["delta", "set aside", "almost nothing"])
 def test_with_a_delta_the_highest_cap_of_both_accounts_is_what_is_stated(
     installation: Installation, changes: dict[str, Any]
 ) -> None:

@@ -81,7 +81,7 @@ def check_declaration(installation: Installation, principal: Principal, declarat
     with installation.database.read() as session:
         caller = refreshed(installation, session, principal)
         caller.require(Role.OWNER)
-        is_new = declaration.other_people is None and catalog.newest_erased(session, declaration.name) is None
+        is_new = declaration.other_people is None and not catalog.erased(session, declaration.name)
         facts = checked.facts(session, caller, keys, at=installation.database.now(session)) if is_new else {}
     if not is_new:
         with write_as(installation, principal) as (session, caller):
@@ -331,8 +331,9 @@ def take_up(
 ) -> tuple[dict[str, str], list[str]]:
     """Continues the account of the erased dataset of the name, or records that the rows are about other people.
 
-    The new dataset holds the name, so no other declaration takes up the same account. An erased dataset that spent
-    nothing leaves nothing to continue.
+    The new dataset holds the name, so no other declaration takes up the same account. Of several erased datasets the
+    newest that spent something counts: its account has the loads of those before, and one that spent nothing leaves
+    nothing to continue.
 
     Args:
         session: of the transaction that stored the declaration and opened its account.
@@ -345,7 +346,8 @@ def take_up(
         NameTaken: the erased dataset belongs to other owners.
         SameSubmitter: the key declared the erased dataset of which it states that it was about other people.
     """
-    erased = catalog.newest_erased(session, dataset.name)
+    ids = catalog.erased(session, dataset.name)
+    erased = catalog.find(session, accounts.newest_with_load(session, ids) or ids[0]) if ids else None
     if erased is not None and Role.OWNER not in principal.acts_as(grants.granted(session, principal, erased.id)):
         raise NameTaken
     reason = declaration.other_people
