@@ -4,6 +4,7 @@ The places of its units are free again unless a job may have read the upload.
 """
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -105,6 +106,16 @@ def test_the_places_of_an_upload_stay_taken_if_anything_may_depend_on_it(
     assert answer.places == "taken"
     assert "places of their units stay taken" in answer.stays
     assert people.upload(installation, dataset, ANN_AND_BEN)["dropped"] == {"without_unit": 0, "over_bound": 1}
+
+
+def test_the_places_stay_taken_where_the_clock_was_ahead_at_the_upload(
+    installation: Installation, dataset: str
+) -> None:
+    upload = people.upload(installation, dataset, ANN_AND_BEN)["epoch"]
+    with installation.database.write() as session:
+        catalog.epoch(session, dataset, upload).uploaded_at += timedelta(hours=1)
+    Scene(installation, dataset).charge_external(key="mean")
+    assert erase_upload(installation, OWNER, dataset, upload=upload).places == "taken"
 
 
 def test_the_places_are_free_once_the_only_job_was_cancelled_before_its_charge(

@@ -14,6 +14,7 @@ from app.core import amounts
 from app.core.errors import AccountantMismatch, InvalidRequest
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
+from app.db.database import transaction_time
 from app.ledger import reservations, rules, statements, tables
 from app.ledger.reservations import NewReservation
 from app.ledger.tables import ReservationRow
@@ -210,6 +211,9 @@ def charge_external(
         dataset, session = asked.dataset, spend.session
         if (earlier := spend.lock(route=f"POST /ledger/{dataset.id}/reservations")) is not None:
             return earlier
+        # The clock may have been ahead at an upload. An erasure compares the two times to see what may have been read.
+        uploaded = [upload.uploaded_at for upload in catalog.epochs(session, dataset.id)]
+        transaction_time(session, read=max([spend.at, *uploaded]))
         charge = _priced(session, spend.principal, dataset, body)
         actor = spend.principal.key_id
         new_reservation = _reservation(dataset, charge, body, attested_by=actor)
