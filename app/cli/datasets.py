@@ -317,7 +317,8 @@ def erase_unit(
         unit = sys.stdin.readline().rstrip("\r\n")
     confirm(call.output, f"Erase the rows of this unit from {dataset} for good?", yes=yes)
     answer = call.ask(lambda client: client.erase_unit(dataset, unit))
-    call.output.say(f"erased {answer['erased']} rows from {answer['dataset_name']}; what was spent stays in the ledger")
+    n_rows = "the" if answer["erased"] is None else answer["erased"]
+    call.output.say(f"erased {n_rows} rows from {answer['dataset_name']}; what was spent stays in the ledger")
 
 
 @app.command("erase-upload")

@@ -222,9 +222,9 @@ class DroppedRows(Answer):
 
 
 class UploadOut(Answer):
-    """The owner's report. ``dropped`` is null where the privacy unit is a row.
+    """The owner's report. ``dropped`` is null where the privacy unit is a row. ``rows`` is the number of stored rows.
 
-    ``rows`` is the number of stored rows, and null for a key that is no owner by a grant. ``warnings`` are advice.
+    Both are null for a key that is no owner by a grant. ``warnings`` are advice.
     """
 
     epoch: str
@@ -293,9 +293,9 @@ class ErasureIn(Request):
 
 
 class ErasureOut(OfDataset):
-    """Number of erased rows. Exact, for the owner only."""
+    """The number of erased rows. Exact, for owners by a grant only; null for others."""
 
-    erased: int
+    erased: int | None
 
 
 class GrantIn(Request):

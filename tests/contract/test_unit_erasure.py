@@ -16,7 +16,7 @@ from app.services.datasets.erase import delete_dataset, erase_unit
 from app.services.installation import Installation
 from app.services.ledger.heads import open_log
 from tests.support import people
-from tests.support.crash_scene import EVENT, OWNER
+from tests.support.crash_scene import ADMIN, EVENT, OWNER
 
 UPLOADS = ([("ann", 1), ("ben", 2), ("ann", 3)], [("cleo", 4)], [("ann", 5), ("ben", 6), ("ann", 7)])
 
@@ -64,6 +64,11 @@ def test_the_rows_go_from_every_upload_and_the_others_stay_as_they_were(
         stored = catalog.find(session, dataset)
     rows = private_rows.read(people.files(installation, dataset), Selection(stored.schema, stored.partitions, {}))
     assert len(rows.y) == 3, "the files are of the form that jobs read"
+
+
+def test_an_admin_without_the_grant_learns_no_number_of_erased_rows(installation: Installation, dataset: str) -> None:
+    assert erase_unit(installation, ADMIN, dataset, unit="ann").erased is None
+    assert ages(installation, dataset) == [[2], [4], [6]]
 
 
 def test_an_upload_that_left_the_book_and_has_not_committed_is_waited_for(

@@ -6,7 +6,8 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from app.access.grants import MANAGE_DATASET, Principal
+from app.access import grants
+from app.access.grants import MANAGE_DATASET, Principal, Role
 from app.core import limits, stamps
 from app.core.errors import BalanceMismatch, DatasetDeleted, InvalidRequest, NoRowsOfUnit, Unavailable
 from app.core.sealed_files import DataKey
@@ -306,7 +307,8 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
                 open_log(installation).write_unit(unit_record(dataset.id, record), erased, key=key)
                 actor = principal.key_id
                 control.record(session, EntryKind.UNIT_ERASED, actor=actor, dataset=dataset.id, record=record)
+                is_owner = dataset.id in grants.granted_as(session, principal, Role.OWNER)
             n_erased = erasure.erase_rows(installation.files, dataset.id, epochs, key=key, row_id=row_id)
     except FileNotFoundError:  # the dataset was erased meanwhile
         raise DatasetDeleted from None
-    return ErasureOut(dataset=dataset.id, dataset_name=dataset.name, erased=n_erased)
+    return ErasureOut(dataset=dataset.id, dataset_name=dataset.name, erased=n_erased if is_owner else None)

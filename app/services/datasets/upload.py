@@ -275,7 +275,7 @@ def _report_out(epoch_id: str, report: "IngestReport", *, shows_rows: bool, equa
         epoch=epoch_id,
         rows=report.n_rows if shows_rows else None,
         columns=[ColumnReport(**vars(column)) for column in report.columns],
-        dropped=None if report.dropped is None else DroppedRows(**vars(report.dropped)),
+        dropped=DroppedRows(**vars(report.dropped)) if shows_rows and report.dropped is not None else None,
         warnings=[_SENT_BEFORE.format(epoch=epoch) for epoch in equal[:1]],
     )
 
