@@ -75,7 +75,7 @@ _POSTGRESQL_DEFAULTS = {
     "connect_timeout": str(limits.DATABASE_CONNECT_S),
     "options": (
         f"-c lock_timeout={limits.DATABASE_LOCK_WAIT_S}s -c statement_timeout={limits.DATABASE_STATEMENT_S}s"
-        f" -c idle_in_transaction_session_timeout={limits.DATABASE_IDLE_S}s"
+        f" -c idle_in_transaction_session_timeout={limits.DATABASE_IDLE_S}s -c timezone=UTC"
     ),
     "keepalives": "1",
     "keepalives_idle": str(limits.DATABASE_SILENCE_S),

@@ -37,7 +37,7 @@ def count(url: str) -> int:
 
 def test_every_connection_has_the_limits_of_the_code(url: str) -> None:
     database = Database.open(url)
-    names = ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout", "application_name")
+    names = ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout", "application_name", "timezone")
     with database.read() as session:
         values = [session.execute(text(f"SHOW {name}")).scalar_one() for name in names]
         connection = session.connection().connection.dbapi_connection
@@ -47,7 +47,7 @@ def test_every_connection_has_the_limits_of_the_code(url: str) -> None:
     seconds = {f"{limits.DATABASE_LOCK_WAIT_S}s", f"{limits.DATABASE_STATEMENT_S}s"}
     assert set(values[:2]) == seconds
     assert values[2] == f"{limits.DATABASE_IDLE_S // 60}min"
-    assert values[3] == "grovekeeper"
+    assert values[3:] == ["grovekeeper", "UTC"], "in a zone east of UTC, the last hours of 9999 are no time of Python"
     assert parameters["keepalives_idle"] == str(limits.DATABASE_SILENCE_S)
     assert parameters["tcp_user_timeout"] == str(limits.DATABASE_SILENCE_S * 1000)
 
