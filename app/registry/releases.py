@@ -48,11 +48,6 @@ def last_of_each(session: Session, dataset_ids: Collection[str]) -> dict[str, li
     return rows
 
 
-def profile_of_job(session: Session, job_id: str) -> ProfileRow | None:
-    """The profile that a job released, if any."""
-    return session.execute(select(ProfileRow).where(ProfileRow.job_id == job_id)).scalar_one_or_none()
-
-
 def add_evaluation(session: Session, row: EvaluationRow, model_ids: Sequence[str]) -> None:
     """Stores a released evaluation and links it to its models."""
     session.add(row)
@@ -85,8 +80,3 @@ def _page(
             raise NotFound("place")
         query = query.where(tuple_(form.created_at, form.id) < (last.created_at, last.id))
     return list(session.execute(query.order_by(form.created_at.desc(), form.id.desc()).limit(limit)).scalars())
-
-
-def evaluation_of_job(session: Session, job_id: str) -> EvaluationRow | None:
-    """The evaluation that a job released, if any."""
-    return session.execute(select(EvaluationRow).where(EvaluationRow.job_id == job_id)).scalar_one_or_none()

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from app.core import stamps
 from app.core.errors import LeaseLost, NotFound, Unavailable
@@ -14,7 +15,7 @@ from app.core.processes import Stop
 from app.datasets import private_rows
 from app.forests import released_forest as forests
 from app.registry import models as registered
-from app.registry import releases
+from app.registry.tables import EvaluationRow, ProfileRow
 from app.services import models, predict
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import charge, run_job
@@ -221,8 +222,8 @@ def test_a_child_that_leaves_no_release_fails_the_job_and_the_charge_stays(
     run(scene, work)
     assert scene.end(job_id) == ("failed", "failed", ["reserve", "charge"])
     with scene.installation.database.read() as session:
-        assert releases.profile_of_job(session, job_id) is None
-        assert releases.evaluation_of_job(session, job_id) is None
+        assert session.execute(select(ProfileRow)).first() is None
+        assert session.execute(select(EvaluationRow)).first() is None
     scene.assert_no_orphans()
 
 

@@ -301,7 +301,7 @@ def _succeed(installation: Installation, claim: Claim, output: JobOutput) -> Non
             time.sleep(wait_s)
         except LeaseLost:
             with installation.database.read() as session:
-                if output.is_registered(session):
+                if queue.job(session, claim.job_id).state == JobState.SUCCEEDED:
                     return  # an earlier attempt committed; its answer was lost
             output.discard(installation)
             raise

@@ -35,9 +35,6 @@ class JobOutput(Protocol):
     def register(self, session: Session, row: JobRow) -> None:
         """Adds the row of the output and names it in the job, on the transaction that ends the job."""
 
-    def is_registered(self, session: Session) -> bool:
-        """Whether an earlier attempt of the registering transaction committed."""
-
     def discard(self, installation: Installation) -> None:
         """Removes the stored file of a job that was lost before :meth:`register`."""
 

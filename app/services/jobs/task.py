@@ -65,7 +65,7 @@ class JobTask:
         folder: where the child writes its output; exists.
         work: the priced work in JSON form; its members depend on the kind.
         n_trees: trees to grow, the unit of progress; 0 for kinds that grow no tree.
-        parts: the rows that were paid for, or that are public, in the order in which ``work`` names them.
+        parts: the rows that were paid for, in the order in which ``work`` names them.
         metadata: public facts that the output carries beside the release.
         cluster: reads and counts the rows, by their names where machines share a store; ``None`` if the child does.
     """

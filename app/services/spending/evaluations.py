@@ -206,7 +206,6 @@ def _was_trained_on(session: Session, row: ModelRow, part: PricedPart) -> bool:
 class ReleasedEvaluation:
     """An evaluation before its registration. An evaluation has no file, so a lost job leaves nothing to remove."""
 
-    job_id: str
     body: dict[str, Any]
 
     def register(self, session: Session, row: JobRow) -> None:
@@ -214,10 +213,6 @@ class ReleasedEvaluation:
         released = EvaluationRow(**kinds.identity_of_output(row, prefix=stamps.EVALUATION), body=self.body)
         releases.add_evaluation(session, released, self.body["models"])
         row.evaluation_id = released.id
-
-    def is_registered(self, session: Session) -> bool:
-        """See :class:`app.services.jobs.kinds.JobOutput`."""
-        return releases.evaluation_of_job(session, self.job_id) is not None
 
     def discard(self, installation: Installation) -> None:
         """See :class:`app.services.jobs.kinds.JobOutput`: an evaluation has no file to remove."""
@@ -248,7 +243,7 @@ class EvaluationKind:
             released = Evaluation.from_json(json.loads(data))
         except (EvaluationInvalid, ValueError):
             raise OutputInvalid from None
-        return ReleasedEvaluation(task.job_id, {**task.metadata, "evaluation": released.to_json()})
+        return ReleasedEvaluation({**task.metadata, "evaluation": released.to_json()})
 
 
 def show_evaluation(installation: Installation, principal: Principal, evaluation_id: str) -> EvaluationOut:

@@ -93,7 +93,6 @@ def _plan_profile(asked: Asked, body: ProfileIn) -> tuple[ProfilePlan, PricedPar
 class ReleasedProfile:
     """A profile before its registration. A profile has no file, so a lost job leaves nothing to remove."""
 
-    job_id: str
     body: dict[str, Any]
 
     def register(self, session: Session, row: JobRow) -> None:
@@ -101,10 +100,6 @@ class ReleasedProfile:
         released = ProfileRow(**kinds.identity_of_output(row, prefix=stamps.PROFILE), body=self.body)
         releases.add_profile(session, released)
         row.profile_id = released.id
-
-    def is_registered(self, session: Session) -> bool:
-        """See :class:`app.services.jobs.kinds.JobOutput`."""
-        return releases.profile_of_job(session, self.job_id) is not None
 
     def discard(self, installation: Installation) -> None:
         """See :class:`app.services.jobs.kinds.JobOutput`: a profile has no file to remove."""
@@ -134,7 +129,7 @@ class ProfileKind:
         except (ProfileInvalid, ValueError):
             raise OutputInvalid from None
         body = {**task.metadata, "schema": schema.to_json(), "profile": released.to_json()}
-        return ReleasedProfile(task.job_id, body)
+        return ReleasedProfile(body)
 
 
 def show_profile(installation: Installation, principal: Principal, profile_id: str) -> ProfileOut:

@@ -238,10 +238,6 @@ class StoredArtifact:
         models.add(session, model)
         row.model_id = model.id
 
-    def is_registered(self, session: Session) -> bool:
-        """See :class:`app.services.jobs.kinds.JobOutput`."""
-        return models.is_referenced(session, self.digest)
-
     def discard(self, installation: Installation) -> None:
         """See :class:`app.services.jobs.kinds.JobOutput`."""
         installation.store.remove(self.digest)
