@@ -1,7 +1,7 @@
 """Serves ``/models`` and the aliases of datasets: shows, downloads and deletes models, and moves their aliases."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from typing import Any, BinaryIO
 
@@ -11,7 +11,7 @@ from app.access import grants
 from app.access.grants import NAME_MODEL, SEE_BALANCE, SEE_DATASET, SEE_MODEL, TAKE_MODEL, Principal
 from app.access.keys import wait_for_revocation
 from app.core import limits, stamps
-from app.core.errors import InvalidRequest, NotFound, TooLarge
+from app.core.errors import InvalidRequest, NotFound, RoleMissing, TooLarge
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.forests import catalogue
@@ -82,6 +82,16 @@ def list_models(
         )
         names = models.addresses_of(session, [row.id for row in shown])
         return ModelList(models=[_summary(row, names.get(row.id, [])) for row in shown], next=following)
+
+
+def names_of_models(installation: Installation, principal: Principal, model_ids: Sequence[str]) -> dict[str, str]:
+    """The names of those models that still exist and that the caller may see, or their ids where they have no name."""
+    names = {}
+    with installation.database.read() as session:
+        for model_id in model_ids:
+            with suppress(NotFound, RoleMissing):
+                names[model_id] = addressed_model(session, principal, model_id, SEE_MODEL).name or model_id
+    return names
 
 
 def take_artifact(installation: Installation, principal: Principal, address: str) -> BinaryIO:

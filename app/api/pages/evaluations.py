@@ -3,8 +3,6 @@
 An evaluation measures one model, or chooses the best of several models for one charge.
 """
 
-from collections.abc import Sequence
-from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -18,7 +16,7 @@ from app.api.pages.spending import SpendingFields, Text, paid_identity, quoted
 from app.api.pages.words import unit_of
 from app.api.requests import BodyRoute
 from app.core import limits
-from app.core.errors import NotFound, RoleMissing
+from app.core.errors import NotFound
 from app.registry.models import ModelFilter
 from app.services import models
 from app.services.authorization import require_role
@@ -90,19 +88,10 @@ def show_evaluation(visit: Visitor, evaluation_id: str) -> Response:
         "evaluation",
         evaluation=evaluation,
         unit=unit_of(show.show_dataset(*visit.by, evaluation.dataset)),
-        names=_names(visit, evaluation.models),
+        names=models.names_of_models(*visit.by, evaluation.models),
         scale=evaluation.accuracy and pictures.accuracy(evaluation.accuracy, evaluation.majority),
         roc=evaluation.auroc and pictures.roc(evaluation.auroc.histogram),
     )
-
-
-def _names(visit: Visit, model_ids: Sequence[str]) -> dict[str, str]:
-    """The names of those models that still exist, that the caller may see and that have a name."""
-    names = {}
-    for model_id in model_ids:
-        with suppress(NotFound, RoleMissing):
-            names[model_id] = models.show_model(*visit.by, model_id).name or model_id
-    return names
 
 
 def _rows_to_read(visit: Visit, fields: RowsToRead, trained_on: str) -> tuple[Visit, dict[str, Any]]:

@@ -4,10 +4,9 @@ What is shown is post-processing of released counts.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy.orm import Session
 
@@ -15,7 +14,7 @@ from app.access import grants
 from app.access.grants import SEE_MODEL, TRAIN, Principal
 from app.access.idempotency import Answer, IdempotentRequest
 from app.core import stamps
-from app.core.errors import GrovekeeperError, InvalidRequest, NotFound
+from app.core.errors import InvalidRequest, NotFound
 from app.forests import metrics
 from app.forests.bins import noisy_counts
 from app.forests.catalogue import public_facts
@@ -37,7 +36,6 @@ from app.privacy.events import Adjacency
 from app.registry import releases
 from app.registry.tables import EvaluationRow, ModelRow, ProfileRow
 from app.services import guarantees
-from app.services.authorization import refreshed
 from app.services.installation import Installation
 from app.services.jobs import kinds
 from app.services.jobs.kinds import OutputInvalid
@@ -65,6 +63,10 @@ _TRAINED_ON = (
     "Restrict the scope to cells that were held out of training."
 )
 
+_T = TypeVar("_T")
+_Facts: TypeAlias = dict[tuple[str, str], tuple[bool, Any]]
+"""By digest and id of a dataset: whether the artifact reads rows of the dataset, and its only answer if it has one."""
+
 
 @dataclass(frozen=True)
 class PlannedEvaluation:
@@ -85,18 +87,22 @@ def show_evaluation_quote(
     installation: Installation, principal: Principal, addresses: Sequence[str], body: EvaluationIn | SelectionIn
 ) -> EvaluationQuoteOut:
     """Quotes an evaluation. Reads no rows and costs nothing."""
-    with installation.database.read() as session:
-        rows = _models(session, principal, addresses)
-        principal, [asked] = read_asked(installation, session, principal, [_dataset(rows, body)], TRAIN)
-        asked.dataset.living()
-        planned = _plan_evaluation(installation, session, rows, asked, body)
-        [quote] = quote_parts(session, principal, [planned.part])
-    return EvaluationQuoteOut(
-        **quote.fields,
-        models=[row.id for row in rows],
-        releases=list(planned.plan.releases),
-        warnings=[*quote.warnings, *planned.warnings],
-    )
+
+    def quote(facts: _Facts) -> EvaluationQuoteOut:
+        with installation.database.read() as session:
+            rows = _models(session, principal, addresses)
+            present, [asked] = read_asked(installation, session, principal, [_dataset(rows, body)], TRAIN)
+            asked.dataset.living()
+            planned = _plan_evaluation(session, rows, facts, asked, body)
+            [quote] = quote_parts(session, present, [planned.part])
+        return EvaluationQuoteOut(
+            **quote.fields,
+            models=[row.id for row in rows],
+            releases=list(planned.plan.releases),
+            warnings=[*quote.warnings, *planned.warnings],
+        )
+
+    return _with_facts(installation, quote)
 
 
 def submit_evaluation(
@@ -108,42 +114,55 @@ def submit_evaluation(
     request: IdempotentRequest,
 ) -> Answer:
     """Accepts or refuses a job that evaluates a model or chooses the best of several models."""
-    _load(installation, caller, addresses)
-    with spending(installation, caller, request) as spend:
-        principal = spend.confirm()
-        try:
-            rows = _models(spend.session, principal, addresses)
-        except NotFound:
-            earlier = spend.stored()
-            if earlier is None or earlier.location is None:
-                raise
-            job = queue.job(spend.session, earlier.location.removeprefix("/jobs/"))
-            grants.require(spend.session, principal, job.dataset_id, TRAIN, kind="model")
-            return earlier  # it stays valid although a model was deleted
-        spend.authorize([_dataset(rows, body)])
-        if (earlier := spend.lock()) is not None:
-            return earlier
-        planned = _plan_evaluation(installation, spend.session, rows, spend.asked[0], body)
-        dataset = planned.part.dataset
-        work = {
-            "plan": planned.plan.to_json(),
-            "models": [{"id": row.id, "digest": row.digest} for row in rows],
-            "classes": list(dataset.schema.label.classes),
-            "warnings": [*planned.part.warnings, *planned.warnings],
-        }
-        return spend.accept(Job("evaluation", dataset, [planned.part], work, name=body.name, purpose=body.purpose))
+
+    def submit(facts: _Facts) -> Answer:
+        with spending(installation, caller, request) as spend:
+            principal = spend.confirm()
+            try:
+                rows = _models(spend.session, principal, addresses)
+            except NotFound:
+                earlier = spend.stored()
+                if earlier is None or earlier.location is None:
+                    raise
+                job = queue.job(spend.session, earlier.location.removeprefix("/jobs/"))
+                grants.require(spend.session, principal, job.dataset_id, TRAIN, kind="model")
+                return earlier  # it stays valid although a model was deleted
+            spend.authorize([_dataset(rows, body)])
+            if (earlier := spend.lock()) is not None:
+                return earlier
+            planned = _plan_evaluation(spend.session, rows, facts, spend.asked[0], body)
+            dataset = planned.part.dataset
+            work = {
+                "plan": planned.plan.to_json(),
+                "models": [{"id": row.id, "digest": row.digest} for row in rows],
+                "classes": list(dataset.schema.label.classes),
+                "warnings": [*planned.part.warnings, *planned.warnings],
+            }
+            return spend.accept(Job("evaluation", dataset, [planned.part], work, name=body.name, purpose=body.purpose))
+
+    return _with_facts(installation, submit)
 
 
-def _load(installation: Installation, caller: Principal, addresses: Sequence[str]) -> None:
-    """Loads the models into the cache, because the transaction that plans must not wait for files under its locks.
+class _Unread(Exception):
+    """A transaction needs facts that it does not have: the id and the schema of the dataset, and digests of models."""
 
-    The transaction meets every error that occurs here.
+
+def _with_facts(installation: Installation, transact: Callable[[_Facts], _T]) -> _T:
+    """Repeats a transaction until it has the facts of its models, so that it never waits for files under its locks.
+
+    An artifact does not change, so its facts hold in the next transaction, whatever the addresses mean by then. One
+    artifact after another is read: of those that the cache does not keep, one is in memory.
     """
-    with suppress(GrovekeeperError):
-        with installation.database.read() as session:
-            rows = _models(session, refreshed(installation, session, caller), addresses)
-        for row in rows:
-            installation.cache.get(row.digest)
+    facts: _Facts = {}
+    while True:
+        try:
+            return transact(facts)
+        except _Unread as unread:
+            dataset_id, schema, digests = unread.args
+        for digest in digests:
+            artifact = installation.cache.get(digest)
+            facts[digest, dataset_id] = artifact.schema.reads_like(schema), artifact.metadata.get("only_answer")
+            del artifact  # before the next one is read
 
 
 def _models(session: Session, principal: Principal, addresses: Sequence[str]) -> list[ModelRow]:
@@ -159,20 +178,18 @@ def _dataset(models: Sequence[ModelRow], body: EvaluationIn | SelectionIn) -> st
 
 
 def _plan_evaluation(
-    installation: Installation,
-    session: Session,
-    models: Sequence[ModelRow],
-    asked: Asked,
-    body: EvaluationIn | SelectionIn,
+    session: Session, models: Sequence[ModelRow], facts: _Facts, asked: Asked, body: EvaluationIn | SelectionIn
 ) -> PlannedEvaluation:
     """Plans the releases and prices them, from public facts alone."""
-    artifacts = [installation.cache.get(row.digest) for row in models]
-    if not all(artifact.schema.reads_like(asked.dataset.schema) for artifact in artifacts):
+    if unread := {row.digest for row in models if (row.digest, asked.dataset.id) not in facts}:
+        raise _Unread(asked.dataset.id, asked.dataset.schema, unread)
+    of_models = [facts[row.digest, asked.dataset.id] for row in models]
+    if not all(reads_rows for reads_rows, _ in of_models):
         raise InvalidRequest.at("/dataset", "other-declaration")
     plan, part = _planned_part(asked, body)
     warnings = [_TRAINED_ON] if any(_was_trained_on(session, row, part) for row in models) else []
-    for row, artifact in zip(models, artifacts, strict=True):
-        match artifact.metadata.get("only_answer"):
+    for row, (_, only_answer) in zip(models, of_models, strict=True):
+        match only_answer:
             case {"text": text}:
                 warnings.append(f"Model {row.id}: {text}")
     return PlannedEvaluation(plan, part, warnings)
