@@ -52,7 +52,7 @@ def table_of(schema: Schema, n_rows: int) -> pa.Table:
 def grown(schema: Schema) -> Artifact:
     """A forest of the default algorithm, packed as an artifact."""
     planned = plan(PlanRequest("rpf", {}, Fraction(1), None), schema)
-    cells = dict(arrow_tables.read(stream_of(table_of(schema, limits.MAX_PREDICTION_ROWS)), ()).columns)
+    cells = dict(arrow_tables.read(stream_of(table_of(schema, limits.MAX_PREDICTION_ROWS)), schema).columns)
     half = sanitise_prediction_columns(schema, cells)
     n_rows = 2 * half.n_rows
     columns = SanitisedColumns(tuple(np.concatenate([column, column]) for column in half.columns), n_rows)
@@ -88,7 +88,7 @@ def measure(n_categorical: int) -> None:
     body = stream_of(table_of(schema, limits.MAX_PREDICTION_ROWS))
 
     def decoded() -> SanitisedColumns:
-        return sanitise_prediction_columns(schema, dict(arrow_tables.read(body, ()).columns))
+        return sanitise_prediction_columns(schema, dict(arrow_tables.read(body, schema).columns))
 
     columns = decoded()
     predicted = model.predict(columns, read_out=None)

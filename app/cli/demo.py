@@ -229,7 +229,8 @@ class _Tour:
         from grovekeeper_client.models import predict_rows
 
         truth = self._dataset.held_out_labels
-        answer = predict_rows(self._client, self.model_id, self._dataset.held_out)
+        schema = self._client.model(self.model_id)["schema"]
+        answer = predict_rows(self._client, self.model_id, self._dataset.held_out, schema=schema)
         rows = [
             [
                 *(row[name] for name in _SHOWN_COLUMNS),

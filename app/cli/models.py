@@ -133,7 +133,7 @@ def predict(
         schema = client.model(model_id)["schema"]
         rows_in = read_rows(file, schema)
         check_columns(rows_in, schema)
-        answer = predict_rows(client, model_id, rows_in, read_out=read_out)
+        answer = predict_rows(client, model_id, rows_in, schema=schema, read_out=read_out)
     output = call.output
     output.answer(answer)
     rows = [

@@ -52,7 +52,7 @@ MAX_PREDICTION_BODY_BYTES = 16 * 1024 * 1024  # Bytes of a prediction request
 # Values and names of members in a prediction request, for the widest models; see ``services.predict.max_nodes``.
 MAX_PREDICTION_BODY_NODES = 2_100_000
 MAX_PREDICTION_ROWS = 10_000  # Rows of a prediction request
-# Rows times features of the model in a prediction request, whether or not the request has the cells.
+# Rows times features or classes of the model, whichever are more, in a prediction request, also of cells that it lacks.
 MAX_PREDICTION_CELLS = 1_000_000
 # Messages of a prediction request in Arrow: the schema, dictionaries and record batches.
 MAX_PREDICTION_MESSAGES = 4_096
@@ -60,7 +60,7 @@ MAX_PREDICTION_ARRAYS = 65_536  # Record batches times columns of a prediction r
 MAX_REPORTED_PROBLEMS = 100  # Problems that one answer lists, so that the answer is not larger than the request
 # Bytes of a prediction request that is answered on the event loop, without a thread, once its model is loaded.
 MAX_BYTES_AT_ONCE = 4_096
-MAX_CELLS_AT_ONCE = 256  # Rows times features of the model in such a request
+MAX_CELLS_AT_ONCE = 256  # Rows times features, or classes if they are more, of the model in such a request
 # Seconds after its commit at which a revocation is answered. A process uses cached authority for a shorter time.
 REVOCATION_S = 1.0
 # Seconds between two searches of an API process for datasets and a newest model to prepare for.

@@ -24,7 +24,7 @@ from app.core import limits
 from app.core.arrow_arrays import Number, are_valid, elements, floats, has_numbers, has_text
 from app.core.errors import FieldProblem, InvalidRequest, MalformedRequest, TooLarge
 from app.forests.data.sanitiser import column_pointer, max_rows
-from app.forests.data.schema import Feature
+from app.forests.data.schema import Feature, Schema
 
 _READ_OUT = b"read_out"
 _ACCEPTED = ("integer", "float", "string", "dictionary of these")
@@ -109,12 +109,12 @@ class ArrowCells:
         return parts[1] if len(parts) == 2 else np.concatenate(parts)
 
 
-def read(body: bytes, features: Collection[str]) -> ArrowTable:
+def read(body: bytes, declared: Schema) -> ArrowTable:
     """Reads a stream with at most ``app.forests.data.sanitiser.max_rows`` rows.
 
     Args:
         body: of a request, of any content.
-        features: names of the model's features, which an error may repeat.
+        declared: public, of the model; an error may repeat the names of its features.
 
     Raises:
         MalformedRequest: the body is no stream, or is damaged.
@@ -126,8 +126,8 @@ def read(body: bytes, features: Collection[str]) -> ArrowTable:
         _check_messages(body)
         with pa_ipc.open_stream(pa.py_buffer(body), options=pa_ipc.IpcReadOptions(use_threads=False)) as stream:
             schema: pa.Schema = stream.schema
-            _check_columns(schema, features)
-            batches = _checked(stream, len(schema), max_rows=max_rows(len(features)))
+            _check_columns(schema, {feature.name for feature in declared.features})
+            batches = _checked(stream, len(schema), max_rows=max_rows(declared))
             columns = [ArrowCells(kind, [it.column(i) for it in batches]) for i, kind in enumerate(schema.types)]
             read_out = (schema.metadata or {}).get(_READ_OUT, b"").decode("utf-8") or None
             return ArrowTable(dict(zip(schema.names, columns, strict=True)), read_out)

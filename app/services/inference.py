@@ -127,13 +127,12 @@ class InferenceRequest(msgspec.Struct, forbid_unknown_fields=True):
     outputs: Annotated[list[_RequestedOutput], msgspec.Meta(max_length=len(OUTPUTS))] | None = None
 
 
-def read_request(
-    body: bytes, json_lengths: Sequence[str], *, n_features: int
-) -> tuple[InferenceRequest, dict[str, Cells]]:
+def read_request(body: bytes, json_lengths: Sequence[str], schema: Schema) -> tuple[InferenceRequest, dict[str, Cells]]:
     """Reads a request and the columns in its tensors.
 
     Args:
         json_lengths: values of the header ``Inference-Header-Content-Length``: the number of bytes of the JSON object.
+        schema: public, of the model.
 
     Returns:
         The request, and cells by column.
@@ -145,8 +144,8 @@ def read_request(
         TooLarge: the request has too many rows, tensors, or values and names for the model.
     """
     text, rest = _parts(body, json_lengths)
-    request = _decoded(text, n_features)
-    most_rows = max_rows(n_features)
+    request = _decoded(text, len(schema.features))
+    most_rows = max_rows(schema)
     columns: dict[str, Cells] = {}
     for index, tensor in enumerate(request.inputs):
         columns[tensor.name], rest = _cells(tensor, rest, max_rows=most_rows, at=f"/inputs/{index}")
@@ -159,7 +158,7 @@ def read_request(
 
 def _max_nodes(n_features: int) -> int:
     """Most values and names of members in the JSON of a request: those of its cells, and 16 of each tensor."""
-    return min(limits.MAX_PREDICTION_BODY_NODES, 2 * (max_rows(n_features) + 8) * n_features + 64)
+    return min(limits.MAX_PREDICTION_BODY_NODES, 2 * (limits.MAX_PREDICTION_ROWS + 8) * n_features + 64)
 
 
 def _parts(body: bytes, json_lengths: Sequence[str]) -> tuple[bytes, memoryview]:
@@ -250,7 +249,7 @@ def infer(
         version: id of the model that the name is expected to address; ``None``: any.
     """
     model = versioned_model(installation, principal, name, version)  # first: what a body may cost depends on the model
-    request, columns = read_request(body, json_lengths, n_features=len(model.schema.features))
+    request, columns = read_request(body, json_lengths, model.schema)
     cells = {
         column: JsonCells(values) if isinstance(values, list) else NumberCells(values)
         for column, values in columns.items()

@@ -32,7 +32,7 @@ from app.services.installation import Installation
 
 def max_nodes(n_features: int) -> int:
     """Most values and names of members in a request for a model of so many features: those of its rows."""
-    return min(limits.MAX_PREDICTION_BODY_NODES, (max_rows(n_features) + 1) * (2 * n_features + 1) + 64)
+    return min(limits.MAX_PREDICTION_BODY_NODES, (limits.MAX_PREDICTION_ROWS + 1) * (2 * n_features + 1) + 64)
 
 
 class PredictionForm(StrEnum):
@@ -170,11 +170,21 @@ def model_at_once(
     if addressed is None or artifact is None:
         return None
 
-    # Each row begins with a brace, and each cell of a column but the first follows a comma.
-    n_cells = max((body.count(b"{") - 1) * len(artifact.schema.features), body.count(b","))
-    if n_cells > limits.MAX_CELLS_AT_ONCE or not forests.is_prepared(artifact.forest, artifact.schema):
+    schema = artifact.schema
+    n_cells = _most_rows(body) * max(len(schema.features), schema.n_classes)
+    if n_cells > limits.MAX_CELLS_AT_ONCE or not forests.is_prepared(artifact.forest, schema):
         return None
     return PredictingModel(addressed.model_id, artifact)
+
+
+def _most_rows(body: bytes) -> int:
+    """No fewer than the rows of a body, of which no cell is built; a body that is refused has none."""
+    try:
+        outline = _outlines.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return 0
+    columns = (outline.columns or {}).values()  # each cell but the first follows a comma
+    return max(len(outline.rows or ()), *(bytes(cells).count(b",") + 1 for cells in columns), 0)
 
 
 def predicting_model(installation: Installation, principal: Principal, address: str) -> PredictingModel:
@@ -220,13 +230,13 @@ def addressed_model(session: Session, principal: Principal, address: str, roles:
     raise NotFound("model")
 
 
-def decode(body: bytes, n_features: int) -> PredictBody:
-    """Reads the body of a prediction request for a model of so many features; see :func:`predict` for the errors.
+def decode(body: bytes, schema: Schema) -> PredictBody:
+    """Reads the body of a prediction request for a model with this schema; see :func:`predict` for the errors.
 
     Rows and columns are built one by one: while the decoder builds values, no other thread of the process runs.
     """
-    json_text.check_nodes(body, max_nodes(n_features))
-    most_rows = max_rows(n_features)
+    json_text.check_nodes(body, max_nodes(len(schema.features)))
+    most_rows = max_rows(schema)
     try:
         outline = _outlines.decode(body)
         if len(outline.rows or ()) > most_rows:
@@ -256,9 +266,9 @@ def _read(model: PredictingModel, body: bytes, form: PredictionForm) -> tuple[Sa
     if form is PredictionForm.ARROW:
         from app.services import arrow_tables
 
-        table = arrow_tables.read(body, [feature.name for feature in schema.features])
+        table = arrow_tables.read(body, schema)
         return sanitise_prediction_columns(schema, table.columns), table.read_out
-    request = decode(body, len(schema.features))
+    request = decode(body, schema)
     if request.rows is not None:
         return forests.sanitised(model.artifact.forest, schema, request.rows), request.read_out
     cells = {name: JsonCells(column) for name, column in (request.columns or {}).items()}

@@ -22,6 +22,7 @@ from app.verifier import events as verifier_events
 from app.wire.base import Request
 from tests.support.openapi import DOCUMENT
 from tests.support.operations import NOWHERE, REQUESTS
+from tests.support.schemas import sized
 
 _MAX_NODES = 500
 _PARTITIONS = Partitions((HashPartition("shard", 4), HashPartition("fold", 2)))
@@ -224,7 +225,7 @@ def seeds_of_predictions() -> tuple[bytes, ...]:
 def run_prediction(data: bytes) -> bool:
     """What is accepted is the only meaning of the text: two readers see equal rows."""
     try:
-        body = predict.decode(data, 3)
+        body = predict.decode(data, sized(3))
     except GrovekeeperError:
         return False
     other = json.loads(data)

@@ -7,6 +7,7 @@ import struct
 from app.core import limits
 from app.core.errors import GrovekeeperError
 from app.services import inference
+from tests.support.schemas import sized
 
 _TEXT = (
     b'{"inputs": [{"name": "age", "shape": [2], "datatype": "INT64", "parameters": {"binary_data_size": 16}},'
@@ -28,7 +29,7 @@ def run(data: bytes) -> bool:
     """What is accepted has as many cells as its shapes say, and means the same when it is written in JSON."""
     header, _, body = data.partition(b"\n")
     try:
-        request, columns = inference.read_request(body, [header.decode("latin-1")] if header else [], n_features=3)
+        request, columns = inference.read_request(body, [header.decode("latin-1")] if header else [], sized(3))
     except GrovekeeperError:
         return False
     for tensor in request.inputs:
@@ -39,6 +40,6 @@ def run(data: bytes) -> bool:
             written = {"name": tensor.name, "shape": tensor.shape[:1], "datatype": tensor.datatype, "data": cells}
             if tensor.datatype == "INT64":  # its JSON has no fractions and no missing value
                 written["data"] = list(map(int, cells))
-            again, read = inference.read_request(json.dumps({"inputs": [written]}).encode(), [], n_features=3)
+            again, read = inference.read_request(json.dumps({"inputs": [written]}).encode(), [], sized(3))
             assert (read, len(again.inputs)) == ({tensor.name: written["data"]}, 1)
     return True

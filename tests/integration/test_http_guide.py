@@ -65,7 +65,7 @@ def test_the_documented_limits_equal_those_of_the_code() -> None:
         f"{limits.MAX_FEATURES:,} features, {limits.MAX_CATEGORIES} categories, {limits.MAX_CLASSES:,} classes; "
         f"{limits.MAX_DECLARATION_BODY_BYTES // mebi} MiB and {limits.MAX_DECLARATION_BODY_NODES:,} values and "
         f"names per declaration; {limits.MAX_PREDICTION_ROWS:,} rows, "
-        f"{limits.MAX_PREDICTION_CELLS:,} rows times features of the model, "
+        f"{limits.MAX_PREDICTION_CELLS:,} rows times features of the model, and as many rows times its classes, "
         f"{limits.MAX_PREDICTION_BODY_BYTES // mebi} MiB "
         f"and {limits.MAX_PREDICTION_BODY_NODES:,} values and names (fewer for narrow models) per prediction, in Arrow "
         f"{limits.MAX_PREDICTION_MESSAGES:,} messages and {limits.MAX_PREDICTION_ARRAYS:,} record batches times "

@@ -11,12 +11,14 @@ from typing import Any
 
 import httpx
 import msgspec
+import pyarrow as pa
 import pytest
 
 from app.core import limits
 from app.core.errors import GrovekeeperError
 from app.core.files import Directory
 from app.services import predict
+from tests.support.columnar import stream_of
 from tests.support.server import CSV, Server, csv_rows, declaration, new_idempotency_key, training
 
 AS_JSON = {"Content-Type": "application/json"}
@@ -266,3 +268,28 @@ def test_excess_concurrent_requests_get_a_retry_after(server: Server, monkeypatc
     answer = server.admin.http.get("/ledger")
     assert (answer.status_code, answer.json()["type"], answer.headers["Retry-After"]) == (429, "too-many-requests", "1")
     assert server.client(None).get("/healthz").status_code == 200, "health is answered however busy"
+
+
+def test_every_form_of_a_prediction_counts_rows_times_classes(server: Server) -> None:
+    schema = {
+        "features": [{"name": "x", "type": "numeric", "lower": 0, "upper": 1}],
+        "label": {"name": "kind", "classes": [f"c{number}" for number in range(1_000)]},
+    }
+    dataset = server.declared(schema=schema)["id"]
+    rows = "x,kind\n" + "".join(f"0.5,c{number}\n" for number in range(1_000))
+    assert server.admin.http.post(f"/datasets/{dataset}/rows", content=rows, headers=CSV).status_code == 201
+    parameters = {"n_estimators": 1, "max_depth": 1}
+    model = server.trained(dataset, algorithm="rdt-ta", parameters=parameters)["model_id"]
+    path = f"/models/{model}/predict"
+    for n_rows in (1_000, 1_001, 10_000):
+        cells = [1] * n_rows
+        tensor = {"name": "x", "datatype": "FP64", "shape": [n_rows], "data": cells}
+        arrow = {"Content-Type": "application/vnd.apache.arrow.stream"}
+        answers = [
+            server.admin.http.post(path, json={"rows": [{"x": 1}] * n_rows}),
+            server.admin.http.post(path, json={"columns": {"x": cells}}),
+            server.admin.http.post(path, content=stream_of(pa.table({"x": cells})), headers=arrow),
+            server.admin.http.post(f"/v2/models/{model}/infer", json={"inputs": [tensor]}),
+        ]
+        for answer in answers:
+            assert answer.status_code == 200 if n_rows == 1_000 else _is_too_large(answer, 1_000)

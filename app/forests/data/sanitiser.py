@@ -239,9 +239,9 @@ def count_out_of_bounds(feature: Feature, values: NDArray[np.float64]) -> int:
     return int(np.count_nonzero((values < feature.lower) | (values > feature.upper)))
 
 
-def max_rows(n_features: int) -> int:
-    """Most rows of a prediction request for a model of so many features."""
-    return min(limits.MAX_PREDICTION_ROWS, limits.MAX_PREDICTION_CELLS // max(n_features, 1))
+def max_rows(schema: Schema) -> int:
+    """Most rows of a prediction request for a model: they bound its cells, and the probabilities of its answer."""
+    return min(limits.MAX_PREDICTION_ROWS, limits.MAX_PREDICTION_CELLS // max(len(schema.features), schema.n_classes))
 
 
 def sanitise_prediction_rows(schema: Schema, rows: Sequence[Mapping[str, object]]) -> SanitisedColumns:

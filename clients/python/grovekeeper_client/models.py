@@ -18,7 +18,7 @@ MAX_ROWS = 10_000
 """Rows of one request."""
 
 MAX_CELLS = 1_000_000
-"""Rows times columns of one request."""
+"""Rows times features of the model in one request, and rows times classes in its answer."""
 
 MAX_BYTES = 16 * 1024 * 1024
 """Bytes of one request."""
@@ -214,9 +214,11 @@ class Model:
         return self._client.download_model(self.id, Path(file), artifact_format=artifact_format, read_out=read_out)
 
     def _answer(self, table: row_kinds.Rows, read_out: str | None) -> dict[str, Any]:
+        schema = self.card["schema"]
         if table.table is not None:
-            return predict_table(self._client, self.id, table.table, read_out=read_out)
-        return predict_columns(self._client, self.id, table.columns, n_rows=table.n_rows, read_out=read_out)
+            return predict_table(self._client, self.id, table.table, schema=schema, read_out=read_out)
+        columns, n_rows = table.columns, table.n_rows
+        return predict_columns(self._client, self.id, columns, n_rows=n_rows, schema=schema, read_out=read_out)
 
 
 def model_of(client: Client, job: Mapping[str, Any]) -> Model:
@@ -249,31 +251,52 @@ def _by_class(matrix: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 
 def predict_rows(
-    client: Client, model_id: str, rows: Sequence[Mapping[str, Any]], *, read_out: str | None = None
+    client: Client,
+    model_id: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    schema: Mapping[str, Any],
+    read_out: str | None = None,
 ) -> Json:
-    """Predictions for rows, each a mapping from feature to cell; ``read_out``: default the model's."""
-    shape = len(rows), max(map(len, rows), default=0)
+    """Predictions for rows, each a mapping from feature to cell.
+
+    Args:
+        client: calls the service.
+        model_id: of a model.
+        rows: any number of them.
+        schema: on the model's card.
+        read_out: default the model's.
+    """
+    shape = len(rows), _n_rows_at_once(schema)
     return _in_parts(client, model_id, lambda start, stop: {"rows": rows[start:stop]}, shape, read_out)
 
 
 def predict_columns(
-    client: Client, model_id: str, columns: Mapping[str, Sequence[Any]], *, n_rows: int, read_out: str | None = None
+    client: Client,
+    model_id: str,
+    columns: Mapping[str, Sequence[Any]],
+    *,
+    n_rows: int,
+    schema: Mapping[str, Any],
+    read_out: str | None = None,
 ) -> Json:
-    """Predictions for columns of equal length."""
+    """Predictions for columns of equal length; see :func:`predict_rows`."""
 
     def part(start: int, stop: int) -> Json:
         return {"columns": {name: column[start:stop] for name, column in columns.items()}}
 
-    return _in_parts(client, model_id, part, (n_rows, len(columns)), read_out)
+    return _in_parts(client, model_id, part, (n_rows, _n_rows_at_once(schema)), read_out)
 
 
-def predict_table(client: Client, model_id: str, table: Any, *, read_out: str | None = None) -> Json:
-    """Predictions for an Arrow table whose columns the service reads."""
+def predict_table(
+    client: Client, model_id: str, table: Any, *, schema: Mapping[str, Any], read_out: str | None = None
+) -> Json:
+    """Predictions for an Arrow table whose columns the service reads; see :func:`predict_rows`."""
 
     def body(start: int, stop: int) -> bytes:
         return write_stream(table, start, stop, read_out=read_out)
 
-    size = _n_rows_at_once(table.num_columns)
+    size = _n_rows_at_once(schema)
     return _sent(body, lambda part: read_stream(client.predict_table(model_id, part)), table.num_rows, size=size)
 
 
@@ -290,12 +313,11 @@ def _in_parts(
         client: calls the service.
         model_id: of a model.
         part: the body with the rows from the first number up to the second.
-        shape: number of rows, and of columns.
+        shape: number of rows, of all parts and of one.
         read_out: default the model's.
     """
     options = {} if read_out is None else {"read_out": read_out}
-    n_rows, n_columns = shape
-    size = _n_rows_at_once(n_columns)
+    n_rows, size = shape
 
     def body(start: int, stop: int) -> bytes:
         return json.dumps({**part(start, stop), **options}, allow_nan=False).encode()
@@ -303,9 +325,9 @@ def _in_parts(
     return _sent(body, lambda text: client.predict(model_id, text), n_rows, size=size)
 
 
-def _n_rows_at_once(n_columns: int) -> int:
-    """Rows of one request with so many columns."""
-    return max(1, min(MAX_ROWS, MAX_CELLS // max(n_columns, 1)))
+def _n_rows_at_once(schema: Mapping[str, Any]) -> int:
+    """Rows of one request for a model with this schema."""
+    return min(MAX_ROWS, MAX_CELLS // max(len(schema["features"]), len(schema["label"]["classes"])))
 
 
 def _sent(body: Callable[[int, int], bytes], send: Callable[[bytes], Json], n_rows: int, *, size: int) -> Json:

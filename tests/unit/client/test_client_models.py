@@ -12,6 +12,12 @@ from app.forests.data.sanitiser import max_rows
 from app.services import arrow_tables
 from grovekeeper_client import models
 from grovekeeper_client.models import predict_columns, predict_rows, predict_table
+from tests.support.schemas import sized
+
+
+def _schema(*names: str, n_classes: int = 2) -> dict[str, Any]:
+    """The schema on a card, as far as the number of rows of a request depends on it."""
+    return {"features": [{"name": name} for name in names], "label": {"classes": ["a"] * n_classes}}
 
 
 class _Counting:
@@ -39,9 +45,9 @@ def test_the_limits_are_those_of_the_service() -> None:
 def test_any_number_of_rows_is_predicted(extra: int) -> None:
     n_rows = limits.MAX_PREDICTION_ROWS + extra
     by_row, by_column = _Counting(), _Counting()
-    answer = predict_rows(by_row, "md_1", [{"n": n} for n in range(n_rows)])  # type: ignore[arg-type]
+    answer = predict_rows(by_row, "md_1", [{"n": n} for n in range(n_rows)], schema=_schema("n"))  # type: ignore[arg-type]
     assert answer["labels"] == [str(n) for n in range(n_rows)]
-    assert answer == predict_columns(by_column, "md_1", {"n": list(range(n_rows))}, n_rows=n_rows)  # type: ignore[arg-type]
+    assert answer == predict_columns(by_column, "md_1", {"n": list(range(n_rows))}, n_rows=n_rows, schema=_schema("n"))  # type: ignore[arg-type]
     assert len(answer["probabilities"]) == n_rows
     assert answer["classes"] == ["a"]
     for client in (by_row, by_column):
@@ -52,15 +58,28 @@ def test_any_number_of_rows_is_predicted(extra: int) -> None:
 def test_wide_rows_stay_below_the_limit_of_cells() -> None:
     client = _Counting()
     wide = {"n": list(range(7_000)), **{f"c{n}": [None] * 7_000 for n in range(999)}}
-    predict_columns(client, "md_1", wide, n_rows=7_000)  # type: ignore[arg-type]
+    predict_columns(client, "md_1", wide, n_rows=7_000, schema=_schema(*wide))  # type: ignore[arg-type]
     assert sum(client.sizes) == 7_000
-    assert max(client.sizes) == max_rows(1_000)
+    assert max(client.sizes) == max_rows(sized(1_000))
+
+
+def test_rows_for_many_classes_stay_below_the_limit_of_probabilities() -> None:
+    by_row, by_column, by_table = _Counting(), _Counting(), _CountingTables()
+    schema, numbers = _schema("n", n_classes=1_000), list(range(2_500))
+    answers = [
+        predict_rows(by_row, "md_1", [{"n": n} for n in numbers], schema=schema),  # type: ignore[arg-type]
+        predict_columns(by_column, "md_1", {"n": numbers}, n_rows=2_500, schema=schema),  # type: ignore[arg-type]
+    ]
+    predict_table(by_table, "md_1", pa.table({"n": [n % 100 for n in numbers]}), schema=schema)  # type: ignore[arg-type]
+    assert [answer["labels"] for answer in answers] == [list(map(str, numbers))] * 2
+    limit = max_rows(sized(1, 1_000))
+    assert by_row.sizes == by_column.sizes == by_table.sizes == [limit, limit, 500]
 
 
 def test_long_cells_stay_below_the_limit_of_bytes() -> None:
     client = _Counting()
     rows = [{"n": n, "text": "x" * 5_000} for n in range(9_000)]
-    answer = predict_rows(client, "md_1", rows, read_out="ta")  # type: ignore[arg-type]
+    answer = predict_rows(client, "md_1", rows, schema=_schema("n", "text"), read_out="ta")  # type: ignore[arg-type]
     assert answer["labels"] == [str(n) for n in range(9_000)]
     assert max(map(len, client.bodies)) <= limits.MAX_PREDICTION_BODY_BYTES
     assert {json.loads(body)["read_out"] for body in client.bodies} == {"ta"}
@@ -82,9 +101,9 @@ class _CountingTables:
 def test_a_table_of_any_size_is_predicted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "MAX_ROWS", 40)
     client, text = _CountingTables(), pa.array(["x" * 500_000] * 100)
-    table = pa.table({"n": range(100), "text": text})
-    answer = predict_table(client, "md_1", table)  # type: ignore[arg-type]
+    table, schema = pa.table({"n": range(100), "text": text}), _schema("n", "text")
+    answer = predict_table(client, "md_1", table, schema=schema)  # type: ignore[arg-type]
     assert answer["labels"] == [str(n) for n in range(100)]
     assert client.sizes == [20] * 5
-    empty = predict_table(client, "md_1", table.slice(0, 0))  # type: ignore[arg-type]
+    empty = predict_table(client, "md_1", table.slice(0, 0), schema=schema)  # type: ignore[arg-type]
     assert (empty["labels"], empty["probabilities"]) == ([], [])

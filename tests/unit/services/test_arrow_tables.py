@@ -17,6 +17,7 @@ from app.forests.data.sanitiser import Cells, JsonCells, SanitisedColumns, sanit
 from app.forests.data.schema import Feature, Label, Schema
 from app.services import arrow_tables, predict
 from tests.support.columnar import stream_of
+from tests.support.schemas import sized
 
 SCHEMA = Schema(
     (
@@ -70,8 +71,8 @@ def test_a_table_is_read_as_its_cells_in_json_are(data: st.DataObject) -> None:
         cells[name] = data.draw(st.lists(st.none() | values, min_size=n_rows, max_size=n_rows))
         arrays[name] = pa.array(cells[name], kind)
     body = stream_of(pa.table(arrays), max_chunksize=data.draw(st.integers(1, 7)))
-    by_table = _sanitised(dict(arrow_tables.read(body, NAMES).columns))
-    decoded = predict.decode(json.dumps({"columns": cells}).encode(), len(NAMES)).columns or {}
+    by_table = _sanitised(dict(arrow_tables.read(body, SCHEMA).columns))
+    decoded = predict.decode(json.dumps({"columns": cells}).encode(), SCHEMA).columns or {}
     by_json = _sanitised({name: JsonCells(values) for name, values in decoded.items()})
     if isinstance(by_json, list):
         assert by_table == by_json
@@ -84,16 +85,16 @@ def test_a_table_is_read_as_its_cells_in_json_are(data: st.DataObject) -> None:
 
 def test_nan_is_an_empty_cell_and_an_infinity_is_clamped() -> None:
     table = pa.table({"height/m": [float("nan"), float("-inf"), 1.0], "age": pa.array([np.nan, 1, 2])})
-    (problem,) = _sanitised(dict(arrow_tables.read(stream_of(table), NAMES).columns))[:1]
+    (problem,) = _sanitised(dict(arrow_tables.read(stream_of(table), SCHEMA).columns))[:1]
     assert problem == FieldProblem("/columns/age/0", "missing", count=1)
-    columns = arrow_tables.read(stream_of(table.set_column(1, "age", [[1, 2, 3]])), NAMES).columns
+    columns = arrow_tables.read(stream_of(table.set_column(1, "age", [[1, 2, 3]])), SCHEMA).columns
     columns["ci~ty"] = arrow_tables.ArrowCells(pa.string(), [pa.array(["Bern"] * 3)])
     np.testing.assert_array_equal(sanitise_prediction_columns(SCHEMA, dict(columns)).columns[1], [np.nan, -1.5, 1.0])
 
 
 def test_a_null_among_the_values_of_a_dictionary_is_an_empty_cell() -> None:
     array = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 1]), pa.array(["M", None]))
-    columns = arrow_tables.read(stream_of(pa.table({"sex": array})), NAMES).columns
+    columns = arrow_tables.read(stream_of(pa.table({"sex": array})), SCHEMA).columns
     assert columns["sex"].codes(SCHEMA.features[2]).tolist() == [1, 5, 5, 5]
     assert columns["sex"].empty(SCHEMA.features[2]).tolist() == [1, 2, 3]
 
@@ -102,14 +103,15 @@ def test_a_null_among_the_values_of_a_dictionary_is_an_empty_cell() -> None:
 def test_a_buffer_that_ends_in_the_middle_of_an_element_is_read(ages: pa.DataType) -> None:
     cells = np.array([41, 7], dtype=ages.to_pandas_dtype()).tobytes() + b"more"
     table = pa.table({"age": pa.Array.from_buffers(ages, 2, [None, pa.py_buffer(cells)])})
-    assert arrow_tables.read(stream_of(table), NAMES).columns["age"].numbers().tolist() == [41.0, 7.0]
+    assert arrow_tables.read(stream_of(table), SCHEMA).columns["age"].numbers().tolist() == [41.0, 7.0]
 
 
 def test_the_read_out_is_in_the_metadata() -> None:
     table = pa.table({"age": [1]})
-    assert arrow_tables.read(stream_of(table), NAMES).read_out is None
+    assert arrow_tables.read(stream_of(table), SCHEMA).read_out is None
     assert (
-        arrow_tables.read(stream_of(table.replace_schema_metadata({"read_out": "mv", "x": "y"})), []).read_out == "mv"
+        arrow_tables.read(stream_of(table.replace_schema_metadata({"read_out": "mv", "x": "y"})), sized(0)).read_out
+        == "mv"
     )
 
 
@@ -139,7 +141,7 @@ def test_an_answer_has_labels_in_the_order_of_classes_and_probabilities() -> Non
 def test_a_type_that_no_feature_has_is_refused_by_name(column: pa.Array, problem: str) -> None:
     body = stream_of(pa.table({"ci~ty": column, CANARY: column, "age": [1]}))
     with pytest.raises(InvalidRequest) as refused:
-        arrow_tables.read(body, NAMES)
+        arrow_tables.read(body, SCHEMA)
     assert list(refused.value.errors) == [FieldProblem("/columns/ci~0ty", problem), FieldProblem("/columns", problem)]
     assert CANARY not in repr(refused.value)
 
@@ -152,7 +154,7 @@ def test_a_compressed_stream_is_refused_before_it_is_unpacked(codec: str) -> Non
         body = stream_of(table, compression=codec)
         del table
         with pytest.raises(InvalidRequest) as refused:
-            arrow_tables.read(body, NAMES)
+            arrow_tables.read(body, SCHEMA)
         assert [error.problem for error in refused.value.errors] == ["compressed"]
         assert pa.total_allocated_bytes() <= before
 
@@ -164,7 +166,7 @@ def test_a_dictionary_that_continues_another_is_refused() -> None:
     ]
     body = stream_of(pa.Table.from_batches(batches), emit_dictionary_deltas=True)
     with pytest.raises(InvalidRequest) as refused:
-        arrow_tables.read(body, NAMES)
+        arrow_tables.read(body, SCHEMA)
     assert [error.problem for error in refused.value.errors] == ["dictionary-delta"]
 
 
@@ -173,7 +175,7 @@ def test_columns_that_share_bytes_are_refused_before_they_are_looked_at() -> Non
     names = [f"c{number}" for number in range(200)]
     body = _sharing(stream_of(pa.table({name: ["x"] for name in names})), n_columns=len(names), text=text)
     with pytest.raises(TooLarge) as refused:
-        arrow_tables.read(body, names)
+        arrow_tables.read(body, sized(len(names)))
     assert refused.value.limit == limits.MAX_PREDICTION_BODY_BYTES
 
 
@@ -183,38 +185,38 @@ def test_a_dictionary_of_fewer_than_no_nulls_is_refused() -> None:
     some = pa.table({"age": pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), pa.nulls(n_nulls))})
     fewer = stream_of(some).replace(struct.pack("<q", n_nulls), struct.pack("<q", -1))
     with pytest.raises(MalformedRequest):
-        arrow_tables.read(fewer, NAMES)
+        arrow_tables.read(fewer, SCHEMA)
 
 
 def test_a_dictionary_of_nulls_takes_no_memory() -> None:
     """Found by fuzzing: nulls have no bytes in the body, and one each as soon as they are looked at."""
     empty = pa.table({"age": pa.DictionaryArray.from_arrays(pa.array([None], pa.int32()), pa.nulls(0))})
-    assert arrow_tables.read(stream_of(empty), NAMES).columns["age"].empty(SCHEMA.features[0]).tolist() == [0]
+    assert arrow_tables.read(stream_of(empty), SCHEMA).columns["age"].empty(SCHEMA.features[0]).tolist() == [0]
     nulls = pa.nulls(limits.MAX_PREDICTION_BODY_BYTES + 1)
     many = pa.table({"age": pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), nulls)})
     with pytest.raises(TooLarge) as refused:
-        arrow_tables.read(stream_of(many), NAMES)
+        arrow_tables.read(stream_of(many), SCHEMA)
     assert refused.value.limit == limits.MAX_PREDICTION_BODY_BYTES
 
 
 def test_limits_of_rows_messages_and_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_PREDICTION_ROWS", 3)
-    assert len(arrow_tables.read(stream_of(pa.table({"age": [1] * 3})), NAMES).columns["age"]) == 3
+    assert len(arrow_tables.read(stream_of(pa.table({"age": [1] * 3})), SCHEMA).columns["age"]) == 3
     for chunk in (1, 4):
         with pytest.raises(TooLarge):
-            arrow_tables.read(stream_of(pa.table({"age": [1] * 4}), max_chunksize=chunk), NAMES)
+            arrow_tables.read(stream_of(pa.table({"age": [1] * 4}), max_chunksize=chunk), SCHEMA)
     monkeypatch.setattr(limits, "MAX_PREDICTION_MESSAGES", 3)
-    arrow_tables.read(stream_of(pa.table({"age": [1] * 2}), max_chunksize=1), NAMES)
+    arrow_tables.read(stream_of(pa.table({"age": [1] * 2}), max_chunksize=1), SCHEMA)
     with pytest.raises(TooLarge):
-        arrow_tables.read(stream_of(pa.table({"age": [1] * 3}), max_chunksize=1), NAMES)
+        arrow_tables.read(stream_of(pa.table({"age": [1] * 3}), max_chunksize=1), SCHEMA)
     monkeypatch.setattr(limits, "MAX_FEATURES", 1)
     with pytest.raises(TooLarge):
-        arrow_tables.read(stream_of(pa.table({"age": [1], "sex": [1]})), NAMES)
+        arrow_tables.read(stream_of(pa.table({"age": [1], "sex": [1]})), SCHEMA)
 
 
 def test_a_name_that_occurs_twice_is_refused() -> None:
     with pytest.raises(InvalidRequest):
-        arrow_tables.read(stream_of(pa.table([[1], [2]], names=["age", "age"])), NAMES)
+        arrow_tables.read(stream_of(pa.table([[1], [2]], names=["age", "age"])), SCHEMA)
 
 
 def test_a_damaged_stream_is_malformed_and_its_cells_are_in_no_error() -> None:
@@ -223,7 +225,7 @@ def test_a_damaged_stream_is_malformed_and_its_cells_are_in_no_error() -> None:
     swapped = [body.replace(CANARY.encode(), b"\xff" * len(CANARY)), body.replace(CANARY.encode()[:2], b"\xff\xff")]
     for damaged in (*cut, *swapped, body + b"\0", b'{"rows": []}'):
         with pytest.raises(MalformedRequest) as refused:
-            arrow_tables.read(damaged, NAMES)
+            arrow_tables.read(damaged, SCHEMA)
         assert refused.value.__cause__ is refused.value.__context__ is None
         assert CANARY not in str(refused.value)
 
@@ -235,7 +237,7 @@ def test_no_flipped_byte_does_more_than_refuse() -> None:
         flipped = bytearray(body)
         flipped[at] ^= mask
         try:
-            columns = dict(arrow_tables.read(bytes(flipped), NAMES).columns)
+            columns = dict(arrow_tables.read(bytes(flipped), SCHEMA).columns)
             sanitise_prediction_columns(SCHEMA, columns)
         except GrovekeeperError:
             n_refused += 1
@@ -269,14 +271,13 @@ def _buffers_at(metadata: bytearray, n_buffers: int) -> int:
 
 def test_rows_times_features_and_batches_times_columns_have_limits() -> None:
     """Columns of nulls have no bytes, and a record batch without rows few."""
-    names = [f"x{index}" for index in range(2_000)]
-    nulls = pa.table({name: pa.nulls(501) for name in names})
+    nulls = pa.table({f"x{index}": pa.nulls(501) for index in range(2_000)})
     for table, chunk, limit in (
         (nulls, None, 500),
         (nulls.slice(0, 40), 1, limits.MAX_PREDICTION_ARRAYS),
     ):
         with pytest.raises(TooLarge) as refused:
-            arrow_tables.read(stream_of(table, max_chunksize=chunk), names)
+            arrow_tables.read(stream_of(table, max_chunksize=chunk), sized(2_000))
         assert refused.value.limit == limit
-    assert len(arrow_tables.read(stream_of(nulls.slice(0, 500)), names).columns) == 2_000
-    assert len(arrow_tables.read(stream_of(nulls.select(["x1"])), ["x1"]).columns["x1"]) == 501
+    assert len(arrow_tables.read(stream_of(nulls.slice(0, 500)), sized(2_000)).columns) == 2_000
+    assert len(arrow_tables.read(stream_of(nulls.select(["x1"])), sized(2)).columns["x1"]) == 501

@@ -14,6 +14,7 @@ from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest, MalformedRequest, TooLarge
 from app.services import inference
 from app.services.inference import Cells, read_request
+from tests.support.schemas import sized
 
 _OF_TRITONCLIENT = (
     b'{"id":"7","inputs":[{"name":"age","shape":[3],"datatype":"INT64","parameters":{"binary_data_size":24}},'
@@ -39,13 +40,13 @@ def _listed(cells: Cells) -> list[Any]:
 
 
 def test_bytes_of_a_known_client_are_read() -> None:
-    request, columns = read_request(_OF_TRITONCLIENT, ["314"], n_features=4)
+    request, columns = read_request(_OF_TRITONCLIENT, ["314"], sized(4))
     assert {name: _listed(cells) for name, cells in columns.items()} == {**_PEOPLE, "hours": [40.5, None, 1e300]}
     assert (request.id, request.parameters.binary_data_output, request.outputs) == ("7", True, None)
 
 
 def test_json_of_a_known_client_is_read() -> None:
-    request, columns = read_request(_JSON_OF_TRITONCLIENT, [], n_features=4)
+    request, columns = read_request(_JSON_OF_TRITONCLIENT, [], sized(4))
     assert columns == {**_PEOPLE, "hours": [40.5, 2.0, 1e300]}
     assert request.outputs is not None
     assert [(item.name, item.parameters.binary_data) for item in request.outputs] == [
@@ -63,7 +64,7 @@ def test_json_of_a_known_client_is_read() -> None:
     ],
 )
 def test_values_in_json_are_flat_or_nested(datatype: str, shape: list[int], data: Any, cells: list[object]) -> None:
-    assert read_request(_body(datatype, shape, data=data), [], n_features=1)[1] == {"a": cells}
+    assert read_request(_body(datatype, shape, data=data), [], sized(1))[1] == {"a": cells}
 
 
 def _body(datatype: str, shape: object, **changes: object) -> bytes:
@@ -136,20 +137,20 @@ HOSTILE: dict[str, tuple[bytes, list[str], type[GrovekeeperError], str]] = {
 def test_a_hostile_request_is_refused_where_it_lies(name: str) -> None:
     body, lengths, kind, at = HOSTILE[name]
     with pytest.raises(kind) as refused:
-        read_request(body, lengths, n_features=2)
+        read_request(body, lengths, sized(2))
     if isinstance(refused.value, InvalidRequest):
         assert [error.at for error in refused.value.errors] == [at]
 
 
 def test_infinities_and_nan_of_bytes_are_numbers_and_missing() -> None:
     body, lengths = _binary("FP64", [3], struct.pack("<3d", math.inf, -math.inf, math.nan))
-    assert _listed(read_request(body, lengths, n_features=2)[1]["a"]) == [math.inf, -math.inf, None]
+    assert _listed(read_request(body, lengths, sized(2))[1]["a"]) == [math.inf, -math.inf, None]
 
 
 def test_values_are_counted_before_they_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_PREDICTION_BODY_NODES", 5)
     with pytest.raises(TooLarge):
-        read_request(_JSON, [], n_features=2)
+        read_request(_JSON, [], sized(2))
 
 
 @pytest.mark.parametrize("n_inputs", [3, 270_000])
@@ -157,7 +158,7 @@ def test_more_tensors_than_a_model_has_columns_are_refused_before_they_are_built
     """Each empty tensor costs more than a hundred times its bytes."""
     tensor = {"name": "a", "datatype": "FP64", "shape": [0], "data": []}
     with pytest.raises(TooLarge) as refused:
-        read_request(json.dumps({"inputs": [tensor] * n_inputs}).encode(), [], n_features=2)
+        read_request(json.dumps({"inputs": [tensor] * n_inputs}).encode(), [], sized(2))
     # The larger body is not even parsed: its values and names are counted.
     assert refused.value.limit == (2 if n_inputs == 3 else inference._max_nodes(2))
 
@@ -165,6 +166,6 @@ def test_more_tensors_than_a_model_has_columns_are_refused_before_they_are_built
 def test_rows_times_features_of_a_model_have_a_limit() -> None:
     for n_rows, n_features in ((501, 2_000), (10_001, 3)):
         with pytest.raises(TooLarge) as refused:
-            read_request(_body("FP64", [n_rows], data=[1.0] * n_rows), [], n_features=n_features)
+            read_request(_body("FP64", [n_rows], data=[1.0] * n_rows), [], sized(n_features))
         assert refused.value.limit == n_rows - 1
-        assert read_request(_body("FP64", [n_rows - 1], data=[1.0] * (n_rows - 1)), [], n_features=n_features)[1]
+        assert read_request(_body("FP64", [n_rows - 1], data=[1.0] * (n_rows - 1)), [], sized(n_features))[1]

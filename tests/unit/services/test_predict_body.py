@@ -1,11 +1,20 @@
 """Prediction bodies: every name occurs once per object, whatever the strings contain."""
 
 import json
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
+from app.access.grants import Principal
 from app.core.errors import InvalidRequest, MalformedRequest, TooLarge
-from app.services import predict
+from app.forests.data.schema import Schema
+from app.services import arrow_tables, inference, predict
+from app.services.installation import Installation
+from app.services.predict import Addressed
+from tests.support.columnar import stream_of
+from tests.support.schemas import sized
 
 
 @pytest.mark.parametrize(
@@ -21,7 +30,7 @@ from app.services import predict
 )
 def test_a_member_name_that_occurs_once_is_read(body: dict[str, object]) -> None:
     for text in (json.dumps(body), json.dumps(body, separators=(",", ":")), json.dumps(body, indent=3)):
-        requested = predict.decode(text.encode(), 2)
+        requested = predict.decode(text.encode(), sized(2))
         assert (requested.rows, requested.columns, requested.read_out) == tuple(
             map(body.get, ("rows", "columns", "read_out"))
         )
@@ -40,22 +49,22 @@ def test_a_member_name_that_occurs_once_is_read(body: dict[str, object]) -> None
 )
 def test_a_member_name_that_occurs_twice_is_refused(body: bytes) -> None:
     with pytest.raises(MalformedRequest):
-        predict.decode(body, 2)
+        predict.decode(body, sized(2))
 
 
 def test_other_errors_of_a_prediction_body_keep_their_types() -> None:
     with pytest.raises(InvalidRequest):
-        predict.decode(b'{"rows": null, "columns": null}', 2)
+        predict.decode(b'{"rows": null, "columns": null}', sized(2))
     with pytest.raises(InvalidRequest):
-        predict.decode(b'{"rows": [], "columns": {}}', 2)
+        predict.decode(b'{"rows": [], "columns": {}}', sized(2))
     with pytest.raises(MalformedRequest):
-        predict.decode(b'{"rows": [', 2)
+        predict.decode(b'{"rows": [', sized(2))
 
 
 def test_a_body_without_other_colons_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predict, "_refuse_repeated_names", lambda _body: pytest.fail("it was read again"))
-    predict.decode(json.dumps({"rows": [{"age": 1, "sex": "Male"}] * 9_000, "read_out": "mv"}).encode(), 2)
-    predict.decode(json.dumps({"columns": {"age": [1] * 9_000, "sex": ["Male"] * 9_000}}).encode(), 2)
+    predict.decode(json.dumps({"rows": [{"age": 1, "sex": "Male"}] * 9_000, "read_out": "mv"}).encode(), sized(2))
+    predict.decode(json.dumps({"columns": {"age": [1] * 9_000, "sex": ["Male"] * 9_000}}).encode(), sized(2))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +82,62 @@ def test_a_body_without_other_colons_is_read_once(monkeypatch: pytest.MonkeyPatc
 def test_a_body_costs_no_more_than_the_cells_of_a_model_may(body: bytes, limit: int) -> None:
     """40 KB of empty rows are 20,000,000 cells of a model with 2,000 features."""
     with pytest.raises(TooLarge) as refused:
-        predict.decode(body, 2_000)
+        predict.decode(body, sized(2_000))
     assert refused.value.limit == limit
     if limit == 500:
-        assert predict.decode(body, 3)
+        assert predict.decode(body, sized(3))
+
+
+def _in_tensor(n_rows: int) -> bytes:
+    tensor = {"name": "x0", "datatype": "FP64", "shape": [n_rows], "data": [1] * n_rows}
+    return json.dumps({"inputs": [tensor]}).encode()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda n, schema: predict.decode(json.dumps({"rows": [{"x0": 1}] * n}).encode(), schema),
+        lambda n, schema: predict.decode(json.dumps({"columns": {"x0": [1] * n}}).encode(), schema),
+        lambda n, schema: inference.read_request(_in_tensor(n), [], schema),
+        lambda n, schema: arrow_tables.read(stream_of(pa.table({"x0": [1] * n})), schema),
+    ],
+    ids=["rows", "columns", "tensor", "Arrow"],
+)
+def test_rows_times_classes_of_a_model_have_a_limit(read: Any) -> None:
+    """30 KB of rows are 10,000,000 probabilities of a model with 1,000 classes."""
+    for n_features, n_classes, limit in ((1, 1_000, 1_000), (400, 1_000, 1_000), (2_000, 1_000, 500), (1, 100, 10_000)):
+        schema = sized(n_features, n_classes)
+        assert read(limit, schema)
+        for n_rows in (limit + 1, 10_001):
+            with pytest.raises(TooLarge) as refused:
+                read(n_rows, schema)
+            assert (refused.value.what, refused.value.limit) == ("the number of rows", limit)
+
+
+def _is_answered_at_once(monkeypatch: pytest.MonkeyPatch, schema: Schema, body: object) -> bool:
+    monkeypatch.setattr(predict.forests, "is_prepared", lambda *_: True)
+    loaded = SimpleNamespace(schema=schema, forest=None)
+    installation = SimpleNamespace(
+        authority={("key", "md"): Addressed("md", "digest")}, cache=SimpleNamespace(loaded={"digest": loaded}.get)
+    )
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    caller = Principal("key", frozenset())
+    return predict.model_at_once(cast(Installation, installation), caller, "md", content) is not None
+
+
+@pytest.mark.parametrize(
+    ("schema", "n_rows"),
+    [(sized(3), 85), (sized(2, 100), 2), (sized(200), 1), (sized(1, 256), 1), (sized(1, 1_000), 0)],
+    ids=["features", "classes", "a wide row", "many classes", "too many classes"],
+)
+def test_the_event_loop_answers_few_cells_and_few_probabilities(
+    monkeypatch: pytest.MonkeyPatch, schema: Schema, n_rows: int
+) -> None:
+    for more in (0, 1):
+        rows = [{feature.name: 1 for feature in schema.features}] * (n_rows + more)
+        some = {"x0": [1] * (n_rows + more)}  # the request need not have every column
+        for body in ({"rows": rows}, {"columns": some}) if n_rows + more else ({"rows": rows},):
+            assert _is_answered_at_once(monkeypatch, schema, body) == (not more), body
+    commas = {"columns": {"x0": [","] * 300}}
+    assert not _is_answered_at_once(monkeypatch, schema, commas)
+    assert _is_answered_at_once(monkeypatch, schema, b'{"rows": ['), "it is refused in no time"
