@@ -5,7 +5,7 @@ from fractions import Fraction
 from math import floor
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.core import limits
@@ -92,6 +92,7 @@ def test_one_row_moves_two_class_shares_against_each_other_by_at_most_their_rang
 
 
 @given(values=st.lists(st.integers(-(2**41), 2**41), min_size=1, max_size=6))
+@example(values=[0, 1])
 @settings(max_examples=300, deadline=None)
 def test_normalised_utilities_are_exact_and_stay_within_their_range(values: list[int]) -> None:
     low, width = min(values), max(values) - min(values)
