@@ -4,9 +4,10 @@ What is shown is post-processing of released counts.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from sqlalchemy.orm import Session
 
@@ -14,7 +15,7 @@ from app.access import grants
 from app.access.grants import SEE_MODEL, TRAIN, Principal
 from app.access.idempotency import Answer, IdempotentRequest
 from app.core import stamps
-from app.core.errors import InvalidRequest, NotFound
+from app.core.errors import GrovekeeperError, InvalidRequest, NotFound
 from app.forests import metrics
 from app.forests.bins import noisy_counts
 from app.forests.catalogue import public_facts
@@ -63,7 +64,6 @@ _TRAINED_ON = (
     "Restrict the scope to cells that were held out of training."
 )
 
-_T = TypeVar("_T")
 _Facts: TypeAlias = dict[tuple[str, str], tuple[bool, Any]]
 """By digest and id of a dataset: whether the artifact reads rows of the dataset, and its only answer if it has one."""
 
@@ -87,22 +87,18 @@ def show_evaluation_quote(
     installation: Installation, principal: Principal, addresses: Sequence[str], body: EvaluationIn | SelectionIn
 ) -> EvaluationQuoteOut:
     """Quotes an evaluation. Reads no rows and costs nothing."""
-
-    def quote(facts: _Facts) -> EvaluationQuoteOut:
-        with installation.database.read() as session:
-            rows = _models(session, principal, addresses)
-            present, [asked] = read_asked(installation, session, principal, [_dataset(rows, body)], TRAIN)
-            asked.dataset.living()
-            planned = _plan_evaluation(session, rows, facts, asked, body)
-            [quote] = quote_parts(session, present, [planned.part])
-        return EvaluationQuoteOut(
-            **quote.fields,
-            models=[row.id for row in rows],
-            releases=list(planned.plan.releases),
-            warnings=[*quote.warnings, *planned.warnings],
-        )
-
-    return _with_facts(installation, quote)
+    with installation.database.read() as session:
+        rows = _models(session, principal, addresses)
+        principal, [asked] = read_asked(installation, session, principal, [_dataset(rows, body)], TRAIN)
+        asked.dataset.living()
+        planned = _plan_evaluation(installation, session, rows, {}, asked, body)
+        [quote] = quote_parts(session, principal, [planned.part])
+    return EvaluationQuoteOut(
+        **quote.fields,
+        models=[row.id for row in rows],
+        releases=list(planned.plan.releases),
+        warnings=[*quote.warnings, *planned.warnings],
+    )
 
 
 def submit_evaluation(
@@ -114,55 +110,54 @@ def submit_evaluation(
     request: IdempotentRequest,
 ) -> Answer:
     """Accepts or refuses a job that evaluates a model or chooses the best of several models."""
-
-    def submit(facts: _Facts) -> Answer:
-        with spending(installation, caller, request) as spend:
-            principal = spend.confirm()
-            try:
-                rows = _models(spend.session, principal, addresses)
-            except NotFound:
-                earlier = spend.stored()
-                if earlier is None or earlier.location is None:
-                    raise
-                job = queue.job(spend.session, earlier.location.removeprefix("/jobs/"))
-                grants.require(spend.session, principal, job.dataset_id, TRAIN, kind="model")
-                return earlier  # it stays valid although a model was deleted
-            spend.authorize([_dataset(rows, body)])
-            if (earlier := spend.lock()) is not None:
-                return earlier
-            planned = _plan_evaluation(spend.session, rows, facts, spend.asked[0], body)
-            dataset = planned.part.dataset
-            work = {
-                "plan": planned.plan.to_json(),
-                "models": [{"id": row.id, "digest": row.digest} for row in rows],
-                "classes": list(dataset.schema.label.classes),
-                "warnings": [*planned.part.warnings, *planned.warnings],
-            }
-            return spend.accept(Job("evaluation", dataset, [planned.part], work, name=body.name, purpose=body.purpose))
-
-    return _with_facts(installation, submit)
+    facts = _facts_of_models(installation, caller, addresses, body)
+    with spending(installation, caller, request) as spend:
+        principal = spend.confirm()
+        try:
+            rows = _models(spend.session, principal, addresses)
+        except NotFound:
+            earlier = spend.stored()
+            if earlier is None or earlier.location is None:
+                raise
+            job = queue.job(spend.session, earlier.location.removeprefix("/jobs/"))
+            grants.require(spend.session, principal, job.dataset_id, TRAIN, kind="model")
+            return earlier  # it stays valid although a model was deleted
+        spend.authorize([_dataset(rows, body)])
+        if (earlier := spend.lock()) is not None:
+            return earlier
+        planned = _plan_evaluation(installation, spend.session, rows, facts, spend.asked[0], body)
+        dataset = planned.part.dataset
+        work = {
+            "plan": planned.plan.to_json(),
+            "models": [{"id": row.id, "digest": row.digest} for row in rows],
+            "classes": list(dataset.schema.label.classes),
+            "warnings": [*planned.part.warnings, *planned.warnings],
+        }
+        return spend.accept(Job("evaluation", dataset, [planned.part], work, name=body.name, purpose=body.purpose))
 
 
-class _Unread(Exception):
-    """A transaction needs facts that it does not have: the id and the schema of the dataset, and digests of models."""
+def _facts_of_models(
+    installation: Installation, caller: Principal, addresses: Sequence[str], body: EvaluationIn | SelectionIn
+) -> _Facts:
+    """Reads the artifacts, because the transaction that plans must not wait for files under its locks.
 
-
-def _with_facts(installation: Installation, transact: Callable[[_Facts], _T]) -> _T:
-    """Repeats a transaction until it has the facts of its models, so that it never waits for files under its locks.
-
-    An artifact does not change, so its facts hold in the next transaction, whatever the addresses mean by then. One
-    artifact after another is read: of those that the cache does not keep, one is in memory.
+    An artifact does not change, so its facts hold in that transaction. It meets every error that occurs here, and reads
+    only the artifact of an address that has come to mean another model.
     """
     facts: _Facts = {}
-    while True:
-        try:
-            return transact(facts)
-        except _Unread as unread:
-            dataset_id, schema, digests = unread.args
-        for digest in digests:
-            artifact = installation.cache.get(digest)
-            facts[digest, dataset_id] = artifact.schema.reads_like(schema), artifact.metadata.get("only_answer")
-            del artifact  # before the next one is read
+    with suppress(GrovekeeperError):
+        with installation.database.read() as session:
+            rows = _models(session, caller, addresses)
+            _, [asked] = read_asked(installation, session, caller, [_dataset(rows, body)], TRAIN)
+        for row in rows:
+            facts[row.digest, asked.dataset.id] = _read_facts(installation, row, asked)
+    return facts
+
+
+def _read_facts(installation: Installation, row: ModelRow, asked: Asked) -> tuple[bool, Any]:
+    """The facts of one artifact, which is in memory no longer afterwards, unless the cache keeps it."""
+    artifact = installation.cache.get(row.digest)
+    return artifact.schema.reads_like(asked.dataset.schema), artifact.metadata.get("only_answer")
 
 
 def _models(session: Session, principal: Principal, addresses: Sequence[str]) -> list[ModelRow]:
@@ -178,12 +173,15 @@ def _dataset(models: Sequence[ModelRow], body: EvaluationIn | SelectionIn) -> st
 
 
 def _plan_evaluation(
-    session: Session, models: Sequence[ModelRow], facts: _Facts, asked: Asked, body: EvaluationIn | SelectionIn
+    installation: Installation,
+    session: Session,
+    models: Sequence[ModelRow],
+    facts: _Facts,
+    asked: Asked,
+    body: EvaluationIn | SelectionIn,
 ) -> PlannedEvaluation:
-    """Plans the releases and prices them, from public facts alone."""
-    if unread := {row.digest for row in models if (row.digest, asked.dataset.id) not in facts}:
-        raise _Unread(asked.dataset.id, asked.dataset.schema, unread)
-    of_models = [facts[row.digest, asked.dataset.id] for row in models]
+    """Plans the releases and prices them, from public facts alone; reads the artifacts whose facts are absent."""
+    of_models = [facts.get((row.digest, asked.dataset.id)) or _read_facts(installation, row, asked) for row in models]
     if not all(reads_rows for reads_rows, _ in of_models):
         raise InvalidRequest.at("/dataset", "other-declaration")
     plan, part = _planned_part(asked, body)
