@@ -36,6 +36,7 @@ SIGN_IN_BODY_S = 5  # Seconds in which the form of a sign-in has to arrive
 KEY_AGE_S = 2  # Seconds that a request waits for its body before it reads its key again
 MAX_FORM_FIELDS = 4_096  # Fields of a form of the dashboard: a prediction has one for each feature
 MAX_FORM_PART_BYTES = 4_096  # Bytes of the headers, or of a field, before the file of a form
+MAX_FIELDS_BEFORE_FILE = 16  # Fields before the file of a form, which has three
 MAX_FORM_COLUMNS = 200  # Columns, and partitions, that the form of a declaration takes; the API takes more
 MAX_SHOWN_CHARGES = 200  # Charges in the plot of a dataset; earlier charges are in the pages of its ledger
 MAX_SHOWN_SAME_COLUMNS = 5  # Datasets of the same columns that a warning names

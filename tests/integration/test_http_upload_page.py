@@ -1,6 +1,10 @@
 """The page on which an owner uploads rows: the report of the API, and the same limits and rights."""
 
 import re
+import socket
+
+import httpx
+import pytest
 
 from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.pages import hidden, section, signed_in, text_of
@@ -70,6 +74,21 @@ def test_only_owners_see_the_page_and_other_sites_upload_nothing(idle_server: Se
     elsewhere = {"Origin": "https://elsewhere.example"}
     assert browser.post(_path(dataset), files={"file": ("rows.csv", ROWS)}, headers=elsewhere).status_code == 400
     assert idle_server.admin.http.get(f"/datasets/{dataset}").json()["epochs"] == []
+
+
+@on_one_idle_server
+@pytest.mark.parametrize(("role", "status"), [("analyst", 403), ("", 404)])
+def test_no_byte_of_a_form_is_awaited_from_those_who_do_not_own_the_dataset(
+    idle_server: Server, role: str, status: int
+) -> None:
+    dataset = idle_server.declared()["id"]
+    browser = signed_in(idle_server, idle_server.granted(dataset, role) if role else idle_server.caller("owner"))
+    headers = {"Content-Length": "100000", "Content-Type": "multipart/form-data; boundary=b", "Expect": "100-continue"}
+    form = browser.build_request("POST", _path(dataset), headers=headers)
+    lines = "".join(f"{name}: {value}\r\n" for name, value in form.headers.items())
+    with socket.create_connection(("127.0.0.1", httpx.URL(idle_server.url).port or 0), timeout=60) as connection:
+        connection.sendall(f"POST {_path(dataset)} HTTP/1.1\r\n{lines}\r\n".encode())
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 %d " % status)
 
 
 @on_one_idle_server

@@ -216,7 +216,9 @@ def show_form(visit: Visitor, dataset: str) -> Response:
 async def upload(visit: Visitor, dataset: str) -> Response:
     """Store the file of the form as an upload, and show the report; a refusal names the columns that do not match."""
     request, report, refusal = visit.request, None, None
-    try:
+    run = capacities(request).run
+    try:  # the role first: the fields of the form are kept in memory
+        await run(Work.AUTHENTICATION, lambda: require_role(*visit.by, dataset, MANAGE_DATASET))
         form = await read_file_form(request)
         file_form = _FORMS.get(PurePath(form.file_name).suffix.lower())
         if file_form is None:
@@ -229,7 +231,7 @@ async def upload(visit: Visitor, dataset: str) -> Response:
         raise
     except GrovekeeperError as error:
         refusal = error
-    return await capacities(request).run(Work.READ, lambda: _upload_page(visit.refused(refusal), dataset, report))
+    return await run(Work.READ, lambda: _upload_page(visit.refused(refusal), dataset, report))
 
 
 def _upload_page(visit: Visit, dataset: str, report: Mapping[str, Any] | None = None) -> Response:

@@ -114,7 +114,7 @@ async def read_file_form(request: Request) -> FileForm:
     """Read a form up to the beginning of its file.
 
     Raises:
-        MalformedRequest: another site sent the form, or the body is no such form.
+        MalformedRequest: another site sent the form, the body is no such form, or it has too many fields.
         InvalidRequest: the form has no file.
     """
     require_same_origin(request)
@@ -123,7 +123,8 @@ async def read_file_form(request: Request) -> FileForm:
         raise _unreadable()
     parts = _Parts(request, boundary[1].encode("ascii"))
     fields: dict[str, str] = {}
-    while True:
+    await parts.value()  # what precedes the first part
+    for _ in range(limits.MAX_FIELDS_BEFORE_FILE + 1):
         head = await parts.head()
         name, file_name = _NAME.search(head), _FILE_NAME.search(head)
         if name is None:
@@ -131,6 +132,8 @@ async def read_file_form(request: Request) -> FileForm:
         if file_name is not None:
             break
         fields[name[1].decode("utf-8", "replace")] = (await parts.value()).decode("utf-8", "replace")
+    else:
+        raise _unreadable()
     if not file_name[1]:
         raise InvalidRequest.at("/file", "required")
     return FileForm(fields, file_name[1].decode("utf-8", "replace"), parts.file())
@@ -143,14 +146,12 @@ class _Parts:
         self._stream = request.stream()
         self._delimiter = b"\r\n--" + boundary
         self._buffer = bytearray(b"\r\n")
-        self._begun = False
 
     async def head(self) -> bytes:
         """The headers of the next part."""
-        if not self._begun:
-            self._begun = True
-            await self._until(self._delimiter)
-        if (await self._at_least(2))[:2] == b"--":
+        while len(self._buffer) < 2:
+            await self._receive()
+        if self._buffer.startswith(b"--"):
             raise InvalidRequest.at("/file", "required")
         return await self._until(b"\r\n\r\n")
 
@@ -181,11 +182,6 @@ class _Parts:
         value = bytes(self._buffer[:end])
         del self._buffer[: end + len(mark)]
         return value
-
-    async def _at_least(self, n_bytes: int) -> bytearray:
-        while len(self._buffer) < n_bytes:
-            await self._receive()
-        return self._buffer
 
     async def _receive(self) -> None:
         chunk = await anext(self._stream, None)

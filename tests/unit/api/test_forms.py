@@ -34,8 +34,12 @@ def test_a_large_file_is_passed_on_in_pieces() -> None:
         (b"no form", MalformedRequest),
         (b"", MalformedRequest),
         (body_of().replace(b'name="once"', b"no-name"), MalformedRequest),
+        (
+            f'--{BOUNDARY}\r\nx; name="a"\r\n\r\n\r\n'.encode() * limits.MAX_FIELDS_BEFORE_FILE + body_of(),
+            MalformedRequest,
+        ),
     ],
-    ids=["no file chosen", "cut off", "long field", "no part", "no boundary", "nothing", "no name"],
+    ids=["no file chosen", "cut off", "long field", "no part", "no boundary", "nothing", "no name", "many fields"],
 )
 def test_what_is_no_such_form_is_refused(body: bytes, error: type[GrovekeeperError]) -> None:
     with pytest.raises(error):
