@@ -14,6 +14,7 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from app.core import limits
+from app.core.errors import TooManyRequests
 from app.services.authorization import IdentityProvider, is_token
 
 _Result = TypeVar("_Result")
@@ -154,11 +155,16 @@ class Turns:
 
 
 class Capacities:
-    """The threads of one process by kind of work, and the large bodies in its memory."""
+    """The threads of one process by kind of work, and the large bodies and answers in its memory.
+
+    Attributes:
+        n_unread: bytes of large answers that wait for their clients, by key.
+    """
 
     def __init__(self) -> None:
         self._turns = {work: Turns(n_threads, limits.MAX_THREADS_PER_KEY) for work, n_threads in THREADS.items()}
         self._large_bodies = Turns(limits.MAX_LARGE_BODIES, limits.MAX_LARGE_BODIES_PER_KEY)
+        self.n_unread: Counter[str | None] = Counter()
         self._threads = CapacityLimiter(sum(THREADS.values()))
 
     @asynccontextmanager
@@ -168,6 +174,9 @@ class Capacities:
         key_id = client.key_id
         await turns.begin(client)
         try:
+            # An export may have begun, and keeps a piece in memory.
+            if key_id and work is not Work.EXPORT and self.n_unread[key_id] >= limits.MAX_UNREAD_BYTES_PER_KEY:
+                raise TooManyRequests
             yield
         finally:
             turns.end(key_id)

@@ -149,7 +149,7 @@ class EveryRequest:
             return
         request_id = secrets.token_hex(8)
         scope.setdefault("state", {})["request_id"] = request_id
-        answered = _Answered(send, request_id)
+        answered = _Answered(send, scope)
         began_ns = time.time_ns()
         with about(request_id=request_id):
             try:
@@ -284,11 +284,14 @@ def _answer_to_unexpected(error: Exception, request: Request) -> Response:
 
 
 class _Answered:
-    """Adds headers to an answer, and records its status; 0 until the answer has begun."""
+    """Adds headers to an answer, and records its status; 0 until the answer has begun.
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    A large answer lasts until its client has read it, so that its request counts for as long as it takes memory.
+    """
+
+    def __init__(self, send: Send, scope: Scope) -> None:
         self._send = send
-        self._request_id = request_id
+        self._scope = scope
         self.has_started = False
         self.status = 0
 
@@ -298,8 +301,19 @@ class _Answered:
             self.status = message["status"]
             headers = [
                 *message.get("headers", ()),
-                (b"x-request-id", self._request_id.encode("ascii")),
+                (b"x-request-id", self._scope["state"]["request_id"].encode("ascii")),
                 *_ON_EVERY_ANSWER,
             ]
             message = {**message, "headers": headers}
+        elif len(message.get("body", b"")) > limits.LARGE_ANSWER_BYTES and not message.get("more_body", False):
+            return self._until_read(message)
         return self._send(message)
+
+    async def _until_read(self, message: Message) -> None:
+        n_unread, key_id = self._scope["app"].state.capacities.n_unread, CLIENT.get().key_id
+        n_unread[key_id] += len(message["body"])
+        try:
+            await self._send({**message, "more_body": True})
+            await self._send({"type": "http.response.body"})  # waits until the rest of the answer is small
+        finally:
+            n_unread[key_id] -= len(message["body"])

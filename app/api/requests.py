@@ -7,7 +7,7 @@ import re
 from asyncio import timeout
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -290,18 +290,10 @@ class _Incoming:
 
 @coroutine
 def _continued(waits_for: Any, steps: Generator[Any, Any, Message]) -> Generator[Any, Any, Message]:
-    """Awaits what has taken its first step, which waits for ``waits_for``; as ``yield from`` does (PEP 380)."""
-    while True:
-        try:
-            try:
-                result = yield waits_for
-            except BaseException as error:  # noqa: BLE001  # a cancellation, which is passed on
-                waits_for = steps.throw(error)
-            else:
-                waits_for = steps.send(result)
-        except StopIteration as arrived:
-            message: Message = arrived.value
-            return message
+    """Awaits what has taken its first step, which waits for ``waits_for``."""
+    with closing(steps):  # also if a cancellation ends the first wait
+        yield waits_for
+        return (yield from steps)
 
 
 async def heads(request: Request) -> Heads:

@@ -32,7 +32,7 @@ from app.services.jobs import show_jobs
 from app.services.jobs.show_jobs import Followed
 from app.wire.spending import JobOut
 
-_PIECE_BYTES = 1024 * 1024
+_PIECE_BYTES = 256 * 1024
 _log = logging.getLogger(__name__)
 POLL_INTERVAL_S = 0.5
 

@@ -162,6 +162,11 @@ MAX_CONNECTIONS_WITHOUT_KEY = 1_024
 MAX_CONNECTIONS_PER_KEY = 256
 MAX_REQUEST_HEAD_BYTES = 128 * 1024  # Bytes of the request line and the headers of a request
 REQUEST_HEAD_S = 30  # Seconds that a client may take for the head of a request
+ANSWER_WAIT_S = 60  # Seconds after which a client that takes up nothing of an answer is cut off, on Linux
+LARGE_ANSWER_BYTES = 64 * 1024  # Bytes of an answer beyond which its request lasts until the client has read it
+# Bytes of large answers in the memory of one API process that clients of one key have not read; with more, work of the
+# key is answered 429.
+MAX_UNREAD_BYTES_PER_KEY = 32 * 1024 * 1024
 MAX_AUTHENTICATIONS_AT_ONCE = 4  # Threads of one API process that check keys, and grants before an upload
 MAX_TOKENS_AT_ONCE = 2  # Threads of one API process that check tokens, which may wait for the identity provider
 MAX_ADMINISTRATION_AT_ONCE = 4  # Threads of one API process that change keys and grants, and show metrics
