@@ -1,6 +1,7 @@
 """The target that reads the bytes of a connection: two readers of HTTP must not see different requests."""
 
 import asyncio
+import socket
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -21,8 +22,8 @@ Seen = tuple[bytes, bytes, bytes, tuple[bytes, ...]]
 class _Transport(asyncio.Transport):
     """A connection whose bytes are kept."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, unconnected: socket.socket) -> None:
+        super().__init__({"socket": unconnected})
         self.sent = b""
         self._is_closing = False
 
@@ -89,16 +90,17 @@ async def _served(data: bytes) -> list[Seen]:
     config = uvicorn.Config(service, log_config=None, access_log=False, http=BoundedHttp, ws="none", lifespan="off")
     config.load()
     protocol = BoundedHttp(config=config, server_state=ServerState(), app_state={}, _loop=asyncio.get_running_loop())
-    transport = _Transport()
-    protocol.connection_made(transport)
-    half = len(data) // 2
-    for piece in (data[:half], data[half:]):
-        if not transport.is_closing():
-            protocol.data_received(piece)
-        await _settled(service)
-    protocol.connection_lost(None)
-    await asyncio.sleep(0)
-    assert transport.sent.count(b"HTTP/1.1 200 ") == len(service.seen)
+    with socket.socket() as unconnected:
+        transport = _Transport(unconnected)
+        protocol.connection_made(transport)
+        half = len(data) // 2
+        for piece in (data[:half], data[half:]):
+            if not transport.is_closing():
+                protocol.data_received(piece)
+            await _settled(service)
+        protocol.connection_lost(None)
+        await asyncio.sleep(0)
+        assert transport.sent.count(b"HTTP/1.1 200 ") == len(service.seen)
     return service.seen
 
 
