@@ -89,7 +89,8 @@ def main() -> None:
     verdict: dict[str, object] = {"problem": None, "columns": []}
     try:
         body = cast(BinaryIO, RemoteFile(request["size"]))
-        decode(body, BodyForm(request["form"]), request["numbers"], _emit, categories=request["categories"])
+        names = {name: request[name] for name in ("categories", "unit")}
+        decode(body, BodyForm(request["form"]), request["numbers"], _emit, **names)
     except BodyRefused as refused:
         verdict = {"problem": refused.problem.value, "columns": list(refused.columns)}
     _send(VERDICT, json.dumps(verdict).encode("ascii"))
@@ -149,7 +150,13 @@ class BodyRefused(Exception):
 
 
 def decode(
-    file: BinaryIO, form: BodyForm, numbers: Collection[str], emit: Emit, *, categories: Collection[str] = ()
+    file: BinaryIO,
+    form: BodyForm,
+    numbers: Collection[str],
+    emit: Emit,
+    *,
+    categories: Collection[str] = (),
+    unit: str | None = None,
 ) -> None:
     """Writes the names of the columns and the rows of a body (:mod:`app.datasets.columnar_stream`).
 
@@ -157,6 +164,8 @@ def decode(
         file: PRIVATE; the body.
         numbers: names of the columns that are declared as numbers.
         categories: names of the columns that have few different texts if they are as declared.
+        unit: name of the column that names a row's unit. It is no column of floating-point or decimal numbers, which
+            spell one number in several ways, and a table with a gap turns whole numbers into them.
 
     Raises:
         Refused: the body is not of its form, or over a limit. Some rows may have been written before.
@@ -164,7 +173,7 @@ def decode(
     problem = None
     try:
         schema, batches = _opened(file, form, categories)
-        _check(schema, emit)
+        _check(schema, unit, emit)
         _write(batches, [_kind(name, numbers, categories) for name in schema.names], emit)
     except BodyRefused:
         raise
@@ -295,12 +304,14 @@ def _counted(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[pa.Reco
         raise BodyRefused(BodyProblem.MALFORMED)
 
 
-def _check(schema: pa.Schema, emit: Emit) -> None:
+def _check(schema: pa.Schema, unit: str | None, emit: Emit) -> None:
     """Writes the header and checks the types. An unknown column is refused by its name before a type is."""
     if len(schema) > limits.MAX_UPLOAD_COLUMNS:
         raise BodyRefused(BodyProblem.COLUMNS)
     emit(packed_names([_header(name) for name in schema.names]))
-    unreadable = tuple(field.name for field in schema if not _is_readable(field.type))
+    unreadable = tuple(
+        field.name for field in schema if not _is_readable(field.type, is_unit=_composed(field.name) == unit)
+    )
     if unreadable:
         raise BodyRefused(BodyProblem.TYPE, unreadable)
 
@@ -311,12 +322,12 @@ def _header(name: str) -> str:
     return name if is_legal else ""
 
 
-def _is_readable(kind: pa.DataType) -> bool:
+def _is_readable(kind: pa.DataType, *, is_unit: bool) -> bool:
     if pa.types.is_dictionary(kind):
-        return not pa.types.is_dictionary(kind.value_type) and _is_readable(kind.value_type)
-    tests = (
-        pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null, has_text
-    )  # fmt: skip
+        return not pa.types.is_dictionary(kind.value_type) and _is_readable(kind.value_type, is_unit=is_unit)
+    tests = [pa.types.is_integer, pa.types.is_boolean, pa.types.is_null, has_text]
+    if not is_unit:
+        tests += [pa.types.is_floating, pa.types.is_decimal]
     return not isinstance(kind, pa.BaseExtensionType) and any(test(kind) for test in tests)
 
 

@@ -38,6 +38,7 @@ class ColumnarSource:
         declared: names of the declared columns, which alone may occur in a refusal.
         numbers: names of those that are declared as numbers.
         categories: names of those that have few different texts if they are as declared.
+        unit: name of the one that names a row's unit.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class ColumnarSource:
         declared: Collection[str],
         numbers: Collection[str] = (),
         categories: Collection[str] = (),
+        unit: str | None = None,
     ) -> None:
         self._body = body
         self._declared = frozenset(declared)
@@ -73,10 +75,8 @@ class ColumnarSource:
                 with contextlib.suppress(PermissionError):
                     fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, MAX_FRAME_BYTES)
         self._size = body.seek(0, os.SEEK_END)
-        request = {
-            "form": form.value, "size": self._size, "numbers": list(numbers), "categories": list(categories)
-        }  # fmt: skip
-        self._write(json.dumps(request).encode("ascii") + b"\n")
+        names = {"numbers": list(numbers), "categories": list(categories), "unit": unit}
+        self._write(json.dumps({"form": form.value, "size": self._size, **names}).encode("ascii") + b"\n")
 
     def __enter__(self) -> Self:
         return self

@@ -146,7 +146,9 @@ def _opened(source: BinaryIO, form: BodyForm, rules: RowRules) -> Iterator[CsvSo
         numbers = [composed(feature.name) for feature in features if not feature.is_categorical]
         categories = [composed(feature.name) for feature in features if feature.is_categorical]
         categories.append(composed(rules.schema.label.name))
-        with ColumnarSource(source, form, declared=_declared(rules), numbers=numbers, categories=categories) as stream:
+        names = {"declared": _declared(rules), "numbers": numbers, "categories": categories}
+        unit = None if rules.unit_column is None else composed(rules.unit_column)
+        with ColumnarSource(source, form, **names, unit=unit) as stream:
             yield Blocks(stream, max_bytes=max_bytes)
     else:
         is_gzip = form is BodyForm.GZIP

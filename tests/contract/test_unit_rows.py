@@ -1,5 +1,6 @@
 """Uploads to datasets whose privacy unit is a column, on both databases: the rows that are stored or dropped."""
 
+import pyarrow as pa
 import pytest
 from sqlalchemy.orm import Session
 
@@ -9,6 +10,7 @@ from app.datasets.catalog import EpochRow
 from app.services.datasets.erase import delete_dataset
 from app.services.installation import Installation
 from tests.support import people
+from tests.support.columnar import COLUMNAR, body_of
 from tests.support.crash_scene import OWNER
 
 
@@ -112,3 +114,21 @@ def test_deletion_takes_the_book_with_the_rows(installation: Installation) -> No
     assert (installation.home / row_files.admission_name(dataset)).exists()
     delete_dataset(installation, OWNER, dataset)
     assert list((installation.home / row_files.admission_name(dataset)).parent.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.float64(), pa.float32(), pa.decimal128(30, 2), pa.dictionary(pa.int8(), pa.float64())]
+)
+def test_numbers_that_are_spelt_in_several_ways_name_no_unit(installation: Installation, kind: pa.DataType) -> None:
+    """A table with a gap turns whole numbers into these: 12345678901 is 1.2345678901e+10 then, another unit."""
+    dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
+    values = pa.array([1, None], pa.int64()).cast(kind.value_type if pa.types.is_dictionary(kind) else kind)
+    units = values.dictionary_encode() if pa.types.is_dictionary(kind) else values
+    table = pa.table({"patient": units, "age": [2, 3], "income": ["low", "low"]})
+    for form in COLUMNAR:
+        with pytest.raises(RowsInvalid) as refused:
+            people.upload(installation, dataset, body_of(table, form), form=form)
+        assert [(column.name, column.problem) for column in refused.value.columns] == [("patient", "unsupported-type")]
+    whole = table.set_column(0, "patient", pa.array([1, None], pa.int64()))
+    report = people.upload(installation, dataset, body_of(whole, COLUMNAR[0]), form=COLUMNAR[0])
+    assert (report["rows"], report["dropped"]) == (1, {"without_unit": 1, "over_bound": 0})
