@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from app.core.errors import InstallationError
 from app.core.files import Store
-from app.core.sealed_files import DataKey, SealedFile, Writer
+from app.core.sealed_files import DataKey, SealBroken, SealedFile, Writer
 from app.datasets import row_files, row_layout
 from app.datasets.fingerprints import FINGERPRINT_BYTES
 
@@ -51,21 +52,35 @@ def erase_rows(store: Store, dataset_id: str, epoch_ids: Iterable[str], *, key: 
     return n_erased
 
 
-def erase_upload(store: Store, dataset_id: str, epoch_id: str, *, key: DataKey) -> None:
-    """Replaces the rows of one upload by none, in one step, and erases their fingerprints. Safe to repeat.
+def erase_upload(store: Store, dataset_id: str, epoch_id: str, *, form: pa.Schema, key: DataKey) -> None:
+    """Erases the fingerprints of one upload, and replaces its rows by none, in one step. Safe to repeat.
 
-    The file stays, so that a job that reads the upload finds what it finds in an empty upload.
+    The file stays, so that a job that reads the upload finds what it finds in an empty upload. It is not read: a
+    damaged file is erased, too.
+
+    Args:
+        form: the layout of the dataset's files.
 
     Raises:
         FileNotFoundError: the dataset was erased during the call.
     """
+    store.open(row_files.rows_name(dataset_id, epoch_id)).close()
+    store.delete(row_files.prints_name(dataset_id, epoch_id))  # first: no fingerprint outlives its row
+    row_files.erase_codes(store, dataset_id, epoch_id)
     file = row_files.sealed_rows(store, dataset_id, epoch_id, key=key)
-    with row_layout.reading(file) as stored:
-        form = row_layout.without_body(stored.schema_arrow)
     with file.new(existing="replace") as written, row_layout.writer(written, form):
         pass  # no rows: the writer makes a complete file when it is closed
-    row_files.erase_codes(store, dataset_id, epoch_id)
-    store.delete(row_files.prints_name(dataset_id, epoch_id))
+
+
+def has_remains(store: Store, dataset_id: str, epoch_id: str, *, key: DataKey) -> bool:
+    """Whether an upload that was to be erased has rows still, or a damaged file."""
+    try:
+        with row_layout.reading(row_files.sealed_rows(store, dataset_id, epoch_id, key=key)) as stored:
+            return bool(stored.metadata.num_rows)
+    except FileNotFoundError:
+        return False
+    except InstallationError:
+        return True
 
 
 def _erase_from(file: SealedFile, prints: SealedFile, *, row_id: bytes) -> int:
@@ -99,13 +114,16 @@ def _keep(stays: np.ndarray[tuple[int], np.dtype[np.bool_]], prints: SealedFile)
     """Keeps only the fingerprints of the rows that stay. Runs before the rows are erased, so no fingerprint outlives
     its row.
 
-    If a crash left another number of fingerprints than rows, they cannot be matched, and the whole file is erased.
+    If a crash left another number of fingerprints than rows, or the file is damaged, they cannot be matched, and the
+    whole file is erased.
     """
     try:
         with prints.open() as reader:
             fingerprints = np.frombuffer(reader.read(), dtype=f"V{FINGERPRINT_BYTES}")
     except FileNotFoundError:
         return
+    except SealBroken:
+        fingerprints = np.empty(0, dtype=f"V{FINGERPRINT_BYTES}")
     if len(fingerprints) != len(stays):
         prints.file.delete()
         return

@@ -98,11 +98,6 @@ def arrow_schema(schema: Schema, partitions: Partitions, *, body: bytes | None =
     return pa.schema(fields, metadata=FORMAT if body is None else {**FORMAT, _BODY: body.hex()})
 
 
-def without_body(form: pa.Schema) -> pa.Schema:
-    """A layout without the fingerprint of the upload's body."""
-    return form.with_metadata({name: value for name, value in (form.metadata or {}).items() if name != _BODY})
-
-
 def stored_uploads(store: Store, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey) -> dict[str, StoredUpload]:
     """PRIVATE: what the footers of some uploads' files say, by epoch; uploads without a file are left out."""
     uploads: dict[str, StoredUpload] = {}

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect, text
 
-from app.core.errors import BudgetExceeded, DatasetDeleted, InstallationError, InvalidRequest, Unauthenticated
+from app.core.errors import (
+    BudgetExceeded,
+    DatasetDeleted,
+    InstallationError,
+    InvalidRequest,
+    Unauthenticated,
+    Unavailable,
+)
+from app.core.files import StoredFile
 from app.core.sealed_files import StorageKeys
 from app.core.settings import Settings
 from app.datasets import catalog, row_files
@@ -21,7 +29,7 @@ from app.services import predict
 from app.services.backup import layout
 from app.services.backup.layout import BackupDamaged
 from app.services.backup.make import make_backup
-from app.services.backup.restore import EntriesMissing, Restored, restore_backup
+from app.services.backup.restore import EntriesMissing, Restored, _Restore, restore_backup
 from app.services.datasets.erase import delete_dataset, erase_unit, erase_upload
 from app.services.installation import UNFINISHED_RESTORE, Installation
 from app.services.keys import revoke_key
@@ -474,3 +482,60 @@ def test_files_that_are_deleted_during_a_backup_are_left_out(
     assert names == {*made.files, "manifest.json", "manifest.note"}
     bring_keys_and_heads(scene.installation, empty_settings)
     assert restore_backup(empty_settings, tmp_path / "backup", accept_loss=False).problems == []
+
+
+@on_one_database
+def test_rows_that_are_erased_during_a_backup_are_left_out(
+    scene: Scene,
+    tmp_path: Path,
+    empty_settings: Settings,
+    restored: Callable[[], Scene],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A first attempt copies the rows, and a second one the database after the erasure."""
+    dataset = people.declared(scene.installation, privacy_unit=people.per_patient(3))["id"]
+    people.upload(scene.installation, dataset, people.visits([("ann", 1), ("ben", 2)]))
+    model_id = job_kinds.model(scene, "a")
+    copy = layout.copy
+    acts = [lambda: erase_unit(scene.installation, OWNER, dataset, unit="ann")]
+
+    def copied(source: StoredFile, target: StoredFile) -> layout.FileFacts:
+        if source.name.startswith("artifacts/") and acts:
+            acts.pop()()
+            delete_model(scene.installation, OWNER, model_id)
+        return copy(source, target)
+
+    monkeypatch.setattr(layout, "copy", copied)
+    make_backup(scene.installation, tmp_path / "backup")
+    bring_keys_and_heads(scene.installation, empty_settings)
+    for record in empty_settings.home.rglob("*.unit"):
+        record.unlink()
+    restore_backup(empty_settings, tmp_path / "backup", accept_loss=False)
+    assert [[age for _, age in epoch] for epoch in people.stored_rows(restored().installation, dataset)] == [[2]]
+
+
+@on_one_database
+def test_a_repetition_that_fails_leaves_what_a_killed_restore_has_committed(
+    scene: Scene, restore: Restore, empty_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        """Stands for the end of the process."""
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    def unavailable(*_: object) -> None:
+        raise Unavailable("the database is busy")
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(_Restore, "set_heads_aside", killed)
+        restore()
+    files = _files(empty_settings.home)
+    assert files
+    with monkeypatch.context() as patched, pytest.raises(Unavailable):
+        patched.setattr(_Restore, "run", unavailable)
+        restore()
+    assert _files(empty_settings.home) == files
+    assert (empty_settings.home / UNFINISHED_RESTORE).exists()
+    restore()
+    assert _files(empty_settings.home) == files == _files(scene.installation.home)

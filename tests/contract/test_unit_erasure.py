@@ -71,6 +71,16 @@ def test_an_admin_without_the_grant_learns_no_number_of_erased_rows(installation
     assert ages(installation, dataset) == [[2], [4], [6]]
 
 
+def test_damaged_fingerprints_keep_no_row(installation: Installation, dataset: str) -> None:
+    first = epochs(installation, dataset)[0]
+    prints = installation.home / row_files.prints_name(dataset, first)
+    content = prints.read_bytes()
+    prints.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert erase_unit(installation, OWNER, dataset, unit="ann").erased == 3
+    assert ages(installation, dataset) == [[2], [4], [6]]
+    assert not prints.exists()
+
+
 def test_an_upload_that_left_the_book_and_has_not_committed_is_waited_for(
     installation: Installation, dataset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

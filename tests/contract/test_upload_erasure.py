@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from app.core.errors import DatasetDeleted, NotFound, RoleMissing
-from app.datasets import catalog, erasure, private_rows
+from app.datasets import catalog, erasure, private_rows, row_files
 from app.datasets.private_rows import Selection
 from app.ledger import control, tables
 from app.ledger.tables import EntryKind
-from app.services.datasets.erase import delete_dataset, erase_upload
+from app.services.datasets.erase import complete_erasures, delete_dataset, erase_upload, mark_upload_erased
 from app.services.datasets.show import list_uploads, show_dataset, show_overlaps
 from app.services.execution.charge import charge_claimed
 from app.services.execution.sweep import tidy_rows
@@ -213,4 +213,38 @@ def test_an_erasure_that_was_cut_off_is_completed(
         tidy_rows(installation)
     else:
         erase_upload(installation, OWNER, dataset, upload=upload)
+    assert _ages(installation, dataset) == [[]]
+
+
+@pytest.mark.parametrize("completed_by", ["request", "sweeper"])
+def test_a_damaged_upload_is_erased_and_stops_nobody(
+    installation: Installation, dataset: str, completed_by: str
+) -> None:
+    upload = people.upload(installation, dataset, ANN_AND_BEN)["epoch"]
+    rows = installation.home / row_files.rows_name(dataset, upload)
+    content = rows.read_bytes()
+    rows.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    if completed_by == "request":
+        erase_upload(installation, OWNER, dataset, upload=upload)
+    else:
+        with installation.database.write() as session:
+            row = catalog.epoch(session, dataset, upload)
+            mark_upload_erased(session, row, actor=OWNER.key_id, at=installation.database.now(session))
+        complete_erasures(installation)
+    assert _ages(installation, dataset) == [[]]
+
+
+def test_no_fingerprint_outlives_its_row(
+    installation: Installation, dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = people.upload(installation, dataset, ANN_AND_BEN)["epoch"]
+
+    def cut(*_: object, **__: object) -> None:
+        raise Cut
+
+    with monkeypatch.context() as patched, pytest.raises(Cut):
+        patched.setattr(row_files, "erase_codes", cut)
+        erase_upload(installation, OWNER, dataset, upload=upload)
+    assert f"{upload}.prints" not in people.row_files_of(installation, dataset)
+    complete_erasures(installation)
     assert _ages(installation, dataset) == [[]]

@@ -89,7 +89,7 @@ class _Backup:
                 copied += [self._copied_book(dataset_id) for dataset_id in books]
                 listed = {name: self._files[name] for name in [*copied, DATABASE]}
                 for name in self._files.keys() - listed.keys():  # copied by earlier attempts, and erased since
-                    (self._folder / name).unlink()
+                    (self._folder / name).unlink(missing_ok=True)
                 return Manifest(made_at, revisions.head_revision(), listed)
         raise Unavailable("datasets or models were deleted during every attempt; run the backup again")
 
@@ -104,9 +104,11 @@ class _Backup:
         self._files[DATABASE] = layout.facts_of(file)
 
     def _copied(self, source: str) -> str:
-        """Copies a file of the store, unless an earlier attempt did; returns its name in the backup."""
+        """Copies a file of the store, unless it is an artifact that an earlier attempt copied; returns its name in the
+        backup. Rows are copied anew: an erasure in between replaced their file, and the database tells of it."""
         name = f"{layout.HOME}/{source}"
-        if name not in self._files:
+        if name not in self._files or not source.startswith(f"{store.FOLDER}/"):
+            (self._folder / name).unlink(missing_ok=True)
             target = StoredFile(Directory(self._folder), name)
             try:
                 self._files[name] = layout.copy(StoredFile(self._installation.files, source), target)

@@ -26,7 +26,7 @@ from app.core.errors import GrovekeeperError, InstallationError
 from app.core.files import Directory, StoredFile
 from app.core.sealed_files import SealBroken
 from app.core.settings import Settings
-from app.datasets import admission, catalog, erasure, fingerprints, row_files
+from app.datasets import admission, catalog, erasure, fingerprints, row_files, row_layout
 from app.datasets.erasure_log import ErasureLog
 from app.db import migrate
 from app.db.database import transaction_time
@@ -123,8 +123,9 @@ def restore_backup(settings: Settings, source: Path, *, accept_loss: bool) -> Re
             raise
         restored = Restored(listed.made_at, [], ["a killed restore was completed; `audit list` shows lost entries"])
     except GrovekeeperError:
-        restore.remove_files()
-        mark.unlink()
+        if not is_marked:  # else the restore before may have committed, and its files are those of the database
+            restore.remove_files()
+            mark.unlink()
         raise
     with _transaction(settings) as connection:
         restore.set_heads_aside(connection)
@@ -248,12 +249,14 @@ class _Restore:
                 mark_deleted(session, dataset_id, actor=control.OPERATOR, at=transaction_time(session))
                 row_files.erase_dataset(self._files, dataset_id)
                 continue
-            key = catalog.find(session, dataset_id).data_key(read_storage_keys(self._settings))
+            dataset = catalog.find(session, dataset_id)
+            key = dataset.data_key(read_storage_keys(self._settings))
+            form = row_layout.arrow_schema(dataset.schema, dataset.partitions)
             epochs = catalog.epochs(session, dataset_id)
             for epoch in epochs:
                 if epoch.erased_at is not None or log.is_erased(dataset_id, epoch.id):
                     mark_upload_erased(session, epoch, actor=control.OPERATOR, at=transaction_time(session))
-                    erasure.erase_upload(self._files, dataset_id, epoch.id, key=key)
+                    erasure.erase_upload(self._files, dataset_id, epoch.id, form=form, key=key)
             try:
                 units = list(log.units(dataset_id, key=key))
             except SealBroken:

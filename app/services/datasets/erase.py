@@ -180,9 +180,10 @@ def erase_upload(
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET).living()
         catalog.epoch(session, dataset.id, upload)
-    from app.datasets import erasure  # pyarrow takes 0.2 s of CPU and 40 MB to import
+    from app.datasets import erasure, row_layout  # pyarrow takes 0.2 s of CPU and 40 MB to import
 
     key = dataset.data_key(installation.storage_keys)
+    form = row_layout.arrow_schema(dataset.schema, dataset.partitions)
     try:
         with _without_uploads(installation, dataset, key):
             with write_as(installation, principal) as (session, principal):
@@ -193,7 +194,7 @@ def erase_upload(
                     session, row, actor=principal.key_id, at=installation.database.now(session)
                 )
             open_log(installation).write(upload_record(dataset.id, upload))
-            erasure.erase_upload(installation.files, dataset.id, upload, key=key)
+            erasure.erase_upload(installation.files, dataset.id, upload, form=form, key=key)
             are_places_free = dataset.unit_column is not None and _free_places(
                 installation, principal, dataset.id, upload
             )
@@ -246,14 +247,14 @@ def complete_erasures(installation: Installation) -> None:
     from app.datasets import erasure, row_layout  # pyarrow takes 0.2 s of CPU and 40 MB to import
 
     for dataset, uploads in erased:
-        key = dataset.data_key(installation.storage_keys)
+        key, store = dataset.data_key(installation.storage_keys), installation.files
         with suppress(FileNotFoundError, Unavailable):  # the dataset was erased, or the next search completes it
-            stored = row_layout.stored_uploads(installation.files, dataset.id, uploads, key=key)
-            remaining = [upload for upload, facts in stored.items() if facts.n_rows]
+            remaining = [upload for upload in uploads if erasure.has_remains(store, dataset.id, upload, key=key)]
             if remaining:
+                form = row_layout.arrow_schema(dataset.schema, dataset.partitions)
                 with _without_uploads(installation, dataset, key):
                     for upload in remaining:
-                        erasure.erase_upload(installation.files, dataset.id, upload, key=key)
+                        erasure.erase_upload(store, dataset.id, upload, form=form, key=key)
 
 
 def _without_uploads(

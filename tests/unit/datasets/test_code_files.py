@@ -11,6 +11,7 @@ import pytest
 from app.core.sealed_files import DataKey, SealBroken, SealedFile, Writer
 from app.datasets import code_files, erasure, private_rows, row_files
 from app.datasets.private_rows import Selection
+from app.datasets.row_layout import arrow_schema
 from app.forests.bins import quantile_bins
 from app.forests.data.coded_rows import CodedRows, CodeRequest
 from app.forests.data.encoding import Encoding
@@ -92,7 +93,7 @@ def test_codes_of_rows_that_were_erased_can_not_be_read(ingest):
     with ingest.destination.open() as reader:
         key_of_erased_rows = code_files.file_of(ingest.destination, reader.file_id, GRID)
 
-    erasure.erase_upload(ingest.store, "ds_a", "ep_a", key=DATA_KEY)
+    erasure.erase_upload(ingest.store, "ds_a", "ep_a", form=arrow_schema(SCHEMA, ingest.partitions), key=DATA_KEY)
     assert stored(ingest) == []
 
     file.write_bytes(late)
