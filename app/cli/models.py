@@ -175,13 +175,16 @@ def from_csv(lines: Iterable[str], schema: Mapping[str, Any]) -> Rows:
     """Rows of CSV text with a header. The label's column is left out; an empty cell is missing.
 
     Raises:
-        WrongUse: a row has more or fewer cells than the header, or a cell of a number column is not a number.
+        WrongUse: the header names a column twice, a row has more or fewer cells than the header, or a cell of a number
+            column is not a number.
     """
     numbers = {feature["name"] for feature in schema["features"] if feature["type"] != "categorical"}
     label = schema["label"]["name"]
     reader = csv.DictReader(lines, strict=True)
     rows = []
     try:
+        if len(set(reader.fieldnames or ())) < len(reader.fieldnames or ()):
+            raise WrongUse("the header names a column twice")
         for cells in reader:
             if None in cells or None in cells.values():
                 raise WrongUse(f"line {reader.line_num} has not as many cells as the header")

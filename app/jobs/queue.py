@@ -269,8 +269,9 @@ def overdue(
     unanswered = (JobRow.state == JobState.WAITING.value) & (JobRow.submitted_at < asked_since)
     unclaimed = _is_free(closed) & (JobRow.submitted_at < queued_since) & (JobRow.waits_since < queued_since)
     reasons = (or_(lost, unanswered), unclaimed)
-    overdue_jobs = union_all(*(select(JobRow.id, JobRow.submitted_at).where(reason) for reason in reasons)).subquery()
-    return list(session.execute(select(overdue_jobs.c.id).order_by(overdue_jobs.c.submitted_at).limit(limit)).scalars())
+    overdue_jobs = union_all(*(select(JobRow.id).where(reason) for reason in reasons)).subquery()
+    # In any order: jobs that cannot end, because their account differs from its entries, must not hide the others.
+    return list(session.execute(select(overdue_jobs.c.id).order_by(func.random()).limit(limit)).scalars())
 
 
 def job(session: Session, job_id: str) -> JobRow:

@@ -42,6 +42,7 @@ def test_every_form_gives_the_same_rows(tmp_path: Path, name: str, text: str) ->
         ("a.csv", b"age,weight,code\n39,1.5\n"),
         ("a.csv", b"age,weight,code\n39,1.5,x,y\n"),
         ("a.csv", b"age,weight,code\nold,1.5,x\n"),
+        ("a.csv", b"age,weight,age\n39,1.5,40\n"),
         ("a.csv", b"age,weight,code\n39,nan,x\n"),
         ("a.csv", b"age,weight,code\n39,inf,x\n"),
         ("a.csv", b'age,weight,code\n39,1,"x\n'),
