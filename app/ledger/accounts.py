@@ -17,8 +17,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.core.errors import AccountDiffers, Unavailable
-from app.ledger import chain, control, populations, statements, tables
-from app.ledger.tables import AccountRow, EntryKind, EntryRow
+from app.ledger import chain, populations, statements, tables
+from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow
 from app.privacy import accountants
 from app.privacy.partitions import Partitions
 
@@ -152,8 +152,8 @@ def locked_cap(session: Session, account_id: str) -> int:
     return chain.state_of(session, tables.locked_account(session, account_id)).cap
 
 
-def change_cap(session: Session, account_id: str, cap: int, *, reason: str, actor: str) -> None:
-    """Puts a new cap in force.
+def change_cap(session: Session, account_id: str, cap: int, *, reason: str, actor: str) -> Entry:
+    """Puts a new cap in force, and returns the entry, for the act that the caller records.
 
     The limit that guarantees state follows. While nothing is reserved or charged (in a population: in any member), and
     the account has no opening load, the limit is the new cap. Afterwards the limit never falls, because only the cap
@@ -168,8 +168,7 @@ def change_cap(session: Session, account_id: str, cap: int, *, reason: str, acto
     """
     row = tables.locked_account(session, account_id)
     assert chain.state_of(session, row).cap != statements.CLOSED, "a closed account stays closed"
-    entry = chain.append(session, row, chain.NewEntry(EntryKind.CAP, cap, actor=actor, details={"reason": reason}))
-    control.record(session, EntryKind.CAP_CHANGED, actor=actor, account=account_id, sequence=entry.sequence)
+    return chain.append(session, row, chain.NewEntry(EntryKind.CAP, cap, actor=actor, details={"reason": reason}))
 
 
 def close_account(session: Session, account_id: str, *, reason: str, actor: str) -> None:

@@ -24,7 +24,7 @@ from sqlalchemy.orm import Session
 from app.core import limits, stamps
 from app.core.errors import NameTaken, NotFound, PopulationMismatch
 from app.db.database import insert
-from app.ledger import chain, control, tables
+from app.ledger import chain, tables
 from app.ledger.admission import MemberTotal, Population
 from app.ledger.chain import NewEntry
 from app.ledger.tables import AccountRow, Entry, EntryKind, MemberRow, PopulationRow
@@ -72,7 +72,6 @@ def open_population(session: Session, new_population: NewPopulation, *, at: date
         EntryKind.OPEN, new_population.cap, actor=new_population.declared_by, details=chain.facts_of(account)
     )
     chain.append(session, account, opened)
-    control.record(session, EntryKind.POPULATION_OPENED, actor=new_population.declared_by, population=new_population.id)
     return session.get_one(PopulationRow, new_population.id)
 
 
@@ -114,8 +113,8 @@ def page(session: Session, *, declared_by: str | None, after: str | None, limit:
     return list(session.execute(query).scalars())
 
 
-def join(session: Session, population_id: str, account_id: str, *, actor: str, at: datetime) -> None:
-    """Makes an account a member, for good. Joining again changes nothing.
+def join(session: Session, population_id: str, account_id: str, *, actor: str, at: datetime) -> Entry | None:
+    """Makes an account a member, for good, and returns the entry. Joining again changes nothing and has no entry.
 
     An account that spent budget before it joins raises the limit that the population's guarantee states. On ``pure``
     accounts, the limit includes the account's load. Where a δ is stated, a sum that depends on outputs is no bound, so
@@ -129,7 +128,7 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
     account = tables.locked_account(session, account_id)
     current = id_of(session, account_id) or chain.state_of(session, account).population_id
     if current == population_id:
-        return
+        return None
     population = tables.locked_account(session, population_id)
     row = session.get_one(PopulationRow, population_id, populate_existing=True)
     spent, together = chain.state_of(session, account), chain.state_of(session, population)
@@ -148,15 +147,7 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
         assert together.loads[continued] == load, "an opening load is the erased member's load"
         facts["continues"] = continued
     joined = chain.NewEntry(EntryKind.JOIN, load, actor=actor, details={"member": facts})
-    entry = chain.append(session, population, joined)
-    control.record(
-        session,
-        EntryKind.POPULATION_JOINED,
-        actor=actor,
-        population=population_id,
-        dataset=account_id,
-        sequence=entry.sequence,
-    )
+    return chain.append(session, population, joined)
 
 
 def _continued_member(session: Session, population: chain.State, account_id: str) -> str | None:

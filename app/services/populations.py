@@ -12,15 +12,16 @@ from app.core import amounts, stamps
 from app.core.errors import NameTaken, NotSupported
 from app.datasets import catalog
 from app.datasets.catalog import NamedDataset
-from app.ledger import populations, statements
+from app.ledger import control, populations, statements
 from app.ledger.admission import Population
 from app.ledger.populations import NewPopulation
 from app.ledger.statements import Limit
-from app.ledger.tables import AccountRow, PopulationRow
+from app.ledger.tables import AccountRow, EntryKind, PopulationRow
 from app.registry import models
 from app.services.authorization import write_as
 from app.services.guarantees import of_large_amount, population_guarantee
 from app.services.installation import Installation
+from app.services.jobs import notices
 from app.services.ledger.balances import (
     Account,
     balance_of_population,
@@ -57,6 +58,7 @@ def open_population(
                 declared_by=principal.key_id,
             )
             row = populations.open_population(session, new_population, at=at)
+            control.record(session, EntryKind.POPULATION_OPENED, actor=principal.key_id, population=row.id)
             return Answer.of(201, population_out(session, row), location=f"/populations/{row.id}")
 
         return once(session, request, at=at, work=work)
@@ -84,16 +86,23 @@ def show_population(installation: Installation, principal: Principal, reference:
 def join(session: Session, principal: Principal, dataset_id: str, *, population: str, at: datetime) -> str:
     """Makes a dataset a member in the caller's transaction. A new name opens a population with the dataset's budget.
 
-    Returns the population's name. From then on, the cards of earlier releases name the population, too.
+    Returns the population's name. From then on, the cards of earlier releases name the population, too. Webhooks are
+    told before the acts are recorded, because the control chain is locked last.
     """
-    existing = populations.find(session, population)
+    existing, opened = populations.find(session, population), None
     if existing is None:
         with suppress(NameTaken):  # another request opened it in between
-            populations.open_with_budget_of(session, dataset_id, name=population, by=principal.key_id, at=at)
+            opened = populations.open_with_budget_of(session, dataset_id, name=population, by=principal.key_id, at=at)
         existing = populations.find(session, population)
     row = populations.require_visible(existing, key_id=principal.key_id, sees_all=principal.is_admin)
-    populations.join(session, row.id, dataset_id, actor=principal.key_id, at=at)
+    entry = populations.join(session, row.id, dataset_id, actor=principal.key_id, at=at)
     models.put_population(session, dataset_id, row.name)
+    notices.budgets_changed(session, [dataset_id], at=at)
+    if opened is not None:
+        control.record(session, EntryKind.POPULATION_OPENED, actor=principal.key_id, population=row.id)
+    if entry is not None:
+        facts = {"population": row.id, "dataset": dataset_id, "sequence": entry.sequence}
+        control.record(session, EntryKind.POPULATION_JOINED, actor=principal.key_id, **facts)
     return row.name
 
 

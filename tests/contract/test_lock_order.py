@@ -1,4 +1,5 @@
-"""Every use case that touches the ledger locks in one order: keys, datasets, jobs, accounts, each by id.
+"""Every use case that touches the ledger locks in one order: keys, datasets, jobs, accounts, webhooks, each by id, and
+the control chain last.
 
 The tests run on PostgreSQL only, because a SQLite write transaction excludes every other one. The two datasets belong
 to two populations whose ids are in the opposite order, so that locking in order of use would differ from the rule.
@@ -20,7 +21,11 @@ from app.services.datasets.show import show_dataset
 from app.services.execution import charge
 from app.services.jobs import show_jobs
 from app.services.keys import remove_grant
+from app.services.ledger.balances import change_cap
+from app.services.webhooks import create_webhook, delete_webhook
 from app.wire.datasets import DatasetIn
+from app.wire.ledger import CapIn
+from app.wire.rules import WebhookIn
 from tests.support import settling
 from tests.support.crash_scene import ADMIN, EVENT, OWNER, Scene, opened
 from tests.support.job_kinds import claimed
@@ -70,6 +75,16 @@ def _accounts(*ids: str) -> list[Lock]:
 def _populations(*ids: str) -> list[Lock]:
     """A population is locked by the row of its account."""
     return [("accounts", each) for each in ids]
+
+
+CHAIN: list[Lock] = [("accounts", control.CHAIN)]
+
+
+def _webhooks(*scenes: Scene) -> list[Lock]:
+    """Registers a webhook of each scene that watches the budget; the locks of the webhooks are in the order of ids."""
+    body = WebhookIn.model_validate({"url": "https://hooks.invalid/", "events": ["budget.low"], "threshold": "0.5"})
+    made = [create_webhook(scene.installation, OWNER, scene.dataset_id, body).id for scene in scenes]
+    return [("webhooks", each) for each in sorted(made)]
 
 
 def _assert_order(pair: Pair, use_case: Callable[[], object], locks: list[Lock]) -> None:
@@ -202,7 +217,8 @@ def test_the_lock_order_of_a_dataset_deletion(pair: Pair) -> None:
     charge.charge_claimed(installation, claimed(installation))
     queued = [role.submit(key=f"k{number}") for number, role in enumerate((pair, pair.swapped, pair))]
     delete = partial(delete_dataset, installation, OWNER, deleted)
-    _assert_order(pair, delete, KEYS + _datasets(deleted) + _jobs(charged))
+    locks = _webhooks(pair.second, pair.second)
+    _assert_order(pair, delete, KEYS + _datasets(deleted) + _jobs(charged) + locks + CHAIN)
     with installation.database.write() as session:
         mark_deleted(session, deleted, actor=OWNER.key_id, at=stamps.now())
     ends = partial(end_jobs, installation, deleted, actor=OWNER.key_id)
@@ -210,21 +226,32 @@ def test_the_lock_order_of_a_dataset_deletion(pair: Pair) -> None:
 
 
 def test_the_lock_order_of_a_cap_change(pair: Pair) -> None:
-    scene = pair.first
-    _assert_order(
-        pair, lambda: scene.lower_cap("1", key="k"), KEYS + _datasets(scene.dataset_id) + _accounts(scene.dataset_id)
-    )
+    """A cap of a population is told to the webhooks of all members."""
+    scene, population = pair.first, {_ids(pair)[0]: "pop_b", _ids(pair)[1]: "pop_a"}[pair.first.dataset_id]
+    locks = _webhooks(scene)
+    own = KEYS + _datasets(scene.dataset_id) + _accounts(scene.dataset_id)
+    _assert_order(pair, lambda: scene.lower_cap("1", key="k"), own + locks + CHAIN)
+    body = CapIn.model_validate({"cap": "0.001", "reason": "a test"})
+    lower = partial(change_cap, scene.installation, OWNER, population, body, request=None)
+    _assert_order(pair, lower, KEYS + _populations(population) + locks + CHAIN)
 
 
 def test_the_lock_order_of_a_join(pair: Pair) -> None:
     scene = Pair.beside(pair.first, name="third").second
-    own = KEYS + _datasets(scene.dataset_id) + _accounts(scene.dataset_id)
-    for population, locks in {"pop_a": _populations("pop_a"), "pop_new": _accounts(control.CHAIN)}.items():
+    own, webhooks = KEYS + _datasets(scene.dataset_id) + _accounts(scene.dataset_id), _webhooks(scene)
+    for population, locks in {"pop_a": _populations("pop_a") + webhooks, "pop_new": webhooks}.items():
         _assert_order(
             pair,
             partial(join_population, scene.installation, OWNER, scene.dataset_id, population=population),
-            own + locks,
+            own + locks + CHAIN,
         )
+
+
+def test_the_lock_order_of_the_removal_of_a_webhook(pair: Pair) -> None:
+    scene = pair.first
+    ((_, webhook_id),) = locks = _webhooks(scene)
+    remove = partial(delete_webhook, scene.installation, OWNER, scene.dataset_id, webhook_id)
+    _assert_order(pair, remove, KEYS + locks + CHAIN)
 
 
 def test_the_lock_order_of_the_end_of_a_freeze(pair: Pair) -> None:

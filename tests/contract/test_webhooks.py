@@ -119,6 +119,22 @@ def test_a_lower_cap_of_a_population_is_told_to_its_members(
     assert (event["cap"], event["available"]) == ("3", "1")
 
 
+def test_a_declaration_that_brings_spend_into_a_population_is_told_to_its_members(
+    scene: Scene, here: Installation, receiver: Receiver
+) -> None:
+    webhook = _told(here, scene, receiver.url, events=["budget.low"], threshold="0.5")
+    MemberScene.joined(scene)
+    erased = people.declared(scene.installation)
+    Scene(scene.installation, erased["id"]).charge_external(key="a", epsilon="2")
+    delete_dataset(scene.installation, OWNER, erased["id"])
+    deliver_due(here)
+    assert receiver.requests == []
+    people.declared(scene.installation, name=erased["name"], population=POPULATION)
+    deliver_due(here)
+    (event,) = receiver.events(webhook.secret)
+    assert (event["dataset"], event["remaining"], event["available"]) == (scene.dataset_id, "3", "1")
+
+
 def test_a_transaction_that_rolls_back_tells_nothing(
     scene: Scene, here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

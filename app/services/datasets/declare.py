@@ -37,7 +37,6 @@ from app.services.authorization import authorized_dataset, refreshed, write_as
 from app.services.datasets.show import dataset_out, declared_out
 from app.services.guarantees import guarantee_of
 from app.services.installation import Installation
-from app.services.jobs import notices
 from app.services.ledger.balances import cap_of
 from app.wire.datasets import DatasetIn, DatasetOut, DeclarationOut, PartitionIn
 
@@ -100,8 +99,6 @@ def join_population(installation: Installation, principal: Principal, reference:
         locked = catalog.locked(session, dataset.id).living()
         at = installation.database.now(session)
         locked.row.population = populations.join(session, principal, dataset.id, population=population, at=at)
-        session.flush()
-        notices.budgets_changed(session, [dataset.id], at=at)
         return dataset_out(session, locked)
 
 

@@ -18,10 +18,10 @@ from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.core.stamps import to_text
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
-from app.ledger import accounts, populations, rules, statements
+from app.ledger import accounts, control, populations, rules, statements
 from app.ledger.admission import CellBalance, Population
 from app.ledger.statements import Limit
-from app.ledger.tables import PopulationRow
+from app.ledger.tables import Entry, EntryKind, PopulationRow
 from app.privacy import accountants
 from app.privacy.events import Adjacency
 from app.privacy.partitions import Cell
@@ -315,13 +315,15 @@ def change_cap(
 
         def work() -> Answer:
             dataset = None if account.dataset is None else catalog.locked(session, account.id).living()
-            _changed(session, principal, account.id, cap=cap, reason=body.reason)
+            entry = _changed(session, principal, account.id, cap=cap, reason=body.reason)
             balance = balance_of(session, account)
             if dataset is not None:
                 highest = statements.highest_cap(session, dataset.id)
                 limit = statements.printable_at(highest, cap=balance.cap, load=balance.load)
                 models.put_guarantee(session, dataset.id, of_account(session, dataset, limit))
             notices.budgets_changed(session, [account.id], at=installation.database.now(session))
+            facts = {"account": account.id, "sequence": entry.sequence}
+            control.record(session, EntryKind.CAP_CHANGED, actor=principal.key_id, **facts)
             shown = balance_out(account, balance).model_dump()
             return Answer.of(200, ChangedCap.model_validate({**shown, "warnings": warnings}))
 
@@ -338,7 +340,7 @@ def may_change_cap(installation: Installation, principal: Principal, reference: 
         return True
 
 
-def _changed(session: Session, principal: Principal, account_id: str, *, cap: int, reason: str) -> None:
+def _changed(session: Session, principal: Principal, account_id: str, *, cap: int, reason: str) -> Entry:
     in_force = accounts.locked_cap(session, account_id)
     if in_force == statements.CLOSED:
         raise InvalidRequest.at("/cap", "account-closed")
@@ -346,7 +348,7 @@ def _changed(session: Session, principal: Principal, account_id: str, *, cap: in
         principal.require()  # an admin
     if cap == in_force:
         raise InvalidRequest.at("/cap", "unchanged")
-    accounts.change_cap(session, account_id, cap, reason=reason, actor=principal.key_id)
+    return accounts.change_cap(session, account_id, cap, reason=reason, actor=principal.key_id)
 
 
 def _cap(accountant: str, epsilon: Fraction, delta: Fraction | None, *, at: str) -> int:
