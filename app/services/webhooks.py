@@ -190,7 +190,7 @@ def _deliver(installation: Installation, held: _Held) -> bool:
     }
     accepted = sender.send(held.url, held.body, headers, allowed=installation.settings.webhook_networks)
     with installation.database.write() as session:
-        row = session.get(WebhookRow, held.webhook_id)
+        row = session.get(WebhookRow, held.webhook_id, with_for_update={"key_share": True})
         if row is None:  # removed meanwhile
             return False
         outbox.finish_delivery(session, row, held.delivery_id, accepted=accepted, at=installation.database.now(session))

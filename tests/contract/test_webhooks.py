@@ -5,11 +5,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from ipaddress import ip_network
 from typing import Any
 
 import pytest
+from sqlalchemy import delete, text
 
 from app.core import limits
 from app.core.errors import BudgetExceeded, DatasetDeleted, InvalidRequest, RoleMissing, TooLarge
@@ -20,11 +22,12 @@ from app.services.jobs.show_jobs import cancel_job
 from app.services.keys import remove_grant
 from app.services.webhooks import create_webhook, delete_webhook, deliver_due, list_webhooks
 from app.webhooks import outbox, sender
-from app.webhooks.outbox import DeliveryRow
+from app.webhooks.outbox import DeliveryRow, WebhookRow
 from app.wire.rules import WebhookIn, WebhookWithSecret
 from grovekeeper_client.webhooks import SignatureInvalid, verified
 from tests.support import people
 from tests.support.crash_scene import OWNER, Scene
+from tests.support.locks import waits_for
 from tests.support.member_scene import POPULATION, MemberScene
 from tests.support.receiver import Receiver, listening, may_reach_loopback
 from tests.support.ruled import SECOND, grant
@@ -167,6 +170,33 @@ def test_a_process_that_dies_between_sending_and_removing_loses_nothing(
         row.next_at = row.created_at
     assert deliver_due(here) == 1
     assert [event["type"] for event in receiver.events(webhook.secret)] == ["job.queued"]
+
+
+@pytest.mark.parametrize("accepted", [True, False])
+def test_a_webhook_that_is_removed_while_its_delivery_ends_is_done(
+    postgresql_scene: Scene, monkeypatch: pytest.MonkeyPatch, accepted: bool
+) -> None:
+    """The end of the delivery waits for the removal, and finds no webhook."""
+    here = may_reach_loopback(postgresql_scene.installation)
+    webhook = _told(here, postgresql_scene, "https://hooks.invalid/")
+    postgresql_scene.submit(key="a")
+    engine = here.database.engine
+    with ThreadPoolExecutor(1) as pool, engine.connect() as remover, engine.connect() as observer:
+
+        def send(*_: object, **__: object) -> bool:
+            remover.execute(delete(WebhookRow).where(WebhookRow.id == webhook.id))
+            return accepted
+
+        monkeypatch.setattr(sender, "send", send)
+        pid = remover.execute(text("SELECT pg_backend_pid()")).scalar_one()
+        delivering = pool.submit(deliver_due, here)
+        try:
+            waits_for(observer, pid, delivering, what="the webhook")
+            remover.commit()
+        finally:
+            remover.rollback()  # lets the delivery end, also when an assertion failed
+        assert delivering.result() == 0
+    assert list_webhooks(here, OWNER, postgresql_scene.dataset_id).webhooks == []
 
 
 @pytest.mark.parametrize("status", [302, 400, 500])
