@@ -116,7 +116,9 @@ def has(session: Session, dataset_id: str, webhook_id: str) -> bool:
 
 
 def remove(session: Session, webhook_ids: Sequence[str]) -> None:
-    """Removes webhooks with their waiting deliveries."""
+    """Removes webhooks with their waiting deliveries. A webhook is locked before its deliveries, so none is added."""
+    of_ids = select(WebhookRow.id).where(WebhookRow.id.in_(webhook_ids)).order_by(WebhookRow.id)
+    session.execute(of_ids.with_for_update())
     session.execute(delete(DeliveryRow).where(DeliveryRow.webhook_id.in_(webhook_ids)))
     session.execute(delete(WebhookRow).where(WebhookRow.id.in_(webhook_ids)))
 

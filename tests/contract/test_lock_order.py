@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from app.core import stamps
 from app.ledger import control, populations, reservations
@@ -23,6 +24,7 @@ from app.services.jobs import show_jobs
 from app.services.keys import remove_grant
 from app.services.ledger.balances import change_cap
 from app.services.webhooks import create_webhook, delete_webhook
+from app.webhooks import outbox
 from app.wire.datasets import DatasetIn
 from app.wire.ledger import CapIn
 from app.wire.rules import WebhookIn
@@ -85,6 +87,13 @@ def _webhooks(*scenes: Scene) -> list[Lock]:
     body = WebhookIn.model_validate({"url": "https://hooks.invalid/", "events": ["budget.low"], "threshold": "0.5"})
     made = [create_webhook(scene.installation, OWNER, scene.dataset_id, body).id for scene in scenes]
     return [("webhooks", each) for each in sorted(made)]
+
+
+def _delivery(pair: Pair, webhook: Lock) -> Lock:
+    """An event that waits for a webhook; its lock."""
+    with pair.first.installation.database.write() as session:
+        outbox.put(session, session.get_one(outbox.WebhookRow, webhook[1]), "budget.low", {}, at=stamps.now())
+        return "webhook_deliveries", session.execute(select(outbox.DeliveryRow.id)).scalar_one()
 
 
 def _assert_order(pair: Pair, use_case: Callable[[], object], locks: list[Lock]) -> None:
@@ -218,11 +227,20 @@ def test_the_lock_order_of_a_dataset_deletion(pair: Pair) -> None:
     queued = [role.submit(key=f"k{number}") for number, role in enumerate((pair, pair.swapped, pair))]
     delete = partial(delete_dataset, installation, OWNER, deleted)
     locks = _webhooks(pair.second, pair.second)
+    locks.append(_delivery(pair, locks[0]))
     _assert_order(pair, delete, KEYS + _datasets(deleted) + _jobs(charged) + locks + CHAIN)
     with installation.database.write() as session:
         mark_deleted(session, deleted, actor=OWNER.key_id, at=stamps.now())
     ends = partial(end_jobs, installation, deleted, actor=OWNER.key_id)
     _assert_order(pair, ends, _jobs(*queued) + _accounts(*_ids(pair)) + _populations(*POPULATIONS))
+
+
+def test_the_lock_order_of_the_deletion_of_a_dataset_without_jobs(pair: Pair) -> None:
+    deleted = pair.second.dataset_id
+    locks = _webhooks(pair.second, pair.second)
+    locks.append(_delivery(pair, locks[0]))
+    delete = partial(delete_dataset, pair.first.installation, OWNER, deleted)
+    _assert_order(pair, delete, KEYS + _datasets(deleted) + locks + CHAIN)
 
 
 def test_the_lock_order_of_a_cap_change(pair: Pair) -> None:
@@ -250,6 +268,7 @@ def test_the_lock_order_of_a_join(pair: Pair) -> None:
 def test_the_lock_order_of_the_removal_of_a_webhook(pair: Pair) -> None:
     scene = pair.first
     ((_, webhook_id),) = locks = _webhooks(scene)
+    locks.append(_delivery(pair, locks[0]))
     remove = partial(delete_webhook, scene.installation, OWNER, scene.dataset_id, webhook_id)
     _assert_order(pair, remove, KEYS + locks + CHAIN)
 
