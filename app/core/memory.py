@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Final
 
 _PR_SET_DUMPABLE = 4
-_PR_SET_THP_DISABLE = 41
 _M_ARENA_MAX = -8
 _M_MMAP_THRESHOLD = -3
 _M_TRIM_THRESHOLD = -1
@@ -35,20 +34,6 @@ def forbid_core_dumps() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-
-
-@contextmanager
-def small_pages() -> Iterator[None]:
-    """Keeps this process from getting pages of 2 MB for memory that it takes in the block.
-
-    Modules come in small blocks, and loading them with large pages takes a fifth longer.
-    """
-    prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda *_: None
-    prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)
-    try:
-        yield
-    finally:
-        prctl(_PR_SET_THP_DISABLE, 0, 0, 0, 0)
 
 
 def return_large_blocks() -> None:

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 
-from app.core.memory import forbid_core_dumps, return_large_blocks, share_arenas, small_pages, without_collection
+from app.core.memory import forbid_core_dumps, return_large_blocks, share_arenas, without_collection
 
 _PR_SET_PDEATHSIG = 1
 _FAILURE = 1
@@ -35,7 +35,7 @@ def main(supervisor_pid: int) -> None:
     return_large_blocks()
     share_arenas(1)  # threads of growth keep what they free: with two, `rpf` took 17 % more at ten million rows
     try:
-        with without_collection(), small_pages():
+        with without_collection():
             load_modules()
         from app.services.jobs.task import JobTask
         from app.services.releases.release import perform
