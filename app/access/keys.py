@@ -14,7 +14,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -117,6 +117,12 @@ def end_sessions(session: Session, key_id: str) -> None:
 def find(session: Session, key_id: str) -> KeyRow:
     """Finds a key by its id."""
     return find_row(session, KeyRow, key_id, kind="key")
+
+
+def existing(session: Session, key_ids: Collection[str]) -> set[str]:
+    """Those of several ids that keys have."""
+    ids = filter(stamps.is_reference, key_ids)  # PostgreSQL refuses a text with a NUL
+    return set(session.execute(select(KeyRow.id).where(KeyRow.id.in_(ids))).scalars())
 
 
 def page(session: Session, *, after: str | None, limit: int, part: str | None = None) -> list[KeyRow]:

@@ -143,12 +143,12 @@ def change_rules(installation: Installation, principal: Principal, reference: st
 
     Raises:
         DatasetDeleted: the dataset's rows are erased, or their date has come.
-        InvalidRequest: an amount or a date is out of range, or a quota names an unknown key.
+        InvalidRequest: an amount or a date is out of range, or a quota names an unknown key or a key twice.
     """
     with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
+        _require_keys(session, body)  # keys are never deleted, so no lock is needed
         catalog.locked(session, dataset.id).living()
-        _require_keys(session, body)
         change = _Change(session, principal, dataset, installation.database.now)
         change.request(rules_of(body, change.accountant))
         return rules_out(session, dataset, at=change.at)
@@ -213,13 +213,12 @@ class _Change:
 
 
 def _require_keys(session: Session, body: RulesIn) -> None:
-    """Refuses quotas of keys that do not exist, which would limit nothing."""
+    """Refuses quotas that name a key twice, or a key that does not exist, which would limit nothing."""
+    existing = keys.existing(session, {key_id for quota in body.quotas for key_id in quota.keys})
     for number, quota in enumerate(body.quotas):
-        for key_id in quota.keys:
-            try:
-                keys.find(session, key_id)
-            except NotFound:
-                raise InvalidRequest.at(f"/quotas/{number}/keys", "unknown-key") from None
+        is_distinct = len(set(quota.keys)) == len(quota.keys)
+        if not (is_distinct and existing.issuperset(quota.keys)):
+            raise InvalidRequest.at(f"/quotas/{number}/keys", "unknown-key" if is_distinct else "not-distinct")
 
 
 def list_approvals(installation: Installation, principal: Principal, page: PageRequest) -> ApprovalList:

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from app.core import limits
 from app.core.errors import InvalidRequest
+from app.datasets import catalog
 from app.jobs.queue import JobFilter
 from app.ledger import admission
 from app.privacy.joint_loads import Loads
@@ -23,9 +25,10 @@ from app.services.ledger import balances
 from app.services.pagination import PageRequest
 from app.services.spending.evaluations import list_evaluations
 from tests.support import job_kinds, people
-from tests.support.crash_scene import DELTA, OWNER, Scene
+from tests.support.crash_scene import ADMIN, DELTA, OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import evaluated
+from tests.support.ruled import set_rules
 
 
 @contextmanager
@@ -77,6 +80,24 @@ def test_the_list_of_populations_takes_a_fixed_number_of_queries(installation: I
         assert [len(each.members) for each in page] == [2] * (numbers[-1] + 1)
         assert not any("FROM entries" in each for each in queries), "this process wrote all of them"
     assert counts[0] == counts[1] <= 8, counts
+
+
+@on_one_database
+def test_the_keys_of_all_quotas_are_read_by_one_query_before_the_dataset_is_locked(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of queries under the lock delayed the writes of other keys."""
+    lock, counts = catalog.locked, []
+    keys = [OWNER.key_id, ADMIN.key_id, STRANGER.key_id]
+    for n_quotas in (1, limits.MAX_QUOTAS):
+        quotas = [{"keys": keys, "cap": str(number + 1)} for number in range(n_quotas)]
+        with _questions(scene.installation) as queries, monkeypatch.context() as patch:
+            patch.setattr(catalog, "locked", lambda *it, sent=queries: (sent.append("LOCK"), lock(*it))[1])
+            assert len(set_rules(scene, by=ADMIN, quotas=quotas).quotas) == n_quotas
+        assert ["FROM keys" in each and " IN (" in each for each in queries[: queries.index("LOCK")]].count(True) == 1
+        assert not any("FROM keys" in each for each in queries[queries.index("LOCK") :])
+        counts.append(len(queries))
+    assert counts[1] <= counts[0], counts
 
 
 @pytest.fixture

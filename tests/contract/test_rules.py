@@ -253,6 +253,8 @@ def test_queued_jobs_survive_a_long_freeze(scene: Scene) -> None:
         ({"quotas": [_quota("1e15", OWNER.key_id)]}, "/quotas/0/cap", "too-large"),
         ({"quotas": [_quota("1", "key_nobody")]}, "/quotas/0/keys", "unknown-key"),
         ({"quotas": [_quota("1", "a\x00")]}, "/quotas/0/keys", "unknown-key"),
+        ({"quotas": [_quota("1", OWNER.key_id), _quota("1", "a", "b")]}, "/quotas/1/keys", "unknown-key"),
+        ({"quotas": [_quota("1", OWNER.key_id), _quota("1", *[OWNER.key_id] * 2)]}, "/quotas/1/keys", "not-distinct"),
     ],
 )
 def test_rules_that_limit_nothing_are_rejected(scene: Scene, rules: dict[str, Any], at: str, problem: str) -> None:
