@@ -108,10 +108,10 @@ class AccountState:
         loads = self._loads({})
         return self._with_declared_cells(self._balance(loads.largest(), loads), {})
 
-    def by_cell(self, scope: Scope) -> tuple[CellBalance, dict[str, list[CellBalance]]]:
-        """The tightest joint cell of a scope, and of every cell of every partition inside the scope."""
+    def by_cell(self, scope: Scope, *, only: str | None = None) -> tuple[CellBalance, dict[str, list[CellBalance]]]:
+        """The tightest joint cell of a scope, and of every cell of every partition (or of one) inside the scope."""
         loads = self._loads(scope)
-        names = [partition.name for partition in self.partitions.declared]
+        names = [partition.name for partition in self.partitions.declared if only in (None, partition.name)]
         cells = {name: [self._balance(tightest, loads) for tightest in loads.by_cell(name)] for name in names}
         return self._with_declared_cells(self._balance(loads.largest(), loads), scope), cells
 

@@ -196,13 +196,13 @@ def highest_caps(session: Session, account_ids: Sequence[str]) -> dict[str, Limi
     return {row.id: Limit.of(row, chain.state_of(session, row).highest_cap) for row in rows}
 
 
-def detail(session: Session, account_id: str, scope: Scope | None = None) -> Detail:
-    """An account in detail within a scope, from one read of its state."""
+def detail(session: Session, account_id: str, scope: Scope | None = None, *, only: str | None = None) -> Detail:
+    """An account in detail within a scope, from one read of its state; with ``only``, the cells of one partition."""
     scope = scope or {}
     row = tables.account(session, account_id)
     budgets = _standing(session, [row])
     account = budgets.accounts[account_id]
-    tightest, cells = account.by_cell(scope)
+    tightest, cells = account.by_cell(scope, only=only)
     whole = account.tightest({}) if scope else tightest
     return Detail(_balance(row, budgets, budgets.room_at(account_id, tightest)), cells, whole.load)
 

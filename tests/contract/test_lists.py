@@ -11,7 +11,8 @@ from app.core import limits
 from app.core.errors import InvalidRequest
 from app.datasets import catalog
 from app.jobs.queue import JobFilter
-from app.ledger import admission
+from app.ledger import admission, statements
+from app.ledger.reservations import NewReservation, reserve
 from app.privacy.joint_loads import Loads
 from app.privacy.numbering import Boxes
 from app.privacy.partitions import Partitions, Scope
@@ -21,11 +22,12 @@ from app.services import models, populations
 from app.services.datasets import show
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
-from app.services.ledger import balances
+from app.services.ledger import balances, spend_history
+from app.services.ledger.balances import cell_out
 from app.services.pagination import PageRequest
 from app.services.spending.evaluations import list_evaluations
 from tests.support import job_kinds, people
-from tests.support.crash_scene import ADMIN, DELTA, OWNER, STRANGER, Scene
+from tests.support.crash_scene import ADMIN, DELTA, EVENT, OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import evaluated
 from tests.support.ruled import set_rules
@@ -132,6 +134,45 @@ def test_a_balance_reads_and_computes_the_state_of_its_account_once(
         balances.show_balance(installation, OWNER, dataset, scope=scope)
     assert not any("FROM entries" in each for each in queries), queries
     assert computed == [*boxes, boxes[0]], "the tightest cell of the whole account is kept"
+
+
+@on_one_database
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("long", "short"), ("short", "long"), ("single", "short"), ("short", "month"), ("month", "short")],
+)
+def test_pairs_of_cells_are_computed_once_for_each_cell_of_the_shorter_partition(
+    installation: Installation, computed: list[Scope], monkeypatch: pytest.MonkeyPatch, first: str, second: str
+) -> None:
+    sizes = {"long": 7, "short": 3, "single": 1, "other": 5}
+    partitions: list[dict[str, Any]] = [{"name": name, "kind": "hash", "cells": sizes[name]} for name in sizes]
+    partitions += [{"name": "month", "kind": "epoch", "how": "one file per month"}]
+    sizes["month"] = 0  # before the first upload
+    dataset = people.declared(installation, partitions=partitions)["id"]
+    scopes: list[Scope] = [
+        {"long": (1, 4), "short": (0,)},
+        {"long": (4, 6), "short": (1, 2)},
+        {"other": (2,), "short": (1,)},
+        {"long": (0,)},
+    ]
+    with installation.database.write() as session:
+        for number, scope in enumerate(scopes):
+            reservation = NewReservation(dataset, 2**number, scope, EVENT, f"jb_{number}")
+            reserve(session, [reservation], actor=OWNER.key_id)
+    with installation.database.read() as session:
+        details = [statements.detail(session, dataset, {first: (cell,)}) for cell in range(sizes[first])]
+        expected = [
+            (cell, [cell_out(pair.cell[second], pair, each.balance) for pair in each.cells[second]])
+            for cell, each in enumerate(details)
+        ]
+    by_cell, named = Loads.by_cell, list[str]()
+    monkeypatch.setattr(Loads, "by_cell", lambda *it: (named.append(it[1]), by_cell(*it))[1])
+    computed.clear()
+    pairs = spend_history.show_pairs(installation, OWNER, dataset, first=first, second=second)
+    assert pairs == expected
+    shorter, longer = sorted((first, second), key=lambda name: sizes[name])
+    assert [scope for scope in computed if scope] == [{shorter: (cell,)} for cell in range(sizes[shorter])]
+    assert named[len(partitions) :] == [longer] * sizes[shorter], "beside the cells of the whole account"
 
 
 @on_one_database

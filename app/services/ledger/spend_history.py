@@ -117,8 +117,12 @@ def show_pairs(
             raise InvalidRequest.at("/pair", "unknown-partition")
         if len(detail.cells[first]) * len(detail.cells[second]) > limits.MAX_SHOWN_PAIRS:
             raise InvalidRequest.at("/pair", "too-many")
-        rows = []
-        for name in [cell.cell[first] for cell in detail.cells[first]]:
-            pairs = statements.detail(session, dataset.id, {first: (name,)}).cells[second]
-            rows.append((name, [cell_out(pair.cell[second], pair, detail.balance) for pair in pairs]))
-        return rows
+        cells = {name: [cell.cell[name] for cell in detail.cells[name]] for name in (first, second)}
+        shorter, longer = sorted(cells, key=lambda name: len(cells[name]))
+        boxes = [{shorter: (cell,)} for cell in cells[shorter]]  # few, because each box is a new computation
+        lines = [statements.detail(session, dataset.id, box, only=longer).cells[longer] for box in boxes]
+        rows = lines if shorter == first else [[line[at] for line in lines] for at in range(len(cells[first]))]
+        return [
+            (name, [cell_out(cell, pair, detail.balance) for cell, pair in zip(cells[second], row, strict=True)])
+            for name, row in zip(cells[first], rows, strict=True)
+        ]
