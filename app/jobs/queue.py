@@ -10,7 +10,7 @@ are noted for metrics alone: no decision rests on them, because jobs are fenced 
 """
 
 import secrets
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -299,27 +299,27 @@ class JobFilter:
 ALL_JOBS = JobFilter()
 
 
-def jobs(
+def page(
     session: Session,
     *,
     dataset_ids: Sequence[str] | None,
     before: str | None,
     limit: int,
     matching: JobFilter = ALL_JOBS,
-) -> list[JobRow]:
-    """Reads a page of jobs, newest first, of the given datasets (``None`` = all).
+) -> list[str]:
+    """Ids of a page of jobs, newest first, of the given datasets (``None`` = all).
 
     Raises:
         NotFound: ``before`` is not in the list.
     """
-    query = select(JobRow).order_by(JobRow.submitted_at.desc(), JobRow.id.desc()).limit(limit)
+    query = select(JobRow.id).order_by(JobRow.submitted_at.desc(), JobRow.id.desc()).limit(limit)
     if dataset_ids is not None:
         query = query.where(JobRow.dataset_id.in_(dataset_ids))
     if before is not None:
-        last = session.execute(query.where(JobRow.id == before)).scalar_one_or_none()
-        if last is None:
+        last = query.where(JobRow.id == before).with_only_columns(JobRow.submitted_at)
+        if (submitted_at := session.execute(last).scalar_one_or_none()) is None:
             raise NotFound("job")
-        query = query.where(tuple_(JobRow.submitted_at, JobRow.id) < (last.submitted_at, last.id))
+        query = query.where(tuple_(JobRow.submitted_at, JobRow.id) < (submitted_at, before))
     if matching.dataset is not None:
         query = query.where(or_(JobRow.dataset_id == matching.dataset, JobRow.dataset_name == matching.dataset))
     for column, wanted in (
@@ -350,9 +350,10 @@ def is_unfinished(session: Session, job_id: str) -> bool:
     return state in UNFINISHED
 
 
-def several(session: Session, job_ids: Sequence[str]) -> list[JobRow]:
-    """The jobs of these ids that exist."""
-    return list(session.execute(select(JobRow).where(JobRow.id.in_(job_ids))).scalars())
+def several(session: Session, job_ids: Sequence[str]) -> Iterator[JobRow]:
+    """The jobs of these ids that exist. A few at a time are in memory: a task may name thousands of uploads."""
+    for at in range(0, len(job_ids), 16):
+        yield from session.execute(select(JobRow).where(JobRow.id.in_(job_ids[at : at + 16]))).scalars()
 
 
 def ask_approval(session: Session, job_id: str, dataset_ids: Iterable[str]) -> None:

@@ -1,5 +1,6 @@
 """Lists need a constant number of database queries, whatever the number of datasets."""
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ from app.core import limits
 from app.core.errors import InvalidRequest
 from app.datasets import catalog
 from app.jobs.queue import JobFilter
+from app.jobs.tables import JobRow
 from app.ledger import admission, statements
 from app.ledger.reservations import NewReservation, reserve
 from app.privacy.joint_loads import Loads
@@ -22,7 +24,7 @@ from app.services import models, populations
 from app.services.datasets import show
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
-from app.services.ledger import balances, spend_history
+from app.services.ledger import balances, history, spend_history
 from app.services.ledger.balances import cell_out
 from app.services.pagination import PageRequest
 from app.services.spending.evaluations import list_evaluations
@@ -271,6 +273,35 @@ def test_an_invalid_cursor_of_models_is_refused(installation: Installation, curs
     with pytest.raises(InvalidRequest) as refused:
         models.list_models(installation, OWNER, PageRequest(2, cursor))
     assert [(error.at, error.problem) for error in refused.value.errors] == [("/cursor", "unknown")]
+
+
+@on_one_database
+@pytest.mark.parametrize(
+    "show",
+    [
+        lambda it, page: [job.id for job in show_jobs.list_jobs(it.installation, OWNER, page).jobs],
+        lambda it, page: list(history.list_entries(it.installation, OWNER, it.dataset_id, page).jobs)[::-1],
+    ],
+    ids=["jobs", "entries"],
+)
+def test_a_list_keeps_few_tasks_of_jobs_in_memory(
+    scene: Scene, show: Callable[[Scene, PageRequest], list[str]]
+) -> None:
+    """A task may name thousands of uploads."""
+    submitted = [scene.submit_job(key=f"k{number}") for number in range(40)]
+    loaded, most = list[weakref.ref[JobRow]](), 0
+
+    def count(row: JobRow, _context: object) -> None:
+        nonlocal most
+        loaded.append(weakref.ref(row))
+        most = max(most, sum(reference() is not None for reference in loaded))
+
+    event.listen(JobRow, "load", count)
+    shown = show(scene, PageRequest(500))
+    event.remove(JobRow, "load", count)
+    assert shown == submitted[::-1]
+    assert len(loaded) == len(submitted), "each is read once"
+    assert most <= 20
 
 
 def test_filters_leave_out_other_jobs(scene: Scene) -> None:

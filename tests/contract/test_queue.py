@@ -105,13 +105,13 @@ def test_a_page_of_jobs_goes_on_where_the_last_one_ended(scene: Scene) -> None:
     with scene.installation.database.read() as session:
         while True:
             before = shown[-1] if shown else None
-            page = queue.jobs(session, dataset_ids=[scene.dataset_id], before=before, limit=2)
+            page = queue.page(session, dataset_ids=[scene.dataset_id], before=before, limit=2)
             if not page:
                 break
-            shown += [row.id for row in page]
+            shown += page
         assert shown == submitted[::-1]
-        assert queue.jobs(session, dataset_ids=[], before=None, limit=2) == []
-        assert [row.id for row in queue.jobs(session, dataset_ids=None, before=None, limit=9)] == shown
+        assert queue.page(session, dataset_ids=[], before=None, limit=2) == []
+        assert queue.page(session, dataset_ids=None, before=None, limit=9) == shown
 
 
 def test_a_job_that_is_not_there_is_not_found(scene: Scene) -> None:

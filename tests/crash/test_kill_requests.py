@@ -26,7 +26,7 @@ def scene(own_launcher: Launcher) -> Scene:
 
 def _jobs(scene: Scene) -> list[str]:
     with scene.installation.database.read() as session:
-        return [row.id for row in queue.jobs(session, dataset_ids=None, before=None, limit=9)]
+        return queue.page(session, dataset_ids=None, before=None, limit=9)
 
 
 def _epochs(scene: Scene) -> list[str]:

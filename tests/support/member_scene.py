@@ -44,8 +44,8 @@ class MemberScene:
     def cancel_newest_job(self) -> None:
         """Cancels the job that was submitted last."""
         with self.scene.installation.database.read() as session:
-            (newest,) = queue.jobs(session, dataset_ids=None, before=None, limit=1)
-        show_jobs.cancel_job(self.scene.installation, OWNER, newest.id)
+            (newest,) = queue.page(session, dataset_ids=None, before=None, limit=1)
+        show_jobs.cancel_job(self.scene.installation, OWNER, newest)
 
     def export(self) -> Iterator[bytes]:
         """The lines of the population's export."""

@@ -40,10 +40,11 @@ def list_jobs(
         visible = grants.datasets_with(session, principal, SEE_JOB)
         shown, following = page_of(
             page,
-            lambda limit: queue.jobs(session, dataset_ids=visible, before=page.cursor, limit=limit, matching=matching),
-            lambda row: row.id,
+            lambda limit: queue.page(session, dataset_ids=visible, before=page.cursor, limit=limit, matching=matching),
+            lambda job_id: job_id,
         )
-        return JobList(jobs=[job_out(row) for row in shown], next=following)
+        jobs = {row.id: job_out(row) for row in queue.several(session, shown)}
+        return JobList(jobs=[jobs[job_id] for job_id in shown], next=following)
 
 
 def cancel_job(installation: Installation, principal: Principal, job_id: str) -> JobOut:
@@ -94,8 +95,8 @@ def job_out(row: JobRow) -> JobOut:
 def charged_jobs(session: Session, job_ids: Iterable[str | None]) -> dict[str, ChargedJob]:
     """The facts of jobs that stand beside their entries, by id, in the given order; ids of other things have none."""
     ids = list(dict.fromkeys(job_id for job_id in job_ids if job_id is not None))
-    rows = {row.id: row for row in queue.several(session, ids)}
-    return {job_id: _charged_job(rows[job_id]) for job_id in ids if job_id in rows}
+    jobs = {row.id: _charged_job(row) for row in queue.several(session, ids)}
+    return {job_id: jobs[job_id] for job_id in ids if job_id in jobs}
 
 
 def _charged_job(row: JobRow) -> ChargedJob:
