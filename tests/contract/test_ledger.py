@@ -3,20 +3,24 @@
 import csv
 import io
 import json
+import weakref
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from app.core import stamps
+from app.access.grants import Principal
+from app.core import limits, stamps
 from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
 from app.ledger import chain, statements, tables
 from app.ledger import reservations as ledger
-from app.ledger.tables import FIRST_PREVIOUS_HASH
+from app.ledger.tables import FIRST_PREVIOUS_HASH, Entry
 from app.privacy.partitions import Scope
 from app.services.installation import Installation
 from app.services.ledger import history
+from app.services.ledger.history import Search
 from app.services.pagination import PageRequest
 from tests.support import settling
 from tests.support.crash_scene import EVENT, OWNER, Scene, cell_balances, open_account
@@ -209,6 +213,10 @@ def scene(scene: Scene) -> Scene:
     return scene
 
 
+def _searched(installation: Installation, by: Principal, dataset: str, page: PageRequest, search: Search) -> object:
+    return history.search_entries(installation, by, dataset, search, page)
+
+
 def test_exports_say_the_same_in_batches_of_any_size(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = scene.export()
     shown = [json.loads(line) for line in whole[1:]]
@@ -230,6 +238,50 @@ def test_entries_are_answered_as_the_object_that_was_hashed(scene: Scene) -> Non
     answered = json.loads(listed.model_dump_json())
     assert answered["entries"] == [json.loads(line) for line in scene.export()[1:]]
     assert ["details" in entry for entry in answered["entries"]] == [True] + [False] * 5
+
+
+@pytest.mark.parametrize("ask", [history.list_entries, _searched], ids=["list", "dashboard"])
+def test_a_search_keeps_no_scope_of_an_entry_that_does_not_match(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, ask: Callable[..., object]
+) -> None:
+    """A scope may name thousands of uploads."""
+    monkeypatch.setattr(limits, "DEFAULT_PAGE_SIZE", 2)
+    read, most = list[weakref.ref[Entry]](), 0
+    read_entries = tables.read_entries
+
+    def counted(*request: Any) -> list[Entry]:
+        nonlocal most
+        entries = read_entries(*request)
+        read.extend(map(weakref.ref, entries))
+        most = max(most, sum(reference() is not None for reference in read))
+        return entries
+
+    for number in range(20):
+        scene.submit(key=f"other {number}", scope={"shard": [1, 2]})
+    monkeypatch.setattr(tables, "read_entries", counted)
+    page = PageRequest(cursor="3" if ask is history.list_entries else "26", limit=500)
+    ask(scene.installation, OWNER, scene.dataset_id, page, Search(scope={"shard": [0]}))
+    assert len(read) > 20
+    assert most <= 8, "beside two batches, the matches"
+
+
+@pytest.mark.parametrize(
+    ("weight", "sizes"), [(1, [3, 1, 1, 1, 1, 1, 1]), (4, [6, 2, 1]), (5, [7, 2]), (10, [9]), (11, [9])]
+)
+def test_a_page_of_entries_ends_where_its_scopes_are_large(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, weight: int, sizes: list[int]
+) -> None:
+    for number, cells in enumerate(([0, 1, 2], [1, 2], [1])):
+        scene.submit(key=f"large {number}", scope={"shard": cells})
+    monkeypatch.setattr(limits, "MAX_PAGE_WEIGHT", weight)
+    pages: list[list[int]] = []
+    cursor: str | None = None
+    while cursor is not None or not pages:
+        page = history.list_entries(scene.installation, OWNER, scene.dataset_id, PageRequest(500, cursor))
+        pages.append([entry.sequence for entry in page.entries])
+        cursor = page.next
+    assert [len(page) for page in pages] == sizes
+    assert [sequence for page in pages for sequence in page] == list(range(1, 10))
 
 
 def test_an_export_ends_where_it_began_to_be_read(scene: Scene) -> None:

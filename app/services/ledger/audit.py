@@ -107,10 +107,10 @@ def search_acts(installation: Installation, principal: Principal, search: ActSea
         def is_match(act: Entry) -> bool:
             return _mentions(search.by, [act.actor], names) and _mentions(search.about, _texts(act.details), names)
 
-        is_bounded = search.by is not None or search.about is not None
-        found = matching_entries(before, is_match, page, batch_size=limits.MAX_PAGE_SIZE if is_bounded else page.limit)
+        batch_size = page.limit if search.by is None and search.about is None else limits.MAX_PAGE_SIZE
+        matches, following = matching_entries(before, is_match, page, batch_size=batch_size)
         size = statements.size(session, control.CHAIN)
-    return ActPage([ActOut.model_validate(act.to_json()) for act in found.entries], names, size, found.next)
+    return ActPage([ActOut.model_validate(act.to_json()) for act in matches], names, size, following)
 
 
 def show_act(installation: Installation, principal: Principal, sequence: int) -> ShownAct:

@@ -5,7 +5,7 @@ import io
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import rfc8785
@@ -29,39 +29,32 @@ from app.services.pagination import PageRequest
 from app.wire.ledger import ChargedJob, DetailedEntryOut, EntryList, EntryOut
 
 
-@dataclass(frozen=True)
-class Matches:
-    """The matches of a page, all entries that were read for them, and the cursor of the next page."""
-
-    entries: list[Entry]
-    read: list[Entry]
-    next: str | None
-
-
 def matching_entries(
     following: Callable[[int, int], list[Entry]],
     is_match: Callable[[Entry], bool],
     page: PageRequest,
     *,
     batch_size: int,
-) -> Matches:
-    """Reads entries until a page of them matches, or ``limits.MAX_SEARCHED_ENTRIES`` are read.
+) -> tuple[list[Entry], str | None]:
+    """The matches of a page, and the cursor of the next page.
+
+    A page ends early after ``limits.MAX_SEARCHED_ENTRIES`` entries, or with a match that reaches ``MAX_PAGE_WEIGHT``.
 
     Args:
         following: the entries that follow a sequence in the order of the list, at most so many.
     """
-    last = page.sequence()
+    last, n_read, weight = page.sequence(), 0, 0
     entries: list[Entry] = []
-    read: list[Entry] = []
     while batch := following(last, batch_size):
         for entry in batch:
-            read.append(entry)
-            last = entry.sequence
+            last, n_read = entry.sequence, n_read + 1
             if is_match(entry):
                 entries.append(entry)
-            if len(entries) == page.limit or len(read) == limits.MAX_SEARCHED_ENTRIES:
-                return Matches(entries, read, str(last) if following(last, 1) else None)
-    return Matches(entries, read, None)
+                weight += sum(map(len, entry.scope.values()))
+            is_full = len(entries) == page.limit or weight >= limits.MAX_PAGE_WEIGHT
+            if is_full or n_read == limits.MAX_SEARCHED_ENTRIES:
+                return entries, str(last) if following(last, 1) else None
+    return entries, None
 
 
 T = TypeVar("T")
@@ -249,11 +242,11 @@ def list_entries(
         def after(last: int, limit: int) -> list[Entry]:
             return statements.oldest_entries(session, account.id, after=last, limit=limit, chosen=search.by_fields)
 
-        found = _listed(after, _scope(session, account, search), page)
-        jobs = charged_jobs(session, [entry.job_id for entry in found.entries])
-        names = _names(session, principal, account, found.entries, jobs)
-        beside = {**account.facts, "actors": names, "jobs": jobs, "next": found.next}
-        return EntryList.model_validate({**beside, "entries": list(map(entry_out, found.entries))})
+        entries, following = _listed(after, _scope(session, account, search), page, lambda _: None)
+        jobs = charged_jobs(session, [entry.job_id for entry in entries])
+        names = _names(session, principal, account, entries, jobs)
+        beside = {**account.facts, "actors": names, "jobs": jobs, "next": following}
+        return EntryList.model_validate({**beside, "entries": list(map(entry_out, entries))})
 
 
 def search_entries(
@@ -268,22 +261,26 @@ def search_entries(
         account = find_account(session, principal, reference, SEE_LEDGER)
         scope = _scope(session, account, search)
         balance = statements.balance(session, account.id, scope) if scope else balance_of(session, account)
+        cell, read = balance.tightest_cell, list[Entry]()
 
         def before(last: int, limit: int) -> list[Entry]:
-            return statements.newest_entries(
-                session, account.id, before=last or None, limit=limit, chosen=search.by_fields
-            )
+            chosen = search.by_fields
+            return statements.newest_entries(session, account.id, before=last or None, limit=limit, chosen=chosen)
 
-        found = _listed(before, scope, page)
-        jobs = charged_jobs(session, [entry.job_id for entry in found.entries])
-        names = _names(session, principal, account, found.entries, jobs)
+        def note(entry: Entry) -> None:  # its effect on the cell, without the scope, which may be large
+            amount = entry.amount if statements.covers(entry.scope, cell) else 0
+            read.append(replace(entry, amount=amount, scope={}, event=None))
+
+        entries, following = _listed(before, scope, page, note)
+        jobs = charged_jobs(session, [entry.job_id for entry in entries])
+        names = _names(session, principal, account, entries, jobs)
         is_complete = search.by_fields == EntryFilter()
-        spent = _spent_after(session, account, found, balance) if is_complete else {}
+        spent = _spent_after(session, account, read, balance) if is_complete else {}
         listed = [
             ListedEntry(entry_out(entry), jobs.get(entry.job_id or ""), **spent.get(entry.sequence, {}))
-            for entry in found.entries
+            for entry in entries
         ]
-        return EntryPage(listed, names, balance.tightest_cell, found.next)
+        return EntryPage(listed, names, cell, following)
 
 
 def show_entry(installation: Installation, principal: Principal, reference: str, sequence: int) -> ShownEntry:
@@ -315,14 +312,17 @@ def _receipt(session: Session, dataset: Dataset | None, entry: Entry) -> str | N
     )
 
 
-def _listed(following: Callable[[int, int], list[Entry]], scope: Scope, page: PageRequest) -> Matches:
-    """Reads entries until a page of them covers a part of a scope; empty for all cells."""
-    return matching_entries(
-        following,
-        lambda entry: statements.overlaps(entry.scope, scope),
-        page,
-        batch_size=limits.DEFAULT_PAGE_SIZE if scope else page.limit,
-    )
+def _listed(
+    following: Callable[[int, int], list[Entry]], scope: Scope, page: PageRequest, note: Callable[[Entry], None]
+) -> tuple[list[Entry], str | None]:
+    """Reads and notes entries until a page of them covers a part of a scope; empty for all cells."""
+
+    def is_match(entry: Entry) -> bool:
+        note(entry)
+        return statements.overlaps(entry.scope, scope)
+
+    size = limits.DEFAULT_PAGE_SIZE
+    return matching_entries(following, is_match, page, batch_size=size if scope else min(size, page.limit))
 
 
 def _scope(session: Session, account: Account, search: Search) -> Scope:
@@ -335,28 +335,27 @@ def _scope(session: Session, account: Account, search: Search) -> Scope:
 
 
 def _spent_after(
-    session: Session, account: Account, found: Matches, balance: statements.Balance
+    session: Session, account: Account, read: Sequence[Entry], balance: statements.Balance
 ) -> dict[int, dict[str, str]]:
     """What was spent after each entry of a page that leaves out no entry of the tightest cell, by sequence."""
-    if not found.read:
+    if not read:
         return {}
     if account.dataset is None:
-        return {sequence: {"load": balance.text(load)} for sequence, load in _loads(session, account, found).items()}
-    amounts, cell = {}, balance.tightest_cell
-    spent = statements.spent_after(session, account.id, cell, found.read[0].sequence)
-    for entry in found.read:
+        return {sequence: {"load": balance.text(load)} for sequence, load in _loads(session, account, read).items()}
+    amounts = {}
+    spent = statements.spent_after(session, account.id, balance.tightest_cell, read[0].sequence)
+    for entry in read:
         amounts[entry.sequence] = {"charged": balance.text(spent.charged), "reserved": balance.text(spent.reserved)}
-        if statements.covers(entry.scope, cell):
-            spent = spent.before(entry)
+        spent = spent.before(entry)
     return amounts
 
 
-def _loads(session: Session, account: Account, found: Matches) -> dict[int, int]:
-    loads = statements.loads_before(session, account.id, found.read[-1].sequence)
+def _loads(session: Session, account: Account, read: Sequence[Entry]) -> dict[int, int]:
+    loads = statements.loads_before(session, account.id, read[-1].sequence)
     together: dict[int, int] = {}
     if loads is None:
         return together
-    for entry in reversed(found.read):
+    for entry in reversed(read):
         if entry.kind in (EntryKind.JOIN, EntryKind.LOAD):
             loads[statements.member_of(entry)] = entry.amount
             if (erased := statements.continued_member(entry)) is not None:
