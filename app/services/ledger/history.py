@@ -239,10 +239,15 @@ def list_entries(
     with installation.database.read() as session:
         account = find_account(session, principal, reference, SEE_LEDGER)
 
+        scope = _scope(session, account, search)
+
         def after(last: int, limit: int) -> list[Entry]:
             return statements.oldest_entries(session, account.id, after=last, limit=limit, chosen=search.by_fields)
 
-        entries, following = _listed(after, _scope(session, account, search), page, lambda _: None)
+        def is_match(entry: Entry) -> bool:
+            return statements.overlaps(entry.scope, scope)
+
+        entries, following = matching_entries(after, is_match, page, batch_size=_batch_size(scope, page))
         jobs = charged_jobs(session, [entry.job_id for entry in entries])
         names = _names(session, principal, account, entries, jobs)
         beside = {**account.facts, "actors": names, "jobs": jobs, "next": following}
@@ -267,11 +272,13 @@ def search_entries(
             chosen = search.by_fields
             return statements.newest_entries(session, account.id, before=last or None, limit=limit, chosen=chosen)
 
-        def note(entry: Entry) -> None:  # its effect on the cell, without the scope, which may be large
+        def is_match(entry: Entry) -> bool:
+            # What is read is kept as its effect on the cell, without the scope, which may be large.
             amount = entry.amount if statements.covers(entry.scope, cell) else 0
             read.append(replace(entry, amount=amount, scope={}, event=None))
+            return statements.overlaps(entry.scope, scope)
 
-        entries, following = _listed(before, scope, page, note)
+        entries, following = matching_entries(before, is_match, page, batch_size=_batch_size(scope, page))
         jobs = charged_jobs(session, [entry.job_id for entry in entries])
         names = _names(session, principal, account, entries, jobs)
         is_complete = search.by_fields == EntryFilter()
@@ -312,17 +319,9 @@ def _receipt(session: Session, dataset: Dataset | None, entry: Entry) -> str | N
     )
 
 
-def _listed(
-    following: Callable[[int, int], list[Entry]], scope: Scope, page: PageRequest, note: Callable[[Entry], None]
-) -> tuple[list[Entry], str | None]:
-    """Reads and notes entries until a page of them covers a part of a scope; empty for all cells."""
-
-    def is_match(entry: Entry) -> bool:
-        note(entry)
-        return statements.overlaps(entry.scope, scope)
-
-    size = limits.DEFAULT_PAGE_SIZE
-    return matching_entries(following, is_match, page, batch_size=size if scope else min(size, page.limit))
+def _batch_size(scope: Scope, page: PageRequest) -> int:
+    """The number of entries that are read at a time; those that cover no part of a scope are no matches."""
+    return limits.DEFAULT_PAGE_SIZE if scope else min(limits.DEFAULT_PAGE_SIZE, page.limit)
 
 
 def _scope(session: Session, account: Account, search: Search) -> Scope:
