@@ -238,7 +238,6 @@ def list_entries(
     """
     with installation.database.read() as session:
         account = find_account(session, principal, reference, SEE_LEDGER)
-
         scope = _scope(session, account, search)
 
         def after(last: int, limit: int) -> list[Entry]:
