@@ -4,7 +4,6 @@ import asyncio
 import re
 import secrets
 import socket
-import sys
 from asyncio.events import TimerHandle
 from collections import Counter
 from typing import Any
@@ -90,7 +89,7 @@ class BoundedHttp(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
         self._start_deadline()
-        if sys.platform == "linux":  # a client that reads nothing ends its connection, for which a close would wait
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # a client that reads nothing ends its connection: a close would wait
             wait_ms = int(limits.ANSWER_WAIT_S * 1000)
             transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, wait_ms)
         self._seats.take(self)

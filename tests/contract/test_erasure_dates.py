@@ -117,7 +117,7 @@ def test_a_past_date_is_rejected(scene: Scene) -> None:
 @on_one_database
 @pytest.mark.parametrize("text", ["2030-01-01", "2030-01-01T00:00:00", "tomorrow", "9999-12-31T23:59:59-23:59", 1])
 def test_a_date_states_its_zone(scene: Scene, text: object) -> None:
-    with pytest.raises(ValueError, match="not-a-time"):
+    with pytest.raises(ValueError, match="not-a-time" if isinstance(text, str) else "not-a-string"):
         set_rules(scene, erase_rows_at=text)
 
 
