@@ -174,8 +174,8 @@ class Capacities:
         key_id = client.key_id
         await turns.begin(client)
         try:
-            # An export may have begun, and keeps a piece in memory.
-            if key_id and work is not Work.EXPORT and self.n_unread[key_id] >= limits.MAX_UNREAD_BYTES_PER_KEY:
+            is_large = work in (Work.READ, Work.PREDICTION)  # other answers are small, or come in pieces
+            if key_id and is_large and self.n_unread[key_id] >= limits.MAX_UNREAD_BYTES_PER_KEY:
                 raise TooManyRequests
             yield
         finally:

@@ -95,6 +95,8 @@ class Predictions:
             forms = {"form": form, "answer_form": answer_form}
             work = partial(predict, self._installation, principal, address, body, **forms)
             answer = await self._capacities.run(Work.PREDICTION, work)
+            del body, work  # the answer may wait for its client, which holds up no other large body
+            self._capacities.end_large_body(CLIENT.get())
         headers = [(b"content-length", b"%d" % len(answer)), (b"content-type", answer_form.encode("ascii"))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": answer})

@@ -75,7 +75,10 @@ def newest_with_load(session: Session, account_ids: Sequence[str]) -> str | None
     kinds = (EntryKind.RESERVE.value, EntryKind.LOAD.value)  # most accounts without a load have neither
     query = select(EntryRow.account_id).where(EntryRow.account_id.in_(account_ids), EntryRow.kind.in_(kinds))
     used = set(session.execute(query.distinct()).scalars())
-    return next((each for each in account_ids if each in used and _load(session, tables.account(session, each))), None)
+    for account_id in account_ids:  # locked, so that nothing is given back before the load is taken over
+        if account_id in used and _load(session, tables.locked_account(session, account_id)):
+            return account_id
+    return None
 
 
 def _load(session: Session, account: AccountRow) -> int:

@@ -163,7 +163,7 @@ def model_at_once(
         ``None`` if the process has not read the caller's model just now, if the model is not prepared for the
         read-out, or if the request is not small: :func:`predict` has to answer in a thread.
     """
-    if len(body) > limits.MAX_BYTES_AT_ONCE or b'"read_out"' in body:
+    if len(body) > limits.MAX_BYTES_AT_ONCE:
         return None
     addressed: Addressed | None = installation.authority.get((principal.key_id, address))
     artifact = None if addressed is None else installation.cache.loaded(addressed.digest)
@@ -178,11 +178,16 @@ def model_at_once(
 
 
 def _most_rows(body: bytes) -> int:
-    """No fewer than the rows of a body, of which no cell is built; a body that is refused has none."""
+    """No fewer than the rows of a body, of which no cell is built; a body that is refused has none.
+
+    A body that names a read-out counts as large, however it spells the name: a thread prepares the read-out.
+    """
     try:
         outline = _outlines.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return 0
+    if outline.read_out is not None:
+        return limits.MAX_PREDICTION_ROWS
     columns = (outline.columns or {}).values()  # each cell but the first follows a comma
     return max(len(outline.rows or ()), *(bytes(cells).count(b",") + 1 for cells in columns), 0)
 

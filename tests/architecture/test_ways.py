@@ -40,7 +40,7 @@ MODULES = {
 }
 """The largest number of modules of ``app`` that each way enters: HTTP layers, transaction and, for a job, the child."""
 
-SIZES = {"files": 295, "lines": 58_126, "files with TYPE_CHECKING": 7, "imports in functions": 50}
+SIZES = {"files": 295, "lines": 58_136, "files with TYPE_CHECKING": 7, "imports in functions": 50}
 """The largest size of ``app``."""
 
 

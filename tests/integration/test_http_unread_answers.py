@@ -56,7 +56,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> Connections:
 @contextmanager
 def unread(server: Server, key: str, path: str, body: object = None, *, keeps: bool = True) -> Iterator[socket.socket]:
     """Requests whose answers have begun to arrive, on a connection that takes a few kilobytes without reading."""
-    content = b"" if body is None else json.dumps(body).encode()
+    content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
     lines = [
         f"{'GET' if body is None else 'POST'} {path} HTTP/1.1",
         "Host: x",
@@ -139,6 +139,14 @@ def test_a_client_that_reads_nothing_is_cut_off(
         (protocol,) = connections.open
         until(lambda: protocol not in connections.open)
         assert not is_whole(received(client))
+
+
+def test_an_unread_answer_holds_up_no_other_large_body(server: Server, model: str, connections: Connections) -> None:
+    path, large = f"/models/{model}/predict", json.dumps(PREDICTION).encode() + b" " * 300_000
+    with unread(server, server.admin.key, path, large, keeps=False) as client:
+        other = server.admin.http.post(path, content=large, headers={"Content-Type": "application/json"})
+        assert other.status_code == 200
+        assert is_whole(received(client))
 
 
 def test_a_key_whose_clients_do_not_read_gets_no_further_answers(

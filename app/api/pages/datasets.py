@@ -231,7 +231,7 @@ async def upload(visit: Visitor, dataset: str) -> Response:
         raise
     except GrovekeeperError as error:
         refusal = error
-    return await run(Work.READ, lambda: _upload_page(visit.refused(refusal), dataset, report))
+    return await run(Work.WRITE, lambda: _upload_page(visit.refused(refusal), dataset, report))
 
 
 def _upload_page(visit: Visit, dataset: str, report: Mapping[str, Any] | None = None) -> Response:

@@ -329,8 +329,8 @@ def take_up(
     """Continues the account of the erased dataset of the name, or records that the rows are about other people.
 
     The new dataset holds the name, so no other declaration takes up the same account. Of several erased datasets the
-    newest that spent something counts: its account has the loads of those before, and one that spent nothing leaves
-    nothing to continue.
+    newest that spent something counts: its account has the loads of those before it, unless its owner stated that its
+    rows were about other people. One that spent nothing leaves nothing to continue.
 
     Args:
         session: of the transaction that stored the declaration and opened its account.

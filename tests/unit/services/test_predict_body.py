@@ -141,3 +141,5 @@ def test_the_event_loop_answers_few_cells_and_few_probabilities(
     commas = {"columns": {"x0": [","] * 300}}
     assert not _is_answered_at_once(monkeypatch, schema, commas)
     assert _is_answered_at_once(monkeypatch, schema, b'{"rows": ['), "it is refused in no time"
+    for name in (b"read_out", rb"\u0072ead_out"):
+        assert not _is_answered_at_once(monkeypatch, schema, b'{"rows": [{}], "%s": "mv"}' % name)
