@@ -6,6 +6,7 @@ The places of its units are free again unless a job may have read the upload.
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -196,18 +197,21 @@ class Cut(BaseException):
     """Stands for the end of the process."""
 
 
-@pytest.mark.parametrize("completed_by", ["repetition", "sweeper"])
-def test_an_erasure_that_was_cut_off_is_completed(
-    installation: Installation, dataset: str, monkeypatch: pytest.MonkeyPatch, completed_by: str
-) -> None:
-    upload = people.upload(installation, dataset, ANN_AND_BEN)["epoch"]
+def _cut_off_at(step: object, name: str, installation: Installation, dataset: str) -> str:
+    """Uploads rows and begins to erase them; the process ends at a step. Returns the upload."""
 
     def cut(*_: object, **__: object) -> None:
         raise Cut
 
-    with monkeypatch.context() as patched, pytest.raises(Cut):
-        patched.setattr(erasure, "erase_upload", cut)
+    upload = str(people.upload(installation, dataset, ANN_AND_BEN)["epoch"])
+    with patch.object(step, name, cut), pytest.raises(Cut):
         erase_upload(installation, OWNER, dataset, upload=upload)
+    return upload
+
+
+@pytest.mark.parametrize("completed_by", ["repetition", "sweeper"])
+def test_an_erasure_that_was_cut_off_is_completed(installation: Installation, dataset: str, completed_by: str) -> None:
+    upload = _cut_off_at(erasure, "erase_upload", installation, dataset)
     assert _ages(installation, dataset) == [[1, 2, 3]]
     if completed_by == "sweeper":
         tidy_rows(installation)
@@ -234,17 +238,8 @@ def test_a_damaged_upload_is_erased_and_stops_nobody(
     assert _ages(installation, dataset) == [[]]
 
 
-def test_no_fingerprint_outlives_its_row(
-    installation: Installation, dataset: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    upload = people.upload(installation, dataset, ANN_AND_BEN)["epoch"]
-
-    def cut(*_: object, **__: object) -> None:
-        raise Cut
-
-    with monkeypatch.context() as patched, pytest.raises(Cut):
-        patched.setattr(row_files, "erase_codes", cut)
-        erase_upload(installation, OWNER, dataset, upload=upload)
+def test_no_fingerprint_outlives_its_row(installation: Installation, dataset: str) -> None:
+    upload = _cut_off_at(row_files, "erase_codes", installation, dataset)
     assert f"{upload}.prints" not in people.row_files_of(installation, dataset)
     complete_erasures(installation)
     assert _ages(installation, dataset) == [[]]
