@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session
 from app.access.tables import GrantRow, KeyRow
 from app.core import stamps
 from app.core.errors import NotFound, RoleMissing, Unauthenticated
+from app.db.base import find_row
 from app.db.database import insert
 from app.db.locks import lock_names
 
@@ -209,7 +210,11 @@ def put(session: Session, *, dataset_id: str, key_id: str, role: Role, by: str, 
 
 
 def page(session: Session, dataset_id: str, *, after: str | None, limit: int) -> list[tuple[GrantRow, KeyRow]]:
-    """Reads a page of the grants on a dataset, each with its key, in order of the keys' ids."""
+    """Reads a page of the grants on a dataset, each with its key, in order of the keys' ids.
+
+    Raises:
+        NotFound: ``after`` is no key.
+    """
     query = (
         select(GrantRow, KeyRow)
         .join(KeyRow, KeyRow.id == GrantRow.key_id)
@@ -218,6 +223,7 @@ def page(session: Session, dataset_id: str, *, after: str | None, limit: int) ->
         .limit(limit)
     )
     if after is not None:
+        find_row(session, KeyRow, after, kind="key")  # not the grant, which may have been removed since the page before
         query = query.where(GrantRow.key_id > after)
     return [(grant, key) for grant, key in session.execute(query)]
 

@@ -126,13 +126,18 @@ def existing(session: Session, key_ids: Collection[str]) -> set[str]:
 
 
 def page(session: Session, *, after: str | None, limit: int, part: str | None = None) -> list[KeyRow]:
-    """Reads a page of keys in order of id, including revoked keys; only those with ``part`` in their id or name."""
+    """Reads a page of keys in order of id, including revoked keys; only those with ``part`` in their id or name.
+
+    Raises:
+        NotFound: ``after`` is no key.
+    """
     query = select(KeyRow).order_by(KeyRow.id).limit(limit)
+    if after is not None:
+        find(session, after)
+        query = query.where(KeyRow.id > after)
     if part is not None:
         contains = (column.icontains(part, autoescape=True) for column in (KeyRow.id, KeyRow.name))
         query = query.where(or_(*contains))
-    if after is not None:
-        query = query.where(KeyRow.id > after)
     return list(session.execute(query).scalars())
 
 

@@ -316,6 +316,8 @@ def _located(item: Mapping[str, Any]) -> errors.FieldProblem:
 
 
 def _accepted(context: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a rule accepts: the choices of a literal, or its bounds. All come from the rule, nothing from the input."""
+    """What a rule accepts: the choices of a literal, its bounds, or a form. All come from the rule, not the input."""
+    if context.get("form"):
+        return (context["form"],)
     choices = re.findall("'([^']*)'", str(context.get("expected", "")))
     return (*choices, *(f"{words} {context[name]}" for name, words in _BOUNDS.items() if name in context))

@@ -18,6 +18,10 @@ class NotAnAmount(ValueError):
     """The text or number is not an amount. The message does not contain the value."""
 
 
+class TooManyDigits(NotAnAmount):
+    """A JSON number of more digits than every reader of JSON preserves; text of these digits is an amount."""
+
+
 def parse(value: object) -> Fraction:
     """Reads an amount of a request.
 
@@ -29,6 +33,7 @@ def parse(value: object) -> Fraction:
         The exact, non-negative value.
 
     Raises:
+        TooManyDigits: a JSON number of more than 15 significant digits.
         NotAnAmount: any other value: a boolean, a float, a sign, NaN, an infinity, an underscore, a huge exponent.
     """
     if isinstance(value, bool):
@@ -48,7 +53,7 @@ def _from_json_number(number: Decimal) -> Fraction:
     if not isinstance(exponent, int) or abs(number.adjusted()) > largest or abs(exponent) > largest + 18:
         raise NotAnAmount
     if len("".join(map(str, digits)).strip("0")) > limits.MAX_JSON_NUMBER_DIGITS:
-        raise NotAnAmount
+        raise TooManyDigits if _GRAMMAR.fullmatch(f"{number:f}") else NotAnAmount
     return Fraction(number)
 
 

@@ -1,5 +1,6 @@
 """Counts the values of a JSON text before a parser builds them, reads it strictly, and hashes what it says."""
 
+import codecs
 import hashlib
 import json
 import re
@@ -15,6 +16,8 @@ _MARKS = b",:[{"
 _NEITHER_MARK_NOR_QUOTE = bytes(byte for byte in range(256) if byte not in _MARKS + b'"')
 _STRING = re.compile(rb'"[^"]*+"?')
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*+"|-?(?:NaN|Infinity)', re.DOTALL)
+_TRAILING_COMMA = re.compile(r",\s*[\]}]")
 
 
 def check_nodes(text: bytes, limit: int) -> None:
@@ -65,10 +68,74 @@ def loads(text: bytes) -> Any:
             Python's parser accepts and no answer can repeat.
         RecursionError: nested too deeply.
     """
-    value = json.loads(text.decode("utf-8-sig"), object_pairs_hook=unique, parse_constant=_refuse)
+    value = json.loads(_decoded(text), object_pairs_hook=unique, parse_constant=_refuse)
     if _SURROGATE.search(text):
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     return value
+
+
+def not_json(body: bytes, what: str = "the body") -> MalformedRequest:
+    """The refusal of a text that a parser did not read: where its first fault is, and what it is, without quoting it.
+
+    Reads the text again, since not every parser tells the place.
+    """
+    return MalformedRequest(f"{what} is not JSON: {_fault(body)}")
+
+
+def _fault(body: bytes) -> str:
+    try:
+        loads(body)
+    except json.JSONDecodeError as error:
+        return _syntax_fault(error.doc, error.pos)
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        is_utf_16 = error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        return f"line {line} is not UTF-8" + (", and looks like UTF-16" if is_utf_16 else "")
+    except RecursionError:
+        return "it is nested too deeply"
+    except _RefusedConstant:
+        return f"{_place_of_constant(_decoded(body))}: NaN and Infinity are not JSON; null stands for a missing value"
+    except _RepeatedName:
+        return "a name occurs twice in one object"
+    except UnicodeEncodeError:
+        return "a text has half of a surrogate pair"
+    except ValueError:
+        pass
+    return "a number has too many digits or too large an exponent"
+
+
+def _syntax_fault(text: str, position: int) -> str:
+    if not text.strip():
+        return "it is empty"
+    # Depending on its version, the parser stops at the comma or at the bracket after it.
+    before = text[:position].rstrip()
+    comma = len(before) - 1 if before.endswith(",") else position
+    if _TRAILING_COMMA.match(text, comma):
+        return f"{_place(text, comma)}: a trailing comma"
+    hint = ", which looks like UTF-16" if "\0" in text[:4] else ""
+    return f"{_place(text, position)}{hint}"
+
+
+def _place_of_constant(text: str) -> str:
+    constants = (match for match in _STRING_OR_CONSTANT.finditer(text) if not match[0].startswith('"'))
+    return _place(text, next(constants).start())
+
+
+def _place(text: str, position: int) -> str:
+    line_start = text.rfind("\n", 0, position) + 1
+    return f"line {text.count(chr(10), 0, position) + 1}, column {position - line_start + 1}"
+
+
+def _decoded(text: bytes) -> str:
+    return text.removeprefix(codecs.BOM_UTF8).decode("utf-8")
+
+
+class _RefusedConstant(ValueError):
+    pass
+
+
+class _RepeatedName(ValueError):
+    pass
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -79,16 +146,16 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise ValueError("a duplicate name")
+        raise _RepeatedName
     return members
 
 
 def _refuse(_: str) -> NoReturn:
-    raise ValueError("NaN and Infinity are not JSON")
+    raise _RefusedConstant
 
 
 def loads_exactly(body: bytes, *, max_nodes: int) -> Any:
-    """The value of a JSON text whose numbers with a point are exact decimals.
+    """The value of a JSON text, with or without a byte order mark, whose numbers with a point are exact decimals.
 
     Raises:
         MalformedRequest: not JSON, not UTF-8, a duplicate key, NaN or an infinity, a number that is too long or
@@ -98,10 +165,9 @@ def loads_exactly(body: bytes, *, max_nodes: int) -> Any:
     """
     check_nodes(body, max_nodes)
     try:
-        text = body.decode("utf-8")
-        value = json.loads(text, parse_float=_decimal, parse_constant=_refuse, object_pairs_hook=_few_unique)
+        value = json.loads(_decoded(body), parse_float=_decimal, parse_constant=_refuse, object_pairs_hook=_few_unique)
     except (ValueError, RecursionError):
-        raise MalformedRequest("the body is not JSON") from None
+        raise not_json(body) from None
     if _is_deeper(value, limits.MAX_JSON_DEPTH):
         raise MalformedRequest("the body is nested too deeply")
     return value
@@ -148,9 +214,11 @@ def _is_deeper(value: object, depth: int) -> bool:
 
 def _decimal(text: str) -> Decimal:
     try:
-        return Decimal(text) if len(text) <= 400 else _refuse(text)
+        if len(text) <= 400:
+            return Decimal(text)
     except InvalidOperation:  # an exponent beyond what the decimal module can hold
-        _refuse(text)
+        pass
+    raise ValueError("a number of too many digits or too large an exponent")
 
 
 def _few_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from app.core import limits
 
 _RFC_3339 = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})", re.ASCII
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})", re.ASCII
 )
 
 
@@ -39,7 +39,7 @@ def from_text(text: str) -> datetime:
 
 
 def from_rfc_3339(text: str) -> datetime:
-    """Reads a time of a request: RFC 3339 with a zone and at most six decimal places.
+    """Reads a time of a request: RFC 3339 with a zone and at most nine decimal places, of which six count.
 
     Raises:
         ValueError: another text, or a time that UTC cannot express between the years 1 and 9999.

@@ -304,11 +304,16 @@ def page(
     Args:
         after: the last id of the page before.
         name: a part of their names, in upper or lower case.
+
+    Raises:
+        NotFound: ``after`` is not one of the given datasets.
     """
     query = select(DatasetRow).order_by(DatasetRow.id).limit(limit).execution_options(yield_per=_LOADED_AT_ONCE)
     if ids is not None:
         query = query.where(DatasetRow.id.in_(ids))
     if after is not None:
+        if session.execute(query.where(DatasetRow.id == after).with_only_columns(DatasetRow.id)).first() is None:
+            raise NotFound("dataset")
         query = query.where(DatasetRow.id > after)
     if name is not None:
         query = query.where(DatasetRow.name.icontains(name, autoescape=True))

@@ -448,9 +448,15 @@ def reservations_of(session: Session, job_ids: Sequence[str]) -> list[Reservatio
 
 
 def external_reservations(session: Session, account_id: str, *, after: str | None, limit: int) -> list[ReservationRow]:
-    """At most ``limit`` reservations for mechanisms outside the service, which have no job, in order of id."""
+    """At most ``limit`` reservations for mechanisms outside the service, which have no job, in order of id.
+
+    Raises:
+        NotFound: ``after`` is not in the list.
+    """
     query = select(ReservationRow).where(ReservationRow.account_id == account_id, ReservationRow.job_id.is_(None))
     if after is not None:
+        if session.execute(query.where(ReservationRow.id == after)).first() is None:
+            raise NotFound("reservation")
         query = query.where(ReservationRow.id > after)
     return list(session.execute(query.order_by(ReservationRow.id).limit(limit)).scalars())
 

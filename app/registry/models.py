@@ -22,7 +22,7 @@ from app.registry.tables import AliasMoveRow, DatasetPopulationRow, GuaranteeRow
 
 _EPOCH, _TICK = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
-_CURSOR = re.compile(r"([0-9]{1,16})\.([A-Za-z0-9_-]+)", re.ASCII)
+_CURSOR = re.compile(r"([0-9]{1,16})\.(md_[A-Za-z0-9_-]+)", re.ASCII)
 """Microseconds since the epoch, which have sixteen digits until the year 2286, and the model's id."""
 
 
@@ -197,11 +197,17 @@ def last_move(session: Session, dataset_id: str, alias: str) -> AliasMoveRow | N
 
 
 def page_of_aliases(session: Session, dataset_id: str, *, after: str | None, limit: int) -> list[AliasMoveRow]:
-    """A page of the last moves of a dataset's aliases that name a model, in order of the aliases."""
+    """A page of the last moves of a dataset's aliases that name a model, in order of the aliases.
+
+    Raises:
+        NotFound: ``after`` is no alias, nor was one.
+    """
     query = select(AliasMoveRow).where(
         AliasMoveRow.dataset_id == dataset_id, AliasMoveRow.model_id.is_not(None), _IS_LAST
     )
     if after is not None:
+        if last_move(session, dataset_id, after) is None:
+            raise NotFound("alias")
         query = query.where(AliasMoveRow.alias > after)
     return list(session.execute(query.order_by(AliasMoveRow.alias).limit(limit)).scalars())
 

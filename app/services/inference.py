@@ -175,7 +175,7 @@ def _decoded(text: bytes, n_features: int) -> InferenceRequest:
     try:
         value = json_text.loads(text)
     except (ValueError, RecursionError):
-        raise MalformedRequest("the body is not JSON, or a name occurs twice in one object") from None
+        raise json_text.not_json(text) from None
     inputs = value.get("inputs") if isinstance(value, dict) else None
     if isinstance(inputs, list) and len(inputs) > n_features:
         raise TooLarge("the number of inputs", n_features)

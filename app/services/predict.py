@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.grants import PREDICT, Principal, Role
 from app.core import json_text, limits
-from app.core.errors import InvalidRequest, MalformedRequest, NotFound, TooLarge
+from app.core.errors import InvalidRequest, NotFound, TooLarge
 from app.forests import released_forest as forests
 from app.forests.data.sanitiser import JsonCells, SanitisedColumns, max_rows, sanitise_prediction_columns
 from app.forests.data.schema import Schema
@@ -253,7 +253,7 @@ def decode(body: bytes, schema: Schema) -> PredictBody:
     except msgspec.ValidationError:
         raise InvalidRequest.at("", "not-a-prediction-request") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise MalformedRequest("the body is not JSON") from None
+        raise json_text.not_json(body) from None
     n_named = sum(member is not None for member in (rows, columns, outline.read_out))
     # Every member has a colon. If the body has no other colons, no member was overwritten by a later one of its name.
     if body.count(b":") != n_named + sum(map(len, rows or ())) + len(columns or ()):
@@ -285,7 +285,7 @@ def _refuse_repeated_names(body: bytes) -> None:
     try:
         json.loads(body, object_pairs_hook=_unique)
     except (ValueError, RecursionError):
-        raise MalformedRequest("the body is not JSON, or a name occurs twice in one object") from None
+        raise json_text.not_json(body) from None
 
 
 def _unique(pairs: list[tuple[str, object]]) -> None:

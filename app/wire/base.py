@@ -38,17 +38,23 @@ class OfDataset(Answer):
     dataset_name: str
 
 
-def problem(slug: str) -> PydanticCustomError:
-    """Return a validation error whose type is the public slug; it carries no value."""
-    return PydanticCustomError("grovekeeper", "{slug}", {"slug": slug})
+def problem(slug: str, *, form: str | None = None) -> PydanticCustomError:
+    """Return a validation error whose type is the public slug, with the expected form; it carries no value."""
+    return PydanticCustomError("grovekeeper", "{slug}", {"slug": slug, "form": form})
+
+
+_AMOUNT_FORM = "a decimal number, such as 0.5 or 1e-6"
+_EXACT_TEXT = f"at most {limits.MAX_JSON_NUMBER_DIGITS} digits; send more as text"
 
 
 def _amount(value: object) -> Fraction:
     try:
         exact = amounts.parse(value)
+    except amounts.TooManyDigits:
+        raise problem("too-many-digits", form=_EXACT_TEXT) from None
     except amounts.NotAnAmount:
         signed = isinstance(value, int | Decimal) and not isinstance(value, bool) and value < 0
-        raise problem("not-positive" if signed else "not-an-amount") from None
+        raise (problem("not-positive") if signed else problem("not-an-amount", form=_AMOUNT_FORM)) from None
     if exact <= 0:
         raise problem("not-positive")
     return exact
@@ -83,17 +89,20 @@ FiniteNumber: TypeAlias = Annotated[float, BeforeValidator(_finite), WithJsonSch
 """A JSON number that fits a double."""
 
 
+_TIME_FORM = "a time with a zone, such as 2027-01-31T12:00:00Z"
+
+
 def _instant(value: object) -> datetime:
     if not isinstance(value, str):
         raise problem("not-a-string")
     try:
         return stamps.from_rfc_3339(value)
     except ValueError:
-        raise problem("not-a-time") from None
+        raise problem("not-a-time", form=_TIME_FORM) from None
 
 
 Instant: TypeAlias = Annotated[
-    datetime, BeforeValidator(_instant), WithJsonSchema({"type": "string", "format": "date-time", "maxLength": 32})
+    datetime, BeforeValidator(_instant), WithJsonSchema({"type": "string", "format": "date-time", "maxLength": 35})
 ]
 """A time of a request, as RFC 3339 text with a zone."""
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import event
 
 from app.core import limits
-from app.core.errors import InvalidRequest
+from app.core.errors import InvalidRequest, RoleMissing
 from app.datasets import catalog
 from app.jobs.queue import JobFilter
 from app.jobs.tables import JobRow
@@ -20,19 +20,20 @@ from app.privacy.numbering import Boxes
 from app.privacy.partitions import Partitions, Scope
 from app.registry import releases as stored
 from app.registry.tables import EvaluationRow, ModelRow
-from app.services import models, populations
+from app.services import dataset_rules, keys, models, populations
 from app.services.datasets import show
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
-from app.services.ledger import balances, history, spend_history
+from app.services.ledger import audit, balances, external, history, spend_history
 from app.services.ledger.balances import cell_out
 from app.services.pagination import PageRequest
+from app.services.spending import profiles
 from app.services.spending.evaluations import list_evaluations
 from tests.support import job_kinds, people
 from tests.support.crash_scene import ADMIN, DELTA, EVENT, OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import evaluated
-from tests.support.ruled import set_rules
+from tests.support.ruled import grant, set_rules
 
 
 @contextmanager
@@ -46,6 +47,23 @@ def _questions(installation: Installation) -> Iterator[list[str]]:
     yield queries
     event.remove(installation.database.engine, "before_cursor_execute", note)
 
+
+PAGED: dict[str, Callable[[Installation, PageRequest], object]] = {
+    "datasets": lambda it, page: show.list_datasets(it, OWNER, page),
+    "uploads": lambda it, page: show.list_uploads(it, OWNER, "census", page),
+    "balances": lambda it, page: balances.list_balances(it, OWNER, page),
+    "entries": lambda it, page: history.list_entries(it, OWNER, "census", page),
+    "populations": lambda it, page: populations.list_populations(it, OWNER, page),
+    "acts": lambda it, page: audit.list_acts(it, ADMIN, page),
+    "keys": lambda it, page: keys.list_keys(it, ADMIN, page),
+    "grants": lambda it, page: keys.list_grants(it, OWNER, "census", page),
+    "jobs": lambda it, page: show_jobs.list_jobs(it, OWNER, page),
+    "approvals": lambda it, page: dataset_rules.list_approvals(it, OWNER, page),
+    "models": lambda it, page: models.list_models(it, OWNER, page),
+    "aliases": lambda it, page: models.list_aliases(it, OWNER, "census", page),
+    "profiles": lambda it, page: profiles.list_profiles(it, OWNER, "census", page),
+    "reservations": lambda it, page: external.list_reservations(it, OWNER, "census", page),
+}
 
 LISTS: list[Callable[[Installation], object]] = [
     lambda it: show.list_datasets(it, OWNER, PageRequest(500)),
@@ -273,6 +291,34 @@ def test_an_invalid_cursor_of_models_is_refused(installation: Installation, curs
     with pytest.raises(InvalidRequest) as refused:
         models.list_models(installation, OWNER, PageRequest(2, cursor))
     assert [(error.at, error.problem) for error in refused.value.errors] == [("/cursor", "unknown")]
+
+
+@pytest.mark.parametrize("cursor", ["junk", "ds_none", "17.junk", "-1", "x\0", "", "é", "' OR 1=1"])
+@pytest.mark.parametrize("name", PAGED)
+def test_every_list_refuses_a_cursor_that_is_none(scene: Scene, name: str, cursor: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        PAGED[name](scene.installation, PageRequest(2, cursor))
+    assert [(error.at, error.problem) for error in refused.value.errors] == [("/cursor", "unknown")]
+
+
+def test_a_dataset_of_others_is_no_cursor(scene: Scene) -> None:
+    page = PageRequest(2, scene.dataset_id)
+    assert not show.list_datasets(scene.installation, OWNER, page).datasets
+    for list_page in (show.list_datasets, balances.list_balances):
+        with pytest.raises((InvalidRequest, RoleMissing)):
+            list_page(scene.installation, STRANGER, page)
+
+
+def test_a_list_of_grants_continues_after_a_removed_grant(scene: Scene) -> None:
+    grant(scene, "analyst", to=STRANGER)
+    shown, cursor = list[str](), None
+    while cursor is not None or not shown:
+        page = keys.list_grants(scene.installation, OWNER, scene.dataset_id, PageRequest(1, cursor))
+        shown += [granted.key_id for granted in page.grants]
+        cursor = page.next
+        if shown[-1] == STRANGER.key_id:
+            keys.remove_grant(scene.installation, OWNER, scene.dataset_id, STRANGER.key_id)
+    assert shown == sorted([OWNER.key_id, STRANGER.key_id])
 
 
 @on_one_database

@@ -97,6 +97,8 @@ class Parameter:
                     value = Decimal(repr(value))
                 try:
                     number = amounts.parse(value)
+                except amounts.TooManyDigits:
+                    raise self._invalid("too-many-digits", self._range) from None
                 except amounts.NotAnAmount:
                     raise self._invalid("not-a-number", self._range) from None
                 settled = amounts.to_text(number)

@@ -37,7 +37,7 @@ def test_a_number_keeps_its_own_characters() -> None:
     [
         b"", b" ", b"{", b"{}{}", b"nul", b"NaN", b"[Infinity]", b"[-Infinity]", b'{"a":1,"a":1}',
         b'[{"b":{"a":1,"a":2}}]',
-        b"\xff", b'"\xff"', b'\xef\xbb\xbf{}', b"1e9999999999999999999", b"1" * 5_000, b"0." + b"1" * 500, b"01",
+        b"\xff", b'"\xff"', b"1e9999999999999999999", b"1" * 5_000, b"0." + b"1" * 500, b"01",
         b"1_0",
         b"+1", b"'a'", b"[1,]", b"\x00", b'"\x01"', '{"a": 1}'.encode("utf-16"), b"[" * 10**6,
     ],
@@ -45,8 +45,40 @@ def test_a_number_keeps_its_own_characters() -> None:
 def test_a_body_that_is_not_json_is_malformed_and_not_quoted(body: bytes) -> None:
     with pytest.raises(MalformedRequest) as caught:
         loads(body)
-    assert str(caught.value) == "the body is not JSON"
+    assert str(caught.value).startswith("the body is not JSON: ")
     assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        (b"", "it is empty"),
+        (b'{\n "name": "x",\n "schema": {},\n}\n', "line 3, column 14: a trailing comma"),
+        (b"[1,]", "line 1, column 3: a trailing comma"),
+        (b'{"a": 1,\n\n}', "line 1, column 8: a trailing comma"),
+        (b"[1,,2]", "line 1, column 4"),
+        (b'{"a": 1\n"b": 2}', "line 2, column 1"),
+        (b"{'a': 1}", "line 1, column 2"),
+        (b'{"a": "secret', "line 1, column 7"),
+        (b'\xef\xbb\xbf{"a" 1}', "line 1, column 6"),
+        (b'{"a": 1,\n"b": "pl\xe4"}', "line 2 is not UTF-8"),
+        ('{"a": 1}'.encode("utf-16"), "line 1 is not UTF-8, and looks like UTF-16"),
+        ('{"a": 1}'.encode("utf-16-le"), "line 1, column 2, which looks like UTF-16"),
+        (b'{"NaN": "-Infinity",\n "a": NaN}',
+         "line 2, column 7: NaN and Infinity are not JSON; null stands for a missing value"),
+        (b'{"a": [{"b": 1, "b": 2}]}', "a name occurs twice in one object"),
+        (b"[" * 100_000, "it is nested too deeply"),
+        (b"[1e9999999999999999999]", "a number has too many digits or too large an exponent"),
+    ],
+)  # fmt: skip
+def test_the_place_of_the_first_fault_is_stated(body: bytes, fault: str) -> None:
+    with pytest.raises(MalformedRequest) as caught:
+        loads(body)
+    assert str(caught.value) == f"the body is not JSON: {fault}"
+
+
+def test_a_byte_order_mark_is_no_part_of_a_body() -> None:
+    assert loads(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
 
 
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])

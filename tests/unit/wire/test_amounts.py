@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from app.api import problems
 from app.core import amounts
 from app.wire.base import FiniteNumber, PositiveAmount, Request
 
@@ -47,12 +48,32 @@ def test_an_amount_is_read_exactly(value: object, exact: str) -> None:
     [
         "", " 1", "1 ", "1\n", "+1", "-1", "1_0", "1e-9999999", "1e100", "NaN", "Infinity", "０.5", "٣", ".5", "5.",
         "0x1", "1,5", "1" * 13, "0." + "1" * 19, True, False, None, [], {}, 0.5, float("nan"),
-        Decimal("Infinity"), Decimal("1e100"), Decimal("1e-200"), Decimal("0.1234567890123456"), 1234567890123456,
-        Decimal("-0"), b"1",
+        Decimal("Infinity"), Decimal("1e100"), Decimal("1e-200"), Decimal("-0"), b"1",
+        1234567890123456,
     ],
 )  # fmt: skip
 def test_a_text_outside_the_grammar_is_not_an_amount(value: object) -> None:
     assert _slug(_Amount, value) == "not-an-amount"
+
+
+@pytest.mark.parametrize("value", [Decimal("0.1234567890123456"), Decimal("1234567890.123456")])
+def test_a_json_number_of_too_many_digits_is_to_be_sent_as_text(value: object) -> None:
+    assert _slug(_Amount, value) == "too-many-digits"
+    assert _Amount.model_validate({"value": str(value)}).value == Fraction(str(value))
+
+
+@pytest.mark.parametrize(
+    ("value", "form"),
+    [
+        ("1,5", "a decimal number, such as 0.5 or 1e-6"),
+        (Decimal("0.1234567890123456"), "at most 15 digits; send more as text"),
+    ],
+)
+def test_a_refused_amount_states_the_expected_form(value: object, form: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        _Amount.model_validate({"value": value})
+    (problem,) = problems.invalid_request(caught.value.errors()).errors
+    assert problem.accepted == (form,)
 
 
 @pytest.mark.parametrize("value", ["0", "0.000", "0e9", 0, Decimal("0.0"), -1, Decimal("-0.5"), -(10**400)])
