@@ -154,6 +154,8 @@ def test_a_key_whose_clients_do_not_read_gets_no_further_answers(
     path = f"/models/{model}/predict"
     reader = server.granted(server.admin.http.get(f"/models/{model}").json()["dataset"], "predictor")
     small = {"rows": [{"age": 1}]}
+    # What predictions have read stays valid: one that reads its key again takes a thread, and is refused.
+    monkeypatch.setattr(limits, "REVOCATION_S", 3_600)
     until(lambda: reader.http.post(path, json=small).status_code == 200)
     with unread(server, reader.key, path, PREDICTION, keeps=False) as client:
         refused = [reader.http.post(path, json=PREDICTION), reader.http.get("/datasets")]
