@@ -28,6 +28,7 @@ from app.core.logging import configure
 from app.core.memory import ONE_BLAS_THREAD, forbid_core_dumps, share_arenas, without_collection
 from app.core.processes import Periodic, Stop, stop_signals
 from app.core.settings import PREFIX, SETTINGS, Settings
+from app.forests import code_cache
 from app.services.datasets.erase import erase_due
 from app.services.installation import Installation
 from app.services.keys import record_uses
@@ -131,6 +132,7 @@ def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
             was rewound, or the API ended by itself.
     """
     configure(settings.log_level)
+    code_cache.choose()  # workers and their children inherit the folder
     _limit_memory()
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
         prepare(settings)

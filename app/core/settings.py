@@ -54,6 +54,13 @@ def _read_path(text: str) -> Path:
     return Path(text).expanduser().absolute()
 
 
+def _default_home() -> Path:
+    try:
+        return _read_path("~/.grovekeeper")
+    except RuntimeError:  # neither HOME nor an entry in passwd
+        raise InstallationError(f"this account has no home folder: set {PREFIX}HOME") from None
+
+
 def _read_location(text: str) -> str | Path:
     """An address whose answer nobody between can change, or a file."""
     if "://" not in text:
@@ -310,7 +317,8 @@ class Settings:
         values = {setting.name: _read(setting, environ) for setting in SETTINGS}
         values |= {name: value for name, value in overrides.items() if value is not None}
         arguments = {name: value for name, value in values.items() if value is not None}
-        home = arguments.setdefault("home", _read_path("~/.grovekeeper"))
+        home = arguments["home"] if "home" in arguments else _default_home()
+        arguments["home"] = home
         arguments.setdefault("database_url", f"sqlite:///{home}/grovekeeper.sqlite3")
         return cls(**arguments)  # type: ignore[arg-type]  # each value was read by its own setting
 

@@ -1,8 +1,8 @@
 """Chooses the folder in which Numba caches compiled code between processes.
 
 The folder is inside the package if the package is writable (Numba's default), else in the user's cache folder, else a
-temporary folder of the process. It is never in the service's home: with a fresh home, everything would be compiled
-again.
+temporary folder of the process, which its children inherit. It is never in the service's home: with a fresh home,
+everything would be compiled again. Numba has to be imported after :func:`choose`, because it reads the folder once.
 
 Numba stores its index as a pickle, so anybody who can write to the folder can run code in this process. A folder that
 another user owns or may write to is therefore not used.
@@ -51,8 +51,9 @@ def _user_folder() -> Path | None:
         status = folder.lstat()
     except (OSError, RuntimeError):
         return None
-    is_safe = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-    return folder if is_safe and not stat.S_IMODE(status.st_mode) & 0o077 else None
+    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not stat.S_IMODE(status.st_mode) & 0o077
+    is_writable = os.access(folder, os.W_OK | os.X_OK)  # the folder may lie on a disk that is mounted read-only
+    return folder if is_own and is_writable else None
 
 
 def _temporary_folder() -> Path:

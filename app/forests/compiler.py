@@ -7,13 +7,14 @@ kills a forked child, with another it aborts on concurrent callers. Callers run 
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
-import numba
-from numba.extending import register_jitable
-
 from app.forests import code_cache
 
+# Numba reads the folder of its cache once, when it is imported, so the choice comes first. Without it, an account that
+# may write neither to the package nor to its home compiles nothing.
 code_cache.choose()
 
+import numba  # noqa: E402
+from numba.extending import register_jitable  # noqa: E402
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

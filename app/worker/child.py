@@ -1,23 +1,29 @@
 """Runs one job on private rows, in a process that ends with its supervisor.
 
-The process loads its modules, then waits for the job, one line of JSON on standard input, which stays open: when the
-input closes, the supervisor has ended or needs no child, and this process ends at once. One byte on standard output
-says that the modules are loaded and the job begins, before its rows are read; each finished tree is one more byte.
-Standard error is discarded, and the exit code is success or one opaque failure, whatever went wrong.
+The process loads its modules and says so with one byte on standard output: the job is charged after this byte, so that
+whatever this machine lacks costs no budget. Then the process waits for the job, one line of JSON on standard input,
+which stays open: when the input closes, the supervisor has ended or needs no child, and this process ends at once. The
+next byte says that the job begins, before its rows are read; each finished tree is one more byte. Until the modules are
+loaded, standard error is that of the worker; afterwards it is discarded, and the exit code is success or one opaque
+failure, whatever went wrong.
 """
 
 import ctypes
 import importlib
+import logging
 import os
 import signal
 import sys
 import threading
 
+from app.core import logging as logs
 from app.core.memory import forbid_core_dumps, return_large_blocks, share_arenas, without_collection
 
 _PR_SET_PDEATHSIG = 1
 _FAILURE = 1
+_log = logging.getLogger("app.worker.child")  # this module runs as ``__main__``
 _NEEDED = (
+    "app.services.jobs.task",
     "app.services.releases.release",
     "app.forests.noise.draws",
     "app.forests.kernels.compiled.node_row_loops",
@@ -34,9 +40,10 @@ def main(supervisor_pid: int) -> None:
     forbid_core_dumps()
     return_large_blocks()
     share_arenas(1)  # threads of growth keep what they free: with two, `rpf` took 17 % more at ten million rows
+    _load_or_exit()
+    _discard_standard_error()
+    _tell()
     try:
-        with without_collection():
-            load_modules()
         from app.services.jobs.task import JobTask
         from app.services.releases.release import perform
 
@@ -48,6 +55,24 @@ def main(supervisor_pid: int) -> None:
     except BaseException:  # noqa: BLE001  (one opaque failure, whatever it was)
         os._exit(_FAILURE)
     os._exit(0)
+
+
+def _load_or_exit() -> None:
+    """Loads what jobs use. A failure is logged: this process has read no task, so nothing private can be in it."""
+    try:
+        with without_collection():
+            load_modules()
+    except BaseException:  # noqa: BLE001  (whatever is missing here, no job may be charged)
+        logs.configure("INFO")
+        _log.exception("the code of jobs cannot be loaded")
+        os._exit(_FAILURE)
+
+
+def _discard_standard_error() -> None:
+    """Before the task is read, because later messages of libraries may quote rows."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    os.close(null)
 
 
 def load_modules() -> None:

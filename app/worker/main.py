@@ -13,9 +13,11 @@ from app.core.memory import forbid_core_dumps
 from app.core.processes import Periodic, Stop, stop_signals
 from app.core.settings import Settings
 from app.db import revisions
+from app.forests import code_cache
 from app.jobs import queue
 from app.services.datasets.erase import erase_due
-from app.services.execution.run_job import claim_next, run_job
+from app.services.execution.lease import Stopped
+from app.services.execution.run_job import CodeNotLoaded, claim_next, run_job
 from app.services.execution.sweep import expire_jobs, tidy_artifacts, tidy_jobs, tidy_rows
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
@@ -41,12 +43,14 @@ def run(settings: Settings, *, announce: Callable[[], None] = lambda: None) -> i
     """
     assert threading.current_thread() is threading.main_thread()
     configure(settings.log_level)
+    code_cache.choose()  # children inherit the folder, and find in it what the first child compiled
     forbid_core_dumps()
     with stop_signals() as stop:
         installation = Installation.open(settings, pool_size=2)
         try:
-            with _seen(installation):
-                _Loop(installation, stop, announce).run()
+            loop = _Loop(installation, stop, announce)
+            with _seen(installation, loop.cannot_load):
+                loop.run()
         finally:
             CHILDREN.stop()
             installation.close()
@@ -54,14 +58,17 @@ def run(settings: Settings, *, announce: Callable[[], None] = lambda: None) -> i
 
 
 @contextmanager
-def _seen(installation: Installation) -> Iterator[None]:
-    """Notes that this process lives, at an interval that no job changes, so that metrics can count it."""
+def _seen(installation: Installation, cannot_load: threading.Event) -> Iterator[None]:
+    """Notes that this process can run jobs, at an interval that no job changes, so that metrics can count it."""
     database, worker_id = installation.database, stamps.new(stamps.PROCESS)
 
     def note(_: threading.Event) -> None:
         if revisions.is_current(database):
             with database.write() as session:
-                queue.see_worker(session, worker_id, at=database.now(session))
+                if cannot_load.is_set():
+                    queue.forget_worker(session, worker_id)
+                else:
+                    queue.see_worker(session, worker_id, at=database.now(session))
 
     notes = Periodic("worker", note, interval_s=limits.WORKER_NOTE_INTERVAL_S)
     notes.start()
@@ -76,6 +83,12 @@ def _seen(installation: Installation) -> Iterator[None]:
 
 
 class _Loop:
+    """Claims and runs jobs until a signal.
+
+    Attributes:
+        cannot_load: set while this machine cannot load the code of jobs.
+    """
+
     def __init__(self, installation: Installation, stop: Stop, announce: Callable[[], None] = lambda: None) -> None:
         self._installation = installation
         self._stop = stop
@@ -84,6 +97,7 @@ class _Loop:
         self._tidied_rows_at = float("-inf")
         self._heads = Heads(installation)
         self._interval_s = installation.settings.release_interval_s
+        self.cannot_load = threading.Event()
 
     def run(self) -> None:
         if self._interval_s:
@@ -95,6 +109,11 @@ class _Loop:
                 worked = not self._interval_s  # a job that was cancelled ended at no public time
             except InstallationError:
                 raise
+            except Stopped:
+                worked = False
+            except CodeNotLoaded:
+                self._wait_to_load_again()
+                worked = True
             except GrovekeeperError:
                 _log.warning("will try again", exc_info=True)
                 worked = False
@@ -111,6 +130,12 @@ class _Loop:
         else:
             self._stop.begun.wait(self._installation.settings.poll_interval_s)
 
+    def _wait_to_load_again(self) -> None:
+        """Takes no job meanwhile. Another machine may run the job, which is uncharged and in the queue."""
+        _log.error("this worker cannot load the code of jobs and takes none; the cause is in the line before")
+        self.cannot_load.set()
+        self._stop.begun.wait(limits.LOAD_RETRY_S)
+
     def _is_ready(self) -> bool:
         if self._heads.read_revision():
             self._heads.confirm()
@@ -125,17 +150,28 @@ class _Loop:
             self._sweep_when_due()
         except OSError:  # the home may hold files of others; jobs go on
             _log.warning("sweeping failed", exc_info=True)
+        if self.cannot_load.is_set():
+            self._load_again()
         claim = claim_next(self._installation)
         if claim is None:
             return False
         supervisor = Supervisor(interval_s=self._interval_s, stop=self._stop)
         with about(job_id=claim.job_id):
             _log.info("job claimed")
-            run_job(self._installation, claim, supervisor.run, stop=self._stop)
+            run_job(self._installation, claim, supervisor.run, load=supervisor.load, stop=self._stop)
             _log.info("job ended")
         if not self._stop.begun.is_set():
             CHILDREN.prepare()
         return True
+
+    def _load_again(self) -> None:
+        CHILDREN.load(self._require_time)
+        self.cannot_load.clear()
+        _log.info("this worker can load the code of jobs again")
+
+    def _require_time(self) -> None:
+        if self._stop.begun.is_set():
+            raise Stopped
 
     def _sweep_when_due(self) -> None:
         if time.monotonic() - self._swept_at >= SWEEP_INTERVAL_S:

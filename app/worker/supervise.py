@@ -3,10 +3,10 @@
 All work runs on the main thread. Linux sends a child its parent-death signal when the *thread* that started it ends, so
 a child of a short-lived helper thread would be killed.
 
-A child needs a second of processor time to load its modules, far longer than a small job takes. So when a job has
-ended, the worker starts the child of the next job, which loads its modules and waits for its task. A waiting child has
-read no task and holds no key and no row; it runs one job and ends. It is stopped when no job came for
-:data:`WAIT_S`, so that a worker that is idle takes no memory for it.
+A job is charged when its child has loaded its code. A child needs a second of processor time for that, far longer than
+a small job takes. So when a job has ended, the worker starts the child of the next job, which loads its code and waits
+for its task. A waiting child has read no task and holds no key and no row; it runs one job and ends. It is stopped when
+no job came for :data:`WAIT_S`, so that a worker that is idle takes no memory for it.
 
 Changes of private jobs appear at public times, if a setting has an interval (ADR 0030).
 """
@@ -20,18 +20,22 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
 from app.core import limits, stamps
 from app.core.memory import LARGE_PAGES
 from app.core.processes import TERMINAL_SIGNALS, Stop, scrubbed_environment
 from app.jobs.states import PREPARING, EndReason
-from app.services.execution.lease import Lease
-from app.services.execution.run_job import JobFailed
+from app.services.execution.lease import Lease, Stopped
+from app.services.execution.run_job import CodeNotLoaded, JobFailed
 from app.services.jobs.task import JobTask
 
 WAIT_S: Final = 600.0
 """Longest time that a child waits for a job."""
+
+LOADED: Final = b"."
+"""What a child writes when it has loaded its code."""
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.1
@@ -67,20 +71,54 @@ class Children:
     def __init__(self) -> None:
         self._waiting: subprocess.Popen[bytes] | None = None
         self._waits_since = 0.0
+        self._has_loaded = False
         self._has_started = False
 
-    def start(self) -> "subprocess.Popen[bytes]":
-        """A child for the next job: the one that waits, or a new one."""
+    def load(self, look: Callable[[], None]) -> None:
+        """Waits until a child has loaded what jobs use. No job is charged before.
+
+        Args:
+            look: called again and again meanwhile; what it raises ends the wait.
+
+        Raises:
+            CodeNotLoaded: the child ended, or took longer than :data:`limits.CHILD_LOAD_S`. Its log says why.
+        """
+        if self._waiting is None or self._waiting.poll() is not None:
+            self.stop()
+            self._begin()
+        if not self._has_loaded:
+            self._wait_for_code(look)
+
+    def _wait_for_code(self, look: Callable[[], None]) -> None:
+        child, until = self._waiting, time.monotonic() + limits.CHILD_LOAD_S
+        assert child is not None
+        assert child.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(child.stdout, selectors.EVENT_READ)
+            while not selector.select(_POLL_S):
+                look()
+                if time.monotonic() > until:
+                    self.stop()
+                    raise CodeNotLoaded
+        self._has_loaded = os.read(child.stdout.fileno(), 1) == LOADED
+        if not self._has_loaded:
+            self.stop()
+            raise CodeNotLoaded
+
+    def take(self) -> "subprocess.Popen[bytes]":
+        """The child that has loaded, for one job."""
         child, self._waiting = self._waiting, None
+        assert child is not None
         self._has_started = True
-        if child is not None and child.poll() is None:
-            return child
-        return _new_child()
+        return child
+
+    def _begin(self) -> None:
+        self._waiting, self._waits_since, self._has_loaded = _new_child(), time.monotonic(), False
 
     def prepare(self) -> None:
         """Starts the child of the next job, after a job; a worker that ran no job has none."""
         if self._has_started and self._waiting is None:
-            self._waiting, self._waits_since = _new_child(), time.monotonic()
+            self._begin()
 
     def stop_if_idle(self) -> None:
         """Stops a child that waited for too long; the next one is started after the next job."""
@@ -107,6 +145,7 @@ def end_child(child: "subprocess.Popen[bytes]") -> None:
 
 
 def _new_child() -> "subprocess.Popen[bytes]":
+    # Standard error is the worker's until the child has loaded its code, and discarded from then on.
     # A child inherits the mask, from its first instruction on: Ctrl-C in a terminal, and a service manager that signals
     # every process of a service, reach the worker alone, which finishes the job or kills the child.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, TERMINAL_SIGNALS)
@@ -115,7 +154,6 @@ def _new_child() -> "subprocess.Popen[bytes]":
             [sys.executable, "-m", "app.worker.child", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
             cwd="/",
             env={**scrubbed_environment(), **LARGE_PAGES},
             close_fds=True,
@@ -144,6 +182,22 @@ class Supervisor:
         self._interval_s = interval_s
         self._shown_trees = 0
         self._next_shown_at = released_at(now(), self._interval_s)
+
+    def load(self, lease: Lease) -> None:
+        """Waits until the child of the job has loaded its code.
+
+        Raises:
+            CodeNotLoaded: this machine cannot run jobs now.
+            LeaseLost: the job was cancelled, or another worker has it.
+            Stopped: this process was asked to stop.
+        """
+
+        def look() -> None:
+            if self._stop.begun.is_set():
+                raise Stopped
+            lease.require()
+
+        CHILDREN.load(look)
 
     def run(self, task: JobTask, lease: Lease) -> None:
         """Runs the child to its end and waits for the next public time; its output is then in the task's folder.
@@ -228,4 +282,4 @@ class Supervisor:
 
 def _start(_task: JobTask) -> "subprocess.Popen[bytes]":
     """The child that runs a task; it goes to the task's folder itself."""
-    return CHILDREN.start()
+    return CHILDREN.take()

@@ -22,6 +22,7 @@ from app.worker import supervise
 def fork_children(run: Callable[[int], None]) -> None:
     """Makes the supervisor of this process fork its children, which call ``run`` with the supervisor's process id."""
     supervise._start = partial(_Child, run)  # type: ignore[assignment]  # this process runs one worker, then ends
+    supervise.CHILDREN.load = supervise.CHILDREN.prepare = lambda *_: None  # type: ignore[method-assign]  # forks have loaded
 
 
 class _Child:
@@ -37,6 +38,7 @@ class _Child:
         os.close(task_reader)
         os.close(progress_writer)
         self.stdin, self.stdout = os.fdopen(task_writer, "wb"), os.fdopen(progress_reader, "rb")
+        os.read(progress_reader, len(supervise.LOADED))
 
     @property
     def pid(self) -> int:

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from app.core import files
+from app.core import files, limits
 from app.core.errors import DatasetDeleted, Frozen, GrovekeeperError, LeaseLost, Unavailable
 from app.core.files import Directory, StoreUnreachable
 from app.core.processes import Stop
@@ -63,6 +64,15 @@ class JobFailed(GrovekeeperError):
     reason: EndReason = EndReason.FAILED
 
 
+class CodeNotLoaded(GrovekeeperError):
+    """A child of this worker could not load the code of jobs: a folder, memory or a library is missing on this machine.
+
+    The job is uncharged and goes back to the queue.
+    """
+
+    sentence = "this machine cannot load the code of jobs"
+
+
 def claim_next(installation: Installation) -> Claim | None:
     """Takes the oldest queued job under a lease; ``None`` if none waits, but for jobs of frozen or deleted datasets."""
     database = installation.database
@@ -79,22 +89,33 @@ def _closed(session: Session, *, at: datetime) -> frozenset[str]:
     return rules.closed_accounts(session, at=at) | catalog.closing_ids(session)
 
 
+def nothing_to_load(_: Lease) -> None:
+    """The code of jobs is loaded already: a job runs in the process that charges it."""
+
+
 def run_job(
-    installation: Installation, claim: Claim, run: Callable[[JobTask, Lease], None], *, stop: Stop | None = None
+    installation: Installation,
+    claim: Claim,
+    run: Callable[[JobTask, Lease], None],
+    *,
+    load: Callable[[Lease], None] = nothing_to_load,
+    stop: Stop | None = None,
 ) -> None:
     """Charges the job, runs its child, and registers the output, while the job's lease is kept.
 
     Args:
-        run: starts the child and waits for it, outside any transaction; shows progress through the lease.
+        run: gives the child its task and waits for it, outside any transaction; shows progress through the lease.
+        load: starts the child and waits until it has loaded its code, before the charge.
         stop: once begun, an uncharged job returns to the queue; once to be done now, a charged job fails as lost.
 
     Raises:
+        CodeNotLoaded: this machine cannot run the job, which is uncharged and in the queue again.
         Unavailable: the database, the home or the store is unreachable; a charged job stays charged, an uncharged job
             waits.
     """
     stop = stop or Stop()
     with Lease(installation, claim) as lease:
-        task = _charged(installation, claim, lease, stop=stop)
+        task = _charged(installation, claim, lease, load, stop=stop)
         if task is None:
             return
         try:
@@ -106,12 +127,18 @@ def run_job(
         shutil.rmtree(task.folder, ignore_errors=True)
 
 
-def _charged(installation: Installation, claim: Claim, lease: Lease, *, stop: Stop) -> JobTask | None:
-    """Brings the files of a job and charges it; ``None`` if the job ended uncharged, or is in the queue again."""
+def _charged(
+    installation: Installation, claim: Claim, lease: Lease, load: Callable[[Lease], None], *, stop: Stop
+) -> JobTask | None:
+    """Brings the files and the code of a job and charges it; ``None`` if it ended uncharged, or is in the queue again.
+
+    Whatever this machine may lack is needed here, before the charge.
+    """
     try:
         if not _lay_out_inputs(installation, claim, lease):
             return None
         _bring_rows(installation, claim, lease, stop=stop)
+        load(lease)
         return charge_claimed(installation, claim)
     except TaskNotPaid:
         _log.error("a job's task is not what its reservations pay for")
@@ -125,6 +152,9 @@ def _charged(installation: Installation, claim: Claim, lease: Lease, *, stop: St
         _give_back(installation, claim, state=JobState.CANCELLED, reason=EndReason.CANCELLED)
     except SealBroken:
         _give_back(installation, claim, reason=EndReason.DAMAGED)
+    except CodeNotLoaded:
+        _put_back(installation, claim)
+        raise
     except (Frozen, Stopped):
         _put_back(installation, claim)
     return None
@@ -144,6 +174,7 @@ def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> b
         digests = kind_of(row.kind).inputs(row)
     folder = installation.job_folder(claim.job_id)
     try:
+        _try_to_write(folder)
         for digest in digests:
             path = input_path(folder, digest)
             files.make_folder(path.parent)
@@ -159,6 +190,15 @@ def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> b
     except OSError:  # the disk is full: nothing was charged, and the job goes back to the queue with its lease
         raise Unavailable("the home cannot be written") from None
     return True
+
+
+def _try_to_write(folder: Path) -> None:
+    """Writes a file in the folder where the child will store its output, and removes both."""
+    files.make_folder(folder)
+    probe = folder / "probe"
+    probe.write_bytes(bytes(limits.JOB_PROBE_BYTES))
+    probe.unlink()
+    folder.rmdir()
 
 
 def _give_back(

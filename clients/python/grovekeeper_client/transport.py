@@ -64,7 +64,10 @@ def key_of(environ: Mapping[str, str]) -> str:
         return key
     if file:
         return _read(Path(file))
-    home = Path(environ.get("GROVEKEEPER_HOME") or "~/.grovekeeper").expanduser()
+    try:
+        home = Path(environ.get("GROVEKEEPER_HOME") or "~/.grovekeeper").expanduser()
+    except RuntimeError:  # the account has no home folder
+        raise NoKey from None
     if not (home / "admin.key").is_file():
         raise NoKey
     return _read(home / "admin.key")

@@ -4,16 +4,25 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from subprocess import PIPE
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.core import limits
+from app.core.errors import LeaseLost
+from app.services.execution.run_job import CodeNotLoaded
 from app.worker import supervise
 from app.worker import supervise as module
 from app.worker.supervise import Children, released_at
 
-_WAITS = "import sys; sys.stdin.readline()"
+_WAITS = "import os, sys; os.write(1, b'.'); sys.stdin.readline()"
+
+
+def run_a_job(children: Children) -> "subprocess.Popen[bytes]":
+    children.load(lambda: None)
+    return children.take()
 
 
 @pytest.fixture
@@ -39,26 +48,26 @@ def test_a_worker_that_ran_no_job_has_no_child(started: list["subprocess.Popen[b
 
 def test_the_next_job_gets_the_child_that_waits(started: list["subprocess.Popen[bytes]"]) -> None:
     children = Children()
-    first = children.start()
+    first = run_a_job(children)
     children.prepare()
     children.prepare()
     assert len(started) == 2
-    assert children.start() is started[1] is not first
-    assert children.start() is started[2]  # each child runs one job
+    assert run_a_job(children) is started[1] is not first
+    assert run_a_job(children) is started[2]  # each child runs one job
 
 
 def test_a_child_that_ended_while_it_waited_is_replaced(started: list["subprocess.Popen[bytes]"]) -> None:
     children = Children()
-    children.start()
+    run_a_job(children)
     children.prepare()
     started[1].kill()
     started[1].wait()
-    assert children.start() is started[2]
+    assert run_a_job(children) is started[2]
 
 
 def test_no_child_waits_for_ever(started: list["subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch) -> None:
     children = Children()
-    children.start()
+    run_a_job(children)
     children.prepare()
     children.stop_if_idle()
     assert started[1].poll() is None
@@ -69,9 +78,47 @@ def test_no_child_waits_for_ever(started: list["subprocess.Popen[bytes]"], monke
     assert len(started) == 2  # not before the next job
 
 
+def test_a_child_that_cannot_load_its_code_runs_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = ["raise SystemExit(1)", "import os, time; os.write(1, b'.'); time.sleep(60)"]
+
+    def new_child() -> "subprocess.Popen[bytes]":
+        return subprocess.Popen([sys.executable, "-ISc", programs.pop(0)], stdin=PIPE, stdout=PIPE)
+
+    monkeypatch.setattr(module, "_new_child", new_child)
+    children = Children()
+    with pytest.raises(CodeNotLoaded):
+        children.load(lambda: None)
+    children.load(lambda: None)
+    assert programs == [], "the next attempt starts another child"
+    children.stop()
+
+
+def test_a_child_that_takes_too_long_to_load_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = subprocess.Popen([sys.executable, "-ISc", "import time; time.sleep(60)"], stdin=PIPE, stdout=PIPE)
+    monkeypatch.setattr(module, "_new_child", lambda: slow)
+    monkeypatch.setattr(limits, "CHILD_LOAD_S", 0)
+    with pytest.raises(CodeNotLoaded):
+        Children().load(lambda: None)
+    assert slow.returncode is not None
+
+
+def test_a_wait_for_the_code_ends_when_the_job_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = subprocess.Popen([sys.executable, "-ISc", "import time; time.sleep(60)"], stdin=PIPE, stdout=PIPE)
+    monkeypatch.setattr(module, "_new_child", lambda: slow)
+    children = Children()
+
+    def look() -> None:
+        raise LeaseLost
+
+    with pytest.raises(LeaseLost):
+        children.load(look)
+    assert slow.poll() is None, "the next job may have the child"
+    children.stop()
+
+
 def test_a_worker_that_ends_leaves_no_child(started: list["subprocess.Popen[bytes]"]) -> None:
     children = Children()
-    children.start()
+    run_a_job(children)
     children.prepare()
     children.stop()
     children.stop()

@@ -1,0 +1,102 @@
+"""A worker whose machine cannot load the code of jobs charges no job and takes no further one."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from app.core import limits
+from app.core.processes import Stop
+from app.jobs.tables import WorkerRow
+from app.services.execution import run_job
+from app.services.execution.lease import Lease, Stopped
+from app.services.execution.run_job import CodeNotLoaded
+from app.services.jobs.task import JobTask
+from app.worker import main, supervise
+from tests.support.crash_scene import Scene
+from tests.support.job_kinds import claimed
+
+
+def never(_: JobTask, __: Lease) -> None:
+    raise AssertionError("the job runs")
+
+
+@pytest.mark.parametrize("error", [CodeNotLoaded, Stopped])
+def test_a_job_whose_code_is_not_loaded_is_uncharged_and_queued(scene: Scene, error: type[Exception]) -> None:
+    job_id = scene.submit_job(key="k")
+    claim = claimed(scene.installation)
+
+    def load(_: Lease) -> None:
+        assert scene.job(job_id).charged_at is None
+        raise error
+
+    if error is CodeNotLoaded:
+        with pytest.raises(CodeNotLoaded):
+            run_job.run_job(scene.installation, claim, never, load=load)
+    else:
+        run_job.run_job(scene.installation, claim, never, load=load)
+    assert scene.end(job_id) == ("queued", None, ["reserve"])
+    assert not scene.installation.job_folder(job_id).exists()
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id = scene.submit_job(key="k")
+    write = Path.write_bytes
+
+    def full(path: Path, data: bytes) -> int:
+        if path.parent.name == job_id:
+            raise OSError(28, "No space left on device")
+        return write(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(run_job.Unavailable):
+        run_job.run_job(scene.installation, claimed(scene.installation), never)
+    assert scene.job(job_id).charged_at is None
+
+
+def test_a_worker_that_cannot_load_claims_one_job_and_no_other(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [scene.submit_job(key=key) for key in "ab"]
+    stop, n_attempts = Stop(), list[int]()
+
+    def load(_: Callable[[], None]) -> None:
+        n_attempts.append(len(n_attempts))
+        if len(n_attempts) == 3:
+            stop.begun.set()
+        raise CodeNotLoaded
+
+    monkeypatch.setattr(supervise.CHILDREN, "load", load)
+    monkeypatch.setattr(limits, "LOAD_RETRY_S", 0)
+    claims = list[str]()
+    claim_next = main.claim_next
+    monkeypatch.setattr(main, "claim_next", lambda it: claims.append("claim") or claim_next(it))
+    loop = main._Loop(scene.installation, stop)
+    loop.run()
+    assert (len(n_attempts), claims) == (3, ["claim"])
+    assert loop.cannot_load.is_set()
+    assert [scene.end(job) for job in jobs] == [("queued", None, ["reserve"])] * 2
+
+
+def test_a_worker_that_cannot_load_is_not_counted(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "WORKER_NOTE_INTERVAL_S", 0.05)
+    cannot_load = threading.Event()
+    with main._seen(scene.installation, cannot_load):
+        _until_counted(scene, 1)
+        cannot_load.set()
+        _until_counted(scene, 0)
+        cannot_load.clear()
+        _until_counted(scene, 1)
+
+
+def _until_counted(scene: Scene, n_workers: int) -> None:
+    deadline = time.monotonic() + 60
+    while _n_counted(scene) != n_workers:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _n_counted(scene: Scene) -> int:
+    with scene.installation.database.read() as session:
+        return len(session.execute(select(WorkerRow.id)).all())
