@@ -63,7 +63,7 @@ class Metrics(Collector):
         yield _gauge("jobs", "Jobs in the queue, and jobs that wait for an approval", ("state",), states)
         wait_s = {(): observed.longest_wait_s}
         yield _gauge("longest_wait_seconds", "Seconds that the first job of the queue has waited", (), wait_s)
-        yield _gauge("workers", "Worker processes that live", (), {(): observed.workers})
+        yield _gauge("workers", "Worker processes that live and can load the code of jobs", (), {(): observed.workers})
         failed = {(reason.value,): number for reason, number in observed.failed.items()}
         yield _gauge("failed_jobs", "Jobs that failed, by reason", ("reason",), failed)
         yield _gauge("deliveries", "Events that webhooks wait for", (), {(): observed.deliveries})
