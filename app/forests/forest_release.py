@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from app.forests import catalogue
 from app.forests.algorithms.bms_rf import grow as bms_rf
 from app.forests.algorithms.literature import grow as literature
 from app.forests.algorithms.nbrt import grow as nbrt
@@ -66,13 +67,18 @@ TREES: Mapping[str, GrowTree] = MappingProxyType(
 )
 """Growth of one tree for algorithms whose trees are independent, by slug."""
 
-FORESTS: Mapping[str, GrowForest[TrainingRows]] = MappingProxyType({"rpf": rpf.grow_forest, "nbrt": nbrt.grow_forest})
-"""Growth of a whole forest, by slug of the algorithm."""
-
-FROM_VALUES: Mapping[str, GrowForest[SanitisedRows]] = MappingProxyType(
-    {"bms-rf": bms_rf.grow_forest, "sspe-2": literature.grow_label_trees, "pte": literature.grow_transductive_ensemble}
+FORESTS: Mapping[str, GrowForest[Any]] = MappingProxyType(
+    {
+        "rpf": rpf.grow_forest,
+        "nbrt": nbrt.grow_forest,
+        "bms-rf": bms_rf.grow_forest,
+        "sspe-2": literature.grow_label_trees,
+        "pte": literature.grow_transductive_ensemble,
+    }
 )
-"""Growth of a whole forest from values, by slug of the algorithm."""
+"""Growth of a whole forest, by slug of the algorithm. Whether it takes values or codes says ``reads_values`` of the
+algorithm, which the service reads, too.
+"""
 
 FROM_BOTH: Mapping[str, GrowFromBoth] = MappingProxyType({"sspe-1": literature.grow_from_both})
 """Growth on two datasets, by slug of the algorithm."""
@@ -83,7 +89,7 @@ def code_request(plan: Plan, schema: Schema) -> CodeRequest | None:
 
     The bins are the plan's, or the public grid, among whose edges private bins are chosen.
     """
-    if plan.algorithm in FROM_VALUES:
+    if catalogue.algorithm(plan.algorithm).reads_values:
         return None
     with_ids = SHARDED in plan.parameters.values() or plan.parameters.get("se") == HASH
     if "n_bins" in plan.parameters and plan.profile is None:
@@ -130,10 +136,8 @@ def grow(
             raise ValueError("the rows of the second dataset are missing")
         grow_from_both = FROM_BOTH[plan.algorithm]
         return grow_from_both(plan, schema, rows, unlabelled, randomness, on_tree_done=on_tree_done)
-    if plan.algorithm in FROM_VALUES:
-        if not isinstance(rows, SanitisedRows):
-            raise ValueError("the values of the rows are missing")
-        return FROM_VALUES[plan.algorithm](plan, schema, rows, randomness, on_tree_done=on_tree_done)
+    if catalogue.algorithm(plan.algorithm).reads_values and not isinstance(rows, SanitisedRows):
+        raise ValueError("the values of the rows are missing")
     if plan.algorithm in FORESTS:
         return FORESTS[plan.algorithm](plan, schema, rows, randomness, on_tree_done=on_tree_done)
     grow_tree = TREES[plan.algorithm]

@@ -135,11 +135,10 @@ class AccountState:
             tightest: the tightest joint cell of the scope before the reservation, if known.
         """
         digest = digest_of(scope)
-        if digest not in self.scopes:
-            self.scopes.add(digest, scope)
+        scopes = self.scopes if digest in self.scopes else self.scopes.with_scope(digest, scope)
         added = {**self.added, digest: self.added.get(digest, 0) + amount}
         bound = None if self.bound is None else self.bound.after(amount, tightest, scope)
-        return replace(self, added=added, bound=bound)
+        return replace(self, scopes=scopes, added=added, bound=bound)
 
     def _with_declared_cells(self, tightest: CellBalance, scope: Scope) -> CellBalance:
         """A joint cell of the same load, at a declared category of each column partition where one exists."""

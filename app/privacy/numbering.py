@@ -174,6 +174,15 @@ class Numbering:
             self._of_key[key] = tuple(column.number(scope.get(name)) for name, column in self._columns.items())
             self.size = len(self._of_key) + sum(column.n_cells for column in self._columns.values())
 
+    def with_scope(self, key: Hashable, scope: Scope) -> "Numbering":
+        """A copy with one more scope, for a reservation that may never be committed: quotes cost nothing."""
+        with self._growing:
+            copied = Numbering(())
+            copied._of_key = dict(self._of_key)
+            copied._columns = {name: column.copied() for name, column in self._columns.items()}
+        copied.add(key, scope)
+        return copied
+
     def boxes(self, keys: Sequence[Hashable], amounts: Collection[int]) -> "Boxes":
         """Pairs amounts with the scopes of their keys; every key must have been added."""
         of_box = np.array([self._of_key[key] for key in keys], np.intp).reshape(len(keys), len(self._columns))
@@ -222,6 +231,13 @@ class _Column:
         self._numbers: dict[tuple[Cell, ...] | None, int] = {None: 0}
         self._lists: list[Numbers] = [np.zeros(0, np.intp)]
         self._cells: dict[Cell, int] = {}
+
+    def copied(self) -> "_Column":
+        """A column that grows apart from this one."""
+        column = _Column()
+        column.n_cells = self.n_cells
+        column._numbers, column._lists, column._cells = dict(self._numbers), list(self._lists), dict(self._cells)
+        return column
 
     def number(self, cells: tuple[Cell, ...] | None) -> int:
         """Returns the number of a list of cells, and adds the list if it is new."""

@@ -20,7 +20,7 @@ from app.forests.contract.plan import Plan
 from app.forests.data import coded_rows
 from app.forests.data.coded_rows import CodedColumns, CodedRows, TrainingRows
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.forest_release import FROM_VALUES, code_request, grow
+from app.forests.forest_release import code_request, grow
 from app.forests.remote import CodedDistributedRows, ShardStates
 from app.privacy import accountants
 from app.privacy.events import (
@@ -145,7 +145,7 @@ CASES = [
 
 FORMS = [
     *((*case, False) for case in CASES),
-    *((*case, True) for case in CASES if case[0] not in FROM_VALUES),  # the others read values alone
+    *((*case, True) for case in CASES if not catalogue.algorithm(case[0]).reads_values),  # the others read values alone
 ]
 
 
@@ -221,6 +221,8 @@ FAMILIES = [
 ]  # fmt: skip
 """One algorithm of each way to grow, with its account."""
 
+FAMILIES_OF_CODES = [case for case in FAMILIES if not catalogue.algorithm(case[0]).reads_values]
+
 
 def is_equal(one: list[Draw], other: list[Draw]) -> bool:
     return all(
@@ -237,7 +239,7 @@ def test_parts_and_threads_change_no_exact_number(monkeypatch: pytest.MonkeyPatc
     for part_rows, n_threads in ((100, 1), (100, 2), (7, 2), (1, 3)):
         monkeypatch.setattr(coded_rows, "PART_ROWS", part_rows)
         monkeypatch.setattr(coded_rows, "_n_processors", lambda n_threads=n_threads: n_threads)
-        for is_coded in {False, slug not in FROM_VALUES}:
+        for is_coded in {False, not catalogue.algorithm(slug).reads_values}:
             assert is_equal(whole, recorded(plan, rows, second, is_coded=is_coded, replayed=whole))
 
 
@@ -282,7 +284,9 @@ def test_a_changed_label_moves_the_numbers_by_the_charge_of_two_steps(slug: str,
             assert check(plan.unlabelled.event, whole, seen, accountant=accountant) == 0, "its labels are not read"
 
 
-@pytest.mark.parametrize(("slug", "accountant"), [case for case in FAMILIES if case[0] not in FROM_VALUES])
+@pytest.mark.parametrize(
+    ("slug", "accountant"), [case for case in FAMILIES if not catalogue.algorithm(case[0]).reads_values]
+)
 def test_rows_on_other_machines_move_the_same_numbers_and_messages_follow_from_releases(
     slug: str, accountant: str
 ) -> None:
@@ -309,7 +313,7 @@ def test_many_equal_rows_add_as_many_times_what_one_row_adds(slug: str, accounta
     """70,000 rows in one cell, past 2^16 rows, and past 2^32 in sums of gradients, whose clipped length is 2^21."""
     strong = {"nbrt": 4_000, "rpf": 60}.get(slug, 4)
     plan, one, second = planned(slug, accountant, strength=strong), equal_rows(1), rows_of(2, seed=1)
-    for is_coded in {False, slug not in FROM_VALUES}:
+    for is_coded in {False, not catalogue.algorithm(slug).reads_values}:
         whole = recorded(plan, one, second, is_coded=is_coded)
         many = recorded(plan, equal_rows(70_000), second, is_coded=is_coded, replayed=whole)
         sums = [

@@ -22,7 +22,7 @@ from app.worker import supervise
 def fork_children(run: Callable[[int], None]) -> None:
     """Makes the supervisor of this process fork its children, which call ``run`` with the supervisor's process id."""
     supervise._start = partial(_Child, run)  # type: ignore[assignment]  # this process runs one worker, then ends
-    supervise.CHILDREN.load = lambda _: None  # type: ignore[method-assign]  # forks have loaded
+    supervise.CHILDREN.load = lambda look: None  # type: ignore[method-assign]  # forks have loaded
     supervise.CHILDREN.prepare = lambda: None  # type: ignore[method-assign]  # a job's child is forked when it runs
 
 

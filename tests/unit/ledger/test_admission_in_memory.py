@@ -216,6 +216,17 @@ def test_a_bound_above_the_load_counts_as_charged_up_to_the_highest_cap(highest_
     assert balance.load == charged + 2
 
 
+def test_a_reservation_that_may_not_be_committed_leaves_nothing_in_the_process() -> None:
+    """The numbering belongs to the process and loses nothing, and a caller may ask for quotes without end."""
+    scopes = Numbering(SIZES)
+    state = AccountState(10, 10, PARTITIONS, scopes, {})
+    size = scopes.size
+    for cells in ((0,), (1,), (0, 2)):
+        reserved = state.with_reservation({"b": cells}, 3, None)
+        assert reserved._loads({}).largest().load == 3
+    assert scopes.size == size
+
+
 def test_the_smaller_of_two_bounds_of_a_cell_is_its_load() -> None:
     balance = CellBalance({"a": 0}, 4, 2, is_exact=False)
     assert [balance.at_most(load).load for load in (5, 6, 7)] == [5, 6, 6]
