@@ -222,7 +222,8 @@ def _name_columns(problem: ApiProblem, file: Path) -> None:
     for column in problem.body.get("columns", ()):
         if "positions" in column:
             header = read_header(file)
-            column["names"] = [header[place - 1] for place in column["positions"] if place <= len(header)]
+            places = [place for place in column["positions"] if place <= len(header)]
+            column["names"] = [header[place - 1] or f"number {place} of the header" for place in places]
 
 
 def _print_report(output: Output, dataset: str, report: dict[str, Any]) -> None:

@@ -154,6 +154,9 @@ class ColumnProblem:
         count: number of cells, or 1.
         row: the first row that has the problem, from 1, without the header and empty lines; ``None`` if not known.
         positions: places in the header of columns that are not declared, from 1.
+        line: line of the file, from 1, where the problem is one of the file or of its header.
+        byte: byte of the unpacked file, from 1, where the problem is no line's.
+        suspected: what most likely caused the problem, in words: a sentence of the service, never a cell.
     """
 
     name: str
@@ -161,6 +164,9 @@ class ColumnProblem:
     count: int
     row: int | None = None
     positions: tuple[int, ...] = ()
+    line: int | None = None
+    byte: int | None = None
+    suspected: str | None = field(default=None, compare=False)
 
 
 @dataclass(eq=False)
@@ -180,12 +186,14 @@ class UnreadColumn:
         problem: ``unknown`` (no declared value) or ``clamped`` (out of bounds).
         count: exact and PRIVATE; for the owner.
         percent: of the cells of the column, rounded to tenths.
+        suspected: what most likely caused the problem, in words, as in :class:`ColumnProblem`.
     """
 
     name: str
     problem: str
     count: int
     percent: float
+    suspected: str | None = field(default=None, compare=False)
 
 
 @dataclass(eq=False)

@@ -59,10 +59,21 @@ _BATCH_ROWS = (2**8, 2**15)
 
 _MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 _TAIL_BYTES = 8
+_WORDS = {
+    "crypt": BodyProblem.ENCRYPTED,
+    "not yet implemented": BodyProblem.ENCODING,
+    "not implemented": BodyProblem.ENCODING,
+    "unsupported": BodyProblem.ENCODING,
+}
+"""Words in the library's errors about files that it does not read, although they are valid."""
+
 _BUFFER_BYTES = 64 * 1024
 _AHEAD_BYTES = 256 * 1024
 _FLOAT_BYTES = 8
 _NUMBER_BYTES = 40  # bytes of a number as text, at most
+
+_IN_DICTIONARIES = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
+"""Encodings of texts, and of the levels beside them, that the library reads as indices of texts."""
 
 _DICTIONARY_BYTES = 64 * 1024  # bytes of the different texts of a column that is sent as indices of texts, at most
 
@@ -181,7 +192,8 @@ def decode(
         problem = BodyProblem.MEMORY
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError, EOFError) as error:
         # The text of the library's error may quote cells: it is only searched for a word.
-        problem = BodyProblem.ENCRYPTED if "crypt" in str(error) else BodyProblem.MALFORMED
+        known = (kind for word, kind in _WORDS.items() if word in str(error).lower())
+        problem = next(known, BodyProblem.MALFORMED)
     if problem is not None:  # out of the handler, so that the library's error is not chained
         raise BodyRefused(problem)
 
@@ -259,14 +271,31 @@ def _parquet(file: BinaryIO, categories: Collection[str]) -> tuple[pa.Schema, It
         raise BodyRefused(BodyProblem.ROW_GROUPS)
     if facts.num_rows > limits.MAX_ROWS_PER_DATASET:
         raise BodyRefused(BodyProblem.ROWS)
-    fields = opened.schema_arrow
-    texts = [field.name for field in fields if has_text(field.type) and _composed(field.name) in categories]
+    texts = _texts_in_dictionaries(opened, categories)
     if texts:
         opened = pq.ParquetFile(file, metadata=facts, read_dictionary=texts, **limited)
     fewest, most = _BATCH_ROWS
     n_rows = min(max(_BATCH_CELLS // max(facts.num_columns, 1), fewest), most)
     batches = opened.iter_batches(batch_size=n_rows, use_threads=False)
     return opened.schema_arrow, _counted(_with_legal_indices(batches), facts.num_rows)
+
+
+def _texts_in_dictionaries(opened: pq.ParquetFile, categories: Collection[str]) -> list[str]:
+    """Columns of texts that the library can read as indices of texts.
+
+    It cannot read the DELTA encodings so, with which DuckDB and others write format version 2; those are read plainly.
+    """
+    facts = opened.metadata
+    of_categories = {
+        field.name for field in opened.schema_arrow if has_text(field.type) and _composed(field.name) in categories
+    }
+    leaves = [leaf for leaf in range(facts.num_columns) if facts.schema.column(leaf).path in of_categories]
+    groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
+    return [
+        facts.schema.column(leaf).path
+        for leaf in leaves
+        if all(_IN_DICTIONARIES.issuperset(group.column(leaf).encodings) for group in groups)
+    ]
 
 
 def _with_legal_indices(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -15,6 +15,7 @@ from typing import BinaryIO, Self
 from app.core import limits
 from app.core.errors import ColumnProblem, GrovekeeperError, RowsInvalid, TooLarge
 from app.core.processes import scrubbed_environment
+from app.datasets import suspicions
 from app.datasets.columnar_stream import HEAD, MAX_FRAME_BYTES, RANGE, READ, TEXT, VERDICT, BodyProblem
 from app.datasets.upload_bodies import BodyForm
 
@@ -24,6 +25,12 @@ _LIMITS = {
     BodyProblem.METADATA: ("the metadata of the upload in bytes", limits.MAX_PARQUET_METADATA_BYTES),
     BodyProblem.ROWS: ("the number of rows", limits.MAX_ROWS_PER_DATASET),
     BodyProblem.MEMORY: ("the memory for decoding a page or record batch in bytes", limits.DECODER_MEMORY_BYTES),
+}
+_SUSPECTED = {
+    BodyProblem.MALFORMED: suspicions.CUT_OFF,
+    BodyProblem.ENCODING: suspicions.UNSUPPORTED,
+    BodyProblem.TYPE: suspicions.TYPES,
+    BodyProblem.LONG_LINE: suspicions.LONG_ROW,
 }
 _CPU_TIME = ("the CPU time for decoding the upload in seconds", limits.DECODER_CPU_S)
 
@@ -172,4 +179,10 @@ class ColumnarSource:
 def _of(problem: BodyProblem, columns: list[str]) -> GrovekeeperError:
     if problem in _LIMITS:
         return TooLarge(*_LIMITS[problem])
-    return RowsInvalid([ColumnProblem(name, problem.value, columns.count(name)) for name in dict.fromkeys(columns)])
+    suspected = _SUSPECTED.get(problem)
+    return RowsInvalid(
+        [
+            ColumnProblem(name, problem.value, columns.count(name), suspected=suspected)
+            for name in dict.fromkeys(columns)
+        ]
+    )

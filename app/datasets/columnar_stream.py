@@ -27,7 +27,7 @@ import json
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import Protocol, TypeAlias
@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 from app.core import limits
 from app.core.arrow_arrays import are_valid
 from app.core.errors import RowsInvalid, TooLarge
+from app.datasets import suspicions
 from app.datasets.upload_bodies import text_of, whole_file_problem
 
 HEAD = struct.Struct(">cI")
@@ -63,6 +64,7 @@ class BodyProblem(StrEnum):
 
     MALFORMED = "malformed-file"
     ENCRYPTED = "encrypted-file"
+    ENCODING = "unsupported-encoding"
     TYPE = "unsupported-type"
     LONG_LINE = "line-too-long"
     ROW_GROUPS = "row-groups"
@@ -187,12 +189,24 @@ class Blocks:
         Raises:
             RowsInvalid, TooLarge: see :meth:`read_header`.
         """
-        while (start := self._first_byte()) is not None:
+        n_read = 0
+        while (block := self._block(n_read)) is not None:
+            yield [block[index] for index in self._order]
+            n_read += len(block[0])
+
+    def _block(self, n_read: int) -> list[pa.Array] | None:
+        """The next block; ``None`` at the end. A refusal names the first row that did not arrive."""
+        try:
+            start = self._first_byte()
+            if start is None:
+                return None
             (n_rows,) = _COUNT.unpack(start + self._exactly(_COUNT.size - 1).tobytes())
             if n_rows > _MAX_BLOCK_BYTES // 8:
                 raise _broken()
-            columns = [self._column(kind, n_rows) for kind in self._exactly(len(self._order)).tobytes()]
-            yield [columns[index] for index in self._order]
+            return [self._column(kind, n_rows) for kind in self._exactly(len(self._order)).tobytes()]
+        except RowsInvalid as refusal:
+            refusal.columns = [replace(problem, row=n_read + 1) for problem in refusal.columns]
+            raise
 
     def _column(self, kind: int, n_rows: int) -> pa.Array:
         if kind == _NUMBERS:
@@ -267,4 +281,4 @@ def _strings(offsets: NDArray[np.int32], text: bytes) -> pa.Array:
 
 
 def _broken() -> RowsInvalid:
-    return whole_file_problem(BodyProblem.MALFORMED.value)
+    return whole_file_problem(BodyProblem.MALFORMED.value, suspected=suspicions.CUT_OFF)

@@ -15,7 +15,7 @@ How cells are read:
 """
 
 from collections import Counter
-from copy import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.core.errors import ColumnProblem
+from app.datasets import suspicions
 from app.datasets.row_layout import UNKNOWN_LABEL
 from app.datasets.upload_bodies import NOT_TEXT
 from app.forests.data.sanitiser import count_out_of_bounds, sanitise_numbers
@@ -37,6 +38,14 @@ _LINE_BREAK = "[\r\n]"
 PROBLEMS = ("not-text", "empty", "not-a-number", "not-an-integer", "line-break")
 """Slugs of the reasons for which a cell cannot be read; ``count`` is the number of such cells."""
 
+_SUSPECTED = {
+    "not-text": suspicions.LATIN_1,
+    "line-break": suspicions.LINE_BREAK,
+    "empty": suspicions.NO_MISSING,
+    "not-an-integer": suspicions.FRACTIONS,
+}
+"""What most likely causes a problem, whatever the cells are."""
+
 
 @dataclass
 class ReadColumn:
@@ -46,12 +55,14 @@ class ReadColumn:
         clamped: numbers that were out of bounds.
         missing: empty cells of a feature that allows them.
         unknown: undeclared categories; for the label, undeclared and empty ones, whose rows training drops.
+        suspected: what most likely made them unknown (:mod:`app.datasets.suspicions`).
     """
 
     name: str
     clamped: int = field(default=0, repr=False)
     missing: int = field(default=0, repr=False)
     unknown: int = field(default=0, repr=False)
+    suspected: str | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -84,14 +95,6 @@ class _Texts:
             return int(chosen.true_count)
         return int(self._n_cells[chosen.to_numpy(zero_copy_only=False)].sum())
 
-    def only(self, chosen: pa.Array) -> "_Texts":
-        """The cells that have one of the chosen values."""
-        texts = copy(self)
-        texts.values = self.values.filter(chosen)
-        if self._n_cells is not None:
-            texts._n_cells = self._n_cells[chosen.to_numpy(zero_copy_only=False)]
-        return texts
-
     def of_cells(self, images: pa.Array) -> pa.Array:
         """The image of each cell; ``images``: of each value."""
         return images if self._indices is None else images.take(self._indices)
@@ -104,6 +107,7 @@ class _Column:
         self.report = ReadColumn(name)
         self._problems: Counter[str] = Counter()
         self._first_rows: dict[str, int] = {}
+        self._suspected: dict[str, str | None] = dict(_SUSPECTED)
         self._n_read = 0
         """Rows of the blocks before the present one."""
 
@@ -112,7 +116,13 @@ class _Column:
         """The problems so far. The arrays of a column with problems must not be stored."""
         counts = ((problem, self._problems[problem]) for problem in PROBLEMS)
         return [
-            ColumnProblem(self.report.name, problem, count, self._first_rows.get(problem))
+            ColumnProblem(
+                self.report.name,
+                problem,
+                count,
+                self._first_rows.get(problem),
+                suspected=self._suspected.get(problem),
+            )
             for problem, count in counts
             if count
         ]
@@ -126,10 +136,23 @@ class _Column:
             self._first_rows.setdefault(problem, self._n_read + int(is_refused.argmax()) + 1)
         self._refuse(problem, count)
 
-    def _look_at_undeclared(self, texts: _Texts) -> None:
+    def _look_at_undeclared(self, texts: _Texts, is_undeclared: pa.Array | None = None) -> None:
         """Refuses bytes and line breaks that no declared value contains, in cells that are no declared value."""
-        self._refuse("not-text", texts.count(pc.match_substring(texts.values, NOT_TEXT)))
-        self._refuse("line-break", texts.count(pc.match_substring_regex(texts.values, _LINE_BREAK)))
+        values = texts.values if is_undeclared is None else texts.values.filter(is_undeclared)
+        for problem, is_refused in (
+            ("not-text", pc.match_substring(values, NOT_TEXT)),
+            ("line-break", pc.match_substring_regex(values, _LINE_BREAK)),
+        ):
+            if is_refused.true_count:
+                refused = values.filter(is_refused)
+                rows = texts.of_cells(pc.is_in(texts.values, refused))
+                self._refuse_rows(problem, rows.to_numpy(zero_copy_only=False))
+
+    def _suspect(self, undeclared: pa.Array, declared: Sequence[str]) -> None:
+        """Looks for the cause of undeclared values, once for the column."""
+        if self.report.suspected is None and len(undeclared):
+            sample = undeclared.slice(0, suspicions.SAMPLE).to_pylist()
+            self.report.suspected = suspicions.of_undeclared(sample, declared)
 
     def _empty(self, is_empty: NDArray[np.bool_], *, is_legal: bool) -> None:
         if is_legal:
@@ -183,6 +206,9 @@ class NumberColumn(_Column):
     def _refused(self, cells: pa.Array, is_legal: pa.Array, *, problem: str) -> pa.Array:
         """The cells with zeros in place of those that are neither legal nor empty, which are a problem."""
         is_legal = pc.fill_null(is_legal, True)
+        if problem == "not-a-number" and problem not in self._suspected and is_legal.false_count:
+            sample = cells.filter(pc.invert(is_legal)).slice(0, suspicions.SAMPLE).to_pylist()
+            self._suspected[problem] = suspicions.of_no_numbers(map(str, sample))
         self._refuse_rows(problem, ~is_legal.to_numpy(zero_copy_only=False))
         return pc.if_else(is_legal, cells, pa.scalar("0").cast(cells.type))
 
@@ -203,7 +229,8 @@ class CategoryColumn(_Column):
             is_empty, is_undeclared = pc.equal(texts.values, ""), codes.is_null()
             self._empty(texts.of_cells(is_empty).to_numpy(zero_copy_only=False), is_legal=self._feature.missing)
             self.report.unknown += texts.count(is_undeclared) - texts.count(is_empty)
-            self._look_at_undeclared(texts.only(is_undeclared))
+            self._look_at_undeclared(texts, is_undeclared)
+            self._suspect(texts.values.filter(pc.and_not(is_undeclared, is_empty)), self._feature.categories)
             other = pa.scalar(self._feature.other_code, pa.int32())
             missing = pa.scalar(self._feature.missing_code, pa.int32())
             codes = pc.if_else(is_empty, missing, pc.fill_null(codes, other))
@@ -216,6 +243,7 @@ class LabelColumn(_Column):
 
     def __init__(self, label: Label) -> None:
         super().__init__(label.name)
+        self._label = label
         self._classes = pa.array(label.classes, pa.string())
 
     def read(self, cells: pa.Array) -> CountedCells:
@@ -225,8 +253,11 @@ class LabelColumn(_Column):
         if codes.null_count:
             is_unknown = codes.is_null()
             self.report.unknown += texts.count(is_unknown)
-            self._look_at_undeclared(texts.only(is_unknown))
+            self._look_at_undeclared(texts, is_unknown)
+            is_empty = pc.equal(texts.values, "")
+            self._suspect(texts.values.filter(pc.and_not(is_unknown, is_empty)), self._label.classes)
             codes = pc.fill_null(codes, pa.scalar(UNKNOWN_LABEL, pa.int32()))
+        self._n_read += len(cells)
         return CountedCells(texts.of_cells(codes), cells)
 
 
@@ -238,6 +269,7 @@ class UnitColumn(_Column):
         if pa.types.is_dictionary(cells.type):
             cells = cells.dictionary_decode()
         self._look_at_undeclared(_Texts(cells))
+        self._n_read += len(cells)
         return cells
 
 

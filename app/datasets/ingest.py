@@ -14,7 +14,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import BinaryIO
 
@@ -26,7 +26,7 @@ import pyarrow.csv as pa_csv
 from app.core import limits
 from app.core.errors import ColumnProblem, RowsInvalid, TooLarge
 from app.core.sealed_files import SealedFile, Writer
-from app.datasets import row_files, row_layout
+from app.datasets import row_files, row_layout, suspicions
 from app.datasets.admission import ROW_ID_BYTES, AdmissionBook, unit_row_ids
 from app.datasets.columnar_source import ColumnarSource
 from app.datasets.columnar_stream import Blocks
@@ -153,7 +153,13 @@ def _opened(source: BinaryIO, form: BodyForm, rules: RowRules) -> Iterator[CsvSo
     else:
         is_gzip = form is BodyForm.GZIP
         with closing(
-            CsvSource(source, is_gzip=is_gzip, max_bytes=max_bytes, max_line_bytes=limits.MAX_CSV_LINE_BYTES)
+            CsvSource(
+                source,
+                is_gzip=is_gzip,
+                max_bytes=max_bytes,
+                max_line_bytes=limits.MAX_CSV_LINE_BYTES,
+                declared=_declared(rules),
+            )
         ) as text:
             yield text
 
@@ -189,12 +195,17 @@ def _positions(header: Sequence[str], rules: RowRules) -> list[int]:
     by_name = {composed(name): name for name in declared} | {name: name for name in declared}
     names = [by_name.get(name) or by_name.get(composed(name), name) for name in header]
     counts = Counter(names)
-    problems = [ColumnProblem(name, "missing-column", 1) for name in declared if name not in counts]
+    problems = [
+        ColumnProblem(name, "missing-column", 1, suspected=suspicions.of_missing_column(name, names))
+        for name in declared
+        if name not in counts
+    ]
     problems += [ColumnProblem(name, "duplicate-column", counts[name]) for name in declared if counts[name] > 1]
-    unknown = [place for place, name in enumerate(names, start=1) if name not in set(declared)]
+    unknown = {place: name for place, name in enumerate(names, start=1) if name not in by_name}
     if unknown:
-        shown = tuple(unknown[: limits.MAX_REPORTED_PROBLEMS])
-        problems.append(ColumnProblem("", "unknown-column", len(unknown), positions=shown))
+        shown = tuple(unknown)[: limits.MAX_REPORTED_PROBLEMS]
+        suspected = suspicions.of_unknown_columns(unknown.values(), len(names))
+        problems.append(ColumnProblem("", "unknown-column", len(unknown), positions=shown, suspected=suspected))
     if problems:
         raise RowsInvalid(problems)
     position = {name: index for index, name in enumerate(declared)}
@@ -226,7 +237,9 @@ class _Upload:
         self._book = book
         self._on_stored = on_stored
         self.dropped = None if self._unit is None else DroppedCounts()
+        self._n_parsed_rows = 0
         self._n_ragged_rows = 0
+        self._ragged: ColumnProblem | None = None
         self._rules = rules
         self._hash_keys = hash_keys(rules.partitions, dataset_key=rules.dataset_key)
         self._stored_form = row_layout.arrow_schema(rules.schema, rules.partitions, body=body)
@@ -262,13 +275,20 @@ class _Upload:
         try:
             for block in _reader(text, n_columns=n_columns, on_ragged_row=self._skip_ragged_row):
                 yield block.columns
+                self._n_parsed_rows += block.num_rows
         except pa.ArrowInvalid:
             is_readable = False
         text.check()
         if not is_readable:
-            raise RowsInvalid([*self._problems(), ColumnProblem("", "malformed-csv", 1)])
+            row = self._n_parsed_rows + 1  # or a later row of the same block
+            malformed = ColumnProblem("", "malformed-csv", 1, row=row, suspected=suspicions.OPEN_QUOTE)
+            raise RowsInvalid([*self._problems(), malformed])
 
-    def _skip_ragged_row(self, _row: object) -> str:
+    def _skip_ragged_row(self, row: pa_csv.InvalidRow) -> str:
+        if self._ragged is None:
+            has_more = row.actual_columns > row.expected_columns
+            suspected = suspicions.MORE_CELLS if has_more else suspicions.FEWER_CELLS
+            self._ragged = ColumnProblem("", "ragged-row", 1, row=row.number and row.number - 1, suspected=suspected)
         self._n_ragged_rows += 1
         return "skip"
 
@@ -276,8 +296,8 @@ class _Upload:
         problems = [problem for column in self.columns for problem in column.problems]
         if self._unit is not None:
             problems.extend(self._unit.problems)
-        if self._n_ragged_rows:
-            problems.append(ColumnProblem("", "ragged-row", self._n_ragged_rows))
+        if self._ragged is not None:
+            problems.append(replace(self._ragged, count=self._n_ragged_rows))
         return problems
 
     def _admitted(self, cells: Sequence[CountedCells], units: pa.Array | None) -> pa.RecordBatch:
@@ -321,7 +341,9 @@ class _Upload:
         return pa.array(is_kept), b"".join(itertools.compress(ids, is_admitted))
 
 
-def _reader(text: CsvSource, *, n_columns: int, on_ragged_row: Callable[[object], str]) -> pa_csv.CSVStreamingReader:
+def _reader(
+    text: CsvSource, *, n_columns: int, on_ragged_row: Callable[[pa_csv.InvalidRow], str]
+) -> pa_csv.CSVStreamingReader:
     """A parser that infers no type and no null: every cell stays text until its column reads it."""
     names = [str(index) for index in range(n_columns)]
     return pa_csv.open_csv(

@@ -12,11 +12,12 @@ import csv
 import gzip
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import BinaryIO, cast
 
 from app.core.errors import ColumnProblem, GrovekeeperError, MalformedRequest, RowsInvalid, TooLarge
+from app.datasets import suspicions
 
 NOT_TEXT = "\0"
 """Replaces bytes that are not UTF-8. A NUL in the upload is not text, either."""
@@ -46,9 +47,11 @@ def text_of(cell: bytes) -> str:
     return _UNDECODED.sub(NOT_TEXT, cell.decode("utf-8", "surrogateescape"))
 
 
-def whole_file_problem(problem: str) -> RowsInvalid:
+def whole_file_problem(
+    problem: str, *, line: int | None = None, byte: int | None = None, suspected: str | None = None
+) -> RowsInvalid:
     """The refusal of an upload for a reason that belongs to no column."""
-    return RowsInvalid([ColumnProblem("", problem, 1)])
+    return RowsInvalid([ColumnProblem("", problem, 1, line=line, byte=byte, suspected=suspected)])
 
 
 class CsvSource:
@@ -62,11 +65,20 @@ class CsvSource:
         closed: required of a file object by the parser.
     """
 
-    def __init__(self, source: BinaryIO, *, is_gzip: bool, max_bytes: int, max_line_bytes: int) -> None:
+    def __init__(
+        self,
+        source: BinaryIO,
+        *,
+        is_gzip: bool,
+        max_bytes: int,
+        max_line_bytes: int,
+        declared: Collection[str] = (),
+    ) -> None:
         """Reads nothing yet.
 
         Args:
             source: PRIVATE; the upload's body. Stays open.
+            declared: names of the declared columns, by which another separator is recognised.
             max_bytes: limit of the unpacked bytes.
             max_line_bytes: limit of the bytes of a line, without its end.
         """
@@ -78,6 +90,9 @@ class CsvSource:
         self._max_line_bytes = max_line_bytes
         self._n_bytes = 0
         self._n_line_bytes = 0
+        self._declared = declared
+        self._is_utf_16 = False
+        self._n_empty_lines = 0
         self._waiting = b""
         self._ended = False
 
@@ -96,19 +111,24 @@ class CsvSource:
         """Reads and removes the header: the column names of the upload.
 
         Raises:
-            RowsInvalid: ``no-header``, ``not-text`` or ``malformed-header``.
+            RowsInvalid: ``no-header``, ``not-text``, ``separator``, ``separator-line`` or ``malformed-header``.
             MalformedRequest, TooLarge: see :meth:`check`.
         """
         line = self._first_line().decode("utf-8")
         self.check()
+        number = self._n_empty_lines + 1
         if NOT_TEXT in line:
-            raise whole_file_problem("not-text")
+            suspected = suspicions.UTF_16 if self._is_utf_16 else suspicions.LATIN_1
+            raise whole_file_problem("not-text", line=number, suspected=suspected)
+        problem = suspicions.of_header_line(line, self._declared, number=number)
+        if problem is not None:
+            raise RowsInvalid([problem])
         try:
             return next(csv.reader([line], strict=True))
         except csv.Error:
-            problem = "malformed-header"
+            pass
         # Out of the handler: an error of the library can quote the line.
-        raise whole_file_problem(problem)
+        raise whole_file_problem("malformed-header", line=number, suspected=suspicions.OPEN_QUOTE)
 
     def place_columns(self, positions: Sequence[int]) -> None:
         """Puts a header before the remaining lines that names each column by its position in the declaration."""
@@ -138,7 +158,10 @@ class CsvSource:
         """The first line that is not empty, without its end. Bytes read beyond it wait for the next read."""
         text = b""
         while True:
-            text = text.lstrip(b"\r\n")
+            stripped = text.lstrip(b"\r\n")
+            ends = text[: len(text) - len(stripped)]
+            self._n_empty_lines += ends.count(b"\n") or ends.count(b"\r")
+            text = stripped
             end = _first_line_end(text)
             if end >= 0:
                 self._waiting = text[end:]
@@ -148,7 +171,7 @@ class CsvSource:
                 break
             text += piece
         if not text and self.refusal is None:
-            self._refuse(whole_file_problem("no-header"))
+            self._refuse(whole_file_problem("no-header", line=1, suspected=suspicions.NO_TEXT))
         return text
 
     def _next_piece(self, size: int) -> bytes:
@@ -160,11 +183,14 @@ class CsvSource:
             except (EOFError, gzip.BadGzipFile, zlib.error):
                 return self._refuse(MalformedRequest("the body is not gzip, or is cut off"))
             self._ended = not piece
+            if not self._n_bytes:
+                self._is_utf_16 = _looks_like_utf_16(piece)
             self._n_bytes += len(piece)
             if self._n_bytes > self._max_bytes:
                 return self._refuse(TooLarge("the unpacked upload in bytes", self._max_bytes))
             if self._ends_long_line(piece):
-                return self._refuse(whole_file_problem("line-too-long"))
+                byte = self._n_bytes - self._n_line_bytes + 1
+                return self._refuse(whole_file_problem("line-too-long", byte=byte, suspected=suspicions.LONG_LINE))
             text = self._decoder.decode(piece, final=self._ended)
         try:
             return text.encode("utf-8")
@@ -177,14 +203,21 @@ class CsvSource:
         if end < 0:
             self._n_line_bytes += len(piece)
             return self._n_line_bytes > self._max_line_bytes
-        is_too_long = self._n_line_bytes + end > self._max_line_bytes
+        if self._n_line_bytes + end > self._max_line_bytes:
+            self._n_line_bytes += len(piece)
+            return True
         self._n_line_bytes = len(piece) - 1 - max(piece.rfind(b"\n"), piece.rfind(b"\r"))
-        return is_too_long
+        return False
 
     def _refuse(self, refusal: GrovekeeperError) -> bytes:
         self.refusal = refusal
         self._ended = True
         return b""
+
+
+def _looks_like_utf_16(begin: bytes) -> bool:
+    """Whether a file begins with the byte order mark of UTF-16, or with a letter of two bytes."""
+    return begin[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or begin[:2].count(0) == 1
 
 
 def _first_line_end(text: bytes) -> int:

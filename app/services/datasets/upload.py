@@ -248,13 +248,16 @@ def _refuse_unread(report: "IngestReport") -> None:
     """Refuses columns in which many cells are not as declared: an owner has most likely sent another file."""
     n_rows = report.n_read
     counts = [
-        (column.name, problem, count)
+        (column.name, problem, count, suspected)
         for column in report.columns
-        for problem, count in (("unknown", column.unknown), ("clamped", column.clamped))
+        for problem, count, suspected in (
+            ("unknown", column.unknown, column.suspected),
+            ("clamped", column.clamped, None),
+        )
     ]
     unread = [
-        UnreadColumn(name, problem, count, percent=round(_PERCENT * count / n_rows, 1))
-        for name, problem, count in counts
+        UnreadColumn(name, problem, count, round(_PERCENT * count / n_rows, 1), suspected)
+        for name, problem, count, suspected in counts
         if _PERCENT * count > limits.MAX_UNREAD_PERCENT * n_rows
     ]
     if unread:
@@ -274,7 +277,10 @@ def _report_out(epoch_id: str, report: "IngestReport", *, shows_rows: bool, equa
     return UploadOut(
         epoch=epoch_id,
         rows=report.n_rows if shows_rows else None,
-        columns=[ColumnReport(**vars(column)) for column in report.columns],
+        columns=[
+            ColumnReport(name=column.name, clamped=column.clamped, missing=column.missing, unknown=column.unknown)
+            for column in report.columns
+        ],
         dropped=DroppedRows(**vars(report.dropped)) if shows_rows and report.dropped is not None else None,
         warnings=[_SENT_BEFORE.format(epoch=epoch) for epoch in equal[:1]],
     )

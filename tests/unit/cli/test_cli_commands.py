@@ -288,7 +288,7 @@ def test_problems_of_fields_and_columns_are_listed(run: Run, service: Any) -> No
     result = run("datasets", "upload", "census", "rows.csv")
     assert result.exit_code == 1
     assert result.stderr.splitlines()[-3:] == [
-        "  (not declared): unknown column, 2 times",
+        "  the file: unknown column, 2 times",
         "  age: empty, 7 times",
         "  sex: missing column",
     ]
@@ -299,7 +299,7 @@ def test_columns_that_are_not_declared_are_named_from_the_file_and_rows_are_told
 ) -> None:
     columns = [
         {"name": "", "problem": "unknown-column", "count": 2, "positions": [2, 4]},
-        {"name": "age", "problem": "not-a-number", "count": 7, "row": 12},
+        {"name": "age", "problem": "not-a-number", "count": 7, "row": 12, "suspected": "a mark such as NA"},
     ]
     service.answers["POST", "/datasets/census/rows"] = (422, {"type": "rows-invalid", "columns": columns})
     for name, opened in (("a.csv", open), ("a.csv.gz", gzip.open)):
@@ -307,8 +307,17 @@ def test_columns_that_are_not_declared_are_named_from_the_file_and_rows_are_told
             file.write('\ufeffage,"zip, code",income,sx\n1,2,3,4\n')
         assert run("datasets", "upload", "census", str(tmp_path / name)).stderr.splitlines()[-2:] == [
             "  zip, code, sx: unknown column, 2 times",
-            "  age: not a number, 7 times, first in row 12; an empty cell is a missing value, a mark such as NA is not",
+            "  age: not a number, 7 times, first in row 12; a mark such as NA",
         ]
+    (tmp_path / "r.csv").write_text('"","age"\n"1",2\n')
+    unnamed = [{"name": "", "problem": "unknown-column", "count": 1, "positions": [1]}]
+    unnamed += [{"name": "", "problem": "separator", "count": 1, "line": 1}]
+    service.answers["POST", "/datasets/census/rows"] = (422, {"type": "rows-invalid", "columns": unnamed})
+    assert run("datasets", "upload", "census", str(tmp_path / "r.csv")).stderr.splitlines()[-2:] == [
+        "  number 1 of the header: unknown column",
+        "  the file: separator, line 1",
+    ]
+    service.answers["POST", "/datasets/census/rows"] = (422, {"type": "rows-invalid", "columns": columns})
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     shown = run("datasets", "upload", "census", str(tmp_path / "a.parquet")).stderr
     assert "number 2 of the header, number 4 of the header: unknown column" in shown

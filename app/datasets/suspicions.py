@@ -1,0 +1,158 @@
+"""Suspects why an upload does not match its declaration, from what spreadsheets, R and pandas are known to write.
+
+A suspicion is one of the sentences below. It holds no cell and no name, and goes to the owner with the count of the
+problem. It converts nothing: the owner mends the file.
+"""
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from app.core.errors import ColumnProblem
+from app.forests.data.schema import composed
+
+SAMPLE = 1_000
+"""Cells of a column that are looked at for a cause."""
+
+UTF_16 = "not UTF-8: it looks like UTF-16; save the file as UTF-8"
+LATIN_1 = "not UTF-8: it looks like Latin-1 or Windows-1252; save the file as UTF-8"
+NO_TEXT = "the file is empty"
+OPEN_QUOTE = "a quoted name has no end, or text after its quote"
+LONG_LINE = "a quote that is never closed makes one line of many, or line ends are missing"
+MORE_CELLS = "more cells than the header has: a decimal comma, or a comma in a cell without quotes"
+FEWER_CELLS = "fewer cells than the header has: the file is cut off, or other cells than commas separate"
+LINE_BREAK = "a cell has a line break: a quote that is never closed, or a text of several lines"
+NO_MISSING = "the declaration does not allow empty cells here (missing)"
+FRACTIONS = "the declaration takes whole numbers here"
+TYPES = (
+    "numbers, booleans and text are read; dates, times, bytes and lists are not, nor are floats in the unit column, "
+    "which a table with a gap makes of whole numbers"
+)
+LONG_ROW = "a text of a row is longer than any declared value"
+CUT_OFF = "not of the form that its name or media type says, or cut off"
+UNSUPPORTED = "an encoding or a compression that is not read; write the file with the library's defaults"
+
+_UNNAMED = (
+    "a column without a name: the row names of R (write.csv with row.names = FALSE leaves them out) or the index of a "
+    "data frame (index=False leaves it out)"
+)
+_NO_HEADER = "the first line looks like a row: a header with the names of the columns is needed"
+_OTHER_LETTERS = "the header has this name in other letters, or with blanks around it"
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+
+_MARK = "a mark such as NA stands for a missing value; leave the cell empty instead"
+_COMMA = "a comma in a number; a decimal point is needed, and no sign between thousands"
+_TRUTH = "truth values such as TRUE in place of the declared values"
+_DATE = "dates in a column of numbers"
+_BLANKS = "blanks around the declared value"
+_CASE = "the declared value in other letters (upper or lower case)"
+_POINT = "whole numbers written with a point, such as 1.0; pandas writes them so where cells of the column are empty"
+_ZEROS = "leading zeros are absent or superfluous; spreadsheets drop them"
+
+_MARKS = frozenset({"na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nil", "nat", ".", "-", "--", "?", "\\n"})
+_TRUTHS = frozenset({"true", "false", "t", "f", "yes", "no", "y", "n", "1", "0", "1.0", "0.0"})
+_COMMA_NUMBER = re.compile(r"[+-]?[0-9][0-9.' ]*,[0-9]+([eE][+-]?[0-9]+)?|[+-]?[0-9]+(,[0-9]{3})+(\.[0-9]+)?")
+_DATE_TEXT = re.compile(r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}([ T].*)?")
+_NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?")
+_UNNAMED_NAMES = re.compile(r"|Unnamed: [0-9]+|__index_level_[0-9]+__|index|row\.?names|rowname")
+_SEPARATOR_LINE = re.compile(r'"?sep=(?P<separator>.?)"?,?', re.IGNORECASE)
+
+
+def of_header_line(line: str, declared: Collection[str], *, number: int) -> ColumnProblem | None:
+    """The problem of a file whose first line is not a header with commas.
+
+    Args:
+        line: the first line that is not empty.
+        declared: names of the declared columns.
+        number: of the line, from 1.
+    """
+    marked = _SEPARATOR_LINE.fullmatch(line.strip())
+    if marked:
+        also = "" if marked["separator"] in ("", ",") else ", and separate cells by commas"
+        suspected = f"this line is for a spreadsheet, which names the separator in it: remove it{also}"
+        return ColumnProblem("", "separator-line", 1, line=number, suspected=suspected)
+    known = {composed(name) for name in declared}
+    by_comma = _names(line, ",")
+    for separator, words in _SEPARATORS.items():
+        names = _names(line, separator)
+        is_plain = len(by_comma) == 1 < min(len(names), len(known))
+        if is_plain or len(known.intersection(names)) > len(known.intersection(by_comma)):
+            suspected = f"cells seem to be separated by {words}; commas are needed"
+            return ColumnProblem("", "separator", 1, line=number, suspected=suspected)
+    return None
+
+
+def _names(line: str, separator: str) -> list[str]:
+    try:
+        names = next(csv.reader([line], delimiter=separator), [])
+    except csv.Error:  # a name that is longer than the library reads
+        return []
+    return [composed(name.strip()) for name in names]
+
+
+def of_missing_column(name: str, header: Iterable[str]) -> str | None:
+    """Why a declared column is not in the header."""
+    meant = _folded(name)
+    return _OTHER_LETTERS if any(_folded(other) == meant for other in header) else None
+
+
+def of_unknown_columns(unknown: Collection[str], n_columns: int) -> str | None:
+    """Why some of the names in a header are not declared."""
+    if any(_UNNAMED_NAMES.fullmatch(name) for name in unknown):
+        return _UNNAMED
+    is_row = len(unknown) == n_columns and any(_NUMBER.fullmatch(name.strip()) for name in unknown)
+    return _NO_HEADER if is_row else None
+
+
+def of_no_numbers(cells: Iterable[str]) -> str | None:
+    """Why most of some PRIVATE cells of a number column are no numbers."""
+    return _most_frequent(map(_why_no_number, cells))
+
+
+def _why_no_number(cell: str) -> str | None:
+    text = cell.strip()
+    if text.casefold() in _MARKS:
+        return _MARK
+    if text.casefold() in _TRUTHS:
+        return _TRUTH
+    if _COMMA_NUMBER.fullmatch(text):
+        return _COMMA
+    return _DATE if _DATE_TEXT.fullmatch(text) else None
+
+
+def of_undeclared(cells: Iterable[str], declared: Sequence[str]) -> str | None:
+    """Why most of some PRIVATE cells are none of the declared categories or classes."""
+    return _most_frequent(map(_why_undeclared(declared), cells))
+
+
+def _why_undeclared(declared: Sequence[str]) -> Callable[[str], str | None]:
+    values, folded = set(declared), set(map(_folded, declared))
+    without_zeros = {value.lstrip("0") for value in declared if value.isdigit()}
+    has_truths = not _TRUTHS.isdisjoint(folded)
+
+    def why(cell: str) -> str | None:
+        text = cell.strip()
+        if text in values:
+            return _BLANKS
+        if _folded(text) in folded:
+            return _CASE
+        if text.casefold() in _MARKS:
+            return _MARK
+        if text.removesuffix(".0") in values:
+            return _POINT
+        if has_truths and text.casefold() in _TRUTHS:
+            return _TRUTH
+        return _ZEROS if text.isdigit() and text.lstrip("0") in without_zeros else None
+
+    return why
+
+
+def _folded(text: str) -> str:
+    return composed(text.strip()).casefold()
+
+
+def _most_frequent(causes: Iterable[str | None]) -> str | None:
+    counts = Counter(causes)
+    del counts[None]
+    return counts.most_common(1)[0][0] if counts else None

@@ -1,0 +1,177 @@
+"""A refused upload names its suspected cause and its place, for files as R, spreadsheets and pandas write; no cell."""
+
+import base64
+import gzip
+import zlib
+
+import pytest
+
+from app.core import limits
+from app.core.errors import ColumnProblem, RowsInvalid
+from app.datasets import suspicions
+from app.datasets.upload_bodies import BodyForm
+from tests.support.uploads import GOOD_ROW, HEADER, Ingestion
+
+CANARY = "Canary7Q"
+OF_DUCKDB = """
+eNp9U81q20AQHq1VIYQC8mGWXdBBLVhVwRipNDQFx0lMmkt/ED6HFkdeYhFHLrET2psPeYw+Rh8jxz5Bn6OHzspeRylpl9WsZnbm22/2k/KjUY
+aAIYZdtNFDBx2AVeCyjww2g+IBBu+RoYnA7wOqyTHv1nt1zVMKH1nw/2ExoMIUU13o3x/m2ibjw3imTtQlWUrsYe+vxGDHJA7VVdWNhm/TR/Pc
+LfvBbvquv08GD8MQwDywSYgAAliBtgCHmwiNFdpytgtiZ3JdXEzOPi+KKbFCD5B1QLTG56rzDNDrMOFMVXk+XQL6emOhvnZg/e4X5fJbNyrG1X
+JemaBTVsX8UpHLbRnK0xhCZBI9WWMiRfmAD2K3L+yEaAj7OVkOScNrt0GG1LWHugcN4EkMpCFSY3y3aMZf4pNQuEay+zfOOHss3m5zAKmvktrU
+SgW08J8t/LQ+x5c06x7rQ0Z8FP+yiKkWTThr2TTXpm/Y+lu2a5QHt1PD5TyPf7C+cI20wkoJren+C2xzq1uY2xax0sqLJ7X2mlTDfQjD71rcjl
+1aIEmOSe7jYXSjrhblvIpuXvbSXhYlZ9flbBLtTV7vZdkr9SZ9IU/1h9SYkBFWTn/TH9AcdpI=
+"""
+"""A file that DuckDB wrote with ``parquet_version v2``: its texts are DELTA_LENGTH_BYTE_ARRAY."""
+
+
+def _problems(ingest: Ingestion, body: str | bytes, **options: bool) -> list[ColumnProblem]:
+    with pytest.raises(RowsInvalid) as refused:
+        ingest(body, **options)
+    assert ingest.files() == []
+    assert CANARY not in repr(refused.value.columns)
+    return list(refused.value.columns)
+
+
+def _problem(ingest: Ingestion, body: str | bytes, **options: bool) -> ColumnProblem:
+    (problem,) = _problems(ingest, body, **options)
+    return problem
+
+
+def _excel(separator: str) -> str:
+    return (HEADER + GOOD_ROW).replace('"city, canton"', "city").replace('"Bern, BE"', CANARY).replace(",", separator)
+
+
+@pytest.mark.parametrize(("separator", "words"), [(";", "semicolons"), ("\t", "tabs"), ("|", "vertical bars")])
+@pytest.mark.parametrize("begin", ["", "\ufeff", "\r\n\r\n"])
+def test_another_separator_is_named(ingest: Ingestion, separator: str, words: str, begin: str) -> None:
+    problem = _problem(ingest, begin + _excel(separator))
+    assert (problem.name, problem.problem, problem.line) == ("", "separator", 1 + begin.count("\n"))
+    assert problem.suspected == f"cells seem to be separated by {words}; commas are needed"
+
+
+def test_quoted_names_with_semicolons_are_no_malformed_header(ingest: Ingestion) -> None:
+    """R's write.csv2 quotes every name."""
+    assert _problem(ingest, '"";"age";"height";"sex"\n"1";39;1,75;"Male"\n').problem == "separator"
+    assert _problem(ingest, '"a" x,b\n').problem == "malformed-header"
+
+
+@pytest.mark.parametrize("mark", ["sep=,", "sep=;", "SEP=;", '"sep=;"', "sep=\t", "sep=,,"])
+def test_the_separator_line_of_a_spreadsheet_is_named(ingest: Ingestion, mark: str) -> None:
+    problem = _problem(ingest, f"{mark}\n{HEADER}{GOOD_ROW}")
+    assert (problem.problem, problem.line) == ("separator-line", 1)
+    assert problem.suspected is not None
+    assert "remove it" in problem.suspected
+
+
+def test_names_with_semicolons_are_legal(ingest: Ingestion) -> None:
+    body = (HEADER + GOOD_ROW).replace("age", "a;ge")
+    assert [problem.problem for problem in _problems(ingest, body)] == ["missing-column", "unknown-column"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_utf_16_is_named(ingest: Ingestion, encoding: str, packed: bool) -> None:
+    body = (HEADER + GOOD_ROW).encode(encoding)
+    problem = _problem(ingest, gzip.compress(body) if packed else body, gzip=packed)
+    assert (problem.problem, problem.line, problem.suspected) == ("not-text", 1, suspicions.UTF_16)
+
+
+def test_latin_1_is_named_in_the_header_and_in_cells(ingest: Ingestion) -> None:
+    header = _problem(ingest, (HEADER.replace("sex", "säx") + GOOD_ROW).encode("latin-1"))
+    assert (header.problem, header.line, header.suspected) == ("not-text", 1, suspicions.LATIN_1)
+    rows = HEADER + GOOD_ROW + GOOD_ROW.replace("Male", "Mälè")
+    cell = _problem(ingest, rows.encode("latin-1"))
+    assert (cell.name, cell.problem, cell.count, cell.row) == ("sex", "not-text", 1, 2)
+    assert cell.suspected == suspicions.LATIN_1
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0", "__index_level_0__", "index", "row.names"])
+def test_an_index_column_is_named(ingest: Ingestion, name: str) -> None:
+    problem = _problem(ingest, f'"{name}",{HEADER}1,{GOOD_ROW}')
+    assert (problem.problem, problem.positions) == ("unknown-column", (1,))
+    assert problem.suspected is not None
+    assert "index=False" in problem.suspected
+
+
+def test_a_file_without_a_header_and_a_header_in_other_letters_are_named(ingest: Ingestion) -> None:
+    *missing, unknown = _problems(ingest, GOOD_ROW + GOOD_ROW)
+    assert unknown.suspected is not None
+    assert "a header with the names" in unknown.suspected
+    assert [problem.suspected for problem in missing] == [None] * 5
+    first, *_ = _problems(ingest, HEADER.replace("age", " Age") + GOOD_ROW)
+    assert (first.name, first.problem) == ("age", "missing-column")
+    assert first.suspected is not None
+    assert "other letters" in first.suspected
+
+
+@pytest.mark.parametrize(
+    ("cell", "cause"),
+    [
+        ("NA", "NA"), ("N/A", "NA"), ("null", "NA"), ("#N/A", "NA"), (".", "NA"), ("\\N", "NA"), ('"1,75"', "comma"),
+        ('"1.234,5"', "comma"), ('"1,234"', "comma"), ("TRUE", "TRUE"), ("false", "TRUE"), ("2026-01-31", "dates"),
+        ("31.01.2026 12:00", "dates"), (CANARY, None), ("1_0", None),
+    ],
+)  # fmt: skip
+def test_what_is_no_number_has_a_suspected_cause(ingest: Ingestion, cell: str, cause: str | None) -> None:
+    problem = _problem(ingest, HEADER + GOOD_ROW + GOOD_ROW.replace("1.75", cell) * 2)
+    assert (problem.name, problem.problem, problem.count, problem.row) == ("height", "not-a-number", 2, 2)
+    assert problem.suspected is None if cause is None else cause in str(problem.suspected)
+
+
+@pytest.mark.parametrize(
+    ("cell", "cause"),
+    [
+        (" Male", "blanks"), ("Male ", "blanks"), ("male", "other letters"), ("MALE ", "other letters"), ("NA", "NA"),
+        (CANARY, None), ("01", None),
+    ],
+)  # fmt: skip
+def test_what_is_not_declared_has_a_suspected_cause(ingest: Ingestion, cell: str, cause: str | None) -> None:
+    report = ingest(HEADER + GOOD_ROW + GOOD_ROW.replace("Male", cell))
+    (column,) = [column for column in report.columns if column.unknown]
+    assert column.name == "sex"
+    assert column.suspected is None if cause is None else cause in str(column.suspected)
+
+
+@pytest.mark.parametrize(
+    ("declared", "cells", "cause"),
+    [
+        (("0", "1"), ["1.0", "0.0", ""], "whole numbers"), (("0", "1"), ["TRUE", "FALSE"], "truth values"),
+        (("TRUE", "FALSE"), ["1", "0"], "truth values"), (("01067", "10115"), ["1067"], "leading zeros"),
+        (("1067",), ["01067"], "leading zeros"), (("True", "False"), ["true"], "other letters"),
+        (("a", "b"), ["true"], None), (("Zürich",), ["Zu\u0308rich"], "other letters"),
+    ],
+)  # fmt: skip
+def test_spellings_of_numbers_and_truth_values_are_recognised(
+    declared: tuple[str, ...], cells: list[str], cause: str | None
+) -> None:
+    suspected = suspicions.of_undeclared(cells, declared)
+    assert suspected is None if cause is None else cause in str(suspected)
+
+
+def test_the_most_frequent_cause_is_stated() -> None:
+    assert suspicions.of_no_numbers(["NA", "1,5", "2,5", CANARY, CANARY, CANARY]) == suspicions.of_no_numbers(["1,5"])
+
+
+def test_a_decimal_comma_without_quotes_has_a_place(ingest: Ingestion) -> None:
+    problem = _problem(ingest, HEADER + GOOD_ROW + GOOD_ROW.replace("1.75", "1,75") + GOOD_ROW)
+    assert (problem.problem, problem.count, problem.row) == ("ragged-row", 1, 2)
+    assert problem.suspected == suspicions.MORE_CELLS
+    cut = _problem(ingest, HEADER + GOOD_ROW + "39,1.75")
+    assert (cut.row, cut.suspected) == (2, suspicions.FEWER_CELLS)
+
+
+def test_problems_of_the_whole_file_have_a_place(ingest: Ingestion, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _problem(ingest, "").line == 1
+    assert _problem(ingest, "\n\n").suspected == suspicions.NO_TEXT
+    assert _problem(ingest, '\r\r"a" x,b\n').line == 3
+    broken = _problem(ingest, HEADER + GOOD_ROW + GOOD_ROW.replace("Male", '"Ma\nle"'))
+    assert (broken.name, broken.problem, broken.row) == ("sex", "line-break", 2)
+    monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 100)
+    long = _problem(ingest, HEADER + GOOD_ROW + "x" * 101)
+    assert (long.problem, long.byte) == ("line-too-long", len(HEADER + GOOD_ROW) + 1)
+
+
+def test_parquet_with_texts_in_delta_encodings_is_read(ingest: Ingestion) -> None:
+    report = ingest(zlib.decompress(base64.b64decode(OF_DUCKDB)), form=BodyForm.PARQUET)
+    assert report.n_rows == 2
+    assert [column.unknown for column in report.columns] == [0] * 5
