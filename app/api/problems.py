@@ -72,6 +72,7 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.UnsupportedMediaType: ProblemType(415, "unsupported-media-type", "Not a body that this call reads"),
     errors.InvalidRequest: ProblemType(422, "invalid-request", "The request breaks a rule"),
     errors.RowsInvalid: ProblemType(422, "rows-invalid", "The upload does not match the declaration"),
+    errors.UploadEmpty: ProblemType(422, "upload-empty", "The upload has no row"),
     errors.CellsUnread: ProblemType(422, "cells-unread", "Many cells are not as declared"),
     errors.IdempotencyKeyReused: ProblemType(422, "idempotency-key-reused", "The key came with another body"),
     errors.NotSupported: ProblemType(422, "not-supported", "Not supported yet"),

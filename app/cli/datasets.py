@@ -144,12 +144,22 @@ def create(
 
 
 RowsArgument = Annotated[Path, typer.Argument(help="CSV with a header row, plain or gzip; Parquet; Arrow or Feather.")]
-AcceptOption = Annotated[
-    bool,
-    typer.Option(
-        "--accept-unknown", help="Accept columns in which more than 5 % of the cells are undeclared or out of bounds."
-    ),
-]
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """Files that are refused unless the owner accepts them."""
+
+    accept_unknown: Annotated[
+        bool,
+        typer.Option(
+            "--accept-unknown",
+            help="Accept columns in which more than 5 % of the cells are undeclared or out of bounds.",
+        ),
+    ] = False
+    accept_empty: Annotated[bool, typer.Option("--accept-empty", help="Store a file that has a header and no row.")] = (
+        False
+    )
 
 
 @app.command("upload")
@@ -157,14 +167,14 @@ def upload(
     call: Remote,
     dataset: DatasetArgument,
     file: RowsArgument,
+    accepted: Accepted,
     again: Annotated[bool, typer.Option("--again", help="Store a file once more that was uploaded before.")] = False,
-    accept_unknown: AcceptOption = False,
     idempotency_key: AttemptOption = None,
 ) -> None:
     """Upload rows. The report is for the owner only."""
     _require_file(file)
     with call.client() as client, one_attempt(call.output, idempotency_key) as key:
-        report = _upload(call, client, dataset, file, again=again, accept_unknown=accept_unknown, idempotency_key=key)
+        report = _upload(call, client, dataset, file, again=again, idempotency_key=key, **vars(accepted))
     call.output.answer(report)
     _print_report(call.output, dataset, report)
 
@@ -175,7 +185,7 @@ def replace_upload(
     dataset: DatasetArgument,
     upload: Annotated[str, typer.Argument(help="Id of the upload to erase.")],
     file: RowsArgument,
-    accept_unknown: AcceptOption = False,
+    accepted: Accepted,
     yes: YesOption = False,
 ) -> None:
     """Erase an upload, then upload a corrected file in its place."""
@@ -188,7 +198,7 @@ def replace_upload(
             _print_erasure(output, erased)
         try:
             with one_attempt(output, None) as key:
-                report = _upload(call, client, dataset, file, accept_unknown=accept_unknown, idempotency_key=key)
+                report = _upload(call, client, dataset, file, idempotency_key=key, **vars(accepted))
         except (ApiProblem, Unreachable):
             output.complain(
                 f"upload {upload} is erased, and {file} was not stored: grovekeeper datasets upload {dataset}"

@@ -17,7 +17,7 @@ from app.cli.problems import ExitCode, of_problem
 from app.wire import odds_words
 
 _BAR_CELLS = 24
-_INSISTING = {"cells-unread": "--accept-unknown", "upload-repeated": "--again"}
+_INSISTING = {"cells-unread": "--accept-unknown", "upload-empty": "--accept-empty", "upload-repeated": "--again"}
 """Options of commands that upload, by the problem that they accept."""
 
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²"}

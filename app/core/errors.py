@@ -208,6 +208,15 @@ class CellsUnread(GrovekeeperError):
     )
 
 
+class UploadEmpty(GrovekeeperError):
+    """The body of an upload has a header and no row, and nothing was stored. Shown to the owner only."""
+
+    sentence = (
+        "the file has a header and no row; nothing was stored: a job would be charged for nothing. Did the export "
+        "break? Insist (accept_empty) if an upload without rows is meant"
+    )
+
+
 @dataclass(eq=False)
 class UploadRepeated(GrovekeeperError):
     """The same key uploaded an equal body to the dataset before, as ``upload``, and its rows are still stored."""

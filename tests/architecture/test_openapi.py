@@ -40,7 +40,7 @@ PUBLISHED = {
     },
     413: {"too-large"},
     415: {"unsupported-media-type"},
-    422: {"invalid-request", "rows-invalid", "cells-unread", "idempotency-key-reused", "not-supported"},
+    422: {"invalid-request", "rows-invalid", "upload-empty", "cells-unread", "idempotency-key-reused", "not-supported"},
     429: {"too-many-requests"},
     500: {"internal"},
     503: {"unavailable", "balance-mismatch"},

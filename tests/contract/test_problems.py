@@ -83,6 +83,7 @@ EXAMPLES: list[GrovekeeperError] = [
     errors.RowsInvalid([ColumnProblem("age", "not-a-number", 2)]),
     errors.CellsUnread([errors.UnreadColumn("age", "clamped", 2, 66.7)]),
     errors.UploadRepeated("ep_1"),
+    errors.UploadEmpty(),
     errors.NoRowsOfUnit(),
     errors.IdempotencyKeyReused(),
     errors.NotSupported("a rule"),

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import select
 
 from app.access.grants import Principal, Role
-from app.core.errors import CellsUnread, NotFound, RoleMissing, UnreadColumn, UploadRepeated
+from app.core.errors import CellsUnread, NotFound, RoleMissing, UnreadColumn, UploadEmpty, UploadRepeated
 from app.datasets import ingest, row_layout
+from app.datasets.upload_bodies import BodyForm
 from app.db.base import Base
 from app.services.datasets.erase import erase_upload
 from app.services.datasets.show import list_uploads, show_dataset
@@ -15,6 +17,7 @@ from app.services.installation import Installation
 from app.services.keys import put_grant
 from app.services.pagination import PageRequest
 from tests.support import people
+from tests.support.columnar import body_of
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER
 
 ROWS = people.visits([("ann", 39), ("ann", 40), ("ann", 41), ("", 20), ("bob", 50)])
@@ -32,7 +35,7 @@ def test_the_report_counts_the_rows_that_were_stored(installation: Installation)
     assert people.upload(installation, dataset, ROWS, key="once") == report
     assert people.upload(installation, dataset, MORE)["rows"] == 1
     assert _rows(installation, dataset) == [3, 1]
-    assert people.upload(installation, dataset, people.visits([]))["rows"] == 0
+    assert people.upload(installation, dataset, people.visits([]), accept_empty=True)["rows"] == 0
 
 
 def test_an_admin_without_the_grant_sees_no_count(installation: Installation) -> None:
@@ -84,6 +87,32 @@ def test_a_body_that_the_same_key_sent_before_is_refused_before_it_takes_places(
     assert more["dropped"]["over_bound"] == 0, "ann had three of four places"
     erase_upload(installation, OWNER, dataset, upload=first["epoch"])
     assert people.upload(installation, dataset, ROWS, key="twice")["rows"] == 4, "its rows are stored no more"
+
+
+@pytest.mark.parametrize("form", [BodyForm.CSV, BodyForm.PARQUET])
+def test_a_body_without_rows_is_refused_before_anything_is_stored_unless_the_caller_insists(
+    installation: Installation, form: BodyForm
+) -> None:
+    dataset = people.declared(installation)["id"]
+    empty = b"age,income\n"
+    if form is BodyForm.PARQUET:
+        empty = body_of(pa.table({"age": pa.array([], pa.int64()), "income": pa.array([], pa.string())}), form)
+    with pytest.raises(UploadEmpty):
+        people.upload(installation, dataset, empty, form=form, key="k", accept_unknown=True)
+    assert (_rows(installation, dataset), people.row_files_of(installation, dataset)) == ([], set())
+    insisted = people.upload(installation, dataset, empty, form=form, key="k2", accept_empty=True)
+    assert (insisted["rows"], _rows(installation, dataset)) == (0, [0])
+
+
+def test_a_body_is_not_empty_because_no_row_is_left_after_bounding_units(installation: Installation) -> None:
+    """The list of uploads is public, and must not depend on rows of other uploads."""
+    dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
+    people.upload(installation, dataset, people.visits([("ann", 1)]))
+    over = people.upload(installation, dataset, people.visits([("ann", 2)]))
+    without = people.upload(installation, dataset, people.visits([("", 2)]))
+    assert (over["rows"], without["rows"], _rows(installation, dataset)) == (0, 0, [1, 0, 0])
+    with pytest.raises(UploadEmpty):
+        people.upload(installation, dataset, people.visits([]))
 
 
 def test_equal_bodies_at_the_same_time_are_stored_once(

@@ -64,7 +64,9 @@ def test_legal_data_is_accepted_trained_and_charged(server: Server, case: str) -
     features, content, asked = CASES[case]
     http = server.admin.http
     dataset = server.declared(schema={"features": features, "label": LABEL}, public_size=None)["id"]
-    uploaded = http.post(f"/datasets/{dataset}/rows?accept_unknown=true", content=content.encode(), headers=CSV)
+    uploaded = http.post(
+        f"/datasets/{dataset}/rows?accept_unknown=true&accept_empty=true", content=content.encode(), headers=CSV
+    )
     assert uploaded.status_code == 201, uploaded.text
     for algorithm in ALGORITHMS:
         job = server.trained(dataset, algorithm=algorithm, epsilon="0.5", parameters={"n_estimators": 2})

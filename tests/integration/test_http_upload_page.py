@@ -57,6 +57,12 @@ def test_a_file_that_does_not_match_is_refused_by_column(idle_server: Server) ->
     assert refused.status_code == 422
     assert "Columns that do not match" in refused.text
     assert "Nothing was stored" in refused.text
+    header = ",".join(["age", "height", "sex", "income"]) + "\n"
+    empty = browser.post(_path(dataset), files={"file": ("rows.csv", header)})
+    assert (empty.status_code, "a header and no row" in empty.text) == (422, True)
+    insisting = hidden(browser.get(_path(dataset)).text) | {"accept_empty": "on"}
+    other = idle_server.declared()["id"]
+    assert browser.post(_path(other), data=insisting, files={"file": ("rows.csv", header)}).status_code == 201
     for name, body in (("rows.xlsx", b"PK"), ("rows.csv.gz", b"no gzip"), ("rows.parquet", b"PAR1")):
         assert browser.post(_path(dataset), files={"file": (name, body)}).status_code in (400, 415, 422)
     assert idle_server.admin.http.get(f"/datasets/{dataset}").json()["epochs"] == []

@@ -5,7 +5,7 @@ The ledgers of populations are under ``/ledger/{account}``.
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from app.access.grants import Role
 from app.api.problems import JSON_BODY, REPEATABLE, documented
@@ -37,6 +37,7 @@ from app.core.errors import (
     RowsInvalid,
     SameSubmitter,
     UnsupportedMediaType,
+    UploadEmpty,
     UploadRepeated,
 )
 from app.datasets.upload_bodies import BodyForm
@@ -184,13 +185,33 @@ def join_population(by: By, dataset: str, body: wire.JoinIn) -> wire.DatasetOut:
     return declare.join_population(*by, dataset, population=body.population)
 
 
+async def upload_terms(
+    request: Request,
+    again: Annotated[bool, Query(description="Store a body that equals an earlier upload once more.")] = False,
+    accept_unknown: Annotated[
+        bool, Query(description="Accept columns in which more than 5 % of the cells are undeclared or out of bounds.")
+    ] = False,
+    accept_empty: Annotated[bool, Query(description="Store a body with a header and no row.")] = False,
+) -> UploadTerms:
+    """Read how the body of an upload is read, from its headers and query parameters."""
+    return UploadTerms(_form(request), again=again, accept_unknown=accept_unknown, accept_empty=accept_empty)
+
+
 @dataset_routes.post(
     "/{dataset}/rows",
     status_code=201,
     response_model=wire.UploadOut,
     openapi_extra=_ROWS_BODY,
     responses=documented(
-        NotFound, RoleMissing, DatasetDeleted, RowsInvalid, CellsUnread, UploadRepeated, *JSON_BODY, *REPEATABLE
+        NotFound,
+        RoleMissing,
+        DatasetDeleted,
+        RowsInvalid,
+        UploadEmpty,
+        CellsUnread,
+        UploadRepeated,
+        *JSON_BODY,
+        *REPEATABLE,
     ),
 )
 @limited(body=Body.UPLOAD)
@@ -198,14 +219,10 @@ async def upload_rows(
     request: Request,
     caller: Caller,
     dataset: str,
-    again: Annotated[bool, Query(description="Store a body that equals an earlier upload once more.")] = False,
-    accept_unknown: Annotated[
-        bool, Query(description="Accept columns in which more than 5 % of the cells are undeclared or out of bounds.")
-    ] = False,
+    terms: Annotated[UploadTerms, Depends(upload_terms)],
     idempotency_key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
 ) -> Response:
     """Upload a file of rows, which becomes an epoch. The report per column is for the owner only."""
-    terms = UploadTerms(_form(request), again=again, accept_unknown=accept_unknown)
     key = checked_key(request, idempotency_key)
     return sent(await receive_upload(request, caller, dataset, request.stream(), terms=terms, key=key))
 

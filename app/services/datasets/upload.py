@@ -13,7 +13,7 @@ from app.access import grants
 from app.access.grants import MANAGE_DATASET, Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.core import limits, stamps
-from app.core.errors import CellsUnread, TooLarge, Unavailable, UnreadColumn, UploadRepeated
+from app.core.errors import CellsUnread, TooLarge, Unavailable, UnreadColumn, UploadEmpty, UploadRepeated
 from app.core.files import Directory
 from app.core.sealed_files import DataKey
 from app.datasets import admission, catalog, row_files
@@ -44,11 +44,13 @@ class UploadTerms:
     Attributes:
         again: the caller insists that an equal body is stored once more.
         accept_unknown: the caller accepts columns in which many cells are not as declared.
+        accept_empty: the caller insists that a body without rows is stored.
     """
 
     form: BodyForm
     again: bool = False
     accept_unknown: bool = False
+    accept_empty: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,9 @@ def upload_rows(
     run one after another, because their order decides which rows are admitted.
 
     Raises:
+        UploadEmpty: the body has no row, and the caller does not insist; nothing was stored. Judged by the body alone:
+            if it depended on the rows that are left after the bound of units, the public list of uploads would say
+            something about the rows of other uploads.
         CellsUnread: many cells are not as declared, and the caller does not accept that; nothing was stored.
         UploadRepeated: an equal body is stored, and the caller does not insist; nothing was stored, and no place of a
             unit was taken.
@@ -137,6 +142,8 @@ class _Upload:
         self._refuse_repeated(body)  # before the work
         report = self._ingest(body)
         try:
+            if not (report.n_read or body.terms.accept_empty):
+                raise UploadEmpty
             if not body.terms.accept_unknown:
                 _refuse_unread(report)
             if self._book is not None:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.transport import (
@@ -23,7 +23,7 @@ from grovekeeper_client.transport import (
     read_object,
     segment,
 )
-from grovekeeper_client.uploads import headers_of
+from grovekeeper_client.uploads import Insisting, headers_of
 
 _UPLOAD_TIMEOUT_S = 3_600.0
 _POLL_INTERVAL_S = 0.5
@@ -69,20 +69,18 @@ class Client(Calls):
         dataset: str,
         file: Path,
         *,
-        again: bool = False,
-        accept_unknown: bool = False,
         idempotency_key: str | None = None,
         on_progress: Callable[[int], None] = lambda _sent: None,
+        **insisting: Unpack[Insisting],
     ) -> Json:
         """``POST /datasets/{id}/rows``: streams a file of rows. The first bytes of the file tell its form.
 
         Args:
             dataset: id or name.
             file: UTF-8 CSV with a header row, plain or gzip; Parquet; or Arrow IPC, as Feather writes it.
-            again: store a body once more that equals an earlier upload.
-            accept_unknown: accept columns in which more than 5 % of the cells are undeclared or out of bounds.
             idempotency_key: the key of an earlier attempt; rows are stored once per key.
             on_progress: called with the bytes sent so far; restarts from 0 with each attempt.
+            insisting: see :class:`~grovekeeper_client.uploads.Insisting`.
         """
         headers = headers_of(file) | {
             "Content-Length": str(file.stat().st_size),
@@ -91,7 +89,7 @@ class Client(Calls):
         request = Request(
             "POST",
             f"/datasets/{segment(dataset)}/rows",
-            params={"again": "true" if again else None, "accept_unknown": "true" if accept_unknown else None},
+            params={name: "true" if insists else None for name, insists in insisting.items()},
             headers=headers,
             content=lambda: _chunks(file, on_progress),
             read_timeout_s=_UPLOAD_TIMEOUT_S,

@@ -10,7 +10,7 @@ from grovekeeper_client.client import Client
 from grovekeeper_client.jobs import Job
 from grovekeeper_client.models import Model, Quote, model_of
 from grovekeeper_client.rows import plain
-from grovekeeper_client.uploads import as_file
+from grovekeeper_client.uploads import Insisting, as_file
 
 
 class TrainingOptions(TypedDict, total=False):
@@ -187,19 +187,18 @@ class Dataset:
         self._client.put_alias(self.id, alias, model.id)
         return f"{self.name}@{alias}"
 
-    def upload(self, rows: Any, *, again: bool = False, accept_unknown: bool = False) -> Mapping[str, Any]:
+    def upload(self, rows: Any, **insisting: Unpack[Insisting]) -> Mapping[str, Any]:
         """Uploads rows as the owner, and returns the owner's report.
 
         Args:
             rows: path of a file of CSV, Parquet or Arrow IPC; or a DataFrame (its index is left out), an Arrow Table or
                 RecordBatch, which are written to a temporary file first.
-            again: store a file once more that equals an earlier upload.
-            accept_unknown: accept columns in which more than 5 % of the cells are undeclared or out of bounds.
+            insisting: see :class:`~grovekeeper_client.uploads.Insisting`.
         """
         with as_file(rows) as file:
-            return self._client.upload_rows(self.id, file, again=again, accept_unknown=accept_unknown)
+            return self._client.upload_rows(self.id, file, **insisting)
 
-    def replace_upload(self, upload: str, rows: Any, *, accept_unknown: bool = False) -> Mapping[str, Any]:
+    def replace_upload(self, upload: str, rows: Any, **insisting: Unpack[Insisting]) -> Mapping[str, Any]:
         """Erases an upload, then uploads the rows of a corrected file, as :meth:`upload` does.
 
         If the service refuses the rows, the upload is erased nevertheless, and :meth:`upload` stores a mended file.
@@ -209,7 +208,7 @@ class Dataset:
         """
         with as_file(rows) as file:
             erased = self._client.erase_upload(self.id, upload)
-            return {"erased": erased, "stored": self._client.upload_rows(self.id, file, accept_unknown=accept_unknown)}
+            return {"erased": erased, "stored": self._client.upload_rows(self.id, file, **insisting)}
 
     def _training(self, algorithm: str, epsilon: Amount, options: TrainingOptions) -> dict[str, Any]:
         body = {"dataset": self.id, "algorithm": algorithm, "epsilon": epsilon, **options}

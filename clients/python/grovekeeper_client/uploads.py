@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 from grovekeeper_client import rows
 from grovekeeper_client.rows import Scalar, cells, plain, write_arrow
@@ -27,6 +27,20 @@ _FORMS = {
 """Headers of an upload by the first bytes of the file; other files are CSV."""
 
 _LONGEST_LINE = 1_048_576
+
+
+class Insisting(TypedDict, total=False):
+    """What the service refuses unless the owner insists.
+
+    Attributes:
+        again: store a body once more that equals an earlier upload.
+        accept_unknown: accept columns in which more than 5 % of the cells are undeclared or out of bounds.
+        accept_empty: store a body that has a header and no row.
+    """
+
+    again: bool
+    accept_unknown: bool
+    accept_empty: bool
 
 
 def of_numbers(

@@ -37,6 +37,7 @@ def uploads() -> Iterator[Refused]:
             yield Refused(f"rows-{index}-{packed}", "POST", rows, "rows-invalid", options, None, problem)
     undeclared = {"content": header + f"1,1,Male,{CANARY}\n", "headers": CSV}
     yield Refused("cells-unread", "POST", rows, "cells-unread", undeclared)
+    yield Refused("no-rows", "POST", rows, "upload-empty", {"content": header, "headers": CSV})
     whole = gzip.compress(csv_rows(500).encode())
     for name, content in (("truncated", whole[:-20]), ("not-gzip", b"age" + CANARY.encode()), ("nothing", b"")):
         options = {"content": content, "headers": CSV | {"Content-Encoding": "gzip"}}

@@ -71,14 +71,17 @@ def test_a_replacement_whose_file_is_refused_says_that_the_upload_is_erased(run:
 
 def test_an_upload_insists_only_if_it_is_told_to(run: Run, service: Any) -> None:
     run("datasets", "upload", "census", "rows.csv")
-    run("datasets", "upload", "census", "rows.csv", "--again", "--accept-unknown")
+    run("datasets", "upload", "census", "rows.csv", "--again", "--accept-unknown", "--accept-empty")
     assert [dict(request.url.params) for request in service.requests] == [
         {},
-        {"again": "true", "accept_unknown": "true"},
+        {"again": "true", "accept_unknown": "true", "accept_empty": "true"},
     ]
     service.answers["POST", "/datasets/census/rows"] = (409, _problem("upload-repeated", 409) | {"upload": "ep_1"})
     refused = run("datasets", "upload", "census", "rows.csv")
     assert (refused.exit_code, "add --again" in refused.stderr) == (ExitCode.FAILED, True)
+    service.answers["POST", "/datasets/census/rows"] = (422, _problem("upload-empty", 422))
+    refused = run("datasets", "upload", "census", "rows.csv")
+    assert (refused.exit_code, "add --accept-empty" in refused.stderr) == (ExitCode.FAILED, True)
 
 
 def _problem(slug: str, status: int) -> dict[str, Any]:
