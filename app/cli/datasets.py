@@ -293,7 +293,7 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
             "continues": f"the account of the erased {answer['continues']}" if answer.get("continues") else None,
             "protects": answer["protects"]
             if not unit["column"]
-            else f"{unit['column']}, at most {unit['max_rows']} rows each",
+            else f"{unit['column']} ({unit['form']}), at most {unit['max_rows']} rows each",
             "adjacency": answer["adjacency"],
             "public size": answer["public_size"] or "not declared",
             "population": answer["population"] or "none",

@@ -27,6 +27,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from app.core.errors import DatasetDeleted, InvalidRequest, NameTaken, NotFound
 from app.core.sealed_files import DataKey, StorageKeys
 from app.core.stamps import is_reference
+from app.datasets import unit_names
 from app.db.base import Base, CanonicalJson, find_row
 from app.forests.data.schema import Schema
 from app.privacy.events import Adjacency
@@ -148,6 +149,17 @@ class Dataset:
         """The column that names a row's unit, or ``None`` where the row is the unit."""
         column: str | None = self.row.privacy_unit["column"]
         return column
+
+    @property
+    def unit_form(self) -> str:
+        """How the unit column spells a unit (:mod:`app.datasets.unit_names`)."""
+        return unit_names.form_of(self.row.privacy_unit)
+
+    @property
+    def privacy_unit(self) -> dict[str, Any]:
+        """The privacy unit as answers show it. Datasets of an earlier version have a unit column without a form."""
+        unit = self.row.privacy_unit
+        return unit if unit["column"] is None else {**unit, "form": self.unit_form}
 
     @property
     def max_rows(self) -> int:

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.core.errors import ColumnProblem
-from app.datasets import suspicions
+from app.datasets import suspicions, unit_names
 from app.datasets.row_layout import UNKNOWN_LABEL
 from app.datasets.upload_bodies import NOT_TEXT
 from app.forests.data.sanitiser import count_out_of_bounds, sanitise_numbers
@@ -34,8 +34,9 @@ from app.forests.data.schema import Feature, Label
 _NUMBER = r"(?i)^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)$"
 _NAN = r"(?i)^[+-]?nan$"
 _LINE_BREAK = "[\r\n]"
+_DELETE = 0x7F
 
-PROBLEMS = ("not-text", "empty", "not-a-number", "not-an-integer", "line-break")
+PROBLEMS = ("not-text", "empty", "not-a-number", "not-an-integer", "not-a-plain-integer", "line-break")
 """Slugs of the reasons for which a cell cannot be read; ``count`` is the number of such cells."""
 
 _SUSPECTED = {
@@ -262,15 +263,40 @@ class LabelColumn(_Column):
 
 
 class UnitColumn(_Column):
-    """The unit column. Its values are never stored; a row with an empty cell has no unit."""
+    """The unit column. Its values are never stored; a row with an empty cell has no unit.
+
+    Args:
+        form: public; of the declaration (:mod:`app.datasets.unit_names`).
+    """
+
+    def __init__(self, name: str, form: str) -> None:
+        super().__init__(name)
+        self._form = form
 
     def read(self, cells: pa.Array) -> pa.Array:
-        """One block: PRIVATE text in, the same text out."""
+        """One block: PRIVATE text in, the canonical text out."""
         if pa.types.is_dictionary(cells.type):
             cells = cells.dictionary_decode()
         self._look_at_undeclared(_Texts(cells))
+        if self._form == unit_names.INTEGER:
+            self._refuse_rows("not-a-plain-integer", _other_spellings(cells))
         self._n_read += len(cells)
-        return cells
+        return _canonical_texts(cells) if self._form == unit_names.TEXT else cells
+
+
+def _canonical_texts(cells: pa.Array) -> pa.Array:
+    """The canonical form of PRIVATE names of units."""
+    characters = np.frombuffer(cells.buffers()[2] or b"", np.uint8)
+    if not characters.size or (characters.min() > ord(" ") and characters.max() < _DELETE):
+        return cells  # neither white space, nor a control, nor a sign beyond ASCII: every text is canonical
+    return pa.array(map(unit_names.canonical_text, cells.to_pylist()), pa.string())
+
+
+def _other_spellings(cells: pa.Array) -> NDArray[np.bool_]:
+    """The PRIVATE names of units that are not the plain spelling of an integer."""
+    is_plain = pc.or_(pc.match_substring_regex(cells, unit_names.PLAIN_INTEGER), pc.equal(cells, ""))
+    refused: NDArray[np.bool_] = ~is_plain.to_numpy(zero_copy_only=False)
+    return refused
 
 
 Column: TypeAlias = NumberColumn | CategoryColumn | LabelColumn

@@ -26,7 +26,7 @@ import pyarrow.csv as pa_csv
 from app.core import limits
 from app.core.errors import ColumnProblem, RowsInvalid, TooLarge
 from app.core.sealed_files import SealedFile, Writer
-from app.datasets import row_files, row_layout, suspicions
+from app.datasets import row_files, row_layout, suspicions, unit_names
 from app.datasets.admission import ROW_ID_BYTES, AdmissionBook, unit_row_ids
 from app.datasets.columnar_source import ColumnarSource
 from app.datasets.columnar_stream import Blocks
@@ -37,6 +37,7 @@ from app.datasets.upload_bodies import BodyForm, CsvSource
 from app.forests.data.schema import Schema, composed
 from app.privacy.partitions import HashPartition, Partitions
 
+_COMPARED_BYTES = 8
 _ROW_GROUP_CELLS = 2**22
 _ROW_GROUP_ROWS = (2**12, 2**17)
 """Fewest and most rows of a row group; between them, a row group ends when it holds ``_ROW_GROUP_CELLS`` cells."""
@@ -51,12 +52,14 @@ class RowRules:
         partitions: public; as declared.
         dataset_key: secret; keys the hash partitions and the ids of units.
         unit_column: public; the column that names a row's unit, or ``None`` where the row is the unit.
+        unit_form: public; how that column spells a unit (:mod:`app.datasets.unit_names`).
     """
 
     schema: Schema
     partitions: Partitions
     dataset_key: bytes = field(repr=False)
     unit_column: str | None = None
+    unit_form: str = unit_names.RAW
 
 
 @dataclass
@@ -81,11 +84,14 @@ class IngestReport:
             are counted too.
         n_rows: stored rows, those with an unknown label included.
         dropped: where the unit is a column, the rows that were not stored.
+        n_similar_units: where the unit column is text, the values that differ from another value of the upload by
+            leading zeros or case alone; ``None`` for more rows than ``limits.MAX_COMPARED_UNIT_ROWS``.
     """
 
     columns: tuple[ReadColumn, ...] = field(repr=False)
     n_rows: int = field(repr=False)
     dropped: DroppedCounts | None = None
+    n_similar_units: int | None = field(default=0, repr=False)
 
     @property
     def n_read(self) -> int:
@@ -135,7 +141,7 @@ def ingest_rows(
             printed.finish()
             _refuse_when_full(_bytes_beside(destination, prints), file, printed)
         reports = tuple(column.report for column in upload.columns)
-        return IngestReport(reports, upload.n_rows, upload.dropped)
+        return IngestReport(reports, upload.n_rows, upload.dropped, upload.n_similar_units)
 
 
 @contextmanager
@@ -233,11 +239,14 @@ class _Upload:
         self._n_own = len(own_column_partitions(rules.partitions))
         self.columns += [new_column(as_feature(partition)) for partition in own_column_partitions(rules.partitions)]
         self.n_rows = 0
-        self._unit = None if rules.unit_column is None else UnitColumn(rules.unit_column)
+        self._unit = None if rules.unit_column is None else UnitColumn(rules.unit_column, rules.unit_form)
         self._book = book
         self._on_stored = on_stored
         self.dropped = None if self._unit is None else DroppedCounts()
         self._n_parsed_rows = 0
+        self._folds: list[bytes] = []
+        self._names: list[bytes] = []
+        self._n_compared = 0
         self._n_ragged_rows = 0
         self._ragged: ColumnProblem | None = None
         self._rules = rules
@@ -332,13 +341,34 @@ class _Upload:
         assert self._book is not None
         assert self.dropped is not None
         has_unit = pc.not_equal(units, "").to_numpy(zero_copy_only=False)
-        ids = unit_row_ids(units.filter(pa.array(has_unit)).to_pylist(), dataset_key=self._rules.dataset_key)
+        names = units.filter(pa.array(has_unit)).to_pylist()
+        ids = unit_row_ids(names, dataset_key=self._rules.dataset_key)
+        if self._rules.unit_form == unit_names.TEXT:
+            self._compare(names, ids)
         is_admitted = self._book.admit(ids)
         self.dropped.without_unit += int(np.count_nonzero(~has_unit))
         self.dropped.over_bound += int(np.count_nonzero(~is_admitted))
         is_kept = has_unit.copy()
         is_kept[has_unit] = is_admitted
         return pa.array(is_kept), b"".join(itertools.compress(ids, is_admitted))
+
+    def _compare(self, names: Sequence[str], ids: Sequence[bytes]) -> None:
+        """Keeps what :attr:`n_similar_units` compares: 64 bits of the ids of the units, and of their folded names."""
+        self._n_compared += len(names)
+        if self._n_compared > limits.MAX_COMPARED_UNIT_ROWS:
+            self._folds, self._names = [], []
+            return
+        folds = [unit_names.folded(name) for name in names]
+        fold_ids = unit_row_ids(folds, dataset_key=self._rules.dataset_key)
+        self._names.append(b"".join(name[:_COMPARED_BYTES] for name in ids))
+        self._folds.append(b"".join(fold[:_COMPARED_BYTES] for fold in fold_ids))
+
+    @property
+    def n_similar_units(self) -> int | None:
+        if self._n_compared > limits.MAX_COMPARED_UNIT_ROWS:
+            return None
+        folds, names = (np.frombuffer(b"".join(parts), np.uint64) for parts in (self._folds, self._names))
+        return unit_names.n_similar(folds, names)
 
 
 def _reader(

@@ -136,7 +136,7 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
     highest_cap = together.highest_cap
     if continued is None and load and population.accountant != pure.NAME:
         highest_cap += spent.highest_cap
-    differs = _differences(population, row, account) if current is None else ("population",)
+    differs = _differences(session, population, row, account) if current is None else ("population",)
     differs += ("highest_cap",) if highest_cap > limits.MAX_STEPS else ()
     if differs:
         raise PopulationMismatch(differs)
@@ -174,7 +174,7 @@ def with_new_member(session: Session, row: PopulationRow | None, account: Accoun
     if row is None or population is None:
         differs: tuple[str, ...] = ("delta_set_aside",) if account.delta_set_aside is not None else ()
     else:
-        differs = _differences(population, row, account)
+        differs = _differences(session, population, row, account)
     if differs:
         raise PopulationMismatch(differs)
     if population is None:
@@ -193,14 +193,26 @@ def require_visible(row: PopulationRow | None, *, key_id: str, sees_all: bool) -
     return row
 
 
-def _differences(population: AccountRow, row: PopulationRow, account: AccountRow) -> tuple[str, ...]:
+def _differences(session: Session, population: AccountRow, row: PopulationRow, account: AccountRow) -> tuple[str, ...]:
     """The facts in which an account differs from the members. The first member fixes adjacency and privacy unit."""
     names = [name for name in ("accountant", "delta") if getattr(population, name) != getattr(account, name)]
     names += ["delta_set_aside"] if account.delta_set_aside is not None else []  # a population has no such part
     if row.adjacency is not None:
         names += ["adjacency"] if row.adjacency != account.adjacency else []
-        names += ["privacy_unit"] if row.unit_column != _unit_column(account) else []
+        is_same_unit = row.unit_column == _unit_column(account) and _form(session, row) == _form_of(account)
+        names += [] if is_same_unit else ["privacy_unit"]
     return tuple(names)
+
+
+def _form(session: Session, row: PopulationRow) -> str | None:
+    """How the unit columns of the members spell a person: that of any member, because all agree."""
+    member = select(MemberRow.account_id).where(MemberRow.population_id == row.id).limit(1).scalar_subquery()
+    return _form_of(session.execute(select(AccountRow).where(AccountRow.id == member)).scalar_one())
+
+
+def _form_of(account: AccountRow) -> str | None:
+    """``None`` with rows as units, and for a unit column that an earlier version declared without a form."""
+    return (account.privacy_unit or {}).get("form")
 
 
 def _as_it_joins(account: AccountRow, highest_cap: int) -> dict[str, object]:

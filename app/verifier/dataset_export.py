@@ -26,6 +26,7 @@ _CONTINUED_FIELDS = {"dataset", "sequence", "hash", "highest_cap"}
 SET_ASIDE = "delta_set_aside"
 """An optional field of the header: the part of δ that is set aside for external (ε, δ)-mechanisms."""
 
+UNIT_FORMS = ("text", "integer")
 BOUND_FIELDS = ("dataset", "accountant", "delta", "adjacency", "privacy_unit", "partitions")
 """Fields of the header that the first entry's details repeat, so that its hash covers them; :data:`SET_ASIDE`, too."""
 
@@ -72,6 +73,7 @@ class Header:
         adjacency: ``add_remove`` or ``label``.
         max_rows: the most rows of one privacy unit.
         unit_column: identifies privacy units; None where a row is the unit.
+        unit_form: ``text`` or ``integer``; None where a row is the unit, and for accounts of an earlier version.
         partitions: the declared partitions of the dataset.
     """
 
@@ -83,6 +85,7 @@ class Header:
     adjacency: str
     max_rows: int
     unit_column: str | None
+    unit_form: str | None
     partitions: tuple[Partition, ...]
 
     @property
@@ -149,11 +152,15 @@ def read_header(value: Json) -> Header:
     json_fields.check_export(fields)
     accountant = json_fields.accountant(fields["accountant"])
     adjacency = json_fields.adjacency(fields["adjacency"])
-    unit = json_fields.fields(fields["privacy_unit"], {"column", "max_rows"}, "the privacy unit")
+    has_form = isinstance(fields["privacy_unit"], dict) and "form" in fields["privacy_unit"]
+    names = {"column", "max_rows"} | ({"form"} if has_form else set())
+    unit = json_fields.fields(fields["privacy_unit"], names, "the privacy unit")
     unit_column = json_fields.text_or_none(unit["column"], "the privacy unit's column")
     max_rows = json_fields.positive(unit["max_rows"], "max_rows")
     if unit_column is None and max_rows != 1:
         raise Malformed("without a unit column max_rows is 1")
+    if has_form and (unit_column is None or unit["form"] not in UNIT_FORMS):
+        raise Malformed("the form of a unit column is text or integer")
     return Header(
         dataset=json_fields.text(fields["dataset"], "dataset"),
         accountant=accountant,
@@ -163,6 +170,7 @@ def read_header(value: Json) -> Header:
         adjacency=adjacency,
         max_rows=max_rows,
         unit_column=unit_column,
+        unit_form=str(unit["form"]) if has_form else None,
         partitions=_partitions(fields["partitions"]),
     )
 

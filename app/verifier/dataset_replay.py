@@ -114,6 +114,7 @@ def _check_opening_load(summary: Summary, before: "Account", compared: Summary) 
         ("delta_set_aside", header.delta_set_aside, erased.delta_set_aside),
         ("adjacency", header.adjacency, erased.adjacency),
         ("unit column", header.unit_column, erased.unit_column),
+        ("form of the unit column", header.unit_form if erased.unit_form else None, erased.unit_form),
         ("sequence", continued.sequence, compared.last.sequence),
         ("hash", continued.hash, compared.last.hash),
         ("highest_cap", continued.highest_cap, compared.highest_cap),

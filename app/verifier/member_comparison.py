@@ -109,6 +109,11 @@ class MemberLedger:
         """Id of the member."""
         return self._account.header.dataset
 
+    @property
+    def unit_form(self) -> str | None:
+        """The form of the member's unit column."""
+        return self._account.header.unit_form
+
     def join(self, joined: Joined, entry: PopulationEntry, population: PopulationHeader) -> None:
         """Compares a join with the member's export.
 

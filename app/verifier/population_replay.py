@@ -124,6 +124,7 @@ class PopulationAccount:
         self._members: dict[str, Standing] = {}
         self._together = 0
         self._unit: tuple[str, str | None] | None = None
+        self._unit_forms = set[str | None]()
 
     def take(self, value: Json) -> None:
         """Checks one entry against the entries before it, and applies it."""
@@ -201,6 +202,13 @@ class PopulationAccount:
         self._stand(joined, entry)
         if joined.dataset in self._ledgers:
             self._ledgers[joined.dataset].join(joined, entry, self.header)
+            self._compare_form(self._ledgers[joined.dataset])
+
+    def _compare_form(self, ledger: MemberLedger) -> None:
+        """The same person has the same spelling in every member, as far as exports are given."""
+        if self._unit_forms - {ledger.unit_form}:
+            raise Broken(f"{ledger.dataset} spells the values of the unit column in another form than other members")
+        self._unit_forms.add(ledger.unit_form)
 
     def _move(self, erased: str, joined: Joined, entry: PopulationEntry) -> None:
         """Takes the load of an erased member away, which the new member carries."""

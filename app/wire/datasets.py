@@ -86,9 +86,14 @@ class BudgetIn(Request):
 
 
 class PrivacyUnitIn(Request):
-    """What "one" is: a row, or a unit column with at most ``max_rows`` rows per unit."""
+    """What "one" is: a row, or a unit column with at most ``max_rows`` rows per unit.
+
+    ``form`` says what the column holds: ``text`` (the default) or ``integer``. ``text`` is compared in Unicode's form
+    NFKC, without outer white space and invisible signs; ``integer`` allows one spelling of each integer.
+    """
 
     column: ColumnName | None = None
+    form: Literal["text", "integer"] | None = None
     max_rows: Annotated[int, Field(ge=1, le=limits.MAX_ROWS_PER_UNIT)] = 1
 
 

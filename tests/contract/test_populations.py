@@ -162,6 +162,20 @@ def test_units_of_one_column_join_whatever_their_bound(session: Session) -> None
         member(session, 3, privacy_unit={"column": "person", "max_rows": 2})
 
 
+FORMS_THAT_DIFFER = [("text", "integer"), ("integer", "text"), (None, "text"), ("text", None)]
+
+
+@pytest.mark.parametrize(("first", "second"), FORMS_THAT_DIFFER)
+def test_members_spell_a_person_in_one_form(session: Session, first: str | None, second: str | None) -> None:
+    units = [{"column": "patient", "max_rows": 1} | ({"form": form} if form else {}) for form in (first, second)]
+    opened(session)
+    member(session, 1, privacy_unit=units[0])
+    member(session, 2, privacy_unit=units[0])
+    with pytest.raises(PopulationMismatch) as refused:
+        member(session, 3, privacy_unit=units[1])
+    assert refused.value.differs == ("privacy_unit",)
+
+
 def test_a_dataset_cannot_move_to_another_population(session: Session) -> None:
     opened(session)
     one = member(session, 1)

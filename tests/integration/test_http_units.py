@@ -17,7 +17,7 @@ from tests.support.databases import on_one_server
 from tests.support.server import CSV, Caller, Server, csv_rows, new_idempotency_key, training
 
 K = 3
-UNIT = {"column": "patient", "max_rows": K}
+UNIT = {"column": "patient", "form": "text", "max_rows": K}
 BUDGETS = {
     "pure": {"accountant": "pure", "epsilon": "6"},
     "zcdp": {"accountant": "zcdp", "epsilon": "6", "delta": "1e-6"},

@@ -193,6 +193,7 @@ _SIMPLE = {
     "/budget": "delta",
     "/public_size": "public_size",
     "/privacy_unit/column": "unit.column",
+    "/privacy_unit/form": "unit.form",
     "/privacy_unit/max_rows": "unit.max_rows",
     "/population": "population",
     "/other_people": "other_people",
@@ -221,7 +222,11 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
     }
     unit_column = form.get("unit.column", "").strip()
     return body | {
-        "privacy_unit": {"column": unit_column or None, "max_rows": _number(form.get("unit.max_rows", "")) or 1},
+        "privacy_unit": {
+            "column": unit_column or None,
+            "form": (form.get("unit.form") or None) if unit_column else None,
+            "max_rows": _number(form.get("unit.max_rows", "")) or 1,
+        },
         "protects": form.get("protects", "row"),
         "population": form.get("population") or None,
         "other_people": form.get("other_people", "").strip() or None,
@@ -247,6 +252,7 @@ def filled(drafted: Mapping[str, Any]) -> dict[str, str]:
     }
     unit, budget = drafted.get("privacy_unit") or {}, drafted.get("budget") or {}
     form |= {"unit.column": unit.get("column") or "", "unit.max_rows": str(unit.get("max_rows") or "")}
+    form["unit.form"] = unit.get("form") or "text"
     form |= {"epsilon": str(budget.get("epsilon") or ""), "delta": str(budget.get("delta") or "")}
     if budget.get("accountant", "pure") != "pure":
         form |= {"fails": "yes", "mostly": "selections" if budget["accountant"] == "zcdp" else "counts"}

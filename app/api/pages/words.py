@@ -99,6 +99,7 @@ _FIELD_PROBLEMS: Mapping[str, str] = {
     "not-a-number": "Not a number.",
     "not-an-integer": "Not a whole number.",
     "needs-a-unit-column": "More than one row needs a column that names the person.",
+    "not-a-plain-integer": "An integer without leading zeros, signs and points.",
     "malformed": "Only letters, digits, dots, hyphens and underscores.",
     "delta-required": "This kind of account needs a δ.",
 }

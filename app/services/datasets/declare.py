@@ -16,7 +16,7 @@ from app.access.idempotency import Answer, IdempotentRequest, once
 from app.core import amounts, limits, stamps
 from app.core.errors import FieldProblem, InvalidRequest, NameTaken, SameSubmitter
 from app.core.sealed_files import DataKey, StorageKeys
-from app.datasets import catalog
+from app.datasets import catalog, unit_names
 from app.datasets.catalog import Dataset, DatasetRow
 from app.forests.data.schema import Feature, Schema, column_name_problem, composed, value_list_problem
 from app.ledger import accounts, control, statements
@@ -38,7 +38,7 @@ from app.services.datasets.show import dataset_out, declared_out
 from app.services.guarantees import guarantee_of
 from app.services.installation import Installation
 from app.services.ledger.balances import cap_of
-from app.wire.datasets import DatasetIn, DatasetOut, DeclarationOut, PartitionIn
+from app.wire.datasets import DatasetIn, DatasetOut, DeclarationOut, PartitionIn, PrivacyUnitIn
 
 _NO_VISIBILITY = (
     "no value: leave it out. The forests without privacy, for tables that everybody has, are in "
@@ -163,7 +163,7 @@ class _Checked:
             name=declaration.name,
             living_name=declaration.name,
             schema=self.schema.to_json(),
-            privacy_unit=declaration.privacy_unit.model_dump(),
+            privacy_unit=_stored_unit(declaration.privacy_unit),
             protects=declaration.protects,
             partitions=self.partitions.to_json(),
             public_size=None if size is None else two_significant_digits(size),
@@ -203,11 +203,22 @@ def _checked_cap(declaration: DatasetIn) -> int:
     return cap
 
 
+def _stored_unit(unit: PrivacyUnitIn) -> dict[str, object]:
+    """The privacy unit as the opening entry fixes it. A unit column that is declared without a form is text."""
+    stored: dict[str, object] = {"column": unit.column, "max_rows": unit.max_rows}
+    return stored if unit.column is None else {**stored, "form": unit.form or unit_names.TEXT}
+
+
 def _unit_problems(declaration: DatasetIn) -> list[FieldProblem]:
     """The unit column is neither a feature nor the label: it is not learned from and not predicted."""
     unit, schema = declaration.privacy_unit, declaration.schema_
     if unit.column is None:
-        return [FieldProblem("/privacy_unit/max_rows", "needs-a-unit-column")] if unit.max_rows != 1 else []
+        problems = []
+        if unit.max_rows != 1:
+            problems.append(FieldProblem("/privacy_unit/max_rows", "needs-a-unit-column"))
+        if unit.form is not None:
+            problems.append(FieldProblem("/privacy_unit/form", "needs-a-unit-column"))
+        return problems
     problem = column_name_problem(unit.column)
     if unit.column in (schema.label.name, *(feature.name for feature in schema.features)):
         problem = "not-distinct"

@@ -11,7 +11,7 @@ from app.access.grants import MANAGE_DATASET, Principal, Role
 from app.core import limits, stamps
 from app.core.errors import BalanceMismatch, DatasetDeleted, InvalidRequest, NoRowsOfUnit, Unavailable
 from app.core.sealed_files import DataKey
-from app.datasets import admission, catalog, row_files
+from app.datasets import admission, catalog, row_files, unit_names
 from app.datasets.admission import digest_key
 from app.datasets.catalog import EpochRow
 from app.datasets.erasure_log import ErasedUnit, dataset_record, unit_record, upload_record
@@ -267,7 +267,7 @@ def _without_uploads(
 
 
 def erase_unit(installation: Installation, principal: Principal, reference: str, *, unit: str) -> ErasureOut:
-    """Erases every stored row with one value of the unit column, and stores the value nowhere.
+    """Erases every stored row with one value of the unit column, in any of its spellings, and stores it nowhere.
 
     Rows of uploads that were killed before they were committed are erased, too, whatever their unit.
 
@@ -278,7 +278,7 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
 
     Raises:
         DatasetDeleted: the dataset's rows are erased.
-        InvalidRequest: the dataset has no unit column.
+        InvalidRequest: the dataset has no unit column, or the value cannot be in it.
         NoRowsOfUnit: no row of the unit is stored, so nothing was erased or recorded.
     """
     with installation.database.read() as session:
@@ -289,7 +289,7 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
     from app.datasets import erasure  # pyarrow takes 0.2 s of CPU and 40 MB to import
 
     key = dataset.data_key(installation.storage_keys)
-    (row_id,) = admission.unit_row_ids([unit], dataset_key=digest_key(key))
+    (row_id,) = admission.unit_row_ids([_canonical(unit, dataset.unit_form)], dataset_key=digest_key(key))
     try:
         with opened_book(installation, dataset, key):
             # Under the dataset's lock: the last upload may have closed the book without having committed yet.
@@ -313,3 +313,18 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
     except FileNotFoundError:  # the dataset was erased meanwhile
         raise DatasetDeleted from None
     return ErasureOut(dataset=dataset.id, dataset_name=dataset.name, erased=n_erased if is_owner else None)
+
+
+def _canonical(unit: str, form: str) -> str:
+    """The spelling under which a unit is stored.
+
+    Raises:
+        InvalidRequest: no row can have this value.
+    """
+    try:
+        name = unit_names.canonical(unit, form)
+    except unit_names.NotAPlainInteger:
+        raise InvalidRequest.at("/unit", "not-a-plain-integer") from None
+    if not name:
+        raise InvalidRequest.at("/unit", "empty")
+    return name

@@ -119,7 +119,7 @@ def _out(
             "account": balance.shown,
             "schema": row.schema,
             "adjacency": dataset.adjacency.value,
-            "privacy_unit": row.privacy_unit,
+            "privacy_unit": dataset.privacy_unit,
             "protects": row.protects,
             "partitions": row.partitions,
             "public_size": row.public_size,

@@ -33,6 +33,15 @@ _SENT_BEFORE = (
     "This body equals that of upload {epoch}, which the same key sent before. Its rows are stored twice, so each "
     "person in them counts twice, unless a unit column limits the rows of a person."
 )
+_SIMILAR = (
+    "{count} values of the unit column differ from another value of this upload by leading zeros or case alone. Each "
+    "is a unit of its own: a person who is spelt in two ways counts as two. If they are spellings of the same people, "
+    "erase this upload and send it with one spelling."
+)
+_NOT_COMPARED = (
+    f"Values of the unit column were not compared for leading zeros and case: the upload has more than "
+    f"{limits.MAX_COMPARED_UNIT_ROWS} rows."
+)
 _PERCENT = 100
 _REPORT = b"grovekeeper/upload-report/1"
 
@@ -183,7 +192,9 @@ class _Upload:
         from app.datasets import fingerprints, ingest
 
         dataset = self._dataset
-        rules = ingest.RowRules(dataset.schema, dataset.partitions, digest_key(self._key), dataset.unit_column)
+        rules = ingest.RowRules(
+            dataset.schema, dataset.partitions, digest_key(self._key), dataset.unit_column, dataset.unit_form
+        )
         store = self._installation.files
         destination = row_files.sealed_rows(store, dataset.id, self._epoch_id, key=self._key)
         prints = fingerprints.Fingerprints(
@@ -281,6 +292,7 @@ def _opened(answer: Answer, key: DataKey) -> Answer:
 
 
 def _report_out(epoch_id: str, report: "IngestReport", *, shows_rows: bool, equal: Sequence[str]) -> UploadOut:
+    sent_before = [_SENT_BEFORE.format(epoch=epoch) for epoch in equal[:1]]
     return UploadOut(
         epoch=epoch_id,
         rows=report.n_rows if shows_rows else None,
@@ -289,8 +301,15 @@ def _report_out(epoch_id: str, report: "IngestReport", *, shows_rows: bool, equa
             for column in report.columns
         ],
         dropped=DroppedRows(**vars(report.dropped)) if shows_rows and report.dropped is not None else None,
-        warnings=[_SENT_BEFORE.format(epoch=epoch) for epoch in equal[:1]],
+        warnings=[*sent_before, *(_similar_units(report) if shows_rows else ())],
     )
+
+
+def _similar_units(report: "IngestReport") -> Iterator[str]:
+    if report.n_similar_units is None:
+        yield _NOT_COMPARED
+    elif report.n_similar_units:
+        yield _SIMILAR.format(count=report.n_similar_units)
 
 
 @contextmanager

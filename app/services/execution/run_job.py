@@ -9,6 +9,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -193,12 +194,13 @@ def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> b
 
 
 def _try_to_write(folder: Path) -> None:
-    """Writes a file in the folder where the child will store its output, and removes both."""
+    """Writes a file in the folder where the child will store its output. Nothing is left but what was there before."""
     files.make_folder(folder)
     probe = folder / "probe"
     probe.write_bytes(bytes(limits.JOB_PROBE_BYTES))
     probe.unlink()
-    folder.rmdir()
+    with suppress(OSError):  # an earlier attempt may have left copies of models there
+        folder.rmdir()
 
 
 def _give_back(

@@ -37,6 +37,7 @@ from app.datasets.columnar_stream import (
 )
 from app.datasets.csv_columns import NumberColumn, UnitColumn
 from app.datasets.row_layout import ROW_ID_COLUMN
+from app.datasets.unit_names import RAW
 from app.datasets.upload_bodies import BodyForm
 from app.forests.data.schema import Feature
 from tests.support.columnar import COLUMNAR, body_of
@@ -552,7 +553,7 @@ def test_dictionaries_in_columns_of_numbers_and_units_are_read_as_text() -> None
     number = NumberColumn(Feature("a", "numeric", lower=0, upper=1))
     number.read(cells)
     assert [(item.problem, item.count) for item in number.problems] == [("not-a-number", 1)]
-    unit = UnitColumn("u")
+    unit = UnitColumn("u", RAW)
     assert unit.read(cells) == cells.cast(pa.string())
     assert [(item.problem, item.count) for item in unit.problems] == [("line-break", 1)]
 

@@ -45,7 +45,7 @@ def test_optional_fields_of_a_declaration_have_the_published_defaults() -> None:
     declared = DatasetIn.model_validate(
         {"name": "n", "schema": schema, "budget": {"accountant": "pure", "epsilon": "1"}}
     )
-    assert declared.privacy_unit.model_dump() == {"column": None, "max_rows": 1}
+    assert declared.privacy_unit.model_dump() == {"column": None, "form": None, "max_rows": 1}
     assert (declared.protects, declared.partitions, declared.public_size) == ("row", [], None)
     assert declared.population is None
     (feature,) = declared.schema_.features

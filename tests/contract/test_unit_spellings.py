@@ -1,0 +1,123 @@
+"""One person is one privacy unit in every format, at an erasure and in hash cells, however an export spells them."""
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sqlalchemy import update
+
+from app.core.errors import InvalidRequest, RowsInvalid
+from app.datasets.catalog import DatasetRow
+from app.datasets.unit_names import RAW
+from app.datasets.upload_bodies import BodyForm
+from app.db.database import Database
+from app.services.datasets.erase import erase_unit
+from app.services.datasets.show import show_dataset
+from app.services.installation import Installation
+from tests.support import people
+from tests.support.crash_scene import OWNER
+
+SPELLINGS = ["17", "17 ", " 17", "\t17", "\uff11\uff17", "17\u200b", "\ufeff17"]
+
+
+def of_form(form: str | None, max_rows: int = 1) -> dict[str, object]:
+    return people.per_patient(max_rows) | ({} if form is None else {"form": form})
+
+
+def table(names: list[str], form: BodyForm) -> bytes:
+    rows = pa.table({"patient": names, "age": list(range(len(names))), "income": ["low"] * len(names)})
+    file = io.BytesIO()
+    if form is BodyForm.PARQUET:
+        pq.write_table(rows, file)
+    else:
+        with pa.ipc.new_stream(file, rows.schema) as writer:
+            writer.write_table(rows)
+    return file.getvalue()
+
+
+def body(names: list[str], form: BodyForm) -> bytes:
+    if form is BodyForm.CSV:
+        return people.visits([(f'"{name}"', age) for age, name in enumerate(names)])
+    return table(names, form)
+
+
+@pytest.mark.parametrize("form", [BodyForm.CSV, BodyForm.PARQUET, BodyForm.ARROW_STREAM])
+@pytest.mark.parametrize("typed", ["17", "\u200b17 "])
+def test_one_person_has_one_row_and_an_erasure_erases_it(
+    installation: Installation, form: BodyForm, typed: str
+) -> None:
+    dataset = people.declared(
+        installation, privacy_unit=of_form(None), partitions=[{"name": "shard", "kind": "hash", "cells": 1000}]
+    )
+    assert dataset["privacy_unit"] == {"column": "patient", "form": "text", "max_rows": 1}
+    report = people.upload(installation, dataset["id"], body([*SPELLINGS, "017"], form), form=form)
+    assert report["rows"] == 2
+    assert report["dropped"] == {"without_unit": 0, "over_bound": len(SPELLINGS) - 1}
+    assert report["warnings"][0].startswith("2 values of the unit column differ from another value")
+    assert erase_unit(installation, OWNER, dataset["id"], unit=typed).erased == 1
+    assert [len(rows) for rows in people.stored_rows(installation, dataset["id"])] == [1]
+
+
+def test_rows_of_one_person_in_several_spellings_are_in_one_cell(installation: Installation) -> None:
+    dataset = people.declared(
+        installation, privacy_unit=of_form("text", 9), partitions=[{"name": "shard", "kind": "hash", "cells": 1000}]
+    )["id"]
+    people.upload(installation, dataset, body(SPELLINGS, BodyForm.CSV))
+    (rows,) = people.stored_rows(installation, dataset)
+    assert len({row_id for row_id, _ in rows}) == 1, "the cell is a function of the row id"
+
+
+@pytest.mark.parametrize("form", [BodyForm.CSV, BodyForm.PARQUET])
+@pytest.mark.parametrize("name", ["017", "17 ", "+17", "17.0", "\uff11\uff17"])
+def test_another_spelling_of_an_integer_is_refused_with_its_row(
+    installation: Installation, form: BodyForm, name: str
+) -> None:
+    dataset = people.declared(installation, privacy_unit=of_form("integer"))["id"]
+    with pytest.raises(RowsInvalid) as refused:
+        people.upload(installation, dataset, body(["1", "20", name], form), form=form)
+    (column,) = refused.value.columns
+    assert (column.name, column.problem, column.count, column.row) == ("patient", "not-a-plain-integer", 1, 3)
+    assert people.stored_rows(installation, dataset) == []
+    with pytest.raises(InvalidRequest) as mistyped:
+        erase_unit(installation, OWNER, dataset, unit=name)
+    assert [(error.at, error.problem) for error in mistyped.value.errors] == [("/unit", "not-a-plain-integer")]
+
+
+def test_integers_of_parquet_and_text_of_csv_are_one_person(installation: Installation) -> None:
+    dataset = people.declared(installation, privacy_unit=of_form("integer"))["id"]
+    people.upload(installation, dataset, body(["17", "0"], BodyForm.CSV))
+    file = io.BytesIO()
+    pq.write_table(pa.table({"patient": [17, 5], "age": [1, 2], "income": ["low", "low"]}), file)
+    report = people.upload(installation, dataset, file.getvalue(), form=BodyForm.PARQUET)
+    assert report["dropped"] == {"without_unit": 0, "over_bound": 1}
+
+
+@pytest.mark.parametrize("name", ["", " ", "\u200b"])
+def test_a_name_of_nothing_is_no_person(installation: Installation, name: str) -> None:
+    dataset = people.declared(installation, privacy_unit=of_form(None))["id"]
+    report = people.upload(installation, dataset, body(["1", name], BodyForm.CSV))
+    assert report["dropped"] == {"without_unit": 1, "over_bound": 0}
+    with pytest.raises(InvalidRequest):
+        erase_unit(installation, OWNER, dataset, unit=name)
+
+
+def test_a_form_needs_a_column(installation: Installation) -> None:
+    with pytest.raises(InvalidRequest):
+        people.declared(installation, privacy_unit={"column": None, "form": "text"})
+
+
+def test_a_dataset_of_an_earlier_version_keeps_every_spelling_and_says_so(installation: Installation) -> None:
+    dataset = people.declared(installation, privacy_unit=of_form(None))["id"]
+    _forget_form(installation.database, dataset)
+    assert show_dataset(installation, OWNER, dataset).privacy_unit["form"] == RAW
+    report = people.upload(installation, dataset, body(["17", "17 ", " 17"], BodyForm.CSV))
+    assert report["dropped"] == {"without_unit": 0, "over_bound": 0}
+    assert erase_unit(installation, OWNER, dataset, unit="17").erased == 1
+    assert erase_unit(installation, OWNER, dataset, unit="17 ").erased == 1
+
+
+def _forget_form(database: Database, dataset: str) -> None:
+    with database.write() as session:
+        unit = {"column": "patient", "max_rows": 1}
+        session.execute(update(DatasetRow).where(DatasetRow.id == dataset).values(privacy_unit=unit))
