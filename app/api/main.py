@@ -58,12 +58,12 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.readiness = Readiness(installation.home, app.state.heads, capacities)
     app.state.job_events = JobEvents(capacities)
     app.state.metrics = Metrics(installation, app.state.heads)
-    route = next(route for route in models.model_routes.routes if getattr(route, "name", None) == "predict")
+    routes = [*models.model_routes.routes, *models.inference_routes.routes]
     app.add_middleware(
         EveryRequest,
         installation=installation,
         authentication=Authentication(installation, app.state.heads, capacities, provider),
-        predictions=Predictions(installation, capacities, route),
+        predictions=Predictions(installation, capacities, routes),
         spans=_spans(settings),
     )
     return app

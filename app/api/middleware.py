@@ -1,8 +1,8 @@
 """Assigns an id to every request and checks load, readiness, key and path, in this order, before routing.
 
-``POST /models/{id}/predict`` is answered before the framework routes it, because routing costs more than a prediction.
-Key, limits, errors, headers and records are those of every request. The framework's route documents the operation, and
-answers other methods.
+Predictions are answered before the framework routes them, because routing costs more than a prediction: those of
+``POST /models/{id}/predict`` and of the Open Inference Protocol. Key, limits, errors, headers and records are those of
+every request. The framework's routes document the operations, and answer other methods.
 """
 
 import asyncio
@@ -12,10 +12,10 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache, partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from fastapi import FastAPI
 from starlette.requests import ClientDisconnect, Request
@@ -33,10 +33,11 @@ from app.api.requests import check_query, read_body
 from app.core import limits, stamps
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, TooManyRequests, Unavailable
 from app.core.logging import about
+from app.services.inference import infer, infer_at_once
 from app.services.installation import Installation
 from app.services.predict import PredictionForm, model_at_once, predict
 
-PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
+PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json", "/v2", "/v2/health/live", "/v2/health/ready"})
 """Paths that need no key. Their answers contain no data of the installation."""
 
 _SIGN_INS, _NEWCOMERS = "sign-ins", "newcomers"
@@ -46,7 +47,17 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"})
 _READS = frozenset({"GET", "HEAD"})
 _PREDICT = "/models/{model_id}/predict"
-_PATH = re.compile(r"/models/([^/]+)/predict")
+_PATHS = {
+    path: re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path))
+    for path in (
+        _PREDICT,
+        "/v2/models/{model_id}/infer",
+        "/v2/models/{model_id}/versions/{version_id}/infer",
+    )
+}
+"""The paths of routes of predictions, each with the paths of requests that it has."""
+_BINARY = "application/octet-stream"
+_JSON_LENGTH = b"inference-header-content-length"
 _log = logging.getLogger(__name__)
 
 
@@ -57,33 +68,52 @@ class Spans(Protocol):
         """Exports the span of a request that has ended."""
 
 
+class Addressed(NamedTuple):
+    """What the path of a prediction names: the route, the model, and for the Open Inference Protocol its version."""
+
+    route: str
+    model: str
+    version: str | None
+
+
 class Predictions:
     """Answers predictions of one process.
 
     Args:
         capacities: its threads predict what is not answered at once.
-        route: the framework's route of the operation, for metrics and spans.
+        routes: the framework's routes, those of predictions among them, for metrics and spans.
     """
 
-    def __init__(self, installation: Installation, capacities: Capacities, route: BaseRoute) -> None:
+    def __init__(self, installation: Installation, capacities: Capacities, routes: Sequence[BaseRoute]) -> None:
         self._installation = installation
         self._capacities = capacities
-        self._route = route
+        self._routes = {path: route for route in routes if (path := getattr(route, "path", "")) in _PATHS}
 
-    def address(self, scope: Scope) -> str | None:
-        """The model that a request addresses; ``None`` if it is no prediction."""
+    def addressed(self, scope: Scope) -> Addressed | None:
+        """What a request addresses; ``None`` if it is no prediction."""
         if scope["method"] != "POST":
             return None
-        matched = _PATH.fullmatch(scope["path"])
-        return None if matched is None else matched[1]
+        for route, pattern in _PATHS.items():
+            matched = pattern.fullmatch(scope["path"])
+            if matched is not None:
+                return Addressed(route, matched[1], matched.groupdict().get("version_id"))
+        return None
 
-    async def answer(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request whose caller is authenticated; see :func:`app.services.predict.predict` for the errors."""
-        scope["route"] = self._route
+    async def answer(self, addressed: Addressed, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request whose caller is authenticated; its functions in ``app.services`` list the errors."""
+        scope["route"] = self._routes[addressed.route]
+        answered = self._rows if addressed.route == _PREDICT else self._tensors
+        media_type, answer, headers = await answered(addressed, scope, receive)
+        headers += [(b"content-length", b"%d" % len(answer)), (b"content-type", media_type.encode("ascii"))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
+
+    async def _rows(self, addressed: Addressed, scope: Scope, receive: Receive) -> "_Parts":
+        """The answer to a table of rows."""
         media_type, body = await read_body(scope, receive, limits.MAX_PREDICTION_BODY_BYTES, (PredictionForm.ARROW,))
-        if scope["query_string"]:
-            await check_query(Request(scope))
+        await _check_query(scope)
         principal: Principal = scope["state"]["principal"]
+        address = addressed.model
         form = PredictionForm.ARROW if media_type == PredictionForm.ARROW else PredictionForm.JSON
         answer_form = _form_of_answer(scope, form)
         model = None
@@ -97,9 +127,32 @@ class Predictions:
             answer = await self._capacities.run(Work.PREDICTION, work)
             del body, work  # the answer may wait for its client, which holds up no other large body
             self._capacities.end_large_body(CLIENT.get())
-        headers = [(b"content-length", b"%d" % len(answer)), (b"content-type", answer_form.encode("ascii"))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": answer})
+        return answer_form, answer, []
+
+    async def _tensors(self, addressed: Addressed, scope: Scope, receive: Receive) -> "_Parts":
+        """The answer to a request of the Open Inference Protocol."""
+        _, body = await read_body(scope, receive, limits.MAX_PREDICTION_BODY_BYTES, (_BINARY,))
+        await _check_query(scope)
+        asked = self._installation, scope["state"]["principal"], addressed.model, addressed.version, body
+        lengths = [value.decode("latin-1") for name, value in scope["headers"] if name == _JSON_LENGTH]
+        answer = infer_at_once(*asked, json_lengths=lengths)
+        if answer is None:
+            work = partial(infer, *asked, json_lengths=lengths)
+            answer = await self._capacities.run(Work.PREDICTION, work)
+            del body, asked, work  # as above
+            self._capacities.end_large_body(CLIENT.get())
+        if answer.json_length is None:
+            return "application/json", answer.body, []
+        return _BINARY, answer.body, [(_JSON_LENGTH, b"%d" % answer.json_length)]
+
+
+_Parts: TypeAlias = tuple[str, bytes, list[tuple[bytes, bytes]]]
+"""Media type, body and further headers of an answer."""
+
+
+async def _check_query(scope: Scope) -> None:
+    if scope["query_string"]:
+        await check_query(Request(scope))
 
 
 def _form_of_answer(scope: Scope, form: PredictionForm) -> PredictionForm:
@@ -170,7 +223,7 @@ class EveryRequest:
         metrics.requests.add((method, route, str(status)))
         principal: Principal | None = scope["state"].get("principal")
         key_id = None if principal is None else principal.key_id
-        level = logging.DEBUG if method in _READS or route == _PREDICT else logging.INFO
+        level = logging.DEBUG if method in _READS or route in _PATHS else logging.INFO
         if _log.isEnabledFor(level):
             fields = {"method": method, "route": route, "status": status, "key_id": key_id}
             _log.log(level, "a request was answered", extra=fields)
@@ -229,11 +282,11 @@ class EveryRequest:
                 raise NotFound("path")
             if b"%00" in scope["query_string"]:
                 raise InvalidRequest.at("", "nul-in-the-query")
-            model = self._predictions.address(scope)
-            if model is None:
+            addressed = self._predictions.addressed(scope)
+            if addressed is None:
                 await self._app(scope, receive, answered)
             else:
-                await self._predictions.answer(model, scope, receive, answered)
+                await self._predictions.answer(addressed, scope, receive, answered)
 
     @contextmanager
     def _seat(self, of: str, *, is_administration: bool = False) -> Iterator[None]:

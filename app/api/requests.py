@@ -45,8 +45,6 @@ from app.services.pagination import PageRequest
 from app.wire.datasets import PUBLIC_NAME
 
 _JSON_TYPES = ["application/json"]
-_BINARY_TYPES = ("application/octet-stream",)
-"""Of a JSON object with the bytes of tensors after it."""
 _BODY_HEADERS = frozenset({b"content-length", b"content-type", b"content-encoding"})
 _LENGTH = re.compile(r"[0-9]{1,20}")
 _KEY = re.compile(rf"[\x21-\x7e]{{1,{limits.MAX_IDEMPOTENCY_KEY_CHARS}}}")
@@ -61,7 +59,6 @@ class Body(StrEnum):
     JSON = "json"
     DECLARATION = "declaration"
     ERASURE = "erasure"
-    INFERENCE = "inference"
     UPLOAD = "upload"
 
     @property
@@ -70,7 +67,6 @@ class Body(StrEnum):
             Body.JSON: limits.MAX_JSON_BODY_BYTES,
             Body.DECLARATION: limits.MAX_DECLARATION_BODY_BYTES,
             Body.ERASURE: limits.MAX_ERASURE_BODY_BYTES,
-            Body.INFERENCE: limits.MAX_PREDICTION_BODY_BYTES,
             Body.UPLOAD: limits.MAX_UPLOAD_BODY_BYTES,
         }[self]
 
@@ -152,9 +148,8 @@ class BodyRoute(APIRoute):
             _check_length(request.headers.get("content-length"), body.max_bytes)
             keeps = body is not Body.UPLOAD  # which goes to a file as it arrives
             counted = BodyRequest(request.scope, request.receive, max_bytes=body.max_bytes, keeps=keeps)
-            if model is not None or body is Body.INFERENCE:
-                fields = counted.headers.get("content-type"), counted.headers.get("content-encoding")
-                _check_media_type(*fields, _BINARY_TYPES if body is Body.INFERENCE else ())
+            if model is not None:
+                _check_media_type(counted.headers.get("content-type"), counted.headers.get("content-encoding"))
                 text = await counted.body()
             async with nullcontext() if is_async else capacities(request).turn(work):
                 if model is not None:

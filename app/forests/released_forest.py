@@ -93,6 +93,18 @@ def sanitised(forest: Forest, schema: Schema, rows: Sequence[Mapping[str, object
     return _predictor(forest, schema).rows.sanitise(rows)
 
 
+def sanitised_columns(
+    forest: Forest, schema: Schema, columns: Mapping[str, Sequence[object]], *, at: str = "/columns"
+) -> SanitisedColumns:
+    """Sanitises the columns of a request; see :func:`app.forests.data.sanitiser.sanitise_prediction_columns`."""
+    return _predictor(forest, schema).rows.sanitise_columns(columns, at=at)
+
+
+def read_outs(forest: Forest) -> Sequence[str]:
+    """The read-outs that the algorithm of a forest offers."""
+    return catalogue.read_outs(forest.plan.algorithm)
+
+
 def prepare(forest: Forest, schema: Schema) -> None:
     """Packs the trees of a forest for its default read-out, and loads the compiled code that predicts."""
     _reader(forest, schema, _settled(forest, None))

@@ -1,17 +1,21 @@
 """Serves the Open Inference Protocol: reads tensors, predicts their rows, and describes the server and its models.
 
 A request is a JSON object, and behind it the bytes of tensors. Every number of a request is a claim: lengths and shapes
-are compared with the bytes that are there before anything of that size is made.
+are compared with the bytes that are there before anything of that size is made. The protocol lets clients add members
+and parameters; those that this module does not know are ignored.
 
-A number is an ``FP64`` or an ``INT64``, a category or a label a ``BYTES``. Bytes are little-endian. An element of
-``BYTES`` is its length as four bytes, and then its UTF-8. A missing value is ``null`` in JSON, NaN among the bytes of
-``FP64``, the empty string in ``BYTES``; ``INT64`` has none.
+A tensor is a column; one tensor of numbers with a row for each row is all columns of a model without categories.
+Numbers of every datatype become ``FP64``, without a loss where the bounds of their column matter. A category or a label
+is a ``BYTES``. Bytes are little-endian. An element of ``BYTES`` is its length as four bytes, and then its UTF-8. A
+missing value is ``null`` in JSON, NaN among the bytes of ``FP64``, ``FP32`` and ``FP16``, the empty string in
+``BYTES``; bytes of the other datatypes have none.
 """
 
 import json
+import math
 import re
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
@@ -22,109 +26,84 @@ from numpy.typing import NDArray
 from app.access.grants import Principal
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, NotFound, TooLarge
-from app.forests.data.sanitiser import JsonCells, NumberCells, max_rows, sanitise_prediction_columns
+from app.forests import released_forest as forests
+from app.forests.data.sanitiser import JsonCells, NumberCells, SanitisedColumns, max_rows, sanitise_prediction_columns
 from app.forests.data.schema import Feature, Schema
 from app.services.installation import Installation
-from app.services.predict import Predicted, PredictingModel, predicting_model
+from app.services.predict import Predicted, PredictingModel, loaded_model, predicting_model
 from app.wire.models import LABEL, OUTPUTS, PROBABILITIES, ModelMetadata, ServerMetadata, TensorMetadata
 
 _PREFIX = struct.Struct("<I")
+_LENGTH = re.compile(r"[0-9]{1,12}", re.ASCII)
 
 Cells: TypeAlias = list[Any] | NDArray[np.float64]
 """The values of a column: a list in which ``None`` is a missing value, or numbers of which NaN is one."""
 
-
-@dataclass(frozen=True)
-class Datatype:
-    """A datatype of tensors.
-
-    Attributes:
-        types: types of values in JSON.
-        cells_of_list: cells of values in JSON that have these types.
-        cells_of_bytes: cells of so many elements; ``None`` if the bytes are no such tensor.
-    """
-
-    types: frozenset[type]
-    cells_of_list: Callable[[list[Any]], Cells]
-    cells_of_bytes: Callable[[memoryview, int], Cells | None]
-
-
-def _numbers(dtype: str) -> Callable[[memoryview, int], Cells | None]:
-    def cells(content: memoryview, n_rows: int) -> Cells | None:
-        return np.frombuffer(content, dtype=dtype).astype(np.float64) if len(content) == 8 * n_rows else None
-
-    return cells
-
-
-def _strings(content: memoryview, n_rows: int) -> Cells | None:
-    cells: list[Any] = []
-    position = 0
-    for _ in range(n_rows):
-        if position + _PREFIX.size > len(content):
-            return None
-        (length,) = _PREFIX.unpack_from(content, position)
-        position += _PREFIX.size
-        if position + length > len(content):
-            return None
-        try:
-            cells.append(str(content[position : position + length], "utf-8") or None)
-        except UnicodeDecodeError:
-            return None
-        position += length
-    return cells if position == len(content) else None
-
-
-DATATYPES: Mapping[str, Datatype] = {
-    "FP64": Datatype(frozenset({int, float, type(None)}), list, _numbers("<f8")),
-    "INT64": Datatype(frozenset({int, type(None)}), list, _numbers("<i8")),
-    "BYTES": Datatype(frozenset({str, type(None)}), lambda cells: [cell or None for cell in cells], _strings),
+_STRINGS, _BOOLEANS = "BYTES", "BOOL"
+_DTYPES = {
+    **{f"FP{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
+    **{f"INT{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"UINT{bits}": np.dtype(f"<u{bits // 8}") for bits in (8, 16, 32, 64)},
+    _BOOLEANS: np.dtype("u1"),
 }
+"""The elements of datatypes among bytes."""
+
+_TYPES: dict[str, frozenset[type]] = {
+    **{name: frozenset({int, type(None)}) for name in _DTYPES},
+    **dict.fromkeys(("FP16", "FP32", "FP64"), frozenset({int, float, type(None)})),
+    _BOOLEANS: frozenset({bool, type(None)}),
+    _STRINGS: frozenset({str, type(None)}),
+}
+"""The types of elements in JSON."""
 
 
-_LENGTH = re.compile(r"[0-9]{1,12}", re.ASCII)
-
-
-class _InputParameters(msgspec.Struct, forbid_unknown_fields=True):
-    """Parameters of an input: the number of its bytes after the JSON object, if its values are there."""
+class _InputParameters(msgspec.Struct):
+    """Parameters of an input: the number of its bytes after the JSON object, if its values are there, and its codec."""
 
     binary_data_size: int | None = None
+    content_type: str | None = None
 
 
-class _OutputParameters(msgspec.Struct, forbid_unknown_fields=True):
+class _OutputParameters(msgspec.Struct):
     """Parameters of a requested output: whether its values are sent as bytes."""
 
     binary_data: bool | None = None
 
 
-class _RequestParameters(msgspec.Struct, forbid_unknown_fields=True):
+class _RequestParameters(msgspec.Struct):
     """Parameters of a request: whether outputs are sent as bytes unless an output says otherwise, and the read-out."""
 
-    binary_data_output: bool = False
+    binary_data_output: bool | None = None
     read_out: str | None = None
 
 
-class _InputTensor(msgspec.Struct, forbid_unknown_fields=True):
-    """A tensor of a request: the values of one column, in ``data`` or as bytes."""
+class _InputTensor(msgspec.Struct):
+    """A tensor of a request: the values of a column or of all columns, in ``data`` or as bytes."""
 
     name: str
     shape: list[int]
     datatype: str
-    parameters: _InputParameters = msgspec.field(default_factory=_InputParameters)
+    parameters: _InputParameters | None = None
     data: list[Any] | None = None
 
 
-class _RequestedOutput(msgspec.Struct, forbid_unknown_fields=True):
+class _RequestedOutput(msgspec.Struct):
     name: str
-    parameters: _OutputParameters = msgspec.field(default_factory=_OutputParameters)
+    parameters: _OutputParameters | None = None
 
 
-class InferenceRequest(msgspec.Struct, forbid_unknown_fields=True):
+class InferenceRequest(msgspec.Struct):
     """The JSON object of a request."""
 
     inputs: list[_InputTensor]
     id: Annotated[str, msgspec.Meta(max_length=limits.MAX_REFERENCE_CHARS)] | None = None
-    parameters: _RequestParameters = msgspec.field(default_factory=_RequestParameters)
+    parameters: _RequestParameters | None = None
     outputs: Annotated[list[_RequestedOutput], msgspec.Meta(max_length=len(OUTPUTS))] | None = None
+
+    @property
+    def read_out(self) -> str | None:
+        """The read-out that the request names."""
+        return None if self.parameters is None else self.parameters.read_out
 
 
 def read_request(body: bytes, json_lengths: Sequence[str], schema: Schema) -> tuple[InferenceRequest, dict[str, Cells]]:
@@ -145,10 +124,16 @@ def read_request(body: bytes, json_lengths: Sequence[str], schema: Schema) -> tu
     """
     text, rest = _parts(body, json_lengths)
     request = _decoded(text, len(schema.features))
-    most_rows = max_rows(schema)
+    names = _columns_of_one_tensor(request.inputs, schema)
+    categorical = {feature.name for feature in schema.features if feature.is_categorical}
     columns: dict[str, Cells] = {}
     for index, tensor in enumerate(request.inputs):
-        columns[tensor.name], rest = _cells(tensor, rest, max_rows=most_rows, at=f"/inputs/{index}")
+        of_tensor = names or [tensor.name]
+        n_rows = _n_rows(tensor.shape, len(of_tensor), schema, at=f"/inputs/{index}")
+        cells, rest = _cells(tensor, rest, n_rows=n_rows, n_columns=len(of_tensor), at=f"/inputs/{index}")
+        if tensor.datatype == _BOOLEANS and tensor.name not in categorical:
+            cells = [None if cell is None else int(cell) for cell in cells]
+        columns |= {name: cells[place :: len(of_tensor)] for place, name in enumerate(of_tensor)}
     if len(columns) < len(request.inputs):
         raise InvalidRequest.at("/inputs", "not-distinct")
     if rest:
@@ -157,8 +142,8 @@ def read_request(body: bytes, json_lengths: Sequence[str], schema: Schema) -> tu
 
 
 def _max_nodes(n_features: int) -> int:
-    """Most values and names of members in the JSON of a request: those of its cells, and 16 of each tensor."""
-    return min(limits.MAX_PREDICTION_BODY_NODES, 2 * (limits.MAX_PREDICTION_ROWS + 8) * n_features + 64)
+    """Most values and names of members in the JSON of a request: those of its cells, 64 of each tensor, and 256."""
+    return min(limits.MAX_PREDICTION_BODY_NODES, 2 * (limits.MAX_PREDICTION_ROWS + 32) * n_features + 256)
 
 
 def _parts(body: bytes, json_lengths: Sequence[str]) -> tuple[bytes, memoryview]:
@@ -181,48 +166,116 @@ def _decoded(text: bytes, n_features: int) -> InferenceRequest:
         raise TooLarge("the number of inputs", n_features)
     try:
         return msgspec.convert(value, InferenceRequest)
-    except msgspec.ValidationError:
-        raise InvalidRequest.at("", "not-an-inference-request") from None
+    except msgspec.ValidationError as error:
+        refusal = _refusal(str(error))
+    raise refusal  # out of the handler: the library's error holds the input
 
 
-def _cells(tensor: _InputTensor, rest: memoryview, *, max_rows: int, at: str) -> tuple[Cells, memoryview]:
-    """The cells of a tensor, and the bytes behind those of the tensor."""
-    datatype = DATATYPES.get(tensor.datatype)
-    if datatype is None:
-        raise InvalidRequest.at(f"{at}/datatype", "unknown-choice", accepted=DATATYPES)
-    n_rows = _n_rows(tensor.shape, max_rows=max_rows, at=at)
-    size = tensor.parameters.binary_data_size
+_REASON = re.compile(r"(?:Object missing required field `(?P<field>\w+)`|Expected `(?P<type>\w+))")
+_SLUGS = {
+    "int": "not-an-integer", "str": "not-a-string", "bool": "not-a-boolean", "array": "not-a-list",
+    "object": "not-an-object",
+}  # fmt: skip
+
+
+def _refusal(reason: str) -> InvalidRequest:
+    """What is wrong and where, from the library's sentence, which names members of this module's types and no value."""
+    what, _, path = reason.partition(" - at `$")
+    place = re.sub(r"\]?[.\[]|\]?`", "/", path).rstrip("/")
+    matched = _REASON.match(what)
+    if matched and matched["field"]:
+        return InvalidRequest.at(f"{place}/{matched['field']}", "required")
+    if not place:  # the body is no object
+        return InvalidRequest.at("/inputs", "required")
+    if "of length" in what:
+        return InvalidRequest.at(place, "too-long" if matched and matched["type"] == "str" else "too-many")
+    return InvalidRequest.at(place, _SLUGS.get(matched["type"], "invalid") if matched else "invalid")
+
+
+def _columns_of_one_tensor(inputs: Sequence[_InputTensor], schema: Schema) -> list[str] | None:
+    """All columns, in declared order, if one tensor of two dimensions has them; ``None`` if tensors are columns."""
+    if len(inputs) != 1 or any(feature.is_categorical for feature in schema.features):
+        return None
+    (tensor,) = inputs
+    names = [feature.name for feature in schema.features]
+    is_column = tensor.shape[1:] == [1] and len(names) > 1
+    return None if len(tensor.shape) != 2 or tensor.datatype not in _DTYPES or is_column else names
+
+
+def _n_rows(shape: list[int], n_columns: int, schema: Schema, *, at: str) -> int:
+    """The number of rows of a tensor of shape ``[n, n_columns]``; ``[n]`` is the shape of one column, too."""
+    is_one = n_columns == 1
+    if not 1 <= len(shape) <= 2 or shape[0] < 0 or shape[1:] not in ([n_columns], [] if is_one else [n_columns]):
+        accepted = ("[n]", "[n, 1]") if is_one else (f"[n, {n_columns}]",)
+        raise InvalidRequest.at(f"{at}/shape", "not-a-column" if is_one else "not-all-columns", accepted=accepted)
+    if shape[0] > max_rows(schema):
+        raise TooLarge("the number of rows", max_rows(schema))
+    return shape[0]
+
+
+def _cells(tensor: _InputTensor, rest: memoryview, *, n_rows: int, n_columns: int, at: str) -> tuple[Cells, memoryview]:
+    """The elements of a tensor, row by row, and the bytes behind those of the tensor."""
+    if tensor.datatype not in _TYPES:
+        raise InvalidRequest.at(f"{at}/datatype", "unknown-choice", accepted=_TYPES)
+    parameters = tensor.parameters or _InputParameters()
+    if parameters.content_type == "base64":  # whose text is no category
+        raise InvalidRequest.at(f"{at}/parameters/content_type", "unknown-choice", accepted=("str", "np", "pd"))
+    size = parameters.binary_data_size
     if (size is None) == (tensor.data is None):
         raise InvalidRequest.at(at, "needs-data-or-bytes")
     if tensor.data is not None:
-        return _listed(tensor.data, datatype, n_rows, is_nested=len(tensor.shape) == 2, at=at), rest
+        return _listed(tensor, tensor.data, n_rows, n_columns, at=at), rest
     assert size is not None
     if not 0 <= size <= len(rest):
         raise InvalidRequest.at(f"{at}/parameters/binary_data_size", "not-in-the-body")
-    cells = datatype.cells_of_bytes(rest[:size], n_rows)
+    cells = _unpacked(rest[:size], tensor.datatype, n_rows * n_columns)
     if cells is None:
         raise InvalidRequest.at(at, "bytes-do-not-match-shape")
     return cells, rest[size:]
 
 
-def _n_rows(shape: list[int], *, max_rows: int, at: str) -> int:
-    """The number of rows of a column of shape ``[n]`` or ``[n, 1]``."""
-    if len(shape) not in (1, 2) or shape[0] < 0 or shape[1:] not in ([], [1]):
-        raise InvalidRequest.at(f"{at}/shape", "not-a-column", accepted=("[n]", "[n, 1]"))
-    if shape[0] > max_rows:
-        raise TooLarge("the number of rows", max_rows)
-    return shape[0]
-
-
-def _listed(cells: list[Any], datatype: Datatype, n_rows: int, *, is_nested: bool, at: str) -> Cells:
-    """The values of ``data``; those of ``[n, 1]`` may be lists of one value."""
-    if is_nested and all(type(cell) is list and len(cell) == 1 for cell in cells):
-        cells = [cell[0] for cell in cells]
-    if len(cells) != n_rows:
+def _listed(tensor: _InputTensor, data: list[Any], n_rows: int, n_columns: int, *, at: str) -> list[Any]:
+    """The elements of ``data``; those of two dimensions may be lists of rows."""
+    if len(tensor.shape) == 2 and all(type(row) is list and len(row) == n_columns for row in data):
+        data = [cell for row in data for cell in row]
+    if len(data) != n_rows * n_columns:
         raise InvalidRequest.at(at, "data-does-not-match-shape")
-    if not datatype.types.issuperset(map(type, cells)):
+    if not _TYPES[tensor.datatype].issuperset(map(type, data)):
         raise InvalidRequest.at(f"{at}/data", "not-of-datatype")
-    return datatype.cells_of_list(cells)
+    return [cell or None for cell in data] if tensor.datatype == _STRINGS else data
+
+
+def _unpacked(content: memoryview, datatype: str, n_elements: int) -> Cells | None:
+    """The elements among bytes; ``None`` if the bytes are not so many elements."""
+    if datatype == _STRINGS:
+        return _strings(content, n_elements)
+    dtype = _DTYPES[datatype]
+    if len(content) != dtype.itemsize * n_elements:
+        return None
+    numbers = np.frombuffer(content, dtype=dtype)
+    if datatype == _BOOLEANS:
+        return [bool(number) for number in numbers.tolist()] if bytes(content).strip(b"\0\1") == b"" else None
+    if n_elements > limits.MAX_CELLS_AT_ONCE:
+        return numbers.astype(np.float64)
+    return [None if math.isnan(number) else number for number in numbers.tolist()]  # faster for a few
+
+
+def _strings(content: memoryview, n_elements: int) -> list[Any] | None:
+    cells: list[Any] = []
+    position = 0
+    for _ in range(n_elements):
+        if position + _PREFIX.size > len(content):
+            return None
+        (length,) = _PREFIX.unpack_from(content, position)
+        position += _PREFIX.size
+        if position + length > len(content):
+            return None
+        try:
+            cells.append(str(content[position : position + length], "utf-8") or None)
+        except UnicodeDecodeError:
+            return None
+        position += length
+    return cells if position == len(content) else None
 
 
 @dataclass(frozen=True)
@@ -249,17 +302,56 @@ def infer(
         version: id of the model that the name is expected to address; ``None``: any.
     """
     model = versioned_model(installation, principal, name, version)  # first: what a body may cost depends on the model
+    return _predicted(model, name, *read_request(body, json_lengths, model.schema))
+
+
+def infer_at_once(
+    installation: Installation,
+    principal: Principal,
+    name: str,
+    version: str | None,
+    body: bytes,
+    *,
+    json_lengths: Sequence[str],
+) -> InferenceAnswer | None:
+    """Answers a small request on the event loop, because nothing waits or takes long.
+
+    Returns:
+        ``None`` if :func:`infer` has to answer in a thread; see :func:`app.services.predict.model_at_once`.
+    """
+    model = loaded_model(installation, principal, name) if len(body) <= limits.MAX_BYTES_AT_ONCE else None
+    if model is None:
+        return None
+    _check_version(model, version)
     request, columns = read_request(body, json_lengths, model.schema)
-    cells = {
-        column: JsonCells(values) if isinstance(values, list) else NumberCells(values)
-        for column, values in columns.items()
-    }
-    sanitised = sanitise_prediction_columns(model.schema, cells, at="/inputs")
-    predicted = model.predict(sanitised, read_out=request.parameters.read_out)
+    n_rows = max(map(len, columns.values()), default=0)
+    if request.read_out is not None or not model.predicts_at_once(n_rows):
+        return None
+    return _predicted(model, name, request, columns)
+
+
+def _predicted(
+    model: PredictingModel, name: str, request: InferenceRequest, columns: Mapping[str, Cells]
+) -> InferenceAnswer:
+    wanted = _wanted(request)
+    offered = forests.read_outs(model.artifact.forest)
+    if request.read_out not in (None, *offered):
+        raise InvalidRequest.at("/parameters/read_out", "unknown-choice", accepted=offered)
+    predicted = model.predict(_sanitised(model, columns), read_out=request.read_out)
     head: dict[str, Any] = {"model_name": name, "model_version": model.id}
     if request.id is not None:
         head["id"] = request.id
-    return _answer(head, predicted, _wanted(request))
+    return _answer(head, predicted, wanted)
+
+
+def _sanitised(model: PredictingModel, columns: Mapping[str, Cells]) -> SanitisedColumns:
+    lists = {name: values for name, values in columns.items() if isinstance(values, list)}
+    if len(lists) == len(columns):
+        return forests.sanitised_columns(model.artifact.forest, model.schema, lists, at="/inputs")
+    cells = {
+        name: JsonCells(values) if isinstance(values, list) else NumberCells(values) for name, values in columns.items()
+    }
+    return sanitise_prediction_columns(model.schema, cells, at="/inputs")
 
 
 def versioned_model(
@@ -271,22 +363,26 @@ def versioned_model(
         NotFound: no such model, the name addresses another version, or it is not visible to this key.
     """
     model = predicting_model(installation, principal, name)
+    _check_version(model, version)
+    return model
+
+
+def _check_version(model: PredictingModel, version: str | None) -> None:
     if version not in (None, model.id):
         raise NotFound("model")
-    return model
 
 
 def _wanted(request: InferenceRequest) -> dict[str, bool]:
     """The outputs of the answer, each with whether it is sent as bytes."""
-    default = request.parameters.binary_data_output
+    default = request.parameters is not None and bool(request.parameters.binary_data_output)
     if not request.outputs:
         return dict.fromkeys(OUTPUTS, default)
-    wanted = {
-        output.name: default if output.parameters.binary_data is None else output.parameters.binary_data
-        for output in request.outputs
-    }
-    if not wanted.keys() <= set(OUTPUTS):
-        raise InvalidRequest.at("/outputs", "unknown-choice", accepted=OUTPUTS)
+    wanted: dict[str, bool] = {}
+    for index, output in enumerate(request.outputs):
+        if output.name not in OUTPUTS:
+            raise InvalidRequest.at(f"/outputs/{index}/name", "unknown-choice", accepted=OUTPUTS)
+        said = None if output.parameters is None else output.parameters.binary_data
+        wanted[output.name] = default if said is None else said
     if len(wanted) < len(request.outputs):
         raise InvalidRequest.at("/outputs", "not-distinct")
     return wanted

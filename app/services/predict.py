@@ -22,7 +22,7 @@ from app.access.grants import PREDICT, Principal, Role
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, NotFound, TooLarge
 from app.forests import released_forest as forests
-from app.forests.data.sanitiser import JsonCells, SanitisedColumns, max_rows, sanitise_prediction_columns
+from app.forests.data.sanitiser import SanitisedColumns, max_rows, sanitise_prediction_columns
 from app.forests.data.schema import Schema
 from app.forests.released_forest import Artifact
 from app.registry import models
@@ -105,6 +105,10 @@ class PredictingModel:
         """The public schema that travels inside the artifact."""
         return self.artifact.schema
 
+    def predicts_at_once(self, n_rows: int) -> bool:
+        """Whether a prediction of so many rows is small."""
+        return n_rows * max(len(self.schema.features), self.schema.n_classes) <= limits.MAX_CELLS_AT_ONCE
+
     def answer(self, body: bytes, form: PredictionForm, answer_form: PredictionForm) -> bytes:
         """Answers a request; see :func:`predict`."""
         columns, read_out = _read(self, body, form)
@@ -160,19 +164,18 @@ def model_at_once(
     """Finds the model that answers a small request in JSON on the event loop, because nothing waits or takes long.
 
     Returns:
-        ``None`` if the process has not read the caller's model just now, if the model is not prepared for the
-        read-out, or if the request is not small: :func:`predict` has to answer in a thread.
+        ``None`` if :func:`loaded_model` finds no model, or if the request is not small: :func:`predict` has to answer
+        in a thread.
     """
-    if len(body) > limits.MAX_BYTES_AT_ONCE:
-        return None
+    model = loaded_model(installation, principal, address) if len(body) <= limits.MAX_BYTES_AT_ONCE else None
+    return model if model is not None and model.predicts_at_once(_most_rows(body)) else None
+
+
+def loaded_model(installation: Installation, principal: Principal, address: str) -> PredictingModel | None:
+    """Finds a model that this process has loaded and prepared, and that it has read just now as the caller's."""
     addressed: Addressed | None = installation.authority.get((principal.key_id, address))
     artifact = None if addressed is None else installation.cache.loaded(addressed.digest)
-    if addressed is None or artifact is None:
-        return None
-
-    schema = artifact.schema
-    n_cells = _most_rows(body) * max(len(schema.features), schema.n_classes)
-    if n_cells > limits.MAX_CELLS_AT_ONCE or not forests.is_prepared(artifact.forest, schema):
+    if addressed is None or artifact is None or not forests.is_prepared(artifact.forest, artifact.schema):
         return None
     return PredictingModel(addressed.model_id, artifact)
 
@@ -276,8 +279,7 @@ def _read(model: PredictingModel, body: bytes, form: PredictionForm) -> tuple[Sa
     request = decode(body, schema)
     if request.rows is not None:
         return forests.sanitised(model.artifact.forest, schema, request.rows), request.read_out
-    cells = {name: JsonCells(column) for name, column in (request.columns or {}).items()}
-    return sanitise_prediction_columns(schema, cells), request.read_out
+    return forests.sanitised_columns(model.artifact.forest, schema, request.columns or {}), request.read_out
 
 
 def _refuse_repeated_names(body: bytes) -> None:

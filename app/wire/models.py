@@ -5,7 +5,7 @@
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.core import limits
 from app.wire.base import Answer, JsonObject, OfDataset, Reference, Request
@@ -133,7 +133,9 @@ class AliasHistory(OfDataset):
 LABEL = "label"
 PROBABILITIES = "probabilities"
 OUTPUTS = (LABEL, PROBABILITIES)
-InputDatatype: TypeAlias = Literal["FP64", "INT64", "BYTES"]
+InputDatatype: TypeAlias = Literal[
+    "FP16", "FP32", "FP64", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "BOOL", "BYTES"
+]
 
 
 class ServerLive(Answer):
@@ -174,39 +176,45 @@ class ModelMetadata(Answer):
     classes: list[str]
 
 
-class InputParameters(Request):
+class _Extensible(BaseModel):
+    """A part of a request of the protocol, which lets clients add members. Those of other names are ignored."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class InputParameters(_Extensible):
     """Bytes of the tensor after the JSON object, in place of ``data``."""
 
-    binary_data_size: Annotated[int, Field(ge=0)]
+    binary_data_size: Annotated[int, Field(ge=0)] | None = None
 
 
-class InputTensor(Request):
-    """One column: its values in ``data``, or as bytes after the JSON object."""
+class InputTensor(_Extensible):
+    """A column, or all columns of numbers: the values in ``data``, or as bytes after the JSON object."""
 
-    name: ColumnName
+    name: str
     datatype: InputDatatype
     shape: Annotated[list[int], Field(min_length=1, max_length=2)]
-    data: Annotated[list[Any], Field(max_length=limits.MAX_PREDICTION_ROWS)] | None = None
+    data: list[Any] | None = None
     parameters: InputParameters | None = None
 
 
-class OutputParameters(Request):
-    binary_data: bool
+class OutputParameters(_Extensible):
+    binary_data: bool | None = None
 
 
-class RequestedOutput(Request):
+class RequestedOutput(_Extensible):
     name: Literal["label", "probabilities"]
     parameters: OutputParameters | None = None
 
 
-class RequestParameters(Request):
+class RequestParameters(_Extensible):
     """Whether outputs are sent as bytes, and the read-out of the model."""
 
-    binary_data_output: bool = False
+    binary_data_output: bool | None = None
     read_out: Reference | None = None
 
 
-class InferenceIn(Request):
+class InferenceIn(_Extensible):
     """A request of the Open Inference Protocol."""
 
     inputs: Annotated[list[InputTensor], Field(max_length=limits.MAX_FEATURES)]

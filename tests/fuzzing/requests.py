@@ -43,7 +43,7 @@ def run_json(data: bytes) -> bool:
         value = json_text.loads_exactly(data, max_nodes=_MAX_NODES)
     except (MalformedRequest, TooLarge):
         return False
-    assert value == json.loads(data.decode(), parse_float=Decimal)
+    assert value == json.loads(data.decode("utf-8-sig"), parse_float=Decimal)
     assert _n_nodes(value) <= _MAX_NODES + 1
     spelled = json_text.loads_exactly(_spelled(value).encode("ascii"), max_nodes=10 * _MAX_NODES)
     assert spelled == value

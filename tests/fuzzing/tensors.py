@@ -22,7 +22,11 @@ def seeds() -> tuple[bytes, ...]:
     flat = (
         b'{"inputs": [{"name": "a", "shape": [1], "datatype": "BYTES", "data": ["x"]}], "outputs": [{"name": "label"}]}'
     )
-    return str(len(_TEXT)).encode() + b"\n" + _TEXT + _BYTES, b"\n" + flat
+    all_columns = (
+        b'{"model_name": "m", "inputs": [{"name": "a", "shape": [2, 3], "datatype": "UINT8",'
+        b' "data": [1, 2, 3, 4, 5, 6], "parameters": {"content_type": "np"}}], "parameters": {"priority": 1}}'
+    )
+    return str(len(_TEXT)).encode() + b"\n" + _TEXT + _BYTES, b"\n" + flat, b"\n" + all_columns
 
 
 def run(data: bytes) -> bool:
@@ -32,14 +36,19 @@ def run(data: bytes) -> bool:
         request, columns = inference.read_request(body, [header.decode("latin-1")] if header else [], sized(3))
     except GrovekeeperError:
         return False
+    if len(columns) != len(request.inputs):  # one tensor has all columns
+        (tensor,) = request.inputs
+        assert {len(values) for values in columns.values()} == {tensor.shape[0]}
+        return True
     for tensor in request.inputs:
         values = columns[tensor.name]
         cells = values if isinstance(values, list) else [None if math.isnan(cell) else cell for cell in values.tolist()]
         assert len(cells) == tensor.shape[0] <= limits.MAX_PREDICTION_ROWS
         if math.inf not in cells and -math.inf not in cells:  # numbers that JSON does not have
             written = {"name": tensor.name, "shape": tensor.shape[:1], "datatype": tensor.datatype, "data": cells}
-            if tensor.datatype == "INT64":  # its JSON has no fractions and no missing value
-                written["data"] = list(map(int, cells))
+            if not tensor.datatype.startswith(("FP", "BYTES")):  # JSON of these has no fractions
+                of_json = bool if tensor.datatype == "BOOL" else int
+                written["data"] = [None if cell is None else of_json(cell) for cell in cells]
             again, read = inference.read_request(json.dumps({"inputs": [written]}).encode(), [], sized(3))
             assert (read, len(again.inputs)) == ({tensor.name: written["data"]}, 1)
     return True

@@ -145,6 +145,34 @@ def test_tensors_in_bytes_are_answered_in_bytes(served: Served) -> None:
     assert list(struct.unpack("<6d", rest[size:])) == shares
 
 
+def test_the_server_describes_itself_without_a_key_and_its_models_do_not(served: Served) -> None:
+    nobody = served.server.client(None)
+    paths = ("/v2", "/v2/health/live", "/v2/health/ready", f"/v2/models/{served.model}/ready", "/v2/models/md_x")
+    assert [nobody.get(path).status_code for path in paths] == [200, 200, 200, 401, 401]
+    assert nobody.get("/v2").json().keys() == {"name", "version", "extensions"}
+
+
+def test_members_of_other_programs_change_no_answer(served: Served) -> None:
+    plain, foreign = _tensors(), _tensors() | {"model_name": "x", "parameters": {"content_type": "pd", "priority": 1}}
+    for tensor in foreign["inputs"]:
+        tensor["parameters"] = {"content_type": "np"}
+    assert served.infer(foreign).json() == served.infer(plain).json()
+
+
+@pytest.mark.parametrize("n_rows", [1, 100])
+def test_requests_of_any_size_are_answered_alike(served: Served, n_rows: int) -> None:
+    """On the event loop if they are small, in a thread otherwise; with a version that is wrong, neither."""
+    columns: dict[str, list[Any]] = {name: cells[:1] * n_rows for name, cells in _ROWS.items()}
+    body = _tensors(**columns)
+    for tensor in body["inputs"]:
+        tensor["shape"] = [n_rows]
+    for _ in range(2):  # the first has no authority in the cache yet
+        answered = served.infer(body).json()["outputs"][0]["data"]
+        assert answered == _predicted(served, columns=columns)["labels"]
+        assert served.infer(body, path="/versions/md_x").status_code == 404
+        assert served.infer(body, path=f"/versions/{served.model}").is_success
+
+
 def test_outputs_and_the_read_out_are_chosen(served: Served) -> None:
     chosen = {"outputs": [{"name": "probabilities"}], "parameters": {"read_out": "mv"}}
     (only,) = served.infer(_tensors() | chosen).json()["outputs"]
@@ -165,6 +193,11 @@ def test_errors_have_the_member_of_the_protocol_and_are_problems(served: Served)
     lying = served.infer(json.dumps(_tensors()).encode(), **{_HEADER: "99999"})
     wrong = served.infer(_tensors(age=[1, None, 3]))
     long = served.infer(b" " * (limits.MAX_PREDICTION_BODY_BYTES + 1))
+    places = [served.infer(body).json()["errors"][0]["at"] for body in (_tensors(hours="x"), {"inputs": [{}]}, {})]
+    assert places == ["/inputs/1/data", "/inputs/0/name", "/inputs"]
+    assert (
+        served.infer(_tensors() | {"parameters": {"read_out": "x"}}).json()["errors"][0]["at"] == "/parameters/read_out"
+    )
     answers = [
         (nobody, 401), (foreign, 404), (http.get(f"/v2/models/{served.name}/versions/md_x"), 404), (lying, 400),
         (wrong, 422), (long, 413), (http.get("/v2/nothing"), 404), (http.put("/v2"), 405), (http.get("/v2?a=1"), 422),

@@ -1,20 +1,18 @@
 """Defines the routes of models: cards, downloads, predictions, aliases, and the Open Inference Protocol (``/v2``)."""
 
-from functools import partial
 from importlib.metadata import version
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from app.api.authentication import Readiness
-from app.api.capacity import Work, capacities
 from app.api.problems import JSON_BODY, documented
-from app.api.requests import Body, BodyRoute, By, Caller, NameFilter, Page, limited
+from app.api.requests import BodyRoute, By, Caller, NameFilter, Page
 from app.api.streams import model_file
 from app.core.errors import InvalidRequest, ModelHasAlias, NotFound, NotSupported, RoleMissing, Unavailable
 from app.registry.models import ModelFilter
 from app.services import inference, models
-from app.services.inference import infer, versioned_model
+from app.services.inference import versioned_model
 from app.services.predict import PredictionForm
 from app.wire import models as wire
 
@@ -124,8 +122,6 @@ def delete_alias(by: By, dataset: str, alias: _Alias) -> None:
 
 inference_routes = APIRouter(prefix="/v2", tags=["inference"], route_class=BodyRoute)
 
-JSON_LENGTH = "Inference-Header-Content-Length"
-"""Header of a body with bytes of tensors: the number of bytes of the JSON object before them."""
 _BINARY = "application/octet-stream"
 _MODEL_RESPONSES = documented(NotFound, RoleMissing)
 _INFERS: dict[str, Any] = {
@@ -137,7 +133,7 @@ _INFERS: dict[str, Any] = {
     "openapi_extra": {
         "parameters": [
             {
-                "name": JSON_LENGTH,
+                "name": "Inference-Header-Content-Length",
                 "in": "header",
                 "required": False,
                 "description": "Bytes of the JSON object, if bytes of tensors follow it.",
@@ -163,23 +159,24 @@ _INFERS: dict[str, Any] = {
 }
 
 
-@inference_routes.get("/health/live", responses=documented())
-def check_live(_: Caller) -> wire.ServerLive:
-    """Answer 200 while the process runs."""
+# What answers without a key takes no turn of a thread.
+@inference_routes.get("/health/live", responses=documented(needs_key=False))
+async def check_live() -> wire.ServerLive:
+    """Answer 200 while the process runs. Needs no key."""
     return wire.ServerLive(live=True)
 
 
-@inference_routes.get("/health/ready", responses=documented(Unavailable))
-async def check_ready(request: Request, _: Caller) -> wire.ServerReady:
-    """Answer 200 if the service can answer requests, as `/readyz` does."""
+@inference_routes.get("/health/ready", responses=documented(Unavailable, needs_key=False))
+async def check_ready(request: Request) -> wire.ServerReady:
+    """Answer 200 if the service can answer requests, as `/readyz` does. Needs no key."""
     readiness: Readiness = request.app.state.readiness
     await readiness.confirm()
     return wire.ServerReady(ready=True)
 
 
-@inference_routes.get("", responses=documented())
-def show_server(_: Caller) -> wire.ServerMetadata:
-    """Show name, version and extensions of the server."""
+@inference_routes.get("", responses=documented(needs_key=False))
+async def show_server() -> wire.ServerMetadata:
+    """Show name, version and extensions of the server. Needs no key."""
     return inference.describe_server(version("grovekeeper"))
 
 
@@ -212,23 +209,12 @@ def check_version(by: By, model_id: str, version_id: str) -> wire.ModelReady:
 
 
 @inference_routes.post("/models/{model_id}/infer", **_INFERS)
-@limited(body=Body.INFERENCE)
-async def infer_model(request: Request, by: By, model_id: str) -> Response:
+def infer_model(_: Caller, model_id: str) -> None:
     """Predict the rows in the tensors of the request. Predictions cost no budget and change nothing."""
-    return await _infer(request, by, model_id, None)
+    raise AssertionError("predictions are answered before routing")
 
 
 @inference_routes.post("/models/{model_id}/versions/{version_id}/infer", **_INFERS)
-@limited(body=Body.INFERENCE)
-async def infer_version(request: Request, by: By, model_id: str, version_id: str) -> Response:
+def infer_version(_: Caller, model_id: str, version_id: str) -> None:
     """Predict if the name still addresses this version of the model."""
-    return await _infer(request, by, model_id, version_id)
-
-
-async def _infer(request: Request, by: By, name: str, version_id: str | None) -> Response:
-    body, lengths = await request.body(), request.headers.getlist(JSON_LENGTH)
-    work = partial(infer, *by, name, version_id, body, json_lengths=lengths)
-    answer = await capacities(request).run(Work.PREDICTION, work)
-    if answer.json_length is None:
-        return Response(answer.body, media_type="application/json")
-    return Response(answer.body, media_type=_BINARY, headers={JSON_LENGTH: str(answer.json_length)})
+    raise AssertionError("predictions are answered before routing")

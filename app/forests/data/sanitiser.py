@@ -364,23 +364,36 @@ class RequestRows:
 
     def sanitise(self, rows: Sequence[Mapping[str, object]]) -> SanitisedColumns:
         """Does what :func:`app.forests.data.sanitiser.sanitise_prediction_rows` does, with its errors."""
-        table = self._table(rows)
+        table = None
+        if all(map(self._names.issuperset, rows)):
+            table = self._table(lambda name: [row.get(name) for row in rows], len(rows))
         if table is None:  # a cell that has no place in a table, which the other function reports or accepts
             return sanitise_prediction_rows(self._schema, rows)
         return SanitisedTable(table, self._is_categorical)
 
-    def _table(self, rows: Sequence[Mapping[str, object]]) -> NDArray[np.float64] | None:
-        """Sanitised values, float64 ``(n_features, n_rows)``; ``None`` if a name or a type of a cell is not usual."""
-        if not all(map(self._names.issuperset, rows)):
-            return None
+    def sanitise_columns(self, columns: Mapping[str, Sequence[object]], *, at: str) -> SanitisedColumns:
+        """Does what :func:`app.forests.data.sanitiser.sanitise_prediction_columns` does, with its errors."""
+        table = None
+        lengths = set(map(len, columns.values()))
+        if len(lengths) == 1 and self._names.issuperset(columns):
+            n_rows = lengths.pop()
+            absent = [None] * n_rows
+            table = self._table(lambda name: columns.get(name, absent), n_rows)
+        if table is None:
+            cells = {name: JsonCells(values) for name, values in columns.items()}
+            return sanitise_prediction_columns(self._schema, cells, at=at)
+        return SanitisedTable(table, self._is_categorical)
+
+    def _table(self, cells_of: Callable[[str], Sequence[object]], n_rows: int) -> NDArray[np.float64] | None:
+        """Sanitised values, float64 ``(n_features, n_rows)``; ``None`` if a type of a cell is not usual."""
         values: list[object] = []
         for name, types, codes, other in self._columns:
-            cells = [row.get(name) for row in rows]
+            cells = cells_of(name)
             if not types.issuperset(map(type, cells)):
                 return None
             values += cells if codes is None else [codes.get(cell, other) for cell in cells]
         try:
-            table = np.array(values, dtype=np.float64).reshape(len(self._columns), len(rows))
+            table = np.array(values, dtype=np.float64).reshape(len(self._columns), n_rows)
         except OverflowError:  # an integer beyond the range of floats
             return None
         table = np.minimum(np.maximum(table, self._lower), self._upper)

@@ -14,7 +14,7 @@ from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest, MalformedRequest, TooLarge
 from app.services import inference
 from app.services.inference import Cells, read_request
-from tests.support.schemas import sized
+from tests.support.schemas import schema_of, sized
 
 _OF_TRITONCLIENT = (
     b'{"id":"7","inputs":[{"name":"age","shape":[3],"datatype":"INT64","parameters":{"binary_data_size":24}},'
@@ -42,6 +42,7 @@ def _listed(cells: Cells) -> list[Any]:
 def test_bytes_of_a_known_client_are_read() -> None:
     request, columns = read_request(_OF_TRITONCLIENT, ["314"], sized(4))
     assert {name: _listed(cells) for name, cells in columns.items()} == {**_PEOPLE, "hours": [40.5, None, 1e300]}
+    assert request.parameters is not None
     assert (request.id, request.parameters.binary_data_output, request.outputs) == ("7", True, None)
 
 
@@ -49,7 +50,7 @@ def test_json_of_a_known_client_is_read() -> None:
     request, columns = read_request(_JSON_OF_TRITONCLIENT, [], sized(4))
     assert columns == {**_PEOPLE, "hours": [40.5, 2.0, 1e300]}
     assert request.outputs is not None
-    assert [(item.name, item.parameters.binary_data) for item in request.outputs] == [
+    assert [(item.name, item.parameters and item.parameters.binary_data) for item in request.outputs] == [
         ("label", False), ("probabilities", True),
     ]  # fmt: skip
 
@@ -64,7 +65,7 @@ def test_json_of_a_known_client_is_read() -> None:
     ],
 )
 def test_values_in_json_are_flat_or_nested(datatype: str, shape: list[int], data: Any, cells: list[object]) -> None:
-    assert read_request(_body(datatype, shape, data=data), [], sized(1))[1] == {"a": cells}
+    assert read_request(_body(datatype, shape, data=data), [], sized(2))[1] == {"a": cells}
 
 
 def _body(datatype: str, shape: object, **changes: object) -> bytes:
@@ -96,14 +97,27 @@ HOSTILE: dict[str, tuple[bytes, list[str], type[GrovekeeperError], str]] = {
     "deep nesting": (b"[" * 20_000, [], MalformedRequest, ""),
     "half of a surrogate pair": (_JSON[:-1] + rb', "id": "\ud800"}', [], MalformedRequest, ""),
     "a name with half of a pair": (_JSON[:-1] + rb', "\udfff": 1}', [], MalformedRequest, ""),
-    "no object": (b"[]", [], InvalidRequest, ""),
-    "an unknown member": (_JSON[:-1] + b', "x": 1}', [], InvalidRequest, ""),
-    "a long id": (_JSON[:-1] + b', "id": "' + b"x" * 129 + b'"}', [], InvalidRequest, ""),
-    "an unknown parameter": (_JSON[:-1] + b', "parameters": {"x": 1}}', [], InvalidRequest, ""),
+    "no object": (b"[]", [], InvalidRequest, "/inputs"),
+    "no inputs": (b"{}", [], InvalidRequest, "/inputs"),
+    "an input that is no object": (b'{"inputs": [1]}', [], InvalidRequest, "/inputs/0"),
+    "an input without a shape": (b'{"inputs": [{"name": "a"}]}', [], InvalidRequest, "/inputs/0/shape"),
+    "a side that is no number": (_body("FP64", [1, "x"], data=[]), [], InvalidRequest, "/inputs/0/shape/1"),
+    "a name that is no text": (_JSON.replace(b'"a"', b"7"), [], InvalidRequest, "/inputs/0/name"),
+    "a long id": (_JSON[:-1] + b', "id": "' + b"x" * 129 + b'"}', [], InvalidRequest, "/id"),
+    "three outputs": (_JSON[:-1] + b', "outputs": [{"name": "label"}, 1, 2]}', [], InvalidRequest, "/outputs"),
+    "a parameter of another type": (
+        _JSON[:-1] + b', "parameters": {"binary_data_output": 1}}', [], InvalidRequest,
+        "/parameters/binary_data_output",
+    ),
+    "parameters that are no object": (_JSON[:-1] + b', "parameters": []}', [], InvalidRequest, "/parameters"),
+    "text in base64": (
+        _body("BYTES", [1], data=["QQ=="], parameters={"content_type": "base64"}), [], InvalidRequest,
+        "/inputs/0/parameters/content_type",
+    ),
     "more bytes than there are": (*_binary("FP64", [1], _ONE, size=9), InvalidRequest, _SIZE),
     "a negative size": (*_binary("FP64", [1], _ONE, size=-8), InvalidRequest, _SIZE),
     "a huge size": (*_binary("FP64", [1], _ONE, size=2**70), InvalidRequest, _SIZE),
-    "a size that is no number": (*_binary("FP64", [1], _ONE, size=True), InvalidRequest, ""),
+    "a size that is no number": (*_binary("FP64", [1], _ONE, size=True), InvalidRequest, _SIZE),
     "fewer bytes than the shape": (*_binary("FP64", [2], _ONE), InvalidRequest, "/inputs/0"),
     "a size without bytes": (_body("FP64", [1], parameters={"binary_data_size": 8}), [], InvalidRequest, _SIZE),
     "data and bytes": (
@@ -115,13 +129,19 @@ HOSTILE: dict[str, tuple[bytes, list[str], type[GrovekeeperError], str]] = {
     "a negative shape": (_body("FP64", [-1], data=[]), [], InvalidRequest, "/inputs/0/shape"),
     "two negative sides": (_body("FP64", [-1, -1], data=[1.0]), [], InvalidRequest, "/inputs/0/shape"),
     "no side": (_body("FP64", [], data=[1.0]), [], InvalidRequest, "/inputs/0/shape"),
-    "a row of two": (_body("FP64", [1, 2], data=[1.0, 2.0]), [], InvalidRequest, "/inputs/0/shape"),
+    "a row of three": (_body("FP64", [1, 3], data=[1.0, 2.0, 3.0]), [], InvalidRequest, "/inputs/0/shape"),
     "too many rows": (_body("FP64", [limits.MAX_PREDICTION_ROWS + 1], data=[]), [], TooLarge, ""),
     "fewer values than the shape": (_body("FP64", [2], data=[1.0]), [], InvalidRequest, "/inputs/0"),
     "a boolean": (_body("FP64", [1], data=[True]), [], InvalidRequest, "/inputs/0/data"),
     "a fraction among integers": (_body("INT64", [1], data=[1.5]), [], InvalidRequest, "/inputs/0/data"),
     "a number among strings": (_body("BYTES", [1], data=[1]), [], InvalidRequest, "/inputs/0/data"),
-    "another datatype": (_body("FP16", [1], data=[1.0]), [], InvalidRequest, "/inputs/0/datatype"),
+    "another datatype": (_body("BF16", [1], data=[1.0]), [], InvalidRequest, "/inputs/0/datatype"),
+    "a number among booleans": (_body("BOOL", [1], data=[1]), [], InvalidRequest, "/inputs/0/data"),
+    "a byte that is no boolean": (*_binary("BOOL", [2], b"\x01\x02"), InvalidRequest, "/inputs/0"),
+    "half of a float": (*_binary("FP32", [1], b"\0\0"), InvalidRequest, "/inputs/0"),
+    "all columns and one more": (_body("FP64", [1, 3], data=[1, 2, 3]), [], InvalidRequest, "/inputs/0/shape"),
+    "too few numbers of all columns": (_body("FP64", [2, 2], data=[1, 2, 3]), [], InvalidRequest, "/inputs/0"),
+    "texts of all columns": (_body("BYTES", [1, 2], data=["a", "b"]), [], InvalidRequest, "/inputs/0/shape"),
     "a string that ends early": (*_binary("BYTES", [1], struct.pack("<I", 4) + b"abc"), InvalidRequest, "/inputs/0"),
     "a string of four gigabytes": (*_binary("BYTES", [1], b"\xff\xff\xff\xffabc"), InvalidRequest, "/inputs/0"),
     "a string without its length": (*_binary("BYTES", [1], b"\x00\x00\x00"), InvalidRequest, "/inputs/0"),
@@ -169,3 +189,68 @@ def test_rows_times_features_of_a_model_have_a_limit() -> None:
             read_request(_body("FP64", [n_rows], data=[1.0] * n_rows), [], sized(n_features))
         assert refused.value.limit == n_rows - 1
         assert read_request(_body("FP64", [n_rows - 1], data=[1.0] * (n_rows - 1)), [], sized(n_features))[1]
+
+
+_FOREIGN = [
+    ({"model_name": "m", "model_version": None}, {}),
+    ({"parameters": {"content_type": "pd", "headers": {}}}, {"parameters": {"content_type": "np"}}),
+    ({"parameters": {"timeout": 1_000, "priority": 1, "sequence_id": 7, "sequence_start": True}}, {"ragged": [1]}),
+    ({"parameters": None, "outputs": None, "id": None}, {"parameters": None}),
+    ({"outputs": [{"name": "label", "x": 1, "parameters": {"classification": 1}}]}, {"parameters": {}}),
+]
+
+
+@pytest.mark.parametrize(("of_request", "of_input"), _FOREIGN)
+def test_members_and_parameters_of_other_programs_are_ignored(
+    of_request: dict[str, Any], of_input: dict[str, Any]
+) -> None:
+    body = json.loads(_body("FP64", [1], data=[1.0], **of_input)) | of_request
+    assert read_request(json.dumps(body).encode(), [], sized(1))[1] == {"a": [1.0]}
+
+
+_HELD = {
+    "FP16": ("<e", 0.5), "FP32": ("<f", -2.5), "FP64": ("<d", 0.1), "INT8": ("<b", -128), "INT16": ("<h", -300),
+    "INT32": ("<i", 2**31 - 1), "INT64": ("<q", -(2**53)), "UINT8": ("<B", 255), "UINT16": ("<H", 65_535),
+    "UINT32": ("<I", 2**32 - 1), "UINT64": ("<Q", 2**53), "BOOL": ("<?", True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("datatype", _HELD)
+def test_numbers_of_every_datatype_are_read_without_a_loss(datatype: str) -> None:
+    form, value = _HELD[datatype]
+    for n_rows in (1, limits.MAX_CELLS_AT_ONCE + 1):
+        body, lengths = _binary(datatype, [n_rows], struct.pack(form, value) * n_rows)
+        assert _listed(read_request(body, lengths, sized(1))[1]["a"]) == [value] * n_rows
+        body = _body(datatype, [n_rows], data=[value] * n_rows)
+        assert read_request(body, [], sized(1))[1] == {"a": [value] * n_rows}
+
+
+def test_booleans_are_numbers_of_a_column_of_numbers_alone() -> None:
+    schema = schema_of({"name": "a", "type": "categorical", "categories": ["x"]}, classes=("c0", "c1"))
+    for columns, kind in ((read_request(_body("BOOL", [1], data=[True]), [], schema)[1], bool),
+                          (read_request(_body("BOOL", [1], data=[True]), [], sized(1))[1], int)):  # fmt: skip
+        assert [type(cell) for cell in columns["a"]] == [kind]
+
+
+@pytest.mark.parametrize("name", ["a", "x1"])
+def test_one_tensor_of_numbers_has_all_columns_in_declared_order(name: str) -> None:
+    expected = {"x0": [1, 3, 5], "x1": [2, 4, 6]}
+    content = struct.pack("<6f", 1, 2, 3, 4, 5, 6)
+    tensor: dict[str, Any] = {"name": name, "datatype": "FP32", "shape": [3, 2]}
+    for data in ([1, 2, 3, 4, 5, 6], [[1, 2], [3, 4], [5, 6]]):
+        assert read_request(json.dumps({"inputs": [tensor | {"data": data}]}).encode(), [], sized(2))[1] == expected
+    text = json.dumps({"inputs": [tensor | {"parameters": {"binary_data_size": len(content)}}]}).encode()
+    assert read_request(text + content, [str(len(text))], sized(2))[1] == expected
+
+
+def test_one_tensor_is_a_column_where_a_model_has_categories_or_its_shape_says_so() -> None:
+    schema = schema_of(
+        {"name": "x0", "type": "numeric", "lower": 0, "upper": 1},
+        {"name": "s", "type": "categorical", "categories": ["x"]},
+        classes=("c0", "c1"),
+    )
+    with pytest.raises(InvalidRequest) as refused:
+        read_request(_body("FP64", [1, 2], data=[1, 2]), [], schema)
+    assert refused.value.errors[0].problem == "not-a-column"
+    assert read_request(_body("FP64", [2, 1], data=[1, 2]), [], sized(2))[1] == {"a": [1, 2]}
+    assert read_request(_body("FP64", [2, 1], data=[1, 2]), [], sized(1))[1] == {"x0": [1, 2]}
