@@ -21,6 +21,8 @@ from starlette.routing import BaseRoute, Match
 
 from app.core import errors, limits
 from app.core.errors import GrovekeeperError
+from app.wire.base import NO_CONTROLS, VISIBLE_LINE
+from app.wire.datasets import PUBLIC_NAME
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger(__name__)
@@ -126,6 +128,13 @@ _SLUG_OF_PYDANTIC = {
     "less_than": "too-large",
     "less_than_equal": "too-large",
 }
+
+_FORMS = {
+    PUBLIC_NAME: "letters of English, digits, dots, hyphens and underscores, and not dots alone",
+    NO_CONTROLS: "one line without control characters and without marks that turn the direction of the text",
+    VISIBLE_LINE: "one line with a visible character, without control characters",
+}
+"""What the patterns of requests accept, in words."""
 
 _BOUNDS = {"ge": "at least", "le": "at most", "min_length": "at least", "max_length": "at most"}
 """Names of bounds in pydantic's errors, in words."""
@@ -318,7 +327,8 @@ def _located(item: Mapping[str, Any]) -> errors.FieldProblem:
 
 def _accepted(context: Mapping[str, Any]) -> tuple[str, ...]:
     """What a rule accepts: the choices of a literal, its bounds, or a form. All come from the rule, not the input."""
-    if context.get("form"):
-        return (context["form"],)
+    form = context.get("form") or _FORMS.get(context.get("pattern", ""))
+    if form:
+        return (form,)
     choices = re.findall("'([^']*)'", str(context.get("expected", "")))
     return (*choices, *(f"{words} {context[name]}" for name, words in _BOUNDS.items() if name in context))

@@ -343,7 +343,8 @@ def checked_key(request: Request, key: str | None) -> str | None:
             reorder them in a retry, which would spend again.
     """
     if key is not None and (len(request.headers.getlist("Idempotency-Key")) > 1 or not _KEY.fullmatch(key)):
-        raise InvalidRequest.at("/Idempotency-Key", "malformed")
+        form = f"one key of 1 to {limits.MAX_IDEMPOTENCY_KEY_CHARS} visible characters of ASCII"
+        raise InvalidRequest.at("/Idempotency-Key", "malformed", accepted=[form])
     return key
 
 

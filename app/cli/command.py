@@ -6,7 +6,6 @@ options instead of repeating them.
 
 import functools
 import inspect
-import json
 import os
 import secrets
 import shlex
@@ -21,6 +20,7 @@ import typer
 from app.cli import problems
 from app.cli.output import Output
 from app.cli.problems import ExitCode, of_problem
+from app.core import json_text
 from app.core.errors import GrovekeeperError, InstallationError
 from app.core.settings import Settings
 from grovekeeper_client.errors import ApiProblem, Unreachable
@@ -238,7 +238,7 @@ def _options(group: type[Any]) -> list[inspect.Parameter]:
 
 def _read_key(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8").strip()
+        return file.read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError):
         raise WrongUse(f"the key file {file} cannot be read") from None
 
@@ -291,7 +291,7 @@ def read_scope(typed: list[str] | None, declaration: Callable[[], dict[str, Any]
         if word.startswith("{"):
             if len(typed or ()) > 1:
                 raise WrongUse("a scope in JSON is the whole scope")
-            return json_object(word, "the scope")
+            return json_object(word.encode("utf-8", "surrogateescape"), "the scope")
         name, separator, listed = word.partition("=")
         if not (name and separator and listed):
             raise WrongUse("a scope is given as partition=cell, or as a JSON object")
@@ -340,19 +340,28 @@ def confirm(output: Output, question: str, *, yes: bool) -> None:
     typer.confirm(question, abort=True, err=True)
 
 
-def json_object(text: str, what: str) -> dict[str, Any]:
-    """A JSON object that was typed as one argument.
+def json_object(text: bytes, what: str) -> dict[str, Any]:
+    """A JSON object that was typed as one argument, or is in a file.
 
     Raises:
         WrongUse: the text is not a JSON object.
     """
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
+    value = json_value(text, what)
     if not isinstance(value, dict):
         raise WrongUse(f"{what} is not a JSON object")
     return value
+
+
+def json_value(text: bytes, what: str) -> Any:
+    """The value of a JSON text, with or without a byte order mark.
+
+    Raises:
+        WrongUse: the text is not JSON; says where.
+    """
+    try:
+        return json_text.loads(text)
+    except (ValueError, RecursionError):
+        raise WrongUse(str(json_text.not_json(text, what))) from None
 
 
 def read_bytes(file: Path) -> bytes:

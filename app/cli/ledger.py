@@ -92,7 +92,7 @@ class Stated:
         scope = read_scope(self.scope, partial(client.dataset, dataset))
         body: dict[str, Any] = {"description": description, "per": self.per, "scope": scope}
         if self.event is not None:
-            return body | {"event": json_object(read_bytes(self.event).decode("utf-8", "replace"), "the event")}
+            return body | {"event": json_object(read_bytes(self.event), "the event")}
         return body | {"declared": {"adjacency": self.adjacency, **declared}}
 
 
@@ -365,6 +365,9 @@ def _read_part(file: Path) -> dict[str, Any]:
     content = read_bytes(file)
     try:
         part = yaml.safe_load(content) if len(content) <= limits.MAX_JSON_BODY_BYTES else None
+    except yaml.MarkedYAMLError as error:
+        line = 1 if error.problem_mark is None else error.problem_mark.line + 1
+        raise WrongUse(f"{file} is no YAML or JSON: line {line}") from None
     except yaml.YAMLError:
         part = None
     if not isinstance(part, dict):

@@ -1,5 +1,6 @@
 """Implements ``grovekeeper models``, ``aliases`` and ``predict``."""
 
+import codecs
 import csv
 import json
 from collections.abc import Iterable, Mapping
@@ -21,6 +22,8 @@ from app.cli.command import (
     check_new,
     command,
     confirm,
+    json_value,
+    read_bytes,
 )
 from app.cli.problems import ExitCode
 
@@ -157,18 +160,39 @@ def read_rows(file: Path, schema: Mapping[str, Any]) -> Rows:
     Raises:
         WrongUse: the file cannot be read, or a cell of a number column is not a number.
     """
+    if file.suffix != ".csv":
+        return _from_json(read_bytes(file), file)
     try:
         with file.open(encoding="utf-8-sig", newline="") as stream:
-            if file.suffix == ".csv":
-                return from_csv(stream, schema)
-            if file.suffix == ".jsonl":
-                return _objects([json.loads(line) for line in stream if line.strip()])
-            value = json.load(stream)
+            return from_csv(stream, schema)
     except OSError as error:
         raise WrongUse(f"{file} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise WrongUse(f"{file} is not UTF-8 text, or not JSON") from error
+    except UnicodeDecodeError as error:
+        raise WrongUse(f"{file} is not UTF-8 text: save it as UTF-8") from error
+
+
+def _from_json(text: bytes, file: Path) -> Rows:
+    if file.suffix == ".jsonl":
+        lines = enumerate(text.removeprefix(codecs.BOM_UTF8).splitlines(), start=1)
+        return _objects([_json(line, f"{file}, line {number},") for number, line in lines if line.strip()])
+    value = _json(text, str(file))
     return _objects(value["rows"] if isinstance(value, dict) and set(value) == {"rows"} else value)
+
+
+def _json(text: bytes, what: str) -> Any:
+    """The value of a JSON text in which NaN, as pandas and Python write it, is a missing value.
+
+    Raises:
+        WrongUse: the text is not JSON; or it has an infinity, for which there is no JSON.
+    """
+    with suppress(ValueError, RecursionError):
+        return json.loads(text, parse_constant=_missing)
+    return json_value(text, what)
+
+
+def _missing(constant: str) -> None:
+    if constant != "NaN":
+        raise ValueError("an infinity")
 
 
 def from_csv(lines: Iterable[str], schema: Mapping[str, Any]) -> Rows:

@@ -1,6 +1,5 @@
 """Implements ``grovekeeper algorithms``, ``plan`` and ``train``: lists algorithms, quotes and trains forests."""
 
-import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from app.cli.command import (
 )
 from app.cli.jobs import show_accepted, show_quote
 from app.cli.output import Output
+from app.core import json_text
 
 
 @dataclass(frozen=True)
@@ -211,6 +211,6 @@ def _parameter(text: str) -> tuple[str, object]:
     if not (name and separator):
         raise WrongUse("a parameter is given as name=value")
     try:
-        return name, json.loads(value)
-    except ValueError:
+        return name, json_text.loads(value.encode("utf-8", "surrogateescape"))
+    except (ValueError, RecursionError):  # also NaN, which no body can hold: the service says what it takes
         return name, value

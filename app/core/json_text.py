@@ -127,7 +127,7 @@ def _place(text: str, position: int) -> str:
 
 
 def _decoded(text: bytes) -> str:
-    return text.removeprefix(codecs.BOM_UTF8).decode("utf-8")
+    return text.decode("utf-8-sig")
 
 
 class _RefusedConstant(ValueError):

@@ -347,7 +347,7 @@ def _read_secret(setting: Setting, environ: Mapping[str, str], *, text: str | No
     if text is not None:
         raise InstallationError(f"set {setting.variable} or {file_variable}, not both")
     try:
-        content = Path(path).read_text(encoding="utf-8").strip()
+        content = Path(path).read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError):
         raise InstallationError(f"the file that {file_variable} names cannot be read") from None
     if not content:

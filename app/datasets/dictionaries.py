@@ -5,6 +5,7 @@ in the draft, with a sentence that says what belongs there. Nothing is ever read
 categories that follows the rows would publish facts about single people (docs/known-limits.md).
 """
 
+import codecs
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -141,9 +142,12 @@ def _parsed(text: bytes) -> dict[str, Any]:
         value = json_text.loads(text)
     except (ValueError, RecursionError):
         value = None
-    if not isinstance(value, dict):  # out of the handler: the library's error quotes the text
-        raise NotADictionary(_NO_ROWS)
-    return value
+    if isinstance(value, dict):
+        return value
+    # Out of the handler: the library's error quotes the text.
+    if value is None and text.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"{":
+        raise NotADictionary(str(json_text.not_json(text, "the data dictionary")))
+    raise NotADictionary(_NO_ROWS)
 
 
 def _chosen(tables: Sequence[_Table], name: str | None) -> _Table:

@@ -5,6 +5,7 @@ Prediction is post-processing: it reads no ledger and no private rows.
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 from collections.abc import Set
@@ -243,6 +244,8 @@ def decode(body: bytes, schema: Schema) -> PredictBody:
 
     Rows and columns are built one by one: while the decoder builds values, no other thread of the process runs.
     """
+    if body.startswith(codecs.BOM_UTF8):
+        body = body[len(codecs.BOM_UTF8) :]
     json_text.check_nodes(body, max_nodes(len(schema.features)))
     most_rows = max_rows(schema)
     try:

@@ -32,6 +32,11 @@ SECRET = b"webhook-secret/1"
 
 _log = logging.getLogger(__name__)
 
+_ADDRESS = (
+    f"a public https address of at most {limits.MAX_WEBHOOK_URL_CHARS} characters of ASCII, without credentials and "
+    "without a fragment; the operator of the service may allow others"
+)
+
 
 def create_webhook(
     installation: Installation, principal: Principal, reference: str, body: WebhookIn
@@ -45,7 +50,7 @@ def create_webhook(
     try:
         read_url(body.url, allowed=installation.settings.webhook_networks)
     except AddressRefused as refusal:
-        raise InvalidRequest.at("/url", str(refusal)) from None
+        raise InvalidRequest.at("/url", str(refusal), accepted=[_ADDRESS]) from None
     if (body.threshold is not None) != (notices.BUDGET_LOW in body.events):
         raise InvalidRequest.at("/threshold", "required-for-budget-low-only")
     if body.threshold is not None and body.threshold > 1:

@@ -7,6 +7,7 @@ the number of entries, the root in base64 and the time, then an empty line and s
 
 import base64
 import binascii
+import codecs
 import hashlib
 import re
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ def read_public_key(file: Path) -> bytes:
         NotAKey: the file has neither form.
     """
     with file.open("rb") as stream:
-        content = stream.read(MAX_BYTES)
+        content = stream.read(MAX_BYTES).removeprefix(codecs.BOM_UTF8)
     text = content.decode("utf-8", "replace")
     match = _VERIFIER_KEY.fullmatch(text)
     raw = _decoded(match["key"]) if match else _from_pem(content)
@@ -69,7 +70,7 @@ def read_checkpoint(file: Path, public_key: bytes) -> Checkpoint:
         NotSigned: the file is not a checkpoint, or has no valid signature of the key.
     """
     with file.open("rb") as stream:
-        text = stream.read(MAX_BYTES).decode("utf-8", "replace")
+        text = stream.read(MAX_BYTES).decode("utf-8-sig", "replace")
     match = _NOTE.fullmatch(text)
     if match is None:
         raise NotSigned("it is not a checkpoint: origin, size, root, time and signatures")

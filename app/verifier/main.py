@@ -1,6 +1,7 @@
 """Implements the verifier's command line: verifies a file, prints the result, and exits with 0, 1 or 2."""
 
 import argparse
+import codecs
 import io
 import json
 import os
@@ -208,7 +209,7 @@ def _first(stream: BinaryIO) -> canonical_json.Json:
     line = stream.readline(MAX_LINE_BYTES)
     stream.seek(0)
     try:
-        return canonical_json.loads(line)
+        return canonical_json.loads(line.removeprefix(codecs.BOM_UTF8))
     except canonical_json.NotStrictJson:
         return None
 
@@ -226,6 +227,9 @@ def _print(text: str) -> None:
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines with line ends. A line over the limit is cut, so that a file without line ends fits in memory."""
+    """Lines with line ends, without a byte order mark of the file. A line over the limit is cut, so that a file without
+    line ends fits in memory."""
+    mark = codecs.BOM_UTF8
     while line := stream.readline(MAX_LINE_BYTES):
-        yield line
+        yield line.removeprefix(mark)
+        mark = b""

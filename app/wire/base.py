@@ -119,13 +119,11 @@ _INVISIBLE = r"\s\u200b-\u200f\u2060-\u2064\ufeff"
 NO_CONTROLS = rf"^[^{_OBEYED}]*$"
 """Pattern of a name that people read: no control character."""
 
+VISIBLE_LINE = rf"^[^{_OBEYED}]*[^{_INVISIBLE}{_OBEYED}][^{_OBEYED}]*$"
+"""Pattern of a line with at least one visible character."""
+
 PublicSentence: TypeAlias = Annotated[
-    str,
-    Field(
-        min_length=1,
-        max_length=limits.MAX_SENTENCE_CHARS,
-        pattern=rf"^[^{_OBEYED}]*[^{_INVISIBLE}{_OBEYED}][^{_OBEYED}]*$",
-    ),
+    str, Field(min_length=1, max_length=limits.MAX_SENTENCE_CHARS, pattern=VISIBLE_LINE)
 ]
 """A line that people read in the ledger: at least one visible character, and no control character."""
 

@@ -87,7 +87,7 @@ class SpendingFields(BaseModel):
                 case [str() as partition, cell]:
                     scope.setdefault(partition, []).append(cell)
                 case _:
-                    raise InvalidRequest.at("/scope", "malformed")
+                    raise InvalidRequest.at("/scope", "malformed", accepted=["cells as [partition, cell] in JSON"])
         return scope or (_json(self.scope) if self.scope.strip() else {})
 
 

@@ -100,7 +100,6 @@ _FIELD_PROBLEMS: Mapping[str, str] = {
     "not-an-integer": "Not a whole number.",
     "needs-a-unit-column": "More than one row needs a column that names the person.",
     "not-a-plain-integer": "An integer without leading zeros, signs and points.",
-    "malformed": "Only letters, digits, dots, hyphens and underscores.",
     "delta-required": "This kind of account needs a δ.",
 }
 """Sentences for problems of fields that their slugs do not explain."""

@@ -80,7 +80,7 @@ def from_environment() -> tuple[str, str]:
 
 def _read(file: Path) -> str:
     try:
-        key = file.read_text(encoding="utf-8").strip()
+        key = file.read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError):
         raise ValueError(f"the key file {file} cannot be read") from None
     if not key:

@@ -385,7 +385,7 @@ def test_the_key_comes_from_the_option_then_the_environment_then_the_home(
 ) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "admin.key").write_text("key_home." + "h" * 43 + "\n")
-    (tmp_path / "mine.key").write_text("key_file." + "f" * 43 + "\n")
+    (tmp_path / "mine.key").write_text("\ufeffkey_file." + "f" * 43 + "\n", encoding="utf-8")
 
     def sent(*options: str) -> str:
         assert run("datasets", "list", *options).exit_code == 0

@@ -25,6 +25,8 @@ ROWS = [{"age": 39, "weight": 1.5, "code": "007"}, {"age": None, "weight": -2000
         ("rows.csv", "age,weight,code\n39,1.5,007\n,-2e3,\n"),
         ("bom.csv", "\ufeffage,weight,code\r\n39,1.5,007\r\n,-2e3,\r\n"),
         ("labelled.csv", "y,age,weight,code\na,39,1.5,007\nb,,-2e3,\n"),
+        ("bom.jsonl", '\ufeff{"age": 39, "weight": 1.5, "code": "007"}\r\n{"weight": -2e3, "age": NaN, "code": NaN}'),
+        ("bom.json", '\ufeff[{"age": 39, "weight": 1.5, "code": "007"}, {"age": NaN, "weight": -2e3, "code": null}]'),
         ("rows.jsonl", '{"age": 39, "weight": 1.5, "code": "007"}\n\n{"age": null, "weight": -2000.0, "code": null}\n'),
         ("rows.json", '[{"age": 39, "weight": 1.5, "code": "007"}, {"age": null, "weight": -2e3, "code": null}]'),
         ("body.json", '{"rows": [{"age": 39, "weight": 1.5, "code": "007"}, '
@@ -34,6 +36,22 @@ ROWS = [{"age": 39, "weight": 1.5, "code": "007"}, {"age": None, "weight": -2000
 def test_every_form_gives_the_same_rows(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8", newline="")
     assert models.read_rows(tmp_path / name, SCHEMA) == ROWS
+
+
+def test_what_is_not_json_has_a_place(tmp_path: Path) -> None:
+    for name, content, place in (
+        (
+            "a.jsonl",
+            b'{"age": 1}\n\n{"age": 1,}\n',
+            "line 3, is not JSON: line 1, column 10: a trailing comma",
+        ),
+        ("a.json", b'[{"age": 1}\n{}]', "a.json is not JSON: line 2, column 1"),
+        ("a.json", b'[{"age": Infinity}]', "a.json is not JSON: line 1, column 10: NaN and Infinity"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(WrongUse) as refused:
+            models.read_rows(tmp_path / name, SCHEMA)
+        assert place in str(refused.value)
 
 
 @pytest.mark.parametrize(

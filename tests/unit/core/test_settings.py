@@ -33,7 +33,7 @@ def test_documented_defaults_equal_the_defaults_in_force(monkeypatch: pytest.Mon
 
 
 def test_settings_are_read_from_variables_flags_and_files(tmp_path: Path) -> None:
-    (tmp_path / "key").write_text("boss.secret\n", encoding="utf-8")
+    (tmp_path / "key").write_text("\ufeffboss.secret\r\n", encoding="utf-8")
     settings = Settings.from_environment(
         {
             "GROVEKEEPER_HOME": str(tmp_path),

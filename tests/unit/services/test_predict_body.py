@@ -29,7 +29,7 @@ from tests.support.schemas import sized
     ],
 )
 def test_a_member_name_that_occurs_once_is_read(body: dict[str, object]) -> None:
-    for text in (json.dumps(body), json.dumps(body, separators=(",", ":")), json.dumps(body, indent=3)):
+    for text in (json.dumps(body), json.dumps(body, separators=(",", ":")), "\ufeff" + json.dumps(body, indent=3)):
         requested = predict.decode(text.encode(), sized(2))
         assert (requested.rows, requested.columns, requested.read_out) == tuple(
             map(body.get, ("rows", "columns", "read_out"))

@@ -39,6 +39,14 @@ def test_a_good_export_prints_its_balance_and_ends_with_0(good: Path, capsys: py
     assert NO_CHECKPOINT.split(maxsplit=1) in words
 
 
+def test_a_byte_order_mark_is_no_part_of_an_export(good: Path) -> None:
+    content = good.read_bytes()
+    good.write_bytes(b"\xef\xbb\xbf" + content)
+    assert main([str(good)]) == 0
+    good.write_bytes(content.replace(b"\n", b"\n\xef\xbb\xbf", 1))
+    assert main([str(good)]) == 1
+
+
 def test_json_output_is_one_object_and_nothing_else(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(good), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
