@@ -142,11 +142,11 @@ def _require_key_where_it_is_missed(operation: dict[str, Any]) -> None:
 def _document_headers(paths: dict[str, dict[str, Any]]) -> None:
     """Add the headers of each answer to every operation of the document.
 
-    What a 201 made has a ``Location`` if the API has a path on which it can be read: a key, for example, has none.
+    What a 201 made has a ``Location`` if the API has a path on which it can be read or removed.
     """
     for path, methods in paths.items():
         item = re.compile(re.escape(path) + r"/\{\w+\}")
-        is_readable = any(item.fullmatch(other) and "get" in operations for other, operations in paths.items())
+        is_readable = any(item.fullmatch(other) for other in paths)
         made = {"201": ("Location",)} if is_readable else {}
         for operation in methods.values():
             for status, answer in operation["responses"].items():

@@ -204,6 +204,8 @@ class EveryRequest:
             return
         request_id = secrets.token_hex(8)
         scope.setdefault("state", {})["request_id"] = request_id
+        if scope["method"] == "HEAD":  # wherever GET is; the server sends no body to such a request
+            scope, send = {**scope, "method": "GET"}, _head_of(send)
         answered = _Answered(send, scope)
         began_ns = time.time_ns()
         with about(request_id=request_id):
@@ -309,6 +311,23 @@ class EveryRequest:
             self._in_flight[of] -= 1
             if not self._in_flight[of]:
                 del self._in_flight[of]
+
+
+def _head_of(send: Send) -> Send:
+    """Sends the status and the headers of an answer, and ends a stream at its first piece."""
+    is_ended = False
+
+    async def send_head(message: Message) -> None:
+        nonlocal is_ended
+        if message["type"] == "http.response.start":
+            await send(message)
+        elif not is_ended:
+            is_ended = True
+            await send({"type": "http.response.body"})
+        if message.get("more_body", False):
+            raise ClientDisconnect  # what makes the stream ends, as it does when a client goes away
+
+    return send_head
 
 
 class Application(FastAPI):

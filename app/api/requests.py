@@ -213,7 +213,7 @@ def _check_media_type(declared: str | None, encoding: str | None, others: tuple[
     ):
         raise UnsupportedMediaType([*_JSON_TYPES, *others])
     if encoding is not None and encoding.strip().lower() != "identity":
-        raise UnsupportedMediaType([*_JSON_TYPES, *others])
+        raise UnsupportedMediaType([*_JSON_TYPES, *others], is_encoded=True)
     return media_type
 
 

@@ -33,6 +33,7 @@ from app.services.jobs.show_jobs import Followed
 from app.wire.spending import JobOut
 
 _PIECE_BYTES = 256 * 1024
+_COMMENT = b": nothing has changed\n\n"  # balancers cut connections that are silent for a minute
 _log = logging.getLogger(__name__)
 POLL_INTERVAL_S = 0.5
 
@@ -60,16 +61,16 @@ async def model_file(
         file = await threads.run(Work.EXPORT, lambda: models.take_artifact(installation, caller, address))
     else:
         raise InvalidRequest.at("/read_out", "not-with-safetensors")
-    return _OpenFile(file, threads)
+    return _OpenFile(file, threads, f"model.{form}")
 
 
 class _OpenFile(StreamingResponse):
     """Sends a file in pieces, so that a slow client holds one piece in memory, and closes the file."""
 
-    def __init__(self, file: BinaryIO, threads: Capacities) -> None:
-        size = {"Content-Length": str(fstat(file.fileno()).st_size)}
+    def __init__(self, file: BinaryIO, threads: Capacities, name: str) -> None:
+        headers = {"Content-Length": str(fstat(file.fileno()).st_size), **_saved_as(name)}
         pieces = threads.iterate(Work.EXPORT, iter(partial(file.read, _PIECE_BYTES), b""))
-        super().__init__(pieces, media_type="application/octet-stream", headers=size)
+        super().__init__(pieces, media_type="application/octet-stream", headers=headers)
         self._file = file
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,10 +79,16 @@ class _OpenFile(StreamingResponse):
 
 
 def exported(
-    request: Request, lines: Iterable[bytes], *, media_type: str = "application/x-ndjson"
+    request: Request, lines: Iterable[bytes], name: str, *, media_type: str = "application/x-ndjson"
 ) -> StreamingResponse:
-    """Stream lines, each computed in a thread for exports."""
-    return StreamingResponse(capacities(request).iterate(Work.EXPORT, lines), media_type=media_type)
+    """Stream lines, each computed in a thread for exports, as a file of a name."""
+    pieces = capacities(request).iterate(Work.EXPORT, lines)
+    return StreamingResponse(pieces, media_type=media_type, headers=_saved_as(name))
+
+
+def _saved_as(name: str) -> dict[str, str]:
+    """The header by which a browser, or ``curl -OJ``, saves an answer as a file."""
+    return {"Content-Disposition": f'attachment; filename="{name}"'}
 
 
 class JobEvents:
@@ -105,8 +112,13 @@ class JobEvents:
             raise TooManyRequests
         return await self._capacities.run(Work.READ, lambda: show_jobs.show_job(installation, caller, job_id))
 
-    async def follow(self, installation: Installation, caller: Principal, first: JobOut) -> AsyncIterator[JobOut]:
-        """Yield the job's present state, then every change, until the job has ended or the caller may not see it."""
+    async def follow(
+        self, installation: Installation, caller: Principal, first: JobOut
+    ) -> AsyncIterator[JobOut | None]:
+        """Yield the job's present state, then every change, until the job has ended or the caller may not see it.
+
+        Yield ``None`` when nothing changed for ``limits.EVENT_SILENCE_S`` seconds.
+        """
         yield first
         if first.state in ENDED:
             return
@@ -119,7 +131,12 @@ class JobEvents:
         try:
             last = first
             while last.state not in ENDED:
-                current = await queue.get()
+                try:
+                    async with asyncio.timeout(limits.EVENT_SILENCE_S):
+                        current = await queue.get()
+                except TimeoutError:
+                    yield None
+                    continue
                 if current is None:
                     return
                 if current != last:
@@ -155,7 +172,7 @@ async def job_events(
 
     async def stream() -> AsyncIterator[bytes]:
         async for job in events.follow(installation, caller, first):
-            yield event(job)
+            yield _COMMENT if job is None else event(job)
 
     return StreamingResponse(stream(), media_type="text/event-stream")
 

@@ -1,13 +1,16 @@
 """Implements ``grovekeeper keys``: creates, lists, rotates and revokes access keys."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
-from app.cli.command import Group, KeyArgument, Remote, check_new
+from app.cli.command import Group, KeyArgument, Remote, WrongUse, check_new
 from app.cli.installation import HomeOptions
+from app.cli.output import Output
 
 app = Group("Make, list, rotate and revoke keys.")
 
@@ -27,10 +30,10 @@ def create(
     save: Save = None,
 ) -> None:
     """Make a key. Its secret is shown once, or saved to a file."""
-    check_new(save)
-    with call.client() as client:
-        made = client.create_key(name, role or [], expires_at=expires_at)
-    _show_secret(call, made, save)
+    with _secret_file(save) as stream:
+        with call.client() as client:
+            made = client.create_key(name, role or [], expires_at=expires_at)
+        _show_secret(call.output, made, save, stream)
     if not role:
         call.output.hint(f"grovekeeper datasets grant DATASET {made['id']} analyst")
 
@@ -49,10 +52,10 @@ def list_keys(call: Remote) -> None:
 @app.command("rotate")
 def rotate(call: Remote, key_id: KeyArgument, expires_at: Expires = None, save: Save = None) -> None:
     """Replace a key's secret. The earlier secret is refused at once; the key's id, grants and jobs stay."""
-    check_new(save)
-    with call.client() as client:
-        rotated = client.rotate_key(key_id, expires_at=expires_at)
-    _show_secret(call, rotated, save)
+    with _secret_file(save) as stream:
+        with call.client() as client:
+            rotated = client.rotate_key(key_id, expires_at=expires_at)
+        _show_secret(call.output, rotated, save, stream)
 
 
 @app.command("revoke")
@@ -62,28 +65,53 @@ def revoke(call: Remote, key_id: KeyArgument) -> None:
     call.output.say(f"{key_id} opens nothing any more")
 
 
-def _show_secret(call: Remote, made: dict[str, Any], file: Path | None) -> None:
-    """Prints a secret, or writes it to a new file that no other account can read."""
-    if file is not None:
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-            stream.write(f"{made['key']}\n")
-    call.output.answer(made if file is None else made | {"key": None, "file": str(file)})
+@contextmanager
+def _secret_file(file: Path | None) -> Iterator[TextIO | None]:
+    """A new file that no other account can read, made before the secret is: a secret that is lost has to be replaced.
+
+    Raises:
+        WrongUse: the file exists, or cannot be made.
+    """
+    check_new(file)
     if file is None:
-        call.output.say(made["key"])
-        call.output.say("This is shown once. Save it in a file that its owner alone can read (mode 0600).")
+        yield None
+        return
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise WrongUse(f"{file} cannot be made: {error.strerror}") from None
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+            yield stream
+    except BaseException:
+        if not file.stat().st_size:
+            file.unlink()
+        raise
+
+
+def _show_secret(output: Output, made: dict[str, Any], file: Path | None, stream: TextIO | None) -> None:
+    """Prints a secret, or writes it to its file."""
+    if stream is not None:
+        stream.write(f"{made['key']}\n")
+        stream.flush()
+    output.answer(made if stream is None else made | {"key": None, "file": str(file)})
+    if stream is None:
+        output.say(made["key"])
+        output.say("This is shown once. Save it in a file that its owner alone can read (mode 0600).")
     else:
-        call.output.say(f"saved the key {made['id']} to {file}; give the file to its owner, and nobody else")
+        output.say(f"saved the key {made['id']} to {file}; give the file to its owner, and nobody else")
 
 
 @app.command("create-admin")
 def create_admin(
-    call: HomeOptions, name: Annotated[str, typer.Option(help="Name of the person or program.")] = "admin"
+    call: HomeOptions,
+    name: Annotated[str, typer.Option(help="Name of the person or program.")] = "admin",
+    save: Save = None,
 ) -> None:
     """Make an admin key on the installation itself, for when all admin keys are lost."""
     from app.services.keys import create_admin
 
-    with call.database() as database:
-        made = create_admin(database, name)
-    call.output.answer({"id": made.id, "key": made.text})
-    call.output.say(made.text)
-    call.output.say("This is shown once: keep it safe.")
+    with _secret_file(save) as stream:
+        with call.database() as database:
+            made = create_admin(database, name)
+        _show_secret(call.output, {"id": made.id, "key": made.text}, save, stream)

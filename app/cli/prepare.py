@@ -30,15 +30,16 @@ def prepare(settings: Settings) -> None:
     """
     if is_embedded(settings):
         upgrade(settings)
+    file = settings.home / ADMIN_KEY_FILE
+    files.make_folder(settings.home)  # also beside PostgreSQL, which may have been upgraded with another home
     with opened(settings) as database:
         _refuse_generated_key_on_the_network(settings, database)
-        generated = ensure_first_admin(database, settings.admin_key)
-    if generated is not None:
-        file = settings.home / ADMIN_KEY_FILE
-        files.write(file, f"{generated.text}\n".encode())
-        if sys.stderr.isatty():
-            print(f"The first admin key, shown this once: {generated.text}", file=sys.stderr)
-            print(f"It was also written to {file}", file=sys.stderr)
+        generated = ensure_first_admin(
+            database, settings.admin_key, keep=lambda key: files.write(file, f"{key.text}\n".encode())
+        )
+    if generated is not None and sys.stderr.isatty():
+        print(f"The first admin key, shown this once: {generated.text}", file=sys.stderr)
+        print(f"It was also written to {file}", file=sys.stderr)
 
 
 def upgrade(settings: Settings) -> None:

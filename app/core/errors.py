@@ -97,8 +97,11 @@ class UnsupportedMediaType(GrovekeeperError):
     """The call does not accept the body's type or encoding."""
 
     accepted: Sequence[str]
+    is_encoded: bool = False
 
     def __str__(self) -> str:
+        if self.is_encoded:
+            return "the body has a Content-Encoding that this call does not read; send the body as it is"
         return f"send one of: {', '.join(self.accepted)}"
 
 

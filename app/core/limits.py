@@ -192,6 +192,7 @@ LOAD_RETRY_S = 30  # Seconds between two attempts of a worker that could not loa
 MAX_LOGGED_FRAMES = 20  # Frames of a traceback in one line of the log
 # Event streams of one API process: fewer than its requests, so that streams leave room for other requests.
 MAX_FOLLOWERS = 256
+EVENT_SILENCE_S = 15  # Seconds after which a stream of events that has none sends a comment
 MAX_WORKERS = 256  # Worker processes of one ``serve``
 
 # Database

@@ -11,7 +11,7 @@ from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, get_args
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from app.core import json_text, limits
 from app.core.dask_cluster import DaskCluster
@@ -319,7 +319,8 @@ class Settings:
         arguments = {name: value for name, value in values.items() if value is not None}
         home = arguments["home"] if "home" in arguments else _default_home()
         arguments["home"] = home
-        arguments.setdefault("database_url", f"sqlite:///{home}/grovekeeper.sqlite3")
+        # Quoted, because the database reads its address as a URL: a ``?`` in a folder's name would end the path.
+        arguments.setdefault("database_url", f"sqlite:///{quote(str(home))}/grovekeeper.sqlite3")
         return cls(**arguments)  # type: ignore[arg-type]  # each value was read by its own setting
 
 

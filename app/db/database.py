@@ -114,6 +114,9 @@ def parse_url(url: str) -> URL:
     except ArgumentError:
         # The address may hold a password, so the message repeats neither the address nor the library's message.
         raise InstallationError("the database address cannot be read") from None
+    if any("@" in part for part in (parsed.host or "", parsed.database or "", *parsed.query)) and parsed.username:
+        # The password has a sign that ends it. A message of the driver would show the rest as the name of a host.
+        raise InstallationError("the password in the database address has a sign that must be quoted: write @ as %40")
     backend = parsed.drivername.split("+")[0]
     if backend in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")

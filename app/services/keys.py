@@ -1,6 +1,6 @@
 """Serves ``/keys`` and ``/datasets/{id}/grants``: makes, lists and revokes keys, and gives them roles on datasets."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
@@ -116,11 +116,18 @@ def record_uses(installation: Installation) -> None:
         installation.last_uses.forget(uses)
 
 
-def ensure_first_admin(database: Database, configured: str | None) -> NewKey | None:
+def _keeps_none(_: NewKey) -> None:
+    raise InstallationError("no admin key exists")
+
+
+def ensure_first_admin(
+    database: Database, configured: str | None, *, keep: Callable[[NewKey], None] = _keeps_none
+) -> NewKey | None:
     """Makes sure that an admin key exists before the service listens.
 
     Args:
         configured: the operator's key text, if one is configured; it is registered if it is new.
+        keep: stores a generated key, before the commit: a key that is committed and lost could not be made again.
 
     Returns:
         A generated key, if no admin key existed; else ``None``.
@@ -135,7 +142,9 @@ def ensure_first_admin(database: Database, configured: str | None) -> NewKey | N
             return None
         if keys.living_admin_exists(session, at=at):
             return None
-        return _create_admin(session, "first admin", at=at)
+        generated = _create_admin(session, "first admin", at=at)
+        keep(generated)
+        return generated
 
 
 def create_admin(database: Database, name: str) -> NewKey:

@@ -126,7 +126,7 @@ def test_the_proxy_admits_what_the_service_admits_and_keeps_no_body() -> None:
     assert (_directive("proxy_request_buffering"), _directive("proxy_buffering")) == ("off", "off")
     assert int(_directive("client_body_timeout").removesuffix("s")) > limits.BODY_WAIT_S
     assert int(_directive("client_header_timeout").removesuffix("s")) == limits.REQUEST_HEAD_S
-    assert NGINX.count("proxy_set_header Host $host;") == NGINX.count("proxy_pass ")
+    assert NGINX.count("proxy_set_header Host $http_host;") == NGINX.count("proxy_pass ")
     assert _directive("proxy_next_upstream") == "off"
     buffers, size = _directive("large_client_header_buffers").split()
     assert int(buffers) * int(size.removesuffix("k")) * 1024 <= limits.MAX_REQUEST_HEAD_BYTES

@@ -173,7 +173,7 @@ def show_verification(visit: Visitor, heads: KeptHeads) -> Response:
 @limited(work=Work.EXPORT)
 def export(visit: Visitor) -> Response:
     """Download all acts for the verifier."""
-    return as_file(exported(visit.request, audit.export_acts(*visit.by)), "acts.jsonl")
+    return exported(visit.request, audit.export_acts(*visit.by), "acts.jsonl")
 
 
 @act_pages.get("/checkpoint")

@@ -115,7 +115,7 @@ def show_entry(visit: Visitor, account: str, sequence: int) -> Response:
 @limited(work=Work.EXPORT)
 def export(visit: Visitor, account: str) -> Response:
     """Download the whole history of an account for the verifier."""
-    return as_file(exported(visit.request, history.export_json_lines(*visit.by, account)), "ledger.jsonl")
+    return exported(visit.request, history.export_json_lines(*visit.by, account), "ledger.jsonl")
 
 
 @ledger_pages.get("/{account}/checkpoint")

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from app.access.grants import NAME_MODEL, TAKE_MODEL, TRAIN
 from app.api.capacity import Work, capacities
 from app.api.pages.forms import Form, checked, read_form, submitted
-from app.api.pages.rendering import Visit, Visitor, as_file, if_permitted
+from app.api.pages.rendering import Visit, Visitor, if_permitted
 from app.api.pages.words import unit_of
 from app.api.requests import BodyRoute, NameFilter, Page
 from app.api.streams import model_file
@@ -92,7 +92,7 @@ async def download(
     form: Annotated[Literal["safetensors", "onnx"], Query(alias="format")] = "safetensors",
 ) -> Response:
     """Download a model."""
-    return as_file(await model_file(visit.request, *visit.by, model_id, form=form), f"model.{form}")
+    return await model_file(visit.request, *visit.by, model_id, form=form)
 
 
 @model_pages.post("/{model_id}/aliases")

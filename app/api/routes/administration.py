@@ -62,9 +62,11 @@ key_routes = APIRouter(prefix="/keys", tags=["keys"], route_class=BodyRoute)
 
 @key_routes.post("", status_code=201, responses=documented(RoleMissing, *JSON_BODY))
 @limited(needs=Role.ADMIN)
-def create_key(by: By, body: KeyIn) -> KeyCreated:
+def create_key(by: By, body: KeyIn, response: Response) -> KeyCreated:
     """Make a key. Only this answer shows its secret."""
-    return keys.create_key(*by, body)
+    made = keys.create_key(*by, body)
+    response.headers["Location"] = f"/keys/{made.id}"
+    return made
 
 
 @key_routes.post("/{key_id}/secret", status_code=201, responses=documented(RoleMissing, NotFound, *JSON_BODY))

@@ -274,9 +274,11 @@ webhook_routes = APIRouter(prefix="/datasets/{dataset}/webhooks", tags=["dataset
 
 
 @webhook_routes.post("", status_code=201, responses=documented(NotFound, RoleMissing, DatasetDeleted, *JSON_BODY))
-def create_webhook(by: By, dataset: str, body: WebhookIn) -> WebhookWithSecret:
+def create_webhook(request: Request, response: Response, by: By, dataset: str, body: WebhookIn) -> WebhookWithSecret:
     """Register an address that is told about jobs, refusals or a low budget of a dataset. Its secret is shown once."""
-    return webhooks.create_webhook(*by, dataset, body)
+    made = webhooks.create_webhook(*by, dataset, body)
+    response.headers["Location"] = f"{request.url.path}/{made.id}"
+    return made
 
 
 @webhook_routes.get("", responses=documented(NotFound, RoleMissing))

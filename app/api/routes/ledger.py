@@ -98,8 +98,8 @@ def export_ledger(
 ) -> StreamingResponse:
     """Export the whole history of an account, for `grovekeeper verify` (JSON Lines) or for a spreadsheet (CSV)."""
     if form == "csv":
-        return exported(request, history.export_csv(*by, account), media_type="text/csv")
-    return exported(request, history.export_json_lines(*by, account))
+        return exported(request, history.export_csv(*by, account), "ledger.csv", media_type="text/csv")
+    return exported(request, history.export_json_lines(*by, account), "ledger.jsonl")
 
 
 @ledger_routes.post(
@@ -228,7 +228,7 @@ def list_acts(by: By, page: Page) -> wire.ActList:
 @limited(work=Work.EXPORT)
 def export_acts(request: Request, by: By) -> StreamingResponse:
     """Export every administrative act, for `grovekeeper verify`."""
-    return exported(request, audit.export_acts(*by))
+    return exported(request, audit.export_acts(*by), "acts.jsonl")
 
 
 @audit_routes.get(

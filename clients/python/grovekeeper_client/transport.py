@@ -10,6 +10,7 @@ import ipaddress
 import json
 import os
 import secrets
+import ssl
 import tempfile
 import time
 import weakref
@@ -261,8 +262,18 @@ def _backoff_s(attempt: int) -> float:
     return min(step * (1 + secrets.randbelow(512) / 1024), MAX_WAIT_S)
 
 
+def _is_of_tls(error: BaseException) -> bool:
+    """Whether something listens and does not speak TLS, or has a certificate that is not accepted."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None
+
+
 def _reason(error: httpx.TransportError) -> str:
     match error:
+        case httpx.ConnectError() if _is_of_tls(error):
+            return "no TLS connection could be made: an address of a service without TLS begins with http://"
         case httpx.ConnectError() | httpx.ConnectTimeout():
             return "nothing listens there"
         case httpx.TimeoutException():
