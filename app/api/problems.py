@@ -130,7 +130,7 @@ _SLUG_OF_PYDANTIC = {
 }
 
 _FORMS = {
-    PUBLIC_NAME: "letters of English, digits, dots, hyphens and underscores, and not dots alone",
+    PUBLIC_NAME: "letters A to Z and a to z, digits, dots, hyphens and underscores, and not dots alone",
     NO_CONTROLS: "one line without control characters and without marks that turn the direction of the text",
     VISIBLE_LINE: "one line with a visible character, without control characters",
 }

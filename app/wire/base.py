@@ -6,8 +6,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from app.core import amounts, limits, stamps
 
@@ -15,8 +15,8 @@ from app.core import amounts, limits, stamps
 class Request(BaseModel):
     """A request body: strict types, unknown fields rejected, immutable.
 
-    Every list, object and string has a limit, and a list is read up to its first problem. So the problems of a body
-    are few, whatever it holds.
+    Every list, object and string has a limit, and a list is read up to its first problem, or to its hundredth
+    (:func:`up_to_a_hundred`). So the problems of a body are few, whatever it holds.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True)
@@ -36,6 +36,39 @@ class OfDataset(Answer):
 
     dataset: str
     dataset_name: str
+
+
+def up_to_a_hundred(kind: type[Request], *, most: int) -> BeforeValidator:
+    """Reads the items of a list until their problems fill an answer, so that people mend them all at once.
+
+    Args:
+        kind: of an item.
+        most: items of the list; a longer list is left to its own rule.
+    """
+
+    def read(items: object) -> object:
+        if not isinstance(items, list) or len(items) > most:
+            return items
+        read_items, faults = list[Request](), list[InitErrorDetails]()
+        for index, item in enumerate(items):
+            try:
+                read_items.append(kind.model_validate(item))
+            except ValidationError as error:
+                faults += [_at(index, fault) for fault in error.errors(include_url=False)]
+            if len(faults) >= limits.MAX_REPORTED_PROBLEMS:
+                break
+        if faults:
+            raise ValidationError.from_exception_data("list", faults)
+        return read_items
+
+    return BeforeValidator(read)
+
+
+def _at(index: int, fault: ErrorDetails) -> InitErrorDetails:
+    """A problem of an item as a problem of its list."""
+    context = fault.get("ctx", {})
+    kind = problem(**context) if fault["type"] == "grovekeeper" else fault["type"]
+    return InitErrorDetails(type=kind, loc=(index, *fault["loc"]), input=fault["input"], ctx=context)
 
 
 def problem(slug: str, *, form: str | None = None) -> PydanticCustomError:

@@ -17,6 +17,7 @@ from app.wire.base import (
     PublicSentence,
     Request,
     problem,
+    up_to_a_hundred,
 )
 
 PUBLIC_NAME = r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$"
@@ -52,7 +53,9 @@ class LabelIn(Request):
 class SchemaIn(Request):
     """The public columns of a dataset: features and label."""
 
-    features: Annotated[list[FeatureIn], Field(max_length=limits.MAX_FEATURES, fail_fast=True)]
+    features: Annotated[
+        list[FeatureIn], Field(max_length=limits.MAX_FEATURES), up_to_a_hundred(FeatureIn, most=limits.MAX_FEATURES)
+    ]
     label: LabelIn
 
 
@@ -135,7 +138,9 @@ class DatasetIn(Request):
     privacy_unit: PrivacyUnitIn = PrivacyUnitIn()
     protects: Literal["row", "label"] = "row"
     partitions: Annotated[
-        list[PartitionIn], Field(max_length=limits.MAX_PARTITIONS, fail_fast=True, default_factory=list)
+        list[PartitionIn],
+        Field(max_length=limits.MAX_PARTITIONS, default_factory=list),
+        up_to_a_hundred(PartitionIn, most=limits.MAX_PARTITIONS),
     ]
     public_size: Annotated[int, Field(ge=1, le=limits.MAX_PUBLIC_SIZE)] | None = None
     visibility: SkipJsonSchema[Any] = None  # of the version before; a declaration that has it is refused

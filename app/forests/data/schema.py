@@ -124,21 +124,30 @@ class Schema:
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> "Schema":
-        """Reads and checks a declaration whose field types the wire model already checked.
-
-        Args:
-            value: ``{"features": […], "label": {…}}``; absent optional fields take their defaults.
+        """Reads and checks a declaration whose field types the wire model already checked; see :meth:`unchecked`.
 
         Raises:
             InvalidRequest: with a pointer below ``/schema`` and a slug for every broken rule.
         """
-        features = tuple(_feature(item) for item in cast(Sequence[Mapping[str, object]], value["features"]))
-        label = cast(Mapping[str, object], value["label"])
-        schema = cls(features, Label(str(label["name"]), tuple(cast(Sequence[str], label["classes"]))))
-        problems = _problems(schema)
-        if problems:
+        schema = cls.unchecked(value)
+        if problems := schema.problems():
             raise InvalidRequest(problems)
         return schema
+
+    @classmethod
+    def unchecked(cls, value: Mapping[str, object]) -> "Schema":
+        """Reads a declaration without checking its rules.
+
+        Args:
+            value: ``{"features": […], "label": {…}}``; absent optional fields take their defaults.
+        """
+        features = tuple(_feature(item) for item in cast(Sequence[Mapping[str, object]], value["features"]))
+        label = cast(Mapping[str, object], value["label"])
+        return cls(features, Label(str(label["name"]), tuple(cast(Sequence[str], label["classes"]))))
+
+    def problems(self) -> list[FieldProblem]:
+        """Every broken rule, with a pointer below ``/schema``."""
+        return _problems(self)
 
 
 def _feature(item: Mapping[str, object]) -> Feature:

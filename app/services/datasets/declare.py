@@ -126,10 +126,23 @@ class _Checked:
 
     @classmethod
     def of(cls, declaration: DatasetIn) -> Self:
-        schema = Schema.from_json(declaration.schema_.model_dump(exclude_none=True))
-        if alike := _alike_names(declaration):
-            raise InvalidRequest(alike)
-        cap, unit_column = _checked_cap(declaration), declaration.privacy_unit.column
+        """Checks all rules before it refuses, so that a declaration is mended once.
+
+        Raises:
+            InvalidRequest: every broken rule.
+        """
+        schema = Schema.unchecked(declaration.schema_.model_dump(exclude_none=True))
+        unit_column, cap = declaration.privacy_unit.column, 0
+        problems = [*schema.problems(), *_alike_names(declaration), *_unit_problems(declaration)]
+        problems += partition_problems(declaration.partitions, schema, unit_column=unit_column)
+        if "visibility" in declaration.model_fields_set:
+            problems.append(FieldProblem("/visibility", "every-dataset-is-private", accepted=(_NO_VISIBILITY,)))
+        try:
+            cap = cap_of(declaration.budget)
+        except InvalidRequest as invalid:
+            problems.extend(invalid.errors)
+        if problems:
+            raise InvalidRequest(list(dict.fromkeys(problems)))
         return cls(declaration, schema, cap, read_partitions(declaration.partitions, schema, unit_column=unit_column))
 
     def declared(self, session: Session, principal: Principal, keys: StorageKeys, *, at: datetime) -> _Declared:
@@ -189,20 +202,6 @@ class _Checked:
         )
 
 
-def _checked_cap(declaration: DatasetIn) -> int:
-    if "visibility" in declaration.model_fields_set:
-        raise InvalidRequest.at("/visibility", "every-dataset-is-private", accepted=[_NO_VISIBILITY])
-    problems = _unit_problems(declaration)
-    cap = 0
-    try:
-        cap = cap_of(declaration.budget)
-    except InvalidRequest as invalid:
-        problems.extend(invalid.errors)
-    if problems:
-        raise InvalidRequest(problems)
-    return cap
-
-
 def _stored_unit(unit: PrivacyUnitIn) -> dict[str, object]:
     """The privacy unit as the opening entry fixes it. A unit column that is declared without a form is text."""
     stored: dict[str, object] = {"column": unit.column, "max_rows": unit.max_rows}
@@ -235,14 +234,20 @@ def read_partitions(declared: Sequence[PartitionIn], schema: Schema, *, unit_col
     Raises:
         InvalidRequest: with a pointer below ``/partitions`` and a slug for every broken rule.
     """
-    problems = [
+    if problems := partition_problems(declared, schema, unit_column=unit_column):
+        raise InvalidRequest(problems)
+    return Partitions(tuple(_read(partition, schema) for partition in declared))
+
+
+def partition_problems(
+    declared: Sequence[PartitionIn], schema: Schema, *, unit_column: str | None
+) -> list[FieldProblem]:
+    """The rules that partitions break; see :func:`read_partitions`."""
+    return [
         FieldProblem(f"/partitions/{index}/{name}", problem)
         for index, partition in enumerate(declared)
         for name, problem in _problems(partition, declared[:index], schema, unit_column)
     ]
-    if problems:
-        raise InvalidRequest(problems)
-    return Partitions(tuple(_read(partition, schema) for partition in declared))
 
 
 def _problems(
