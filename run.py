@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / "python"
+PROGRAMS = ("duckdb", "generator", "inference", "kserve", "mlserver", "objectstore", "polars")
+"""Programs that long tests install, each from a lock of its own."""
 LOCKS = ROOT / "requirements"
 
 TEST_PROCESS_BYTES = 2**31  # including the servers, workers and children that the tests start
@@ -152,9 +154,7 @@ def _renew_locks() -> None:
         ("test", ("--extra", "test", "pyproject.toml")),
         ("runtime", ("--extra", "objectstore", "--extra", "dask", "--constraint", test, "pyproject.toml")),
         ("build", ("--constraint", test, str(LOCKS / "build.in"))),
-        ("generator", (str(LOCKS / "generator.in"),)),
-        ("inference", (str(LOCKS / "inference.in"),)),
-        ("objectstore", (str(LOCKS / "objectstore.in"),)),
+        *((program, (str(LOCKS / f"{program}.in"),)) for program in PROGRAMS),
     ):
         subprocess.run([*common, str(LOCKS / f"{lock}.lock"), *arguments], cwd=ROOT, check=True)
 

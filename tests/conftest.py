@@ -10,7 +10,7 @@ import pytest
 from app.core import limits
 from tests.support.memory import folder_in_memory
 
-pytest_plugins = ("tests.support.chance", "tests.support.databases")
+pytest_plugins = ("tests.support.chance", "tests.support.databases", "tests.support.environments")
 
 if "TMPDIR" not in os.environ and (memory := folder_in_memory()):
     os.environ["TMPDIR"] = tempfile.tempdir = str(memory)  # of this process and of those that it starts

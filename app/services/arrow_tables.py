@@ -4,7 +4,8 @@ A stream may be hostile. Four rules bound its cost, each checked before the libr
 
 * Messages are counted, and none is compressed.
 * Columns are numbers or strings, in a dictionary or not.
-* The columns of all record batches together refer to no more bytes than a body may have, although they can share bytes.
+* The columns of all record batches together refer to no more bytes than a body may have, although they can share bytes,
+  and so can the cells of a column of views.
 * Every offset, index and text is validated before a cell is read.
 """
 
@@ -79,6 +80,8 @@ class ArrowCells:
         categories = pa.array(feature.categories, pa.string())
 
         def of_values(values: pa.Array) -> NDArray[np.int32]:
+            if pa.types.is_string_view(values.type):
+                values = values.cast(pa.large_string())
             known = pc.index_in(values, value_set=categories.cast(values.type))
             codes = np.where(are_valid(known), elements(known, np.int32), np.int32(feature.other_code))
             return np.where(are_valid(values), codes, np.int32(feature.missing_code))
@@ -210,9 +213,7 @@ def _is_readable(kind: pa.DataType) -> bool:
         return False
     if pa.types.is_dictionary(kind):
         return not pa.types.is_dictionary(kind.value_type) and _is_readable(kind.value_type)
-    # A view may refer to one text from many cells, which would be many texts to validate.
-    is_view = pa.types.is_string_view(kind)
-    return has_numbers(kind) or (has_text(kind) and not is_view) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
+    return has_numbers(kind) or has_text(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
 
 
 def _checked(stream: Any, n_columns: int, *, max_rows: int) -> list[pa.RecordBatch]:
@@ -232,7 +233,18 @@ def _checked(stream: Any, n_columns: int, *, max_rows: int) -> list[pa.RecordBat
     return batches
 
 
+def _n_viewed(array: pa.Array) -> int:
+    """The bytes of all texts of an array of views. Many may refer to one text, which is validated for each of them."""
+    views = array.buffers()[1]
+    if views is None:
+        return 0
+    # A view has four words; the first is the length of its text.
+    lengths = np.frombuffer(views, np.int32, count=4 * len(array), offset=16 * array.offset)[::4]
+    return int(np.maximum(lengths, 0).sum(dtype=np.int64))
+
+
 def _n_bytes(array: pa.Array) -> int:
     parts = [array, array.dictionary] if pa.types.is_dictionary(array.type) else [array]
     n_bytes = sum(len(part) for part in parts[1:] if pa.types.is_null(part.type))  # they have none before they are read
+    n_bytes += sum(_n_viewed(part) for part in parts if pa.types.is_string_view(part.type))
     return n_bytes + sum(int(buffer.size) for part in parts for buffer in part.buffers() if buffer is not None)

@@ -34,10 +34,12 @@ def main() -> None:
     url, key, model = sys.argv[1:]
     headers = {"Authorization": f"Bearer {key}"}
     client = InferenceServerClient(urlsplit(url).netloc)
-    print("ready", client.is_model_ready(model, headers=headers))
+    print("ready", client.is_server_ready() and client.is_model_ready(model, headers=headers))
     for binary in (True, False):
         outputs = [InferRequestedOutput(name, binary_data=binary) for name in ("label", "probabilities")]
-        answer = client.infer(model, inputs(binary=binary), outputs=outputs, headers=dict(headers))  # it adds to them
+        answer = client.infer(  # adds to the headers
+            model, inputs(binary=binary), outputs=outputs, headers=dict(headers), priority=1, timeout=5_000_000
+        )
         labels = [text.decode() if isinstance(text, bytes) else text for text in answer.as_numpy("label")]
         print("binary" if binary else "json", *labels)
         for row in answer.as_numpy("probabilities"):

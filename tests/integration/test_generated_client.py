@@ -6,15 +6,15 @@ environment of its own.
 
 import hashlib
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.support.environments import environment, version_in
 from tests.support.server import Server
 
 _ROOT = Path(__file__).parents[2]
-_LOCK = _ROOT / "requirements" / "generator.lock"
 _OMITTED = {"POST /datasets/{dataset}/rows"}
 """Operations of which the generator makes no function: their bodies are tables."""
 
@@ -37,11 +37,11 @@ def _digest(folder: Path) -> str:
 
 
 @pytest.mark.long
-def test_a_generated_client_trains_and_predicts(server: Server, tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-    python = tmp_path / "venv" / "bin" / "python"
-    install = ("install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--requirement", _LOCK)
-    subprocess.run([python, "-m", "pip", *install], check=True)
+def test_a_generated_client_trains_and_predicts(
+    server: Server, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    python = environment("generator", tmp_path / "venv")
+    record_property("version", version_in(python, "openapi-python-client"))
     printed = _generated(python, tmp_path / "first")
     omitted = {line for line in printed.splitlines() if "Endpoint will not be generated" in line}
     assert len(omitted) == len(_OMITTED), omitted

@@ -3,7 +3,7 @@
 import json
 import struct
 import subprocess
-import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 
 from app.core import limits
 from tests.support.databases import on_one_server
+from tests.support.environments import environment, version_in
 from tests.support.server import Caller, Server
 
 pytestmark = on_one_server
@@ -211,23 +212,15 @@ def test_errors_have_the_member_of_the_protocol_and_are_problems(served: Served)
     assert "error" not in http.get("/models/md_x").json()
 
 
-@pytest.fixture(scope="module")
-def python_of_tritonclient(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment for ``tritonclient`` from its lock: it needs another version of a library than the service."""
-    folder = tmp_path_factory.mktemp("tritonclient") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    python = folder / "bin" / "python"
-    lock = _ROOT / "requirements" / "inference.lock"
-    install = ("install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--requirement", lock)
-    subprocess.run([python, "-m", "pip", *install], check=True)
-    return python
-
-
 @pytest.mark.long
-def test_tritonclient_predicts_with_json_and_with_binary_tensors(served: Served, python_of_tritonclient: Path) -> None:
+def test_tritonclient_predicts_with_json_and_with_binary_tensors(
+    served: Served, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    python = environment("inference", tmp_path / "venv")
+    record_property("version", version_in(python, "tritonclient"))
     program = _ROOT / "docs" / "examples" / "inference_client.py"
     arguments = (served.server.url, served.predictor.key, served.name)
-    done = subprocess.run([python_of_tritonclient, program, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run([python, program, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
     assert lines.pop(0) == ["ready", "True"]

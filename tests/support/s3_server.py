@@ -1,7 +1,6 @@
 """Runs a server that speaks S3, from a lock of its own: it weighs more than all other test tools of this kind."""
 
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,9 +8,9 @@ from pathlib import Path
 
 import httpx
 
+from tests.support.environments import environment
 from tests.support.ports import free_port
 
-_ROOT = Path(__file__).parents[2]
 _GIVE_UP_S = 300
 
 BUCKET = "bucket"
@@ -21,15 +20,12 @@ BUCKET = "bucket"
 @contextmanager
 def s3_server(folder: Path) -> Iterator[int]:
     """Installs and runs the server; yields its port on loopback."""
-    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-    bin_folder, lock = folder / "venv" / "bin", _ROOT / "requirements" / "objectstore.lock"
-    install = ("install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--requirement", lock)
-    subprocess.run([bin_folder / "python", "-m", "pip", *install], check=True)
+    python = environment("objectstore", folder / "venv")
     port = free_port()
     with (
         (folder / "log").open("w") as log,
         subprocess.Popen(
-            [bin_folder / "moto_server", "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log
+            [python.with_name("moto_server"), "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log
         ) as server,
     ):
         try:
