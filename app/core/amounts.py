@@ -14,6 +14,10 @@ from app.core import limits
 _GRAMMAR = re.compile(r"[0-9]{1,12}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?", re.ASCII)
 
 
+AS_TEXT = f"at most {limits.MAX_JSON_NUMBER_DIGITS} digits as a JSON number; send more digits as text"
+"""What a JSON number of too many digits should be."""
+
+
 class NotAnAmount(ValueError):
     """The text or number is not an amount. The message does not contain the value."""
 

@@ -77,14 +77,13 @@ def problem(slug: str, *, form: str | None = None) -> PydanticCustomError:
 
 
 _AMOUNT_FORM = "a decimal number, such as 0.5 or 1e-6"
-_EXACT_TEXT = f"at most {limits.MAX_JSON_NUMBER_DIGITS} digits; send more as text"
 
 
 def _amount(value: object) -> Fraction:
     try:
         exact = amounts.parse(value)
     except amounts.TooManyDigits:
-        raise problem("too-many-digits", form=_EXACT_TEXT) from None
+        raise problem("too-many-digits", form=amounts.AS_TEXT) from None
     except amounts.NotAnAmount:
         signed = isinstance(value, int | Decimal) and not isinstance(value, bool) and value < 0
         raise (problem("not-positive") if signed else problem("not-an-amount", form=_AMOUNT_FORM)) from None

@@ -98,7 +98,7 @@ class Parameter:
                 try:
                     number = amounts.parse(value)
                 except amounts.TooManyDigits:
-                    raise self._invalid("too-many-digits", self._range) from None
+                    raise self._invalid("too-many-digits", amounts.AS_TEXT) from None
                 except amounts.NotAnAmount:
                     raise self._invalid("not-a-number", self._range) from None
                 settled = amounts.to_text(number)

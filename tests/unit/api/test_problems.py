@@ -29,7 +29,7 @@ _AMOUNT = r"^[0-9]{1,12}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?$"
             BudgetIn,
             {"accountant": "pure", "epsilon": Decimal("0.1234567890123456")},
             "/epsilon",
-            ["at most 15 digits; send more as text"],
+            ["at most 15 digits as a JSON number; send more digits as text"],
         ),
         (
             TrainIn,

@@ -14,6 +14,12 @@ def test_a_time_with_a_zone_is_read(text: str) -> None:
     assert stamps.from_rfc_3339(text) == datetime(2027, 1, 31, 12, tzinfo=UTC)
 
 
+def test_of_nanoseconds_whole_microseconds_count() -> None:
+    expected = datetime(2027, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
+    for text in ("2027-01-31T12:00:00.123456789Z", "2027-01-31T12:00:00.1234569+00:00", "2027-01-31T12:00:00.123456Z"):
+        assert stamps.from_rfc_3339(text) == expected
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -106,6 +106,7 @@ def test_exact_number_may_come_as_text_or_as_a_json_number(share: object) -> Non
         ("structure_share", float("nan"), "not-a-number"),
         ("structure_share", True, "not-a-number"),
         ("structure_share", [], "not-a-number"),
+        ("structure_share", Decimal("0.1234567890123456"), "too-many-digits"),
         ("assignment", "random", "unknown-choice"),
         ("assignment", None, "unknown-choice"),
         ("utility", "entropy", "unknown-choice"),

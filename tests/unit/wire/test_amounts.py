@@ -66,7 +66,7 @@ def test_a_json_number_of_too_many_digits_is_to_be_sent_as_text(value: object) -
     ("value", "form"),
     [
         ("1,5", "a decimal number, such as 0.5 or 1e-6"),
-        (Decimal("0.1234567890123456"), "at most 15 digits; send more as text"),
+        (Decimal("0.1234567890123456"), "at most 15 digits as a JSON number; send more digits as text"),
     ],
 )
 def test_a_refused_amount_states_the_expected_form(value: object, form: str) -> None:
