@@ -82,7 +82,7 @@ def _seconds(text: bytes, *, is_sealed: bool) -> tuple[float, float]:
             rows,  # type: ignore[arg-type]  # or what behaves like it
             rules=RowRules(_SCHEMA, Partitions(()), bytes(32)),
             book=None,
-            prints=Fingerprints(prints, bytes(32)),  # type: ignore[arg-type]
+            prints=Fingerprints(prints, bytes(32), cells_key=bytes(32)),  # type: ignore[arg-type]
             form=BodyForm.CSV,
         )
         stored = time.process_time()

@@ -91,7 +91,7 @@ def _ingest(file: Path, form: BodyForm, folder: Path) -> None:
             rows,
             rules=RowRules(_SCHEMA, Partitions(()), bytes(32)),
             book=None,
-            prints=Fingerprints(prints, bytes(32)),
+            prints=Fingerprints(prints, bytes(32), cells_key=bytes(32)),
             form=form,
         )
 

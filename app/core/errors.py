@@ -222,13 +222,13 @@ class UploadEmpty(GrovekeeperError):
 
 @dataclass(eq=False)
 class UploadRepeated(GrovekeeperError):
-    """The same key uploaded an equal body to the dataset before, as ``upload``, and its rows are still stored."""
+    """The same key uploaded the same rows to the dataset before, as ``upload``, and they are still stored."""
 
     upload: str
 
     sentence = (
-        "this body equals that of upload {upload}; nothing was stored: stored twice, each person in it would count "
-        "twice. Insist (again) if that is meant"
+        "the rows of this body are those of upload {upload}, which this key sent before; nothing was stored: stored "
+        "twice, each person in them would count twice. Insist (again) if that is meant"
     )
 
 

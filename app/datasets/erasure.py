@@ -102,8 +102,10 @@ def _stays(stored: pq.ParquetFile, row_id: bytes) -> np.ndarray[tuple[int], np.d
 
 
 def _copy(stored: pq.ParquetFile, stays: np.ndarray[tuple[int], np.dtype[np.bool_]], written: Writer) -> None:
-    start = 0
+    start, digest = 0, row_layout.cells_digest(stored)
     with row_layout.writer(written, stored.schema_arrow) as writer:
+        if digest is not None:
+            row_layout.add_cells_digest(writer, digest)
         for group in range(stored.num_row_groups):
             table = stored.read_row_group(group, use_threads=False)
             writer.write_table(table.filter(pa.array(stays[start : start + table.num_rows])))

@@ -11,8 +11,11 @@ encrypted in one call, which a hash of one row after another would not allow. A 
 block, and then its texts with separators, filled up with NUL, which no stored text contains: different rows have
 different blocks.
 
-No balance, cap, population, upload or job depends on fingerprints. They are compared only when an owner asks, and only
+No balance, cap, population or job depends on fingerprints. They are compared only when an owner asks, and only
 with other datasets of the same owner (docs/adr/0011-overlap-is-shown-not-held.md).
+
+The digest of an upload's cells recognises the same rows in another packing. It covers all rows of the upload in their
+order: their fingerprints, units and cells of partitions. Its key belongs to one dataset and one caller's key.
 """
 
 import hmac
@@ -20,6 +23,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +35,7 @@ from numpy.typing import NDArray
 
 from app.core.errors import InstallationError
 from app.core.files import Store, StoredFile
-from app.core.sealed_files import SealBroken, SealedFile, Writer
+from app.core.sealed_files import SealBroken, SealedFile
 
 KEY_BYTES = 32
 FINGERPRINT_BYTES = 8
@@ -54,24 +58,31 @@ _PASS_ROWS = 2**12
 
 @dataclass(frozen=True)
 class Fingerprints:
-    """The fingerprint file of one upload, the key of its fingerprints, and the keyed fingerprint of its body."""
+    """The fingerprint file of one upload, and what recognises the upload.
+
+    Attributes:
+        key: secret; of the fingerprints of rows.
+        cells_key: secret; of the digest of the upload's cells.
+        body: the keyed fingerprint of the upload's body.
+    """
 
     destination: SealedFile
     key: bytes = field(repr=False)
+    cells_key: bytes = field(repr=False)
     body: bytes | None = field(default=None, repr=False)
 
-    def write(self, file: Writer, columns: Sequence[pa.Array]) -> None:
-        """Appends the fingerprints of one block.
+    def of_rows(self, columns: Sequence[pa.Array]) -> NDArray[np.uint64]:
+        """The fingerprints of one block, PRIVATE.
 
         Args:
-            file: the file that becomes ``destination``.
-            columns: PRIVATE; the features and the label of the stored rows: float64 with NaN for an empty cell, or
-                text without NUL, in a dictionary or not.
+            columns: PRIVATE; the features and the label: float64 with NaN for an empty cell, or text without NUL, in
+                a dictionary or not.
         """
-        if len(columns[0]):
-            numbers = [column.to_numpy() for column in columns if column.type == "double"]
-            texts = _joined([column for column in columns if column.type != "double"])
-            file.write(_Mac(self.key).of_rows(numbers, *texts).data)
+        if not len(columns[0]):
+            return _NOTHING
+        numbers = [column.to_numpy() for column in columns if column.type == "double"]
+        texts = _joined([column for column in columns if column.type != "double"])
+        return _Mac(self.key).of_rows(numbers, *texts)
 
 
 @dataclass(frozen=True)
@@ -87,6 +98,12 @@ class Overlap:
     rows: int = field(repr=False)
     distinct: int = field(repr=False)
     shared: Mapping[str, int] = field(repr=False)
+
+
+def side_by_side(columns: Sequence[NDArray[Any]]) -> bytes:
+    """The bytes of columns of fixed width, row after row. So a digest does not depend on where blocks of rows end."""
+    cells = [np.ascontiguousarray(column)[:, np.newaxis].view(np.uint8) for column in columns]
+    return np.concatenate(cells, axis=1).tobytes()
 
 
 def installation_key(store: Store) -> bytes:

@@ -9,19 +9,19 @@ report. The parser's error messages quote cells, so every refusal is raised outs
 cause or context.
 """
 
-import itertools
+import hmac
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
+from numpy.typing import NDArray
 
 from app.core import limits
 from app.core.errors import ColumnProblem, RowsInvalid, TooLarge
@@ -31,7 +31,7 @@ from app.datasets.admission import ROW_ID_BYTES, AdmissionBook, unit_row_ids
 from app.datasets.columnar_source import ColumnarSource
 from app.datasets.columnar_stream import Blocks
 from app.datasets.csv_columns import Column, CountedCells, LabelColumn, ReadColumn, UnitColumn, new_column
-from app.datasets.fingerprints import Fingerprints
+from app.datasets.fingerprints import Fingerprints, side_by_side
 from app.datasets.row_layout import as_feature, hash_cells, hash_keys, own_column_partitions, stored_columns
 from app.datasets.upload_bodies import BodyForm, CsvSource
 from app.forests.data.schema import Schema, composed
@@ -83,6 +83,7 @@ class IngestReport:
         columns: one entry per feature in schema order, then the label, then columns that only partition; dropped rows
             are counted too.
         n_rows: stored rows, those with an unknown label included.
+        cells: the keyed digest of the cells of all rows, stored or dropped, as they were parsed.
         dropped: where the unit is a column, the rows that were not stored.
         n_similar_units: where the unit column is text, the values that differ from another value of the upload by
             leading zeros or case alone; ``None`` for more rows than ``limits.MAX_COMPARED_UNIT_ROWS``.
@@ -90,6 +91,7 @@ class IngestReport:
 
     columns: tuple[ReadColumn, ...] = field(repr=False)
     n_rows: int = field(repr=False)
+    cells: bytes = field(repr=False)
     dropped: DroppedCounts | None = None
     n_similar_units: int | None = field(default=0, repr=False)
 
@@ -133,7 +135,7 @@ def ingest_rows(
         body.place_columns(_positions(body.read_header(), rules))
         stored_bytes = _bytes_beside(destination, prints)
         with destination.new(existing="refuse") as file, prints.destination.new(existing="refuse") as printed:
-            upload = _Upload(rules, book, prints.body, on_stored=partial(prints.write, printed))
+            upload = _Upload(rules, book, prints, printed)
             for _ in upload.store(body, file):
                 _refuse_when_full(stored_bytes, file, printed)
             # After the last byte was written: of uploads to one folder at the same time, the last one counts all.
@@ -141,7 +143,7 @@ def ingest_rows(
             printed.finish()
             _refuse_when_full(_bytes_beside(destination, prints), file, printed)
         reports = tuple(column.report for column in upload.columns)
-        return IngestReport(reports, upload.n_rows, upload.dropped, upload.n_similar_units)
+        return IngestReport(reports, upload.n_rows, upload.cells_digest, upload.dropped, upload.n_similar_units)
 
 
 @contextmanager
@@ -231,9 +233,8 @@ class _Upload:
         self,
         rules: RowRules,
         book: AdmissionBook | None,
-        body: bytes | None,
-        *,
-        on_stored: Callable[[Sequence[pa.Array]], None],
+        prints: Fingerprints,
+        printed: Writer,
     ) -> None:
         self.columns: list[Column] = [*map(new_column, rules.schema.features), LabelColumn(rules.schema.label)]
         self._n_own = len(own_column_partitions(rules.partitions))
@@ -241,7 +242,8 @@ class _Upload:
         self.n_rows = 0
         self._unit = None if rules.unit_column is None else UnitColumn(rules.unit_column, rules.unit_form)
         self._book = book
-        self._on_stored = on_stored
+        self._prints, self._printed = prints, printed
+        self._recognised = hmac.new(prints.cells_key, digestmod="sha256")
         self.dropped = None if self._unit is None else DroppedCounts()
         self._n_parsed_rows = 0
         self._folds: list[bytes] = []
@@ -251,7 +253,7 @@ class _Upload:
         self._ragged: ColumnProblem | None = None
         self._rules = rules
         self._hash_keys = hash_keys(rules.partitions, dataset_key=rules.dataset_key)
-        self._stored_form = row_layout.arrow_schema(rules.schema, rules.partitions, body=body)
+        self._stored_form = row_layout.arrow_schema(rules.schema, rules.partitions, body=prints.body)
 
     def store(self, body: CsvSource | Blocks, file: Writer) -> Iterator[None]:
         """Reads the upload to its end and writes its rows, until a cell has to be refused. Yields before row groups."""
@@ -276,6 +278,11 @@ class _Upload:
             if group:
                 yield
                 writer.write_table(pa.Table.from_batches(group))
+            row_layout.add_cells_digest(writer, self.cells_digest)
+
+    @property
+    def cells_digest(self) -> bytes:
+        return self._recognised.digest()
 
     def _parsed(self, text: CsvSource) -> Iterator[list[pa.Array]]:
         """Yields a CSV in blocks of text, columns in schema order. Counts and skips rows of the wrong width."""
@@ -310,20 +317,26 @@ class _Upload:
         return problems
 
     def _admitted(self, cells: Sequence[CountedCells], units: pa.Array | None) -> pa.RecordBatch:
-        """The rows of a block that are stored, with their ids. Hands their uploaded cells to ``on_stored``."""
+        """The rows of a block that are stored, with their ids. Writes their fingerprints."""
         first_own = len(cells) - self._n_own
-        arrays, uploaded = [column.stored for column in cells], [column.uploaded for column in cells[:first_own]]
+        arrays = [column.stored for column in cells]
+        prints = self._prints.of_rows([column.uploaded for column in cells[:first_own]])
+        # All rows: if the digest depended on those that are stored, it would depend on rows of other uploads.
+        recognised = [prints, *(column.to_numpy() for column in arrays[first_own:])]
         if units is None:
             row_ids = os.urandom(ROW_ID_BYTES * len(arrays[0]))
         else:
-            is_admitted, row_ids = self._admit(units)
-            arrays, uploaded = ([column.filter(is_admitted) for column in columns] for columns in (arrays, uploaded))
+            unit_ids, is_admitted = self._admit(units)
+            recognised.append(unit_ids)
+            row_ids = unit_ids[is_admitted].tobytes()
+            arrays, prints = [column.filter(pa.array(is_admitted)) for column in arrays], prints[is_admitted]
+        self._recognised.update(side_by_side(recognised))
         n_kept = len(row_ids) // ROW_ID_BYTES
         self.n_rows += n_kept
         if self.n_rows > limits.MAX_ROWS_PER_DATASET:
             raise TooLarge("the number of rows", limits.MAX_ROWS_PER_DATASET)
         ids = pa.FixedSizeBinaryArray.from_buffers(pa.binary(ROW_ID_BYTES), n_kept, [None, pa.py_buffer(row_ids)])
-        self._on_stored(uploaded)
+        self._printed.write(prints.data)
         stored = [*arrays[:first_own], ids, *self._cells(row_ids, iter(arrays[first_own:]))]
         return pa.RecordBatch.from_arrays(stored, schema=self._stored_form)
 
@@ -336,8 +349,8 @@ class _Upload:
             else:
                 yield next(own_columns)
 
-    def _admit(self, units: pa.Array) -> tuple[pa.Array, bytes]:
-        """A mask of the rows of a block that are kept, and the row ids of those."""
+    def _admit(self, units: pa.Array) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
+        """The ids of the units of a block's rows, zero without a unit, and a mask of the rows that are kept."""
         assert self._book is not None
         assert self.dropped is not None
         has_unit = pc.not_equal(units, "").to_numpy(zero_copy_only=False)
@@ -348,9 +361,10 @@ class _Upload:
         is_admitted = self._book.admit(ids)
         self.dropped.without_unit += int(np.count_nonzero(~has_unit))
         self.dropped.over_bound += int(np.count_nonzero(~is_admitted))
-        is_kept = has_unit.copy()
+        unit_ids, is_kept = np.zeros(len(has_unit), f"V{ROW_ID_BYTES}"), has_unit.copy()
+        unit_ids[has_unit] = np.frombuffer(b"".join(ids), unit_ids.dtype)
         is_kept[has_unit] = is_admitted
-        return pa.array(is_kept), b"".join(itertools.compress(ids, is_admitted))
+        return unit_ids, is_kept
 
     def _compare(self, names: Sequence[str], ids: Sequence[bytes]) -> None:
         """Keeps what :attr:`n_similar_units` compares: 64 bits of the ids of the units, and of their folded names."""

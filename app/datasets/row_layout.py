@@ -45,6 +45,7 @@ FORMAT = {b"grovekeeper": b"rows/1"}
 """Metadata of every row file. A new layout gets a new number; the reader refuses unknown numbers."""
 
 _BODY = b"body"  # key of the metadata that hold the keyed fingerprint of the upload's body
+_CELLS = b"cells"  # key of the metadata that hold the keyed digest of the upload's cells
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,12 @@ class StoredUpload:
 
     Attributes:
         body: keyed fingerprint of the body, as its sender sent it; ``None`` where the file has none.
+        cells: keyed digest of the cells of all rows of the body; ``None`` where the file has none.
     """
 
     n_rows: int = field(repr=False)
     body: bytes | None = field(repr=False)
+    cells: bytes | None = field(repr=False)
 
 
 def arrow_schema(schema: Schema, partitions: Partitions, *, body: bytes | None = None) -> pa.Schema:
@@ -103,11 +106,24 @@ def stored_uploads(store: Store, dataset_id: str, epoch_ids: Iterable[str], *, k
     uploads: dict[str, StoredUpload] = {}
     for epoch in epoch_ids:
         with suppress(FileNotFoundError), reading(row_files.sealed_rows(store, dataset_id, epoch, key=key)) as stored:
-            body = (stored.schema_arrow.metadata or {}).get(_BODY)
-            uploads[epoch] = StoredUpload(
-                stored.metadata.num_rows, None if body is None else bytes.fromhex(body.decode())
-            )
+            n_rows = stored.metadata.num_rows
+            uploads[epoch] = StoredUpload(n_rows, _from_footer(stored, _BODY), cells_digest(stored))
     return uploads
+
+
+def cells_digest(stored: pq.ParquetFile) -> bytes | None:
+    """The keyed digest of the upload's cells, which an erasure of some rows leaves as it is."""
+    return _from_footer(stored, _CELLS)
+
+
+def add_cells_digest(written: pq.ParquetWriter, digest: bytes) -> None:
+    """Puts the keyed digest of the upload's cells, known after the last row alone, into the footer of a file."""
+    written.add_key_value_metadata({_CELLS: digest.hex()})
+
+
+def _from_footer(stored: pq.ParquetFile, name: bytes) -> bytes | None:
+    digest = (stored.metadata.metadata or {}).get(name)
+    return None if digest is None else bytes.fromhex(digest.decode())
 
 
 @contextmanager

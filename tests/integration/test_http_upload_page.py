@@ -44,9 +44,9 @@ def test_the_report_is_that_of_the_api_and_a_form_that_is_sent_twice_is_one_uplo
     second = hidden(browser.get(_path(dataset)).text) | {"accept_unknown": "on"}
     refused = browser.post(_path(dataset), data=second, files={"file": ("rows.csv", ROWS)})
     assert refused.status_code == 409
-    assert "equals that of upload" in refused.text
+    assert "are those of upload" in refused.text
     stored = browser.post(_path(dataset), data=second | {"again": "on"}, files={"file": ("rows.csv", ROWS)})
-    assert (stored.status_code, "Its rows are stored twice" in stored.text) == (201, True)
+    assert (stored.status_code, "They are stored twice" in stored.text) == (201, True)
 
 
 @on_one_idle_server

@@ -74,7 +74,7 @@ class Ingestion:
             self.destination,
             rules=RowRules(self.schema, self.partitions, KEY),
             book=None,
-            prints=Fingerprints(prints, KEY),
+            prints=Fingerprints(prints, KEY, cells_key=KEY),
             form=BodyForm.GZIP if gzip else form,
         )
 

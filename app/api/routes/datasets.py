@@ -187,7 +187,7 @@ def join_population(by: By, dataset: str, body: wire.JoinIn) -> wire.DatasetOut:
 
 async def upload_terms(
     request: Request,
-    again: Annotated[bool, Query(description="Store a body that equals an earlier upload once more.")] = False,
+    again: Annotated[bool, Query(description="Store the rows of an earlier upload once more.")] = False,
     accept_unknown: Annotated[
         bool, Query(description="Accept columns in which more than 5 % of the cells are undeclared or out of bounds.")
     ] = False,

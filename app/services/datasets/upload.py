@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 _BODY_DIGEST = b"grovekeeper/upload-digest/1"
 _BODY_FINGERPRINT = b"grovekeeper/upload-body/1"
+_CELLS_KEY = b"grovekeeper/upload-cells/1"
 _SENT_BEFORE = (
-    "This body equals that of upload {epoch}, which the same key sent before. Its rows are stored twice, so each "
+    "The rows of this body are those of upload {epoch}, which the same key sent before. They are stored twice, so each "
     "person in them counts twice, unless a unit column limits the rows of a person."
 )
 _SIMILAR = (
@@ -51,7 +52,7 @@ class UploadTerms:
     """How the body of an upload is read.
 
     Attributes:
-        again: the caller insists that an equal body is stored once more.
+        again: the caller insists that the rows of an earlier upload are stored once more.
         accept_unknown: the caller accepts columns in which many cells are not as declared.
         accept_empty: the caller insists that a body without rows is stored.
     """
@@ -90,8 +91,8 @@ def upload_rows(
             if it depended on the rows that are left after the bound of units, the public list of uploads would say
             something about the rows of other uploads.
         CellsUnread: many cells are not as declared, and the caller does not accept that; nothing was stored.
-        UploadRepeated: an equal body is stored, and the caller does not insist; nothing was stored, and no place of a
-            unit was taken.
+        UploadRepeated: the same key sent the same rows before, in the same packing or another, and the caller does
+            not insist; nothing was stored, and no place of a unit was taken.
         TooLarge: the file exceeds a public limit; nothing was stored.
         Unavailable: another upload to the dataset takes too long, or too many uploads are waiting; nothing was stored.
     """
@@ -151,6 +152,7 @@ class _Upload:
         self._refuse_repeated(body)  # before the work
         report = self._ingest(body)
         try:
+            self._refuse_repeated(body, report)  # the same rows in another packing
             if not (report.n_read or body.terms.accept_empty):
                 raise UploadEmpty
             if not body.terms.accept_unknown:
@@ -200,6 +202,7 @@ class _Upload:
         prints = fingerprints.Fingerprints(
             row_files.sealed_prints(store, dataset.id, self._epoch_id, key=self._key),
             fingerprints.installation_key(store),
+            cells_key=hmac.digest(self._key.derived(_CELLS_KEY), self._caller.key_id.encode(), "sha256"),
             body=self._fingerprint(body),
         )
         form = body.terms.form
@@ -223,16 +226,21 @@ class _Upload:
         files, new = self._installation.files, [epoch for epoch in epochs if epoch not in self._earlier]
         self._earlier |= row_layout.stored_uploads(files, self._dataset.id, new, key=self._key)
 
-    def _refuse_repeated(self, body: SpooledBody) -> None:
-        """Refuses a body that equals one of the earlier uploads, unless the caller insists."""
-        equal = self._equal(body)
+    def _refuse_repeated(self, body: SpooledBody, report: "IngestReport | None" = None) -> None:
+        """Refuses the rows of one of the earlier uploads, unless the caller insists."""
+        equal = self._equal(body, report)
         if equal and not body.terms.again:
             raise UploadRepeated(equal[0])
 
-    def _equal(self, body: SpooledBody) -> list[str]:
-        """The earlier uploads with an equal body of the same key."""
-        fingerprint = self._fingerprint(body)
-        return [epoch for epoch, upload in self._earlier.items() if upload.body == fingerprint]
+    def _equal(self, body: SpooledBody, report: "IngestReport | None" = None) -> list[str]:
+        """The earlier uploads of the same key with an equal body or, once the body has been read, equal rows."""
+        fingerprint, earlier = self._fingerprint(body), self._earlier.items()
+        cells = None if report is None else report.cells
+        return [
+            epoch
+            for epoch, upload in earlier
+            if upload.body == fingerprint or (cells is not None and upload.cells == cells)
+        ]
 
     def _add_epoch(self, session: Session, body: SpooledBody, report: "IngestReport", *, at: datetime) -> Answer:
         dataset_id = self._dataset.id
@@ -243,7 +251,7 @@ class _Upload:
         if self._dataset.partitions.epoch_partition is not None and len(epochs) >= limits.MAX_UPLOAD_CELLS:
             raise TooLarge("the number of uploads to a dataset with a partition by upload", limits.MAX_UPLOAD_CELLS)
         self._read_facts(epochs)
-        self._refuse_repeated(body)
+        self._refuse_repeated(body, report)
         if (
             report.n_rows + sum(upload.n_rows for upload in self._earlier.values()) > limits.MAX_ROWS_PER_DATASET
         ):  # over all uploads, since a job reads all uploads
@@ -251,7 +259,7 @@ class _Upload:
         catalog.add_epoch(session, dataset_id, epoch_id=self._epoch_id, at=at)
         self._is_added = True
         is_owner = dataset_id in grants.granted_as(session, self._caller, Role.OWNER)
-        report_out = _report_out(self._epoch_id, report, shows_rows=is_owner, equal=self._equal(body))
+        report_out = _report_out(self._epoch_id, report, shows_rows=is_owner, equal=self._equal(body, report))
         return _sealed(Answer.of(201, report_out), self._key)
 
     def _discard_unless_committed(self) -> None:

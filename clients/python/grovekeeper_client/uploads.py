@@ -33,7 +33,7 @@ class Insisting(TypedDict, total=False):
     """What the service refuses unless the owner insists.
 
     Attributes:
-        again: store a body once more that equals an earlier upload.
+        again: store the rows of an earlier upload once more.
         accept_unknown: accept columns in which more than 5 % of the cells are undeclared or out of bounds.
         accept_empty: store a body that has a header and no row.
     """

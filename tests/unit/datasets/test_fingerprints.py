@@ -66,7 +66,7 @@ def test_fingerprints_are_pmac_of_numbers_and_texts(tmp_path: Path, numbers: lis
     columns = [pa.array(column, pa.float64()) for column in numbers]
     columns += [pa.array(cells, pa.string()) for cells in zip(*_CELLS, strict=True)]
     with destination.new(existing="refuse") as file:
-        fingerprints.Fingerprints(destination, KEY).write(file, columns)
+        file.write(fingerprints.Fingerprints(destination, KEY, KEY).of_rows(columns).data)
     rows = [_encoded([column[row] for column in numbers], texts) for row, texts in enumerate(_CELLS)]
     assert values(destination) == [_pmac(row) for row in rows]
     assert len(set(rows)) == len(rows)
@@ -95,16 +95,16 @@ def _aes(key: bytes, block: bytes) -> bytes:
 
 
 def test_without_the_key_a_guess_cannot_be_tested(tmp_path: Path) -> None:
-    columns = Ingestion(tmp_path)
-    columns(HEADER + GOOD_ROW)
+    ingest = Ingestion(tmp_path)
+    ingest(HEADER + GOOD_ROW)
     destination = SealedFile.at(tmp_path / "x", DATA_KEY)
 
     with destination.new(existing="refuse") as file:
-        cells = (39.0, 1.75, "Male", "Bern, BE", ">50K")
-        fingerprints.Fingerprints(destination, bytes(32)).write(file, [pa.array([cell]) for cell in cells])
-        fingerprints.Fingerprints(destination, KEY).write(file, [pa.array([cell]) for cell in cells])
+        columns = [pa.array([cell]) for cell in (39.0, 1.75, "Male", "Bern, BE", ">50K")]
+        file.write(fingerprints.Fingerprints(destination, bytes(32), KEY).of_rows(columns).data)
+        file.write(fingerprints.Fingerprints(destination, KEY, KEY).of_rows(columns).data)
     without, with_key = values(destination)
-    assert [with_key] == printed(columns) != [without]
+    assert [with_key] == printed(ingest) != [without]
 
 
 def test_a_refused_upload_leaves_no_fingerprint(ingest: Ingestion) -> None:
@@ -165,7 +165,7 @@ def test_many_uploads_are_sorted_together_and_not_compared_pairwise(
 def test_counts_and_keys_are_not_in_the_repr() -> None:
     overlap = fingerprints.Overlap(123456, 1234567, {"ds_a": 12345678})
     assert "12345" not in repr(overlap)
-    assert "12345" not in repr(fingerprints.Fingerprints(SealedFile.at(Path("x"), DATA_KEY), b"12345"))
+    assert "12345" not in repr(fingerprints.Fingerprints(SealedFile.at(Path("x"), DATA_KEY), b"12345", b"12345"))
 
 
 def test_the_key_is_made_once_and_kept(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ import io
 import math
 import traceback
 import unicodedata
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from app.core import limits
@@ -15,8 +17,10 @@ from app.core.errors import GrovekeeperError, MalformedRequest, RowsInvalid, Too
 from app.datasets import row_layout
 from app.datasets.csv_columns import ReadColumn
 from app.datasets.row_layout import hash_cells, hash_keys
+from app.datasets.upload_bodies import BodyForm
 from app.forests.data.schema import Feature, Label, Schema
 from app.privacy.partitions import HashPartition, Partitions
+from tests.support.columnar import body_of
 from tests.support.uploads import GOOD_ROW, HEADER, KEY, Ingestion, path_of, stored_table
 
 CANARY = "Canary7Q"
@@ -423,3 +427,24 @@ def test_two_headers_that_look_the_same_are_one_column_twice(tmp_path):
     schema = Schema((Feature(both[0], "integer", lower=0, upper=9),), Label("income", ("low", "high")))
     error = refusal(Ingestion(tmp_path, schema), f"income,{','.join(both)}\nlow,7,8\n")
     assert [(item.name, item.problem, item.count) for item in error.columns] == [(both[0], "duplicate-column", 2)]
+
+
+def test_the_digest_of_the_cells_does_not_depend_on_where_blocks_end(tmp_path: Path) -> None:
+    """A block of the parser has about a megabyte, so CRLF and gzip move its ends; a record batch has any size."""
+    n_rows = 40_000
+    text = HEADER + "".join(f'{row % 50},1.75,Male,"Bern, BE",>50K\n' for row in range(n_rows))
+    ages = [row % 50 for row in range(n_rows)]
+    same = {"height": [1.75] * n_rows, "sex": ["Male"] * n_rows, "city, canton": ["Bern, BE"] * n_rows}
+    table = pa.table({"age": ages, **same, "income": [">50K"] * n_rows})
+    bodies = [
+        (text.encode(), BodyForm.CSV),
+        (text.replace("\n", "\r\n").encode(), BodyForm.CSV),
+        (gzip.compress(text.encode()), BodyForm.GZIP),
+        (body_of(table, BodyForm.PARQUET, row_group_size=777), BodyForm.PARQUET),
+        (body_of(table, BodyForm.ARROW_STREAM, max_chunksize=1_001), BodyForm.ARROW_STREAM),
+    ]
+    digests = [Ingestion(tmp_path / str(place))(body, form=form).cells for place, (body, form) in enumerate(bodies)]
+    assert len(text) > 2**20
+    assert len(set(digests)) == 1
+    turned = Ingestion(tmp_path / "turned")(HEADER + "".join(reversed(text.splitlines(keepends=True)[1:])))
+    assert turned.cells != digests[0]
